@@ -1,0 +1,38 @@
+"""fxminify turns a failure of a ``torch.compile`` backend into a verified, minimal, standalone script.
+
+Importing this package is cheap: nothing here imports torch until one of the functions below is called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .backends.hook import capture, capturing, install, uninstall
+    from .minifier.reduce import reduce
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "capture", "capturing", "install", "reduce", "uninstall"]
+
+_LAZY = {
+    "capture": ".backends.hook",
+    "capturing": ".backends.hook",
+    "install": ".backends.hook",
+    "uninstall": ".backends.hook",
+    "reduce": ".minifier.reduce",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public functions on first use (PEP 562), so that ``import fxminify`` loads no torch."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_LAZY[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

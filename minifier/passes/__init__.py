@@ -1,0 +1,1 @@
+"""Passes: pure functions from a case to the edits they propose."""

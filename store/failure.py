@@ -1,0 +1,207 @@
+"""A `Failure` as plain data, and its `Signature`: the identity by which two failures are one bug.
+
+A signature must survive minification: as a graph shrinks, messages change their numbers, node names, shapes,
+addresses and temporary paths, but not their wording, their exception types or the frame that raised them. So a
+signature is built from the failure with everything volatile masked, and it is *explainable*: every part is kept
+readable, and `Signature.difference` names the first part in which two disagree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+SIGNATURE_VERSION = 1
+
+
+class Kind(StrEnum):
+    COMPILE_ERROR = "compile_error"
+    RUNTIME_ERROR = "runtime_error"
+    DIVERGENCE = "divergence"
+    CRASH = "crash"
+    HANG = "hang"
+    OUT_OF_MEMORY = "out_of_memory"
+
+
+class Phase(StrEnum):
+    COMPILE = "compile"
+    GUARDS = "guards"
+    FORWARD = "forward"
+    BACKWARD = "backward"
+
+
+class Match(StrEnum):
+    """How much of two signatures must agree for them to count as one bug."""
+
+    EXACT = "exact"
+    ORIGIN = "origin"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One Python frame; ``file`` is relative to the package or base name only, never a path of this machine."""
+
+    file: str
+    function: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a backend failed.
+
+    ``frames`` run from the outermost to the one that raised. ``causes`` are the ``(type, message)`` pairs of the
+    chained exceptions, outermost cause first. ``diagnostics`` is what was written to file descriptor 2 meanwhile.
+    ``detail`` holds the comparison of a divergence: ``{"class": "value"|"dtype"|..., "where": str, ...}``.
+    """
+
+    kind: Kind
+    phase: Phase
+    type: str = ""
+    message: str = ""
+    causes: tuple[tuple[str, str], ...] = ()
+    frames: tuple[Frame, ...] = ()
+    diagnostics: str = ""
+    signal: int | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, doc: Mapping[str, Any]) -> Failure:
+        """Inverse of `to_json`. Raises `ValueError`, `KeyError` or `TypeError` on anything else."""
+        return cls(
+            kind=Kind(doc["kind"]),
+            phase=Phase(doc["phase"]),
+            type=str(doc.get("type", "")),
+            message=str(doc.get("message", "")),
+            causes=tuple((str(t), str(m)) for t, m in doc.get("causes", ())),
+            frames=tuple(Frame(str(f["file"]), str(f["function"]), int(f["line"])) for f in doc.get("frames", ())),
+            diagnostics=str(doc.get("diagnostics", "")),
+            signal=None if doc.get("signal") is None else int(doc["signal"]),
+            detail=dict(doc.get("detail", {})),
+        )
+
+    def headline(self) -> str:
+        """One line for a person: type and first line of the message, or what stands in for them."""
+        if self.kind is Kind.DIVERGENCE:
+            return f"{self.detail.get('class', 'value')}: {self.message}".splitlines()[0]
+        text = self.message.strip().splitlines()
+        return f"{self.type}: {text[0]}" if text and self.type else self.type or (text[0] if text else str(self.kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The masked, comparable parts of a `Failure`."""
+
+    kind: str
+    phase: str
+    type: str = ""
+    message: str = ""
+    origin: str = ""
+    diagnostics: str = ""
+    version: int = SIGNATURE_VERSION
+
+    @property
+    def digest(self) -> str:
+        """Short stable name, ``v1:`` and 12 hexadecimal digits."""
+        text = "\x1f".join((self.kind, self.phase, self.type, self.message, self.origin, self.diagnostics))
+        return f"v{self.version}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+    def matches(self, other: Signature, how: Match = Match.EXACT) -> bool:
+        return self.difference(other, how) is None
+
+    def difference(self, other: Signature, how: Match = Match.EXACT) -> str | None:
+        """Name of the first part in which the two disagree, None when they are one bug under ``how``."""
+        parts = {
+            Match.ANY: ("kind",),
+            Match.ORIGIN: ("kind", "phase", "type", "origin"),
+            Match.EXACT: ("kind", "phase", "type", "message", "origin", "diagnostics"),
+        }[how]
+        return next((p for p in parts if getattr(self, p) != getattr(other, p)), None)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, doc: Mapping[str, Any]) -> Signature:
+        return cls(**{k: doc[k] for k in ("kind", "phase", "type", "message", "origin", "diagnostics", "version")})
+
+
+def signature(failure: Failure) -> Signature:
+    """The signature of ``failure``. Pure and deterministic: the same failure has one signature on every machine."""
+    if failure.kind is Kind.DIVERGENCE:
+        return Signature(failure.kind, failure.phase, message=str(failure.detail.get("class", "value")))
+    name = failure.type if failure.signal is None else f"signal {failure.signal}"
+    messages = [mask(first_paragraph(failure.message))]
+    messages += [f"{kind}: {mask(first_paragraph(text))}" for kind, text in failure.causes]
+    return Signature(
+        kind=failure.kind,
+        phase=failure.phase,
+        type=name,
+        message=" <- ".join(m for m in messages if m),
+        origin=origin(failure),
+        diagnostics=mask(first_error_line(failure.diagnostics)),
+    )
+
+
+def origin(failure: Failure) -> str:
+    """``file:function`` of the frame that raised; generated code is one place, whatever its temporary name."""
+    if not failure.frames:
+        return ""
+    last = failure.frames[-1]
+    return "<generated>" if _GENERATED.search(last.file) else f"{last.file}:{last.function}"
+
+
+def first_paragraph(text: str) -> str:
+    """A message up to its first blank line, at most 20 lines: what follows is advice, code or a stack."""
+    lines: list[str] = []
+    for line in text.strip().splitlines():
+        if lines and (not line.strip() or _TRAILER.match(line)):
+            break
+        lines.append(line.strip())
+    return "\n".join(lines[:20])
+
+
+def first_error_line(text: str) -> str:
+    """The first line of captured standard error that reports an error, or nothing."""
+    return next((line.strip() for line in text.splitlines() if _ERROR_LINE.search(line)), "")
+
+
+def mask(text: str) -> str:
+    """``text`` with everything masked that changes as a graph shrinks: paths, numbers, addresses, node names."""
+    for pattern, replacement in _MASKS:
+        text = pattern.sub(replacement, text)
+    return text[:1000]
+
+
+_GENERATED = re.compile(r"^<|(^|/)c[a-z0-9]{40,}\.py$|^[a-z0-9]{51,53}\.py$")
+_TRAILER = re.compile(
+    r"\s*(Set TORCH|While executing|Original traceback|from user code|Traceback \(most recent|target:|  args\[|"
+    r"GraphModule:|You can suppress|Hint:|Developer debug|Found from)"
+)
+_ERROR_LINE = re.compile(
+    r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called)\b"
+)
+_NAME = r"[A-Za-z_]\w*"
+_MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"0x[0-9a-fA-F]+", "<addr>"),
+        (r"(?:[A-Za-z]:)?(?:[\w.~+-]*/)+[\w.+@-]+(?::\d+)*", "<path>"),
+        (r"%\w+(?:[:#]\d+)?", "<value>"),
+        (r"\b[iu]?[su]\d+(?:[*+ ]+\d+)*\b", "<n>"),
+        (r"(?:(?:torch\.)?Size)?\((?:\s*-?\d+\s*,)+(?:\s*-?\d+)?\s*\)", "<shape>"),
+        (r"\[\s*(?:-?\d+(?:\s*,\s*-?\d+)*)?\s*\]", "<shape>"),
+        (r"\b(" + _NAME + r"?)_\d+\b", r"\1"),
+        (r"-?\b\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\b", "<n>"),
+        (r"(?<=[A-Za-z_])\d+\b", ""),
+        (r"[ \t]+", " "),
+    )
+)
