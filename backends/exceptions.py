@@ -1,0 +1,85 @@
+"""A live exception as a `Failure`: unwrapped from Dynamo's wrappers, with frames that name no path of this machine.
+
+The same bug must look the same whether the backend was called directly, through ``torch.compile`` or by a script in
+a fresh process, so Dynamo's own wrapping is peeled off here, once, for the hook, the workers and the verifier.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from ..store.failure import Failure, Frame, Kind, Phase
+
+#: Dynamo's envelopes; the exception inside is the backend's own.
+_ENVELOPES = frozenset({"BackendCompilerFailed"})
+_OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory", "bad_alloc", "CUDA out of memory")
+
+
+def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "") -> Failure:
+    """Describe ``exc``, raised by a backend in ``phase``.
+
+    The kind is ``out_of_memory`` where the exception says so, ``compile_error`` while compiling or building guards,
+    ``runtime_error`` otherwise. ``diagnostics`` is what reached file descriptor 2 meanwhile.
+    """
+    inner = unwrap(exc)
+    text = str(inner)
+    if isinstance(inner, MemoryError) or any(m in text for m in _OUT_OF_MEMORY):
+        kind = Kind.OUT_OF_MEMORY
+    else:
+        kind = Kind.COMPILE_ERROR if phase in (Phase.COMPILE, Phase.GUARDS) else Kind.RUNTIME_ERROR
+    return Failure(
+        kind=kind,
+        phase=phase,
+        type=type_name(inner),
+        message=text,
+        causes=tuple((type_name(c), str(c)) for c in chain(inner)),
+        frames=frames_of(inner),
+        diagnostics=diagnostics,
+    )
+
+
+def unwrap(exc: BaseException) -> BaseException:
+    """The backend's own exception inside Dynamo's ``BackendCompilerFailed``."""
+    while type(exc).__name__ in _ENVELOPES and isinstance(getattr(exc, "inner_exception", None), BaseException):
+        inner: BaseException = exc.inner_exception  # type: ignore[attr-defined]
+        if inner.__traceback__ is None:
+            inner.__traceback__ = exc.__traceback__
+        exc = inner
+    return exc
+
+
+def chain(exc: BaseException) -> list[BaseException]:
+    """The causes of ``exc`` as Python would print them, nearest first, each once."""
+    seen, out = {id(exc)}, []
+    while True:
+        following = exc.__cause__ or (None if exc.__suppress_context__ else exc.__context__)
+        if following is None or id(following) in seen:
+            return out
+        seen.add(id(following))
+        out.append(following)
+        exc = following
+
+
+def type_name(exc: BaseException) -> str:
+    """``module.Class``, builtins without their module."""
+    cls = type(exc)
+    return cls.__qualname__ if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def frames_of(exc: BaseException) -> tuple[Frame, ...]:
+    """The last 40 Python frames of ``exc``, outermost first."""
+    summary = traceback.extract_tb(exc.__traceback__)
+    return tuple(Frame(portable(f.filename), f.name, f.lineno or 0) for f in summary[-40:])
+
+
+def portable(filename: str) -> str:
+    """``filename`` relative to its installed package, or its base name: never a directory of this machine."""
+    if filename.startswith("<"):
+        return filename
+    roots = [p for p in sys.path if p and p.endswith("-packages")] + [os.path.dirname(os.__file__)]
+    for root in roots:
+        if filename.startswith(root + os.sep):
+            return filename[len(root) + 1 :].replace(os.sep, "/")
+    return os.path.basename(filename)
