@@ -1,0 +1,203 @@
+"""Driver side of the zygote: starts it, has workers made, learns of their deaths.
+
+Knows processes and channels, nothing of requests: that is `pool`. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from .messages import Broken, Channel, Exited, Fork, Forked, Ready, Setup, pair
+from .prepare import ENVIRONMENT, UNWANTED
+from .processes import kill_group, kill_tree, resident
+from .scratch import read_output
+
+Mode = Literal["fork", "spawn"]
+
+
+class SandboxError(Exception):
+    """The sandbox itself cannot work; the message is for the person at the terminal."""
+
+
+class BackendImportError(SandboxError):
+    """``module``, which the backend or the case needs, cannot be imported here."""
+
+    def __init__(self, module: str, error: str) -> None:
+        super().__init__(
+            f"cannot import {module!r}: {error}\n"
+            "Install it, or make it importable (PYTHONPATH), and run the same command again."
+        )
+        self.module = module
+        self.error = error
+
+
+@dataclass(eq=False)
+class Worker:
+    """A worker process as the driver sees it."""
+
+    number: int
+    channel: Channel
+    pid: int = 0
+    status: int | None = None
+    known: threading.Event = field(default_factory=threading.Event)
+    exited: threading.Event = field(default_factory=threading.Event)
+
+    def kill(self) -> None:
+        """End the process, its group and its descendants, and wait until it is gone."""
+        if self.pid and not self.exited.is_set():
+            kill_tree(self.pid)
+            self.exited.wait(5.0)
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit code, negative for a signal; None when the process is alive or nobody saw it end."""
+        self.exited.wait(seconds)
+        return self.status
+
+    def resident(self) -> int:
+        return resident(self.pid)
+
+
+class Launcher:
+    """Starts workers through one zygote, which it starts itself, again if it dies."""
+
+    def __init__(self, setup: Setup, mode: Mode = "fork", *, patience: float = 180.0) -> None:
+        self.setup = setup
+        self.mode = mode
+        self.patience = patience
+        self.ready: Ready | None = None
+        self.starts = 0
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._waiting: dict[int, Worker] = {}
+        self._workers: dict[int, Worker] = {}
+        self._number = 0
+
+    def start(self) -> Ready:
+        """Start the zygote and wait until its imports are done.
+
+        Raises `BackendImportError` when one of them fails, `SandboxError` when it dies or takes too long.
+        """
+        with self._lock:
+            return self._start()
+
+    def launch(self) -> Worker:
+        """A new worker, ready for requests. Raises as `start` does."""
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._start()
+            assert self._channel is not None
+            ours, theirs = pair()
+            self._number += 1
+            worker = self._waiting[self._number] = Worker(self._number, Channel(ours))
+            try:
+                with theirs:
+                    self._channel.send(Fork(self._number), (theirs.fileno(),))
+            except OSError as exc:
+                ours.close()
+                raise SandboxError(f"the zygote is gone: {self._log()}") from exc
+            if not worker.known.wait(60) or worker.exited.is_set():
+                ours.close()
+                raise SandboxError(f"the zygote started no worker: {self._log()}")
+        if self.mode == "spawn":
+            worker.channel.send(self.setup)
+            self._greeting(worker.channel, worker)
+        return worker
+
+    def close(self) -> None:
+        """End the zygote and with it every worker and their descendants; wait until they are gone."""
+        with self._lock:
+            for worker in list(self._workers.values()):
+                worker.kill()
+            if self._channel is not None:
+                self._hang_up(self._channel)
+                self._channel = None
+            if self._process is not None:
+                try:
+                    self._process.wait(10)
+                except subprocess.TimeoutExpired:
+                    kill_tree(self._process.pid)
+                    self._process.wait()
+                self._process = None
+
+    def _start(self) -> Ready:
+        ours, theirs = pair()
+        env = {k: v for k, v in os.environ.items() if k not in UNWANTED}
+        env |= {"PYTHONHASHSEED": env.get("PYTHONHASHSEED", "0"), **ENVIRONMENT}
+        command = [sys.executable, "-P", "-m", f"{__package__}.zygote", str(theirs.fileno()), self.mode]
+        log = os.path.join(self.setup.scratch, "zygote.log")
+        with open(log, "ab") as output, theirs:
+            self._process = subprocess.Popen(
+                [*command, str(os.getpid())], pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=output,
+                stderr=output, env=env, start_new_session=True,
+            )  # fmt: skip
+        channel = Channel(ours)
+        channel.send(self.setup)
+        self.ready = self._greeting(channel, None)
+        self.starts += 1
+        self._channel = channel
+        threading.Thread(target=self._listen, args=(channel,), daemon=True, name="zygote").start()
+        return self.ready
+
+    def _greeting(self, channel: Channel, worker: Worker | None) -> Ready:
+        """Wait for the first message of a zygote, or of a spawned worker."""
+        problem = f"importing the backend took more than {self.patience:g} s"
+        try:
+            message = channel.receive(self.patience)
+            if isinstance(message, Ready):
+                return message
+            if isinstance(message, Broken):
+                raise BackendImportError(message.module, message.error)
+        except (EOFError, OSError):
+            problem = "the process died while importing the backend"
+        if worker is not None:
+            worker.kill()
+        elif self._process is not None:
+            kill_tree(self._process.pid)
+            self._process.wait()
+        channel.close()
+        raise SandboxError(f"{problem}: {self._log()}")
+
+    def _listen(self, channel: Channel) -> None:
+        """Thread: what the zygote reports, until it is gone; then its workers are too."""
+        try:
+            while True:
+                message = channel.receive()
+                if isinstance(message, Forked):
+                    worker = self._waiting.pop(message.number)
+                    worker.pid = message.pid
+                    self._workers[message.pid] = worker
+                    worker.known.set()
+                elif isinstance(message, Exited) and (gone := self._workers.pop(message.pid, None)):
+                    gone.status = message.status
+                    gone.exited.set()
+        except (EOFError, OSError, ValueError):
+            channel.close()
+        for worker in [*self._workers.values(), *self._waiting.values()]:
+            if worker.pid:
+                kill_group(worker.pid)
+            worker.exited.set()
+            worker.known.set()
+        self._workers.clear()
+        self._waiting.clear()
+
+    @staticmethod
+    def _hang_up(channel: Channel) -> None:
+        try:
+            channel.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            channel.close()
+
+    def _log(self) -> str:
+        """The end of what the zygote printed."""
+        time.sleep(0.05)
+        text = read_output(Path(self.setup.scratch, "zygote.log")).strip()
+        return "\n".join(text.splitlines()[-20:]) or "it printed nothing"

@@ -1,0 +1,323 @@
+"""The driver's side of the workers: submit a request, get a `Future` of a `Reply` that always comes.
+
+One thread per worker ("slot") takes requests from a queue, watches the worker's channel, clock and memory while it
+answers, and replaces a worker that crashed, hung, outgrew the cap, or was left dirty. Whatever happens to the worker
+is an ordinary `Reply` that says how it ended, in which phase, and what it had printed by then.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from .launcher import Launcher, Mode, SandboxError, Worker
+from .messages import Answer, Json, Mark, ProtocolError, Ready, Request, Setup
+from .processes import oom_kills
+from .scratch import Scratch, read_output
+
+#: Seconds between two looks at the memory and life of a busy worker.
+TICK = 0.1
+_SIGKILL = 9
+
+
+class Ended(StrEnum):
+    """How a request ended."""
+
+    DONE = "done"  # answered: see result
+    CRASH = "crash"  # the worker died of a signal, or left by os._exit: see signal, exit_code
+    TIMEOUT = "timeout"  # killed at the time limit
+    MEMORY = "memory"  # killed at the memory cap, or by the kernel for want of memory
+    INFRA = "infra"  # our own trouble: see error
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What became of a request. ``phase`` is the last one announced, ``marks`` when each began, in seconds."""
+
+    ended: Ended
+    phase: str = ""
+    result: Json = field(default_factory=dict)
+    error: str = ""
+    signal: int | None = None
+    exit_code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
+    marks: dict[str, float] = field(default_factory=dict)
+    pid: int = 0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the pool has done so far."""
+
+    requests: int = 0
+    workers: int = 0
+    crashes: int = 0
+    timeouts: int = 0
+    memory_kills: int = 0
+    dirty: int = 0
+
+
+@dataclass(slots=True)
+class _Job:
+    number: int
+    task: str
+    argument: Json
+    timeout: float
+    fresh: bool
+    future: Future[Reply]
+
+
+class Pool:
+    """``jobs`` workers that have the backend imported. A context manager; `close` ends every process it started.
+
+    ``backend`` is a `BackendSpec` as data (None: workers without torch), ``imports`` and ``path`` what else a case
+    needs, ``memory`` the cap in bytes on the resident memory of one worker and its children (default: an equal
+    share of 80 % of what is available). ``mode`` is ``spawn`` where forking cannot serve, as with CUDA tensors.
+    """
+
+    def __init__(
+        self,
+        backend: Json | None,
+        imports: Sequence[Any] = (),
+        *,
+        jobs: int = 1,
+        memory: int | None = None,
+        mode: Mode = "fork",
+        path: Sequence[str] = (),
+        patience: float = 180.0,
+    ) -> None:
+        self.jobs = max(1, jobs)
+        self.memory = psutil.virtual_memory().available * 4 // 5 // self.jobs if memory is None else memory
+        self.scratch = Scratch.create()
+        self.counts = Counts()
+        setup = Setup(str(self.scratch.root), backend, list(imports), list(path), 2 * self.memory)
+        self._launcher = Launcher(setup, mode, patience=patience)
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._closing = False
+        self._slots: list[_Slot] = []
+
+    def __enter__(self) -> Pool:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def mode(self) -> Mode:
+        return self._launcher.mode
+
+    def start(self) -> Ready:
+        """Start the zygote. Raises `BackendImportError` naming what cannot be imported, or another `SandboxError`."""
+        ready = self._launcher.start()
+        if ready.cuda and self._launcher.mode == "fork":  # an import initialised CUDA: a fork of it cannot be used
+            self._launcher.close()
+            self._launcher = Launcher(self._launcher.setup, "spawn", patience=self._launcher.patience)
+            ready = self._launcher.start()
+        self._slots = [_Slot(self, i) for i in range(self.jobs)]
+        for slot in self._slots:
+            slot.thread.start()
+        return ready
+
+    def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]:
+        """Have a worker run ``task`` within ``timeout`` seconds; ``fresh`` asks for an unused worker."""
+        future: Future[Reply] = Future()
+        with self._lock:
+            if self._closing or not self._slots:
+                raise SandboxError("the pool is closed")
+            self.counts.requests += 1
+            self._queue.put(_Job(self.counts.requests, task, argument, timeout, fresh, future))
+        return future
+
+    def close(self) -> None:
+        """Cancel what waits, kill what runs, remove the scratch directory. Can be called twice, and on Ctrl-C."""
+        with self._lock:
+            self._closing = True
+        while not self._queue.empty():
+            job = self._queue.get()
+            if job is not None:
+                job.future.cancel()
+        for _ in self._slots:
+            self._queue.put(None)
+        self._launcher.close()
+        for slot in self._slots:
+            slot.thread.join(10)
+        self._slots = []
+        self.scratch.remove()
+
+
+class _Slot:
+    """A thread with one worker."""
+
+    def __init__(self, pool: Pool, index: int) -> None:
+        self.pool = pool
+        self.worker: Worker | None = None
+        self.used = False
+        self.thread = threading.Thread(target=self._serve, daemon=True, name=f"worker-{index}")
+
+    def _serve(self) -> None:
+        while (job := self.pool._queue.get()) is not None:
+            if not job.future.set_running_or_notify_cancel():
+                continue
+            try:
+                reply = self._run(job)
+            except (SandboxError, OSError) as exc:
+                self._discard()
+                reply = Reply(Ended.INFRA, error=str(exc))
+            except BaseException as exc:  # noqa: BLE001  the future must end, whatever this thread met
+                self._discard()
+                job.future.set_exception(exc)
+                continue
+            if self.pool._closing and reply.ended is not Ended.DONE:
+                job.future.set_exception(SandboxError("the pool was closed while this request ran"))
+            else:
+                job.future.set_result(reply)
+        self._discard()
+
+    def _run(self, job: _Job) -> Reply:
+        if job.fresh and self.used:
+            self._discard()
+        for _ in range(2):  # a worker may have died while idle
+            worker = self._worker()
+            scratch = self.pool.scratch
+            out, err = scratch.output(job.number, "out"), scratch.output(job.number, "err")
+            try:
+                worker.channel.send(Request(job.number, job.task, job.argument, str(out), str(err)))
+                break
+            except OSError:
+                self._discard()
+        else:
+            return Reply(Ended.INFRA, error="workers die before they take a request")
+        self.used = True
+        watch = _Watch(worker, job, self.pool.memory)
+        ended = watch.until_end()
+        if ended is not Ended.DONE or watch.dirty:
+            self._count(ended, watch.dirty)
+            self._discard()
+        reply = Reply(
+            ended, watch.phase, watch.result, watch.error, watch.signal, watch.exit_code,
+            read_output(out), read_output(err), watch.seconds, watch.marks, worker.pid,
+        )  # fmt: skip
+        for path in (out, err):
+            path.unlink(missing_ok=True)
+        return reply
+
+    def _worker(self) -> Worker:
+        if self.worker is not None and self.worker.exited.is_set():
+            self._discard()
+        if self.worker is None:
+            if self.pool._closing:
+                raise SandboxError("the pool is closed")
+            self.worker = self.pool._launcher.launch()
+            self.used = False
+            with self.pool._lock:
+                self.pool.counts.workers += 1
+        return self.worker
+
+    def _discard(self) -> None:
+        if self.worker is not None:
+            self.worker.kill()
+            self.worker.channel.close()
+            self.worker = None
+
+    def _count(self, ended: Ended, dirty: bool) -> None:
+        counts = self.pool.counts
+        with self.pool._lock:
+            counts.crashes += ended is Ended.CRASH
+            counts.timeouts += ended is Ended.TIMEOUT
+            counts.memory_kills += ended is Ended.MEMORY
+            counts.dirty += dirty
+
+
+class _Watch:
+    """Waits for one answer: reads marks, looks at the clock and the memory, and says how it ended."""
+
+    def __init__(self, worker: Worker, job: _Job, cap: int) -> None:
+        self.worker = worker
+        self.job = job
+        self.cap = cap
+        self.phase = ""
+        self.marks: dict[str, float] = {}
+        self.result: Json = {}
+        self.error = ""
+        self.dirty = False
+        self.signal: int | None = None
+        self.exit_code: int | None = None
+        self.seconds = 0.0
+        self._began = time.monotonic()
+        self._oom_kills = oom_kills()
+
+    def until_end(self) -> Ended:
+        try:
+            ended = self._wait()
+        except (EOFError, OSError):
+            ended = self._died()
+        except ProtocolError as exc:
+            self.worker.kill()
+            self.error = f"a worker sent something else than an answer: {exc}"
+            ended = Ended.INFRA
+        self.seconds = time.monotonic() - self._began
+        return ended
+
+    def _wait(self) -> Ended:
+        while True:
+            left = self.job.timeout - (time.monotonic() - self._began)
+            message = self.worker.channel.receive(max(0.0, min(TICK, left)))
+            if isinstance(message, Mark) and message.query == self.job.number:
+                self.phase = message.phase
+                self.marks.setdefault(message.phase, round(time.monotonic() - self._began, 6))
+            elif isinstance(message, Answer) and message.query == self.job.number:
+                self.result, self.error, self.dirty = message.result, message.error, bool(message.dirty)
+                return Ended.INFRA if message.error else Ended.DONE
+            elif message is not None:
+                raise ProtocolError(f"an unexpected {type(message).__name__}")
+            elif self.worker.exited.is_set():
+                return self._died()
+            elif left <= 0:
+                self.worker.kill()
+                return Ended.TIMEOUT
+            elif self.cap and (size := self.worker.resident()) > self.cap:
+                self.worker.kill()
+                self.error = f"{size >> 20} MiB resident, the cap is {self.cap >> 20} MiB"
+                return Ended.MEMORY
+
+    def _died(self) -> Ended:
+        status = self.worker.wait(2.0)
+        if status is None:
+            self.worker.kill()
+            status = self.worker.wait(2.0)
+            self.error = "the worker closed its channel, or its zygote died"
+            return Ended.INFRA
+        if status >= 0:
+            self.exit_code = status
+            return Ended.CRASH
+        self.signal = -status
+        if self.signal == _SIGKILL:
+            if oom_kills() > self._oom_kills:
+                self.error = "killed by the kernel: the machine is out of memory"
+                return Ended.MEMORY
+            self.error = "killed from outside"
+            return Ended.INFRA
+        return Ended.CRASH
+
+
+def default_jobs() -> int:
+    """As many workers as this process may use processors."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,102 @@
+"""What a process must import before it serves, and how to see that a request left it changed.
+
+Compilers are told to use one thread and no pool of processes *before* they are imported: a process that ran a
+two-thread parallel region, or owns a compile pool, hangs in its forked children. Nothing is compiled or run here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from typing import Any
+
+from .messages import Ready, Setup
+from .processes import threads
+
+#: Modules that a first compilation would import: paid once in the zygote instead of once in each worker.
+_TORCH = ("torch", "torch._dynamo", "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes")
+_INDUCTOR = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp_wrapper_cpu", "torch._inductor.cpu_vec_isa")
+
+#: Set in the environment before anything is imported.
+ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+#: Would make torch dump, log or swallow the very failures under study.
+UNWANTED = ("TORCHDYNAMO_REPRO_AFTER", "TORCHDYNAMO_REPRO_LEVEL", "TORCH_LOGS", "TORCH_TRACE", "TORCHDYNAMO_VERBOSE")
+
+#: Variables that compilers set for themselves when they first compile.
+_COMPILERS_OWN = ("TORCHINDUCTOR_", "TRITON_", "KMP_", "TF_")
+
+
+class CannotImport(Exception):
+    """``module`` failed to import; ``error`` is the reason as a person reads it."""
+
+    def __init__(self, module: str, error: str) -> None:
+        super().__init__(f"cannot import {module}: {error}")
+        self.module = module
+        self.error = error
+
+
+def prepare(setup: Setup) -> Ready:
+    """Import torch, the backend and the case's own libraries. Raises `CannotImport` naming the one that failed."""
+    sys.path[:0] = [p for p in setup.path if p not in sys.path]
+    if setup.backend is None:
+        return Ready(os.getpid(), threads=threads())
+    os.environ.update(ENVIRONMENT)
+    for name in _TORCH:
+        _import(name)
+    import torch
+
+    torch.set_num_threads(1)
+    from ...backends import libraries
+    from ...backends.spec import BackendSpec
+
+    spec = BackendSpec.from_json(setup.backend)
+    for name in (*(_INDUCTOR if spec.name == "inductor" else ()), *spec.modules()):
+        _import(name)
+    try:
+        libraries.load(setup.imports)
+    except Exception as exc:  # foreign code: whatever it raises is the answer
+        raise CannotImport(", ".join(_import_name(i) for i in setup.imports), _reason(exc)) from exc
+    try:
+        spec.load()
+    except Exception as exc:  # foreign code: whatever it raises is the answer
+        raise CannotImport(spec.module or spec.name, _reason(exc)) from exc
+    return Ready(os.getpid(), torch.__version__, threads(), torch.cuda.is_initialized())
+
+
+def _import(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except BaseException as exc:  # foreign code, even sys.exit(): whatever it raises is the answer
+        raise CannotImport(name, _reason(exc)) from exc
+
+
+def _reason(exc: BaseException) -> str:
+    return "".join(traceback.format_exception_only(exc)).strip()
+
+
+def _import_name(item: Any) -> str:
+    return str(item.get("module") or item.get("library") or "<source>") if isinstance(item, dict) else str(item)
+
+
+def fingerprint() -> dict[str, str]:
+    """The state of this process that a request must leave as it found it, by name."""
+    state = {
+        "current directory": os.getcwd(),
+        "environment": str(sorted(f"{k}={v}" for k, v in os.environ.items() if not k.startswith(_COMPILERS_OWN))),
+    }
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        state |= {
+            "default dtype": str(torch.get_default_dtype()),
+            "default device": str(torch.get_default_device()),
+            "threads": str(torch.get_num_threads()),
+            "grad mode": str(torch.is_grad_enabled()),
+            "inference mode": str(torch.is_inference_mode_enabled()),
+            "autocast": str([torch.is_autocast_enabled(d) for d in ("cpu", "cuda")]),
+            "autocast dtype": str([torch.get_autocast_dtype(d) for d in ("cpu", "cuda")]),
+            "determinism": str(torch.get_deterministic_debug_mode()),
+            "matmul precision": torch.get_float32_matmul_precision(),
+        }
+    return state

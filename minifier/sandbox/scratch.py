@@ -1,0 +1,91 @@
+"""A directory shared by the driver and its workers: storages by key, captured output, and a place to stand in.
+
+A storage is a file named by the sha256 of its key, written once, under a temporary name first; so tensors reach a
+worker through the page cache, never through the zygote, whose fork gets slower with every megabyte it holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ...store.case import Blobs
+
+#: Captured output beyond this many bytes is cut out of the middle.
+OUTPUT_LIMIT = 1 << 16
+
+
+class Scratch(Mapping[str, bytes]):
+    """The directory; as a mapping, the storages in it."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+        self._keys: set[str] = set()
+
+    @classmethod
+    def create(cls) -> Scratch:
+        """A new private directory; `remove` deletes it."""
+        scratch = cls(tempfile.mkdtemp(prefix="fxminify-"))
+        for name in ("blobs", "output", "work"):
+            (scratch.root / name).mkdir()
+        return scratch
+
+    def put(self, blobs: Blobs) -> None:
+        """Write the storages that are not here yet. Safe from several threads and processes at once."""
+        for key in blobs:
+            path = self._path(key)
+            if key not in self._keys and not path.exists():
+                fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+                fresh.write_bytes(blobs[key])
+                fresh.rename(path)
+            self._keys.add(key)
+
+    def __getitem__(self, key: str) -> bytes:
+        try:
+            return self._path(key).read_bytes()
+        except FileNotFoundError:
+            raise KeyError(key) from None
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and (key in self._keys or self._path(key).exists())
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys this process has put; files written by others are found by key only."""
+        return iter(sorted(self._keys))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @property
+    def work(self) -> Path:
+        """The current directory of the workers, so that a backend's droppings land nowhere else."""
+        return self.root / "work"
+
+    def output(self, query: int, stream: str) -> Path:
+        """Where ``stream`` of ``query`` is captured."""
+        return self.root / "output" / f"{query}.{stream}"
+
+    def remove(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def _path(self, key: str) -> Path:
+        return self.root / "blobs" / hashlib.sha256(key.encode()).hexdigest()
+
+
+def read_output(path: Path) -> str:
+    """Captured output as text: undecodable bytes replaced, the middle of a long one cut out. Missing is empty."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            data = file.read(OUTPUT_LIMIT if size <= OUTPUT_LIMIT else OUTPUT_LIMIT // 2)
+            if size > OUTPUT_LIMIT:
+                file.seek(size - OUTPUT_LIMIT // 2)
+                data += b"\n[...]\n" + file.read(OUTPUT_LIMIT // 2)
+    except FileNotFoundError:
+        return ""
+    return data.decode(errors="replace")

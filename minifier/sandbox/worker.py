@@ -1,0 +1,128 @@
+"""A worker: answers one request after another in a process of its own, and may die of any of them.
+
+* Each request runs with file descriptors 1 and 2 going to files of its own, which the *driver* reads: so nothing
+  that a compiler printed is lost, not even when it took the process with it.
+* Phases are announced as they begin: the driver knows what a crash or a hang interrupted.
+* A request that leaves the process in another state than it found (a default dtype, a directory, the environment)
+  makes the worker *dirty*: it answers, and is replaced before the next request.
+* It leaves by `os._exit`: no destructor of a broken library decides how the process ends.
+
+Forked by the zygote, or started as ``python -m fxminify.minifier.sandbox.worker FD`` where forking cannot serve.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+
+from .messages import Answer, Broken, Channel, Json, Mark, Message, Ready, Request, Setup
+from .prepare import CannotImport, fingerprint, prepare
+from .processes import die_with_parent, limit_resources
+from .scratch import Scratch
+
+#: A task: argument, the shared directory, and the function that announces phases; returns JSON.
+Task = Callable[[Json, Scratch, Callable[[str], None]], Json]
+
+#: What the driver asks for by name; tests may name a task of their own as ``module:function``.
+TASKS = {
+    "observe": "fxminify.minifier.observe:task",
+    "record": "fxminify.minifier.trace:task",
+}
+
+
+def run(channel: Channel, setup: Setup, parent: int) -> None:
+    """Be a worker until the driver hangs up. Called in a child of the zygote; never returns."""
+    code = 1
+    try:
+        die_with_parent(parent)
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
+            signal.signal(signum, signal.SIG_DFL)
+        scratch = Scratch(setup.scratch)
+        os.chdir(scratch.work)
+        limit_resources(setup.memory)
+        faulthandler.enable(2, all_threads=False)
+        serve(channel, scratch)
+        code = 0
+    except (EOFError, OSError):  # the driver is gone: nobody to tell
+        code = 0
+    except BaseException:  # noqa: BLE001  the process ends here: say why in the log of the zygote
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def serve(channel: Channel, scratch: Scratch) -> None:
+    """Answer requests until the channel closes or one leaves the process dirty."""
+    clean = fingerprint()
+    while True:
+        request = channel.receive()
+        assert isinstance(request, Request)
+        answer = _answer(request, channel, scratch)
+        after = fingerprint()
+        dirty = next((f"{k} changed from {v} to {after.get(k)}" for k, v in clean.items() if after.get(k) != v), "")
+        channel.send(Answer(answer.query, answer.result, answer.error, dirty))
+        if dirty:
+            return
+
+
+def _answer(request: Request, channel: Channel, scratch: Scratch) -> Answer:
+    with redirected(request.stdout, request.stderr):
+        try:
+            task = _task(request.task)
+            result = task(request.argument, scratch, lambda phase: channel.send(Mark(request.query, phase)))
+        except BaseException as exc:  # noqa: BLE001  a task reports failures of backends itself: this one is ours
+            traceback.print_exc()
+            return Answer(request.query, error="".join(traceback.format_exception_only(exc)).strip())
+    return Answer(request.query, result)
+
+
+def _task(name: str) -> Task:
+    module, _, function = TASKS.get(name, name).partition(":")
+    task: Task = getattr(importlib.import_module(module), function)
+    return task
+
+
+@contextlib.contextmanager
+def redirected(stdout: str, stderr: str) -> Iterator[None]:
+    """File descriptors 1 and 2 into two files while the block runs; afterwards into the second one still."""
+    _flush()
+    for path, fd in ((stdout, 1), (stderr, 2)):
+        target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(target, fd)
+        os.close(target)
+    try:
+        yield
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # a backend closed or replaced it
+            stream.flush()
+
+
+def main(argv: list[str]) -> None:
+    """Entry of a spawned worker: the channel is an inherited file descriptor, the first message is the `Setup`."""
+    channel = Channel(socket.socket(fileno=int(argv[1])))
+    setup = channel.receive()
+    assert isinstance(setup, Setup)
+    reply: Message
+    try:
+        reply = prepare(setup)
+    except CannotImport as exc:
+        reply = Broken(exc.module, exc.error)
+    channel.send(reply)
+    if isinstance(reply, Ready):
+        run(channel, setup, os.getppid())
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,119 @@
+"""Tasks for the sandbox's own tests: what a broken backend does to the process it runs in, without torch."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+
+
+def echo(argument, scratch, mark):
+    mark("eager")
+    return {"pid": os.getpid(), "argument": argument, "storage": scratch.get(argument.get("key", ""), b"").hex()}
+
+
+def segfault(argument, scratch, mark):
+    mark("build")
+    mark("compile")
+    os.write(2, b"error: about to read address 0\n")
+    ctypes.string_at(0)
+
+
+def leave(argument, scratch, mark):
+    mark("forward")
+    os._exit(argument["code"])
+
+
+def hang(argument, scratch, mark):
+    """Hangs in C, with the GIL held by nobody, after starting a child in the group and one that left it."""
+    mark("compile")
+    pids = [subprocess.Popen(["sleep", "600"], start_new_session=new).pid for new in (False, True)]
+    (scratch.root / "pids").write_text(" ".join(map(str, pids)))
+    while True:
+        time.sleep(60)
+
+
+def stuck(argument, scratch, mark):
+    """Hangs with the GIL held: no Python code of this process runs any more."""
+    mark("compile")
+    ctypes.PyDLL(None).sleep(600)
+
+
+def chatter(argument, scratch, mark):
+    os.write(1, b"to fd 1\n")
+    os.write(2, b"to fd 2\n")
+    print("from print")
+    print("from print to stderr", file=sys.stderr)
+    subprocess.run(["sh", "-c", "echo from a child >&2"], check=True)
+    return {}
+
+
+def flood(argument, scratch, mark):
+    os.write(2, b"first line\n")
+    for _ in range(100):
+        os.write(2, b"x" * 9999 + b"\n")
+    os.write(2, b"last line\n")
+    return {}
+
+
+def hog(argument, scratch, mark):
+    mark("compile")
+    held = []
+    while True:
+        held.append(b"\x01" * (16 << 20))
+        time.sleep(0.01)
+
+
+def grab(argument, scratch, mark):
+    """One allocation beyond any cap: fails at once, by the resource limit."""
+    try:
+        bytearray(argument["bytes"])
+    except MemoryError:
+        return {"refused": True}
+    return {"refused": False}
+
+
+def litter(argument, scratch, mark):
+    os.chdir("/")
+    os.environ["LITTER"] = "1"
+    return {"pid": os.getpid()}
+
+
+def drop(argument, scratch, mark):
+    with open("dropping.txt", "w") as file:
+        file.write("x")
+    return {"cwd": os.getcwd()}
+
+
+def raises(argument, scratch, mark):
+    raise ValueError("our own mistake")
+
+
+def quits(argument, scratch, mark):
+    sys.exit(3)
+
+
+def babble(argument, scratch, mark):
+    """Writes garbage over every socket it finds, as a wild pointer might."""
+    for fd in range(3, 64):
+        try:
+            os.write(fd, b"\xff" * 64)
+        except OSError:
+            continue
+    time.sleep(600)
+
+
+def orphan(argument, scratch, mark):
+    """Answers, but leaves a daemon behind."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            (scratch.root / "orphan").write_text(str(os.getpid()))
+            time.sleep(600)
+        os._exit(0)
+    os.wait()
+    return {}
+
+
+def threads(argument, scratch, mark):
+    return {"threads": len(os.listdir("/proc/self/task")), "handlers": str(os.environ.get("PYTHONHASHSEED"))}
