@@ -1,0 +1,89 @@
+"""`StoreError`: what went wrong with the index, as one sentence for the person at the terminal.
+
+`explain` is the only place that knows the error codes of SQLite and of the operating system; every sentence names
+the file as the user gave it and says what to do next.
+"""
+
+from __future__ import annotations
+
+import errno
+import shlex
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError
+
+
+class StoreError(Exception):
+    """The index cannot do what was asked. ``str()`` is one sentence for the terminal; the exit code is 2."""
+
+
+class ForeignValue(Exception):
+    """A row holds what this package never writes there."""
+
+
+def explain(exc: BaseException, name: str) -> str:
+    """The sentence for ``exc``, an error met while working on the index called ``name``."""
+    inner = exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
+    if isinstance(inner, ForeignValue):
+        return f"{name} holds what fxminify never wrote ({inner}): it is damaged or was tampered with, do not use it"
+    if isinstance(inner, sqlite3.Error):
+        return _explain_sqlite(inner, name)
+    if isinstance(inner, OSError):
+        return _explain_os(inner, name)
+    first = (str(inner).strip().splitlines() or [type(inner).__name__])[0]
+    return f"{name}: the database answered {first!r}; check that it is reachable and that you may write to it"
+
+
+def full(name: str) -> str:
+    return f"no space left to write {name}: nothing was stored half; free some space and run the same command again"
+
+
+def read_only(name: str) -> str:
+    return f"{name} cannot be written (read-only file, directory or disk): copy it to a writable place and use the copy"
+
+
+def damaged(name: str) -> str:
+    rescue = f"sqlite3 {shlex.quote(name)} .recover | sqlite3 rescued.db"
+    return f"{name} is damaged or was cut short: copy it again from where it came from, or try `{rescue}`"
+
+
+def foreign(name: str) -> str:
+    return f"{name} is not a file of fxminify and was left untouched: give the file that `minify capture --db` wrote"
+
+
+def locked(name: str) -> str:
+    return f"{name} is locked by another process: wait for it to finish, or end it, and run the same command again"
+
+
+def _explain_sqlite(exc: sqlite3.Error, name: str) -> str:
+    code = str(getattr(exc, "sqlite_errorname", ""))
+    text = str(exc)
+    if code == "SQLITE_NOTADB":
+        return foreign(name)
+    if code.startswith("SQLITE_CORRUPT") or "Could not decode to UTF-8" in text:
+        return damaged(name)
+    if code == "SQLITE_TOOBIG":
+        return f"{name} holds a value larger than fxminify ever writes: it is damaged or was tampered with"
+    if code == "SQLITE_FULL":
+        return full(name)
+    if code.startswith("SQLITE_READONLY"):
+        return read_only(name)
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return locked(name)
+    if code.startswith("SQLITE_CANTOPEN"):
+        return f"{name} cannot be opened: check that its directory exists and that you may write to it"
+    if code.startswith("SQLITE_IOERR"):
+        return (
+            f"the disk refused to read or write {name} ({text}): nothing was stored half; "
+            "check free space, quota and file size limit, and run the same command again"
+        )
+    return f"{name} does not look like an index of this version of fxminify ({text}): copy it again or start a new file"
+
+
+def _explain_os(exc: OSError, name: str) -> str:
+    if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return full(name)
+    if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return read_only(name)
+    reason = exc.strerror or type(exc).__name__
+    return f"{name}: {reason} ({exc.filename or 'a file beside it'}); mend this and run the same command again"
