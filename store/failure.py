@@ -135,9 +135,15 @@ class Signature:
 
 
 def signature(failure: Failure) -> Signature:
-    """The signature of ``failure``. Pure and deterministic: the same failure has one signature on every machine."""
+    """The signature of ``failure``. Pure and deterministic: the same failure has one signature on every machine.
+
+    A divergence is known by its class. A hang and a failure for want of memory are known by their phase alone: where
+    exactly the clock or the allocation struck is chance.
+    """
     if failure.kind is Kind.DIVERGENCE:
         return Signature(failure.kind, failure.phase, message=str(failure.detail.get("class", "value")))
+    if failure.kind in (Kind.HANG, Kind.OUT_OF_MEMORY):
+        return Signature(failure.kind, failure.phase)
     name = failure.type if failure.signal is None else f"signal {failure.signal}"
     messages = [mask(first_paragraph(failure.message))]
     messages += [f"{kind}: {mask(first_paragraph(text))}" for kind, text in failure.causes]
@@ -170,12 +176,33 @@ def first_paragraph(text: str) -> str:
 
 
 def first_error_line(text: str) -> str:
-    """The first line of captured standard error that reports an error, or nothing."""
-    return next((line.strip() for line in text.splitlines() if _ERROR_LINE.search(line)), "")
+    """The first line of captured standard error that reports an error, or nothing.
+
+    Warnings, log lines below error level, Python tracebacks and the dump of ``faulthandler`` are passed over.
+    """
+    inside = ""  # what the indented lines that follow belong to
+    for line in text.splitlines():
+        if inside and (not line.strip() or line[0].isspace()):
+            continue
+        if line.startswith("Traceback (most recent"):
+            inside = "traceback"
+        elif inside == "traceback":
+            inside = ""  # its last line is the exception, which the program has caught or reports itself
+        elif _WARNING.search(line) or _FAULT.match(line):
+            inside = "warning"
+        elif _ERROR_LINE.search(line):
+            return _LOG_PREFIX.sub("", line.strip())
+        else:
+            inside = ""
+    return ""
 
 
 def mask(text: str) -> str:
-    """``text`` with everything masked that changes as a graph shrinks: paths, numbers, addresses, node names."""
+    """``text`` with everything masked that changes as a graph shrinks: paths, numbers, addresses, node names.
+
+    What tells bugs apart stays: names of operators and dtypes keep their digits (``atan2``, ``log10``, ``int64``).
+    """
+    text = text[:20_000]
     for pattern, replacement in _MASKS:
         text = pattern.sub(replacement, text)
     return text[:1000]
@@ -184,24 +211,50 @@ def mask(text: str) -> str:
 _GENERATED = re.compile(r"^<|(^|/)c[a-z0-9]{40,}\.py$|^[a-z0-9]{51,53}\.py$")
 _TRAILER = re.compile(
     r"\s*(Set TORCH|While executing|Original traceback|from user code|Traceback \(most recent|target:|  args\[|"
-    r"GraphModule:|You can suppress|Hint:|Developer debug|Found from)"
+    r"GraphModule:|You can suppress|Hint:|Developer debug|Found from|Exception raised from|C\+\+ CapturedTraceback|"
+    r"frame #\d)"
 )
 _ERROR_LINE = re.compile(
-    r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called)\b"
+    r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called)\b|"
+    r"^\[?[EF]\d{4} |\[[EF]:"
 )
+#: A warning, or a log line below error level: Python's, glog's, ONNX Runtime's, a C++ compiler's.
+_WARNING = re.compile(r"\w*Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |\[[IWV]:|^(WARNING|INFO|DEBUG)\b")
+#: What `faulthandler` prints; its frames become `Failure.frames`.
+_FAULT = re.compile(r"Fatal Python error: |Current thread |Thread 0x|Stack \(most recent|Extension modules: ")
+_LOG_PREFIX = re.compile(r"^\[?[EF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] |^\d{4}-\d\d-\d\d [\d:.]+ (?=\[[EF]:)")
 _NAME = r"[A-Za-z_]\w*"
+#: Names that compilers number: a buffer, a temporary, an index.
+_NUMBERED = (
+    r"buf|tmp|op|arg|primals|tangents|getitem|val|var|node|in_ptr|out_ptr|in_out_ptr|ptr|input|output|in|out|loc|"
+    r"kernel|cse_var|zuf|seed|result|graph|fn|func|main_graph|eval_with_key"
+)
 _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (r"0x[0-9a-fA-F]+", "<addr>"),
+        (r"\x1b\[[\d;]*m", ""),
+        # torch.fx.Node.format_node: only operator kind and target survive other edits of the node
+        (
+            r"%?" + _NAME + r" : (?:\[[^\]]*\] )*= (\w+\[target=[^\]]*\])\(args = .*?, kwargs = \{.*?\}\)",
+            r"<node> = \1",
+        ),
+        (r"\b0x[0-9a-fA-F]{4,}", "<addr>"),
         (r"(?:[A-Za-z]:)?(?:[\w.~+-]*/)+[\w.+@-]+(?::\d+)*", "<path>"),
+        (r"\bc[a-z0-9]{49,52}\b", "<generated>"),
+        (r"\b(?:cpp|triton_\w+?)_fused\w*", "<kernel>"),
         (r"%\w+(?:[:#]\d+)?", "<value>"),
-        (r"\b[iu]?[su]\d+(?:[*+ ]+\d+)*\b", "<n>"),
-        (r"(?:(?:torch\.)?Size)?\((?:\s*-?\d+\s*,)+(?:\s*-?\d+)?\s*\)", "<shape>"),
-        (r"\[\s*(?:-?\d+(?:\s*,\s*-?\d+)*)?\s*\]", "<shape>"),
-        (r"\b(" + _NAME + r"?)_\d+\b", r"\1"),
-        (r"-?\b\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\b", "<n>"),
-        (r"(?<=[A-Za-z_])\d+\b", ""),
+        (r"\b[lL]_\w*_\b", "<input>"),
+        (r"(?<=tensor<)(?:[\d?]+x)+", "<shape>x"),
+        (r"(?<=[A-Za-z0-9])_\d+(?=_|\b)", ""),
+        (r"\b(" + _NUMBERED + r")\d+\b", r"\1"),
+        # a letter and a number: a symbolic size (s77, u0) or an index (x0), but not a dtype (f16, si64)
+        (r"\b(?!(?:f|bf|i|u|si|ui)(?:8|16|32|64|128)\b)(?:[a-z]|ks|ps)\d+\b", "<n>"),
+        (r"\b\d+(?:x\d+)+\b", "<shape>"),
+        (r"\b0x[0-9a-fA-F]+", "<addr>"),
+        (r"(?<![\w.])-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?[LlUuf]*\b(?!\.\d)", "<n>"),
+        (r"<n>(?: ?[*+] ?<n>)+", "<n>"),
+        (r"(?:(?:torch\.)?Size)?\((?:\s*<n>\s*,)+(?:\s*<n>)?\s*\)", "<shape>"),
+        (r"(?:(?:torch\.)?Size\()?\[\s*(?:(?:<n>|\?)(?:\s*,\s*(?:<n>|\?))*)?\s*\]\)?", "<shape>"),
         (r"[ \t]+", " "),
     )
 )

@@ -1,0 +1,227 @@
+"""One bug, one signature: it survives what changes as a graph shrinks, and nothing else.
+
+The messages are those of real failures (torch 2.13, onnxruntime, IREE), shortened.
+"""
+
+import pytest
+
+from fxminify.store.failure import (
+    Failure,
+    Frame,
+    Kind,
+    Match,
+    Phase,
+    Signature,
+    first_error_line,
+    first_paragraph,
+    mask,
+    signature,
+)
+
+
+def error(message="", type="RuntimeError", **more):
+    return Failure(Kind.COMPILE_ERROR, Phase.COMPILE, type=type, message=message, **more)
+
+
+SAME = {
+    "temporary paths and numbers of an Inductor kernel": (
+        "kernel, /tmp/torchinductor_root/3w/c3wtn3xwsxlu6ixyei4gaqbbop6onvxfepmoaiqix3b447awsv5u.main.cpp:128, "
+        "index out of bounds: 0 <= tmp55 < 32L",
+        "kernel, /tmp/torchinductor_me/h3/ch3i2aagu6yzldvzbc2v57rqbb6hge35rfzvmy4fx4k6veydhapk.main.cpp:205, "
+        "index out of bounds: 0 <= tmp56 < 8L",
+    ),
+    "node context appended after a blank line": (
+        "cannot lower relu",
+        "cannot lower relu\n\nWhile executing %relu_3 : [num_users=1] = call_function[target=relu](args = (%add,))"
+        '\nOriginal traceback:\n  File "model.py", line 3, in forward\n',
+    ),
+    "node context appended on the next line": ("cannot lower relu", "cannot lower relu\nWhile executing %relu_3"),
+    "arguments of a lowering": (
+        "LoweringException: NotImplementedError: no lowering\n  target: aten.foo.default\n  args[0]: TensorBox(buf3)",
+        "LoweringException: NotImplementedError: no lowering\n  target: aten.foo.default\n  args[0]: TensorBox(buf11)",
+    ),
+    "a node in FX's own format": (
+        "Error when translating node %_cdist_forward : [num_users=1] = call_function[target=aten._cdist_forward.default]"
+        "(args = (%layer_norm_8, %expand_1, 2.0, None), kwargs = {}). See the stack trace.",
+        "Error when translating node %cdist : [num_users=2] = call_function[target=aten._cdist_forward.default]"
+        "(args = (%args_0, %args_1, 1.0, 2), kwargs = {dtype: torch.float32}). See the stack trace.",
+    ),
+    "numbered names": ("no kernel for node 'node_relu_12'", "no kernel for node 'node_relu_3'"),
+    "buffers and arguments": ("buf12 reads arg3_1 and primals_4", "buf0 reads arg0_1 and primals_1"),
+    "Dynamo's placeholders": ("bad input l_x_", "bad input L_self_modules_layers_modules_0_parameters_weight_"),
+    "shapes": (
+        "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5), got [2, 3], torch.Size([4, 5]) and (2, 3, 4)",
+        "mat1 and mat2 shapes cannot be multiplied (20x30 and 4x5), got [2], torch.Size([]) and (1,)",
+    ),
+    "symbolic sizes": ("cannot expand s77 to u0 + 3", "cannot expand s2 to u11 + 1"),
+    "addresses": ("<object at 0x7f17feaa2f50>", "<object at 0x7f17feaa0000>"),
+    "types of MLIR": (
+        "'linalg.generic' op failed on tensor<2x3xf32> and !torch.vtensor<[2,3],f32> %12",
+        "'linalg.generic' op failed on tensor<1x?x7xf32> and !torch.vtensor<[?,3],f32> %1#2",
+    ),
+    "names of fused kernels": ("cpp_fused_add_relu_3 failed", "cpp_fused_relu_0 failed"),
+    "colours": ("This is \x1b[96mstep\x1b[0m 3", "This is step 3"),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME.keys())
+def test_what_changes_as_a_graph_shrinks_is_masked(one, other):
+    assert signature(error(one)) == signature(error(other))
+
+
+DIFFERENT = {
+    "two operators": ("cannot lower relu", "cannot lower sin"),
+    "atan and asinh": ("no lowering for aten.atan.default", "no lowering for aten.asinh.default"),
+    "atan and atan2": ("no lowering for aten.atan", "no lowering for aten.atan2"),
+    "log2 and log10": ("unsupported: log2", "unsupported: log10"),
+    "exp and expm1": ("unsupported: exp", "unsupported: expm1"),
+    "conv2d and conv3d": ("unsupported: conv2d", "unsupported: conv3d"),
+    "two dtypes": ("no kernel for int32", "no kernel for int64"),
+    "two dtypes of MLIR": ("no kernel for tensor<2xf16>", "no kernel for tensor<2xf32>"),
+    "two assertions": ("assert stride > 0 and offset >= 0", "assert size > 0 and offset >= 0"),
+    "two targets in one format": (
+        "Error when translating node %a : [num_users=1] = call_function[target=aten.lgamma](args = (%x,), kwargs = {})",
+        "Error when translating node %a : [num_users=1] = call_function[target=aten.erfinv](args = (%x,), kwargs = {})",
+    ),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_what_tells_bugs_apart_is_not_masked(one, other):
+    assert signature(error(one)).difference(signature(error(other))) == "message"
+
+
+def test_the_message_of_a_real_conversion_error_reads_well():
+    assert mask("Could not find an implementation for Relu(14) node with name 'node_relu_2'") == (
+        "Could not find an implementation for Relu(<n>) node with name 'node_relu'"
+    )
+
+
+def test_an_operator_named_only_in_a_cause_is_part_of_the_signature():
+    def missing(op):
+        text = f"No ONNX function found for <OpOverload(op='{op}', overload='default')>. Failure message: none"
+        return error("Failed to convert the exported program.", "ConversionError", causes=(("DispatchError", text),))
+
+    lgamma, cdist = signature(missing("prims.lgamma")), signature(missing("aten._cdist_forward"))
+    assert lgamma.difference(cdist) == "message"
+    assert "prims.lgamma" in lgamma.message
+    assert lgamma == signature(missing("prims.lgamma"))
+
+
+def test_type_origin_and_phase_are_part_of_the_signature():
+    base = signature(error("x", frames=(Frame("torch/a.py", "lower", 3),)))
+    assert base == signature(error("x", frames=(Frame("main.py", "f", 1), Frame("torch/a.py", "lower", 99))))
+    assert base.difference(signature(error("x", "ValueError", frames=(Frame("torch/a.py", "lower", 3),)))) == "type"
+    assert base.difference(signature(error("x", frames=(Frame("torch/b.py", "lower", 3),)))) == "origin"
+    later = Failure(Kind.RUNTIME_ERROR, Phase.FORWARD, type="RuntimeError", message="x")
+    assert base.difference(signature(later)) == "kind"
+
+
+@pytest.mark.parametrize(
+    "file", ["cguv7kxzpauc5ii2brdtea3qwffc6sp3ewezq6crot7sxrriwh74.py", "<eval_with_key>.7", "<string>"]
+)
+def test_generated_code_is_one_place(file):
+    assert signature(error("x", frames=(Frame(file, "call", 209),))).origin == "<generated>"
+
+
+def test_match_levels():
+    one = signature(error("a", frames=(Frame("f.py", "g"),)))
+    other = signature(error("b", frames=(Frame("f.py", "g"),)))
+    elsewhere = signature(error("b", frames=(Frame("h.py", "g"),)))
+    assert [one.matches(other, m) for m in Match] == [False, True, True]
+    assert [one.matches(elsewhere, m) for m in Match] == [False, False, True]
+
+
+IREE = """\
+/lib/python3.11/site-packages/foo/__init__.py:12: UserWarning: an error may occur here
+  warnings.warn("an error may occur here")
+W1120 23:03:28.184000 8313 torch/onnx/_registration.py:107] failed to import torchvision
+[W:onnxruntime:, graph.cc:1] assertion ignored
+kernel.cpp:12:3: warning: unused variable 'error' [-Wunused-variable]
+<unknown>:0: error: failed to legalize operation 'torch.aten.foo' that was explicitly marked illegal
+<unknown>:0: note: see current operation: %12 = "torch.operator"(%3)
+error: something later
+"""
+
+
+def test_diagnostics_tell_apart_what_a_generic_message_does_not():
+    def generic(op):
+        return error("compilation failed", diagnostics=IREE.replace("aten.foo", op))
+
+    foo, bar = signature(generic("aten.foo")), signature(generic("aten.bar"))
+    assert foo.difference(bar) == "diagnostics"
+    assert foo.diagnostics == (
+        "<unknown>:<n>: error: failed to legalize operation 'torch.aten.foo' that was explicitly marked illegal"
+    )
+
+
+def test_warnings_on_standard_error_do_not_enter_the_signature():
+    warnings = "\n".join(IREE.splitlines()[:5])
+    assert first_error_line(warnings) == ""
+    assert signature(error("x", diagnostics=warnings)) == signature(error("x"))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("E1120 22:14:01.123456 812 sequential.cc:505] Non-zero status for Relu", "Non-zero status for Relu"),
+        (
+            "2025-11-20 23:03:23.344 [E:onnxruntime:, sequential_executor.cc:505 Run] Non-zero status for Relu",
+            "[E:onnxruntime:, sequential_executor.cc:505 Run] Non-zero status for Relu",
+        ),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", None),
+        ("python: lower.cpp:12: void lower(): Assertion `n > 0' failed.", None),
+        ("loading plugin\nFATAL: no such target", "FATAL: no such target"),
+    ],
+)
+def test_the_first_line_that_reports_an_error(text, line):
+    assert first_error_line(text) == (line if line is not None else text)
+
+
+def test_tracebacks_and_fault_dumps_on_standard_error_are_passed_over():
+    text = """\
+Traceback (most recent call last):
+  File "a.py", line 3, in error
+    raise error("failed to do it")
+RuntimeError: failed to do it
+Fatal Python error: Segmentation fault
+
+Current thread 0x00007f9d (most recent call first):
+  File "fatal.py", line 4 in error
+Extension modules: numpy.error (total: 1)
+"""
+    assert first_error_line(text) == ""
+    assert first_error_line(text + "error: at last") == "error: at last"
+
+
+def test_a_message_ends_where_advice_and_stacks_begin():
+    assert first_paragraph("\nno kernel\nfor int64\n\nSet TORCH_LOGS") == "no kernel\nfor int64"
+    assert first_paragraph("no kernel\nException raised from f at a.cpp:1 (most recent call first):") == "no kernel"
+
+
+def test_hangs_and_memory_are_known_by_kind_and_phase():
+    hang = Failure(Kind.HANG, Phase.COMPILE, diagnostics="error: half a line", message="no answer in 10 s")
+    assert signature(hang) == Signature("hang", "compile")
+    killed = Failure(Kind.OUT_OF_MEMORY, Phase.COMPILE, message="514 MiB resident")
+    refused = Failure(Kind.OUT_OF_MEMORY, Phase.COMPILE, type="RuntimeError", message="not enough memory: 12 bytes")
+    assert signature(killed) == signature(refused)
+
+
+def test_crashes_are_known_by_signal_place_and_diagnostics():
+    def crash(signum, place="lower", diagnostics=""):
+        return signature(
+            Failure(Kind.CRASH, Phase.COMPILE, signal=signum, frames=(Frame("be.py", place),), diagnostics=diagnostics)
+        )
+
+    assert crash(11).type == "signal 11"
+    assert crash(11).difference(crash(8)) == "type"
+    assert crash(11).difference(crash(11, "schedule")) == "origin"
+    assert crash(11).difference(crash(11, diagnostics="error: bad opcode")) == "diagnostics"
+
+
+def test_masking_a_huge_message_is_quick_and_bounded():
+    assert len(mask("%x : [num_users=1] = " * 200_000)) <= 1000
+
+
+def test_the_digest_of_a_signature_is_stable():
+    assert Signature("compile_error", "compile", "RuntimeError", "cannot lower relu").digest == "v1:c6a59d3a5ea3"
