@@ -41,7 +41,7 @@ SAME = {
         "LoweringException: NotImplementedError: no lowering\n  target: aten.foo.default\n  args[0]: TensorBox(buf11)",
     ),
     "a node in FX's own format": (
-        "Error when translating node %_cdist_forward : [num_users=1] = call_function[target=aten._cdist_forward.default]"
+        "Error when translating node %_cdist : [num_users=1] = call_function[target=aten._cdist_forward.default]"
         "(args = (%layer_norm_8, %expand_1, 2.0, None), kwargs = {}). See the stack trace.",
         "Error when translating node %cdist : [num_users=2] = call_function[target=aten._cdist_forward.default]"
         "(args = (%args_0, %args_1, 1.0, 2), kwargs = {dtype: torch.float32}). See the stack trace.",
