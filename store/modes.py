@@ -1,0 +1,39 @@
+"""Standing aside from whatever is active around a backend. Leans on torch's private mode stacks.
+
+A backend is called with fake-tensor, functional or proxy modes on the stack, inside functorch levels, under a
+default device, with gradients on or off. Reading a tensor's bytes or making a new one must see none of that, and
+must leave all of it as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch._C._functorch import is_functorch_wrapped_tensor, peek_interpreter_stack
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Plain eager tensors: no autograd, no dispatch or function mode, no functorch level, no inference mode."""
+    with ExitStack() as stack:
+        stack.enter_context(torch._C.DisableTorchFunction())
+        stack.enter_context(_disable_current_modes())
+        if peek_interpreter_stack() is not None:
+            stack.enter_context(temporarily_clear_interpreter_stack())
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.no_grad())
+        yield
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor, FakeTensor)
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """A tensor of torch's own class with a storage of its own, and no transform's wrapper."""
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and not is_functorch_wrapped_tensor(tensor)
