@@ -1,0 +1,211 @@
+"""An *expression*: how to get a Python object again, as JSON. One walk builds the object, another prints its source.
+
+Plain ``None``, ``bool``, ``int``, finite ``float``, ``str`` and lists stand for themselves; all else has one tag:
+
+| tag | content | prints as |
+|---|---|---|
+| ``float`` | ``"inf"``, ``"-inf"``, ``"nan"`` | ``float('inf')`` |
+| ``bytes`` | hexadecimal | ``bytes.fromhex('00ff')`` |
+| ``tuple``, ``set``, ``frozenset`` | list of expressions | the literal |
+| ``dict`` | list of ``[key, value]`` | the literal |
+| ``import`` | ``[module, attribute path]`` | the name, after ``from module import name`` |
+| ``module`` | name | the name, after ``import name`` |
+| ``op`` | ``"aten::relu.default"`` | ``torch.ops.aten.relu.default`` |
+| ``get`` | ``[expression, attribute]`` | ``expression.attribute`` |
+| ``call`` | ``{"func", "args", "kwargs"}`` | the call |
+| ``carried`` | a name in the carried source | the name |
+
+`check` refuses everything else, so a document cannot smuggle code into a printed name; building imports modules and
+calls what the expression says, so it happens only where running the case was agreed to.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .modules import attribute, is_dotted
+
+Expression = Any
+Json = dict[str, Any]
+
+_OP = re.compile(r"^[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?$", re.ASCII)
+_FLOATS = ("inf", "-inf", "nan")
+_SEQUENCES = {"tuple": tuple, "set": set, "frozenset": frozenset}
+_MAX_DEPTH = 40
+
+
+def check(e: Expression, depth: int = 0) -> None:
+    """Raise `ValueError` unless ``e`` is an expression."""
+    if depth > _MAX_DEPTH:
+        raise ValueError("an expression is nested too deeply")
+    if e is None or type(e) in (bool, int, str) or (type(e) is float and math.isfinite(e)):
+        return
+    if type(e) is list:
+        for item in e:
+            check(item, depth + 1)
+        return
+    if type(e) is not dict or len(e) != 1:
+        raise ValueError(f"not an expression: {e!r:.80}")
+    ((tag, content),) = e.items()
+    if not _well_formed(tag, content):
+        raise ValueError(f"malformed {tag!r:.20} expression: {content!r:.80}")
+    for part in _parts(tag, content):
+        check(part, depth + 1)
+
+
+def _well_formed(tag: str, content: Any) -> bool:
+    texts = type(content) is list and all(type(c) is str for c in content)
+    if tag == "float":
+        return content in _FLOATS
+    if tag == "bytes":
+        return type(content) is str and re.fullmatch(r"([0-9a-f]{2})*", content) is not None
+    if tag in _SEQUENCES:
+        return type(content) is list
+    if tag == "dict":
+        return type(content) is list and all(type(p) is list and len(p) == 2 for p in content)
+    if tag == "import":
+        return texts and len(content) == 2 and is_dotted(content[0]) and is_dotted(content[1])
+    if tag == "op":
+        return type(content) is str and _OP.match(content) is not None
+    if tag in ("module", "carried"):
+        return type(content) is str and is_dotted(content)
+    if tag == "get":
+        return type(content) is list and len(content) == 2 and type(content[1]) is str and is_dotted(content[1])
+    if tag == "call":
+        return (
+            type(content) is dict
+            and set(content) == {"func", "args", "kwargs"}
+            and type(content["args"]) is list
+            and type(content["kwargs"]) is dict
+            and all(type(k) is str and is_dotted(k) and "." not in k for k in content["kwargs"])
+        )
+    return False
+
+
+def _parts(tag: str, content: Any) -> list[Expression]:
+    """The expressions directly inside a tagged one."""
+    if tag in _SEQUENCES:
+        return list(content)
+    if tag == "dict":
+        return [part for pair in content for part in pair]
+    if tag == "get":
+        return [content[0]]
+    if tag == "call":
+        return [content["func"], *content["args"], *content["kwargs"].values()]
+    return []
+
+
+def imported(e: Expression) -> list[str]:
+    """Names of the modules that ``e`` imports, in order, without repeats."""
+    out: dict[str, None] = {}
+    pending = [e]
+    while pending:
+        item = pending.pop(0)
+        if type(item) is list:
+            pending = item + pending
+        elif type(item) is dict:
+            ((tag, content),) = item.items()
+            if tag == "import":
+                out[content[0]] = None
+            elif tag == "module":
+                out[content] = None
+            pending = _parts(tag, content) + pending
+    return list(out)
+
+
+def build(e: Expression, carried: Mapping[str, Any]) -> Any:
+    """The object ``e`` stands for: imports modules and calls functions. ``carried`` is the carried namespace."""
+    if type(e) is list:
+        return [build(item, carried) for item in e]
+    if type(e) is not dict:
+        return e
+    ((tag, content),) = e.items()
+    parts = [build(part, carried) for part in _parts(tag, content)]
+    if tag in _SEQUENCES:
+        return _SEQUENCES[tag](parts)
+    if tag == "dict":
+        return dict(zip(parts[::2], parts[1::2], strict=True))
+    if tag == "call":
+        count = 1 + len(content["args"])
+        return parts[0](*parts[1:count], **dict(zip(content["kwargs"], parts[count:], strict=True)))
+    if tag == "get":
+        return attribute(parts[0], content[1])
+    if tag == "import":
+        return attribute(importlib.import_module(content[0]), content[1])
+    if tag == "module":
+        return importlib.import_module(content)
+    if tag == "carried":
+        return carried[content]
+    if tag == "op":
+        return attribute(importlib.import_module("torch").ops, content.replace("::", "."))
+    return float(content) if tag == "float" else bytes.fromhex(content)
+
+
+class Printer:
+    """Prints expressions as source and collects the import lines they need.
+
+    A name already in ``reserved`` is imported as ``module_name``; ``qualified`` prints ``module.name`` after
+    ``import module`` instead of importing names.
+    """
+
+    def __init__(self, reserved: frozenset[str] = frozenset(), *, qualified: bool = False) -> None:
+        self.imports: dict[str, None] = {}
+        self._reserved = set(reserved)
+        self._names: dict[tuple[str, str], str] = {}
+        self._qualified = qualified
+
+    def text(self, e: Expression) -> str:
+        if type(e) is list:
+            return "[" + ", ".join(map(self.text, e)) + "]"
+        if type(e) is not dict:
+            text = ascii(e)
+            return f'"{text[1:-1]}"' if text[0] == "'" and '"' not in text else text
+        ((tag, content),) = e.items()
+        if tag == "call":
+            func = self.text(content["func"])
+            args = [self.text(a) for a in content["args"]]
+            args += [f"{k}={self.text(v)}" for k, v in content["kwargs"].items()]
+            return f"{func}({', '.join(args)})"
+        if tag == "import":
+            return self.name(content[0], content[1])
+        if tag == "get":
+            return f"{self.text(content[0])}.{content[1]}"
+        if tag == "op":
+            self.imports["import torch"] = None
+            return f"torch.ops.{content.replace('::', '.')}"
+        if tag == "module":
+            self.imports[f"import {content}"] = None
+            return str(content)
+        if tag == "carried":
+            return str(content)
+        if tag == "dict":
+            return "{" + ", ".join(f"{self.text(k)}: {self.text(v)}" for k, v in content) + "}"
+        if tag == "tuple":
+            return "(" + ", ".join(map(self.text, content)) + ("," if len(content) == 1 else "") + ")"
+        if tag in ("set", "frozenset"):
+            inside = ", ".join(map(self.text, content))
+            literal = "{" + inside + "}" if inside else ""
+            return literal or "set()" if tag == "set" else f"frozenset({literal})"
+        return f"float({content!r})" if tag == "float" else f"bytes.fromhex({content!r})"
+
+    def name(self, module: str, path: str) -> str:
+        """The name by which the printed source can call ``module.path``."""
+        first, _, rest = path.partition(".")
+        if module == "builtins":
+            return path
+        if self._qualified or module == "torch":
+            self.imports[f"import {module}"] = None
+            return f"{module}.{path}"
+        if (module, first) not in self._names:
+            local = first
+            while local in self._reserved:
+                local = f"{module.rpartition('.')[2]}_{local}"
+            self._reserved.add(local)
+            self._names[module, first] = local
+            self.imports[f"from {module} import {first}" + (f" as {local}" if local != first else "")] = None
+        local = self._names[module, first]
+        return f"{local}.{rest}" if rest else local

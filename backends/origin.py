@@ -1,0 +1,296 @@
+"""Where a live backend comes from: backend object -> `BackendSpec`.
+
+`spec_of` never raises: whatever cannot be re-created becomes ``BackendSpec.problem``, the reason a person reads when
+the failure is captured. Objects are looked for in this order: a registered name, an importable attribute, a structure
+of importable parts (partial, ``aot_autograd(...)``, method, dataclass), and last the carried source of a function
+defined in the running script or inside another function.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import inspect
+import math
+import sys
+import types
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from . import modules, registry, syntax
+from .carry import CannotCarry, Carrier
+from .expression import Expression, imported
+from .spec import BackendSpec
+
+_LONGEST = 2000
+
+
+def spec_of(backend: Any, *, compile_kwargs: Mapping[str, Any] | None = None) -> BackendSpec:
+    """How to get ``backend`` back: a name or an object as given to ``torch.compile(backend=...)``.
+
+    ``compile_kwargs`` may hold ``options``, ``mode`` and ``dynamic``; those found in a wrapper of torch's are kept.
+    """
+    name = ""
+    try:
+        name = backend if isinstance(backend, str) else _shown(backend)
+        found = registry.unwrap(backend)
+        name = found.name or name
+        given = {"options": found.options, "mode": found.mode, "dynamic": found.dynamic}
+        given |= {k: v for k, v in (compile_kwargs or {}).items() if k in given and v is not None}
+        return _Origin().spec(found.backend, **given)
+    except CannotCarry as exc:
+        return BackendSpec(name=name, problem=f"backend {name!r} cannot be re-created: {exc}")
+    except Exception as exc:  # noqa: BLE001  a backend is any object; looking at it may raise anything
+        return BackendSpec(name=name, problem=f"backend {name!r} could not be examined: {type(exc).__name__}: {exc}")
+
+
+def spec_of_wrapped(wrapped: Any) -> BackendSpec:
+    """`spec_of` for what Dynamo holds: a ``WrapBackendDebug`` around the wrapper of `torch.compile`."""
+    return spec_of(wrapped)
+
+
+class _Origin:
+    """One look at one backend: everything it needs to carry is collected in one `Carrier`."""
+
+    def __init__(self) -> None:
+        self._carrier = Carrier(self.express)
+        self._path: list[str] = []
+        self._depth = 0
+
+    def spec(self, backend: Any, options: Any, mode: Any, dynamic: Any) -> BackendSpec:
+        if not isinstance(dynamic, bool):
+            dynamic = None
+        mode = mode if isinstance(mode, str) and mode != "default" else None
+        name = backend if isinstance(backend, str) else registry.name_of(backend)
+        spec = (self._named(name) if name else None) or self._object(name, backend)
+        written = self._options(options) if options else None
+        spec = replace(spec, options=written, mode=mode, dynamic=dynamic, source=self._carrier.carried())
+        path = (*self._path, *modules.search_path(spec.modules()))
+        return replace(spec, search_path=tuple(dict.fromkeys(path)))
+
+    def _named(self, name: str) -> BackendSpec | None:
+        """A spec that uses a registered name, None where its registration cannot be repeated by an import."""
+        point = registry.entry_point(name)
+        obj = registry.registered().get(name)
+        if obj is None:
+            raise CannotCarry(f"no backend is registered as {name!r}")
+        loaded = not isinstance(obj, EntryPoint)
+        module = registry.registering_module(name, obj) if loaded else None
+        if module is not None and module.startswith("torch."):
+            return BackendSpec(name, "registered", name)
+        if module is not None and module not in modules.SCRIPT:
+            return BackendSpec(name, "registered", name, module)
+        if point is not None and module is None:
+            owner = point.dist.name if point.dist is not None else ""
+            value = f"{point.module}:{point.attr}" if point.attr else point.module
+            return BackendSpec(name, "entry_point", name, point.module, value, owner)
+        return None
+
+    def _object(self, name: str, backend: Any) -> BackendSpec:
+        if isinstance(backend, str):
+            backend = registry.registered()[backend]
+        if not callable(backend):
+            raise CannotCarry(f"it is {type(backend).__name__}, not callable")
+        target = self.express(backend)
+        shown = name or _shown(backend)
+        how = _how(backend, target)
+        carried = self._carrier.carried()
+        if how == "source" and name and carried is not None and name in syntax.registered_names(carried.tree()):
+            target = name
+        return BackendSpec(shown, how, target)
+
+    def _options(self, options: Any) -> Expression:
+        if not isinstance(options, Mapping):
+            raise CannotCarry(f"options is {type(options).__name__}, not a dict")
+        pairs = []
+        for key, value in options.items():
+            try:
+                pairs.append([self.express(key), self.express(value)])
+            except CannotCarry as exc:
+                raise CannotCarry(f"the option {key!r} cannot be written down: {exc}") from exc
+        return {"dict": pairs}
+
+    def express(self, value: Any) -> Expression:
+        """``value`` as an expression. Raises `CannotCarry`."""
+        self._depth += 1
+        try:
+            if self._depth > 30:
+                raise CannotCarry("it is nested too deeply")
+            plain = self._plain(value)
+            return plain[0] if plain else self._live(value)
+        finally:
+            self._depth -= 1
+
+    def _plain(self, value: Any) -> tuple[Expression] | None:
+        """A plain value in a one-tuple, None for anything else."""
+        if value is None or type(value) in (bool, int):
+            return (value,)
+        if type(value) is float:
+            return (value if math.isfinite(value) else {"float": str(value)},)
+        if type(value) is bytes:
+            return ({"bytes": value.hex()},)
+        if type(value) is str:
+            return (value,)
+        if type(value) not in (list, tuple, set, frozenset, dict):
+            return None
+        if len(value) > _LONGEST:
+            raise CannotCarry(f"a {type(value).__name__} of {len(value)} items is too large to write down")
+        if type(value) is dict:
+            return ({"dict": [[self.express(k), self.express(v)] for k, v in value.items()]},)
+        items = sorted(value, key=repr) if type(value) in (set, frozenset) else value
+        parts = [self.express(item) for item in items]
+        return (parts if type(value) is list else {type(value).__name__: parts},)
+
+    def _live(self, value: Any) -> Expression:
+        if isinstance(value, enum.Enum):
+            return {"get": [self.express(type(value)), value.name]}
+        if isinstance(value, types.ModuleType):
+            return {"module": value.__name__}
+        if (atom := _torch_atom(value)) is not None:
+            return atom
+        if found := modules.find(value):
+            return {"import": list(found)}
+        structure = self._structure(value)
+        if structure is not None:
+            return structure
+        if isinstance(value, types.FunctionType):
+            return {"carried": self._carrier.function(value)}
+        if callable(value) and (name := self._script_global(value)):
+            self._carrier.bind(name, value, vars(sys.modules["__main__"]), name)
+            return {"carried": name}
+        raise CannotCarry(self._why_not(value))
+
+    def _structure(self, value: Any) -> Expression:
+        if type(value) is functools.partial:
+            return self._call(functools.partial, value.func, *value.args, **value.keywords)
+        if registry.is_aot_autograd(value):
+            from torch._dynamo.backends.common import aot_autograd
+
+            arguments = registry.aot_arguments(value)
+            table = arguments.pop("decompositions", None)
+            call = self._call(aot_autograd, **arguments)
+            if table is not None:
+                call["call"]["kwargs"]["decompositions"] = self._decompositions(table)
+            return call
+        if isinstance(value, types.MethodType) and getattr(value.__self__, value.__name__, None) == value:
+            return {"get": [self.express(value.__self__), value.__name__]}
+        if isinstance(value, types.SimpleNamespace) or _is_argparse(value):
+            return self._call(type(value), **vars(value))
+        if isinstance(value, type | types.FunctionType) or not hasattr(value, "__dict__"):
+            return None
+        cls = type(value)
+        if dataclasses.is_dataclass(cls) and all(f.init for f in dataclasses.fields(cls)):
+            return self._call(cls, **{f.name: getattr(value, f.name) for f in dataclasses.fields(cls)})
+        return self._call(cls) if callable(value) and _made_without_arguments(value) else None
+
+    def _call(self, func: Any, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        arguments = {k: self.express(v) for k, v in kwargs.items()}
+        return {"call": {"func": self.express(func), "args": [self.express(a) for a in args], "kwargs": arguments}}
+
+    def _decompositions(self, table: Any) -> Expression:
+        """A decomposition table, by the call that makes it."""
+        if callable(table) and not isinstance(table, Mapping):
+            return self.express(table)
+        if found := modules.find(table):
+            return {"import": list(found)}
+        from torch._decomp import core_aten_decompositions, decomposition_table, get_decompositions
+
+        if dict(table) == dict(core_aten_decompositions()):
+            return self._call(core_aten_decompositions)
+        if all(decomposition_table.get(op) is fn for op, fn in table.items()) and len(table) <= 200:
+            return self._call(get_decompositions, list(table))
+        return self.express(dict(table))
+
+    def _script_global(self, value: Any) -> str:
+        """The name by which one statement of the running script binds this object, which is no function."""
+        main = vars(sys.modules["__main__"])
+        names = [n for n, v in list(main.items()) if v is value and self._carrier.has_statement(n, main)]
+        return min(names, default="")
+
+    def _why_not(self, value: Any) -> str:
+        cls = type(value)
+        if isinstance(value, type):
+            return f"the class {value.__qualname__} is not importable from {value.__module__}"
+        if cls.__module__ in ("builtins",):
+            return f"an object of type {cls.__name__} has no source"
+        return (
+            f"it is an instance of {cls.__qualname__} that no module holds under a name; "
+            f"assign it to a module-level name and pass that"
+        )
+
+
+def _shown(backend: Any) -> str:
+    """What to call a backend that is not registered."""
+    if registry.is_aot_autograd(backend):
+        return f"aot_autograd({_shown(backend.kwargs.get('fw_compiler'))})"
+    if type(backend) is functools.partial:
+        return f"partial({_shown(backend.func)})"
+    return str(getattr(backend, "__name__", "") or type(backend).__name__)
+
+
+def _how(backend: Any, target: Expression) -> str:
+    tag = next(iter(target)) if type(target) is dict else ""
+    if tag in ("import", "carried"):
+        return "attribute" if tag == "import" else "source"
+    if tag == "get":
+        return "method"
+    if tag == "call" and isinstance(backend, functools.partial):
+        return "partial"
+    return "aot_autograd" if registry.is_aot_autograd(backend) else "instance"
+
+
+def _torch_atom(value: Any) -> Expression:
+    """dtypes, layouts, memory formats, devices and operators, as torch prints them."""
+    import torch
+
+    if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+        return {"import": ["torch", str(value).removeprefix("torch.")]}
+    if isinstance(value, torch.device):
+        return {"call": {"func": {"import": ["torch", "device"]}, "args": [str(value)], "kwargs": {}}}
+    if isinstance(value, torch._ops.OpOverload):
+        name = str(value)  # aten.relu.default
+        return {"op": name.replace(".", "::", 1)}
+    if isinstance(value, torch._ops.OpOverloadPacket):
+        return {"op": value._qualified_op_name}
+    return None
+
+
+def _is_argparse(value: Any) -> bool:
+    return type(value).__module__ == "argparse" and type(value).__name__ == "Namespace"
+
+
+def _made_without_arguments(value: Any) -> bool:
+    """Whether calling its class again gives the same: it has no state, or its ``__init__`` has no parameters."""
+    cls = type(value)
+    if any(getattr(c, "__slots__", ()) for c in cls.__mro__):
+        return False
+    if not vars(value):
+        return True
+    try:
+        return not inspect.signature(cls).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def listing() -> list[dict[str, Any]]:
+    """Every backend that torch knows, for ``minify backends``: where it comes from, whether it can be re-created."""
+    return [_row(name, obj) for name, obj in sorted(registry.registered().items())]
+
+
+def _row(name: str, obj: Any) -> dict[str, Any]:
+    spec = spec_of(name)
+    if spec.how == "registered" and not spec.module:
+        origin = "torch"
+    else:
+        origin = spec.entry_point or spec.module or ", ".join(imported(spec.target)) or spec.how
+    return {
+        "name": name,
+        "origin": origin,
+        "distribution": spec.distribution,
+        "tags": [str(t) for t in getattr(obj, "_tags", ())],
+        "recreatable": not spec.problem,
+        "problem": spec.problem,
+    }

@@ -1,0 +1,150 @@
+"""Everything fxminify knows of torch's private backend registry and of the wrappers `torch.compile` puts around one.
+
+Leans on ``torch._dynamo.backends.registry``, ``torch._TorchCompileWrapper``, ``torch._TorchCompileInductorWrapper``
+and ``torch._dynamo.backends.common.AotAutograd``; ``tests/backends/test_registry.py`` says so plainly when torch moves.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from types import FunctionType
+from typing import Any
+
+from . import modules, syntax
+
+GROUP = "torch_dynamo_backends"
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    """What the user gave to `torch.compile`: the backend object or its name, and the arguments beside it."""
+
+    backend: Any
+    name: str = ""
+    options: Mapping[str, Any] | None = None
+    mode: str | None = None
+    dynamic: bool | None = None
+
+
+def unwrap(obj: Any) -> Unwrapped:
+    """Peel off what Dynamo and `torch.compile` put around a backend."""
+    import torch
+
+    for _ in range(20):
+        inner = vars(obj).get("_torchdynamo_orig_backend") if hasattr(obj, "__dict__") else None
+        if inner is None:
+            break
+        obj = inner
+    if isinstance(obj, torch._TorchCompileInductorWrapper):
+        options, mode = _inductor_arguments(obj)
+        return Unwrapped("inductor", "inductor", options, mode, obj.dynamic)
+    if isinstance(obj, torch._TorchCompileWrapper):
+        name = obj.compiler_name if is_registered(obj.compiler_name, obj.compiler_fn) else ""
+        return Unwrapped(name or obj.compiler_fn, name, obj.kwargs.get("options"), obj.kwargs.get("mode"), obj.dynamic)
+    return Unwrapped(obj)
+
+
+def _inductor_arguments(wrapper: Any) -> tuple[dict[str, Any] | None, str | None]:
+    """``options`` and ``mode`` that give an Inductor wrapper its merged configuration."""
+    import torch
+    from torch._inductor import list_mode_options
+
+    config = dict(wrapper.config)
+    if isinstance(wrapper, torch._TorchCompileAOTInductorWrapper):
+        config = {k: v for k, v in config.items() if k not in ("cpp_wrapper", "aot_inductor.package")}
+        return {**config, "use_aoti": True}, None
+    for mode, patches in list_mode_options(dynamic=wrapper.dynamic).items():
+        if config and config == patches:
+            return None, mode
+    return config or None, None
+
+
+def wrap(
+    backend: Any, options: dict[str, Any] | None, mode: str | None, dynamic: bool | None
+) -> Callable[[Any, Any], Any]:
+    """The callable ``(gm, inputs)`` that `torch.compile` would call for these arguments."""
+    import torch
+
+    if backend == "inductor":
+        options = dict(options or {})
+        cls = (
+            torch._TorchCompileAOTInductorWrapper
+            if options.pop("use_aoti", False)
+            else torch._TorchCompileInductorWrapper
+        )
+        return cls(mode, options or None, dynamic)  # type: ignore[no-untyped-call]
+    return torch._TorchCompileWrapper(backend, mode, options, dynamic)  # type: ignore[no-untyped-call]
+
+
+def is_aot_autograd(obj: Any) -> bool:
+    """Whether ``obj`` was made by `torch._dynamo.backends.common.aot_autograd`."""
+    from torch._dynamo.backends.common import AotAutograd
+
+    return type(obj) is AotAutograd
+
+
+def aot_arguments(obj: Any) -> dict[str, Any]:
+    """The keywords an ``aot_autograd`` object was made with: its first call replaces some, undone here."""
+    out = dict(obj.kwargs)
+    bw = out.get("bw_compiler")
+    if getattr(bw, "_is_wrapped_bw_compiler", False) and isinstance(bw, FunctionType):
+        cells = dict(zip(bw.__code__.co_freevars, bw.__closure__ or (), strict=True))
+        out["bw_compiler"] = cells["bw_compiler_fn"].cell_contents
+    for key in ("bw_compiler", "inference_compiler"):
+        if out.get(key) is out.get("fw_compiler") or out.get(key) is None:
+            out.pop(key, None)
+    return out
+
+
+def registered() -> dict[str, Any]:
+    """Every registered backend by name; an entry point not loaded yet is its `EntryPoint`."""
+    from torch._dynamo.backends import registry
+
+    registry._lazy_import()
+    return {n: registry._COMPILER_FNS.get(n, e) for n, e in registry._BACKENDS.items()}
+
+
+def is_registered(name: object, obj: Any) -> bool:
+    """Whether ``name`` is the registered name of this very object."""
+    from torch._dynamo.backends import registry
+
+    return isinstance(name, str) and registry._COMPILER_FNS.get(name) is obj
+
+
+def name_of(obj: Any) -> str:
+    """The name under which ``obj`` is registered, or nothing."""
+    from torch._dynamo.backends import registry
+
+    return next((n for n, fn in registry._COMPILER_FNS.items() if fn is obj), "")
+
+
+def entry_point(name: str) -> EntryPoint | None:
+    """The entry point of the group ``torch_dynamo_backends`` with this name."""
+    return next(iter(entry_points(group=GROUP, name=name)), None)
+
+
+def registering_module(name: str, obj: Any) -> str | None:
+    """The loaded module whose import registers ``name``; torch's own and the running script count.
+
+    A name may be registered by another module than the one its function says it is from, so the sources are asked:
+    first the function's module, then every module that mentions ``register_backend``. None where no source says so
+    (a registration inside a function is not one: an import would not run it).
+    """
+    hint = getattr(obj, "__module__", None)
+    seen = [hint] if isinstance(hint, str) else []
+    for module in [*seen, *(m for m in list(sys.modules) if m not in seen)]:
+        names = getattr(sys.modules.get(module), "__dict__", {})
+        if module != hint and not any(n.startswith(("register", "torch", "_dynamo")) for n in list(names)):
+            continue
+        if module in (__name__, "__mp_main__"):
+            continue
+        text = modules.text_of(module)
+        if text is None or "register_" not in text or "backend" not in text:
+            continue
+        tree = modules.tree_of(module)
+        if tree is not None and name in syntax.registered_names(tree):
+            return module
+    return None

@@ -1,0 +1,180 @@
+"""Facts about Python source, from its syntax alone: nothing here looks at a live object.
+
+What a module binds when it is imported, which backends it registers, which names a piece of text takes from outside,
+and the text of one statement.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import symtable
+import textwrap
+from collections.abc import Iterator
+
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_REGISTERS = re.compile(r"^register_\w*backend$")
+
+
+def statements(tree: ast.AST, *, script: bool = False) -> Iterator[ast.stmt]:
+    """Statements run by importing the module, those nested in ``if``/``try``/``with``/``for`` too.
+
+    What stands under ``if __name__ == "__main__":`` is left out, an import does not run it; ``script`` puts it in.
+    """
+    for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for item in getattr(tree, field, []):
+            if isinstance(item, ast.stmt):
+                yield item
+                if isinstance(item, DEFINITIONS):
+                    continue
+            if isinstance(item, ast.If) and is_guard(item) and not script:
+                for other in item.orelse:
+                    yield other
+                    yield from statements(other)
+                continue
+            yield from statements(item, script=script)
+
+
+def is_guard(node: ast.stmt) -> bool:
+    """Whether ``node`` is ``if __name__ == "__main__":``."""
+    if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare) or len(node.test.comparators) != 1:
+        return False
+    sides = (node.test.left, node.test.comparators[0])
+    return any(isinstance(s, ast.Name) and s.id == "__name__" for s in sides) and any(
+        isinstance(s, ast.Constant) and s.value == "__main__" for s in sides
+    )
+
+
+def bound_names(tree: ast.Module) -> frozenset[str]:
+    """Names that importing the module binds; ``*`` where it imports everything from another module."""
+    return frozenset(name for node in statements(tree) for name in names_bound_by(node)) | _anything(tree)
+
+
+def names_bound_by(node: ast.stmt) -> Iterator[str]:
+    """Names that one statement binds itself, not those bound by statements nested in it."""
+    if isinstance(node, DEFINITIONS):
+        yield node.name
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (a.asname or a.name.split(".")[0] for a in node.names)
+    else:
+        targets: list[ast.AST] = []
+        if isinstance(node, ast.Assign):
+            targets = list(node.targets)
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For | ast.AsyncFor):
+            targets = [node.target]
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            targets = [i.optional_vars for i in node.items if i.optional_vars is not None]
+        for target in targets:
+            yield from (n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                yield from (n.target.id for n in ast.walk(child) if isinstance(n, ast.NamedExpr))
+
+
+def _anything(tree: ast.Module) -> frozenset[str]:
+    """``globals()[...] = ...`` hides names from us: then anything may be bound."""
+    dynamic = any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in ("globals", "exec", "vars")
+        for s in statements(tree)
+        if not isinstance(s, DEFINITIONS)
+        for n in ast.walk(s)
+    )
+    return frozenset({"*"} if dynamic else ())
+
+
+def free_names(text: str) -> list[str]:
+    """Names that ``text`` reads but does not bind itself, sorted. Raises `SyntaxError`."""
+    top = symtable.symtable(text, "<carried>", "exec")
+    bound = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    read = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
+    pending = list(top.get_children())
+    while pending:
+        table = pending.pop()
+        pending.extend(table.get_children())
+        read |= {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
+    return sorted(read - bound)
+
+
+def first_line(node: ast.stmt) -> int:
+    """The line on which a statement starts, its decorators included, as ``co_firstlineno`` counts."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(d.lineno for d in decorators)])
+
+
+def segment(node: ast.stmt | ast.Lambda, lines: list[str]) -> str:
+    """The text of ``node`` as it was written, or unparsed where that would not be the same statement in ASCII."""
+    unparsed = ast.unparse(node)
+    if isinstance(node, ast.stmt):
+        cut = textwrap.dedent("\n".join(lines[first_line(node) - 1 : node.end_lineno]))
+        try:
+            same = ast.dump(ast.parse(cut)) == ast.dump(ast.Module([node], []))
+        except SyntaxError:
+            same = False
+        if same and cut.isascii():
+            return cut.strip("\n")
+    return unparsed if unparsed.isascii() else unparsed.encode("ascii", "backslashreplace").decode()
+
+
+def touches(node: ast.stmt, name: str) -> bool:
+    """Whether a statement binds or may change ``name``: assigns it or its parts, or stands alone and mentions it."""
+    if name in names_bound_by(node):
+        return True
+    if isinstance(node, ast.Assign | ast.AugAssign | ast.Delete | ast.Expr):
+        parts = node.targets if isinstance(node, ast.Assign | ast.Delete) else [getattr(node, "target", node)]
+        return any(isinstance(n, ast.Name) and n.id == name for p in parts for n in ast.walk(p))
+    return False
+
+
+def without_annotations(text: str) -> str:
+    """``text`` with the annotations of its functions left out."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+    return ast.unparse(tree)
+
+
+def registered_names(tree: ast.Module) -> frozenset[str]:
+    """Names of the backends that importing a module with this syntax tree registers."""
+    return frozenset(n for node in statements(tree) for n in names_registered_by(node))
+
+
+def names_registered_by(node: ast.stmt) -> list[str]:
+    """Names of the backends registered by one statement: a decorated function or class, or a plain call."""
+    if isinstance(node, DEFINITIONS):
+        return [n for d in node.decorator_list if (n := _registration(d, node.name)) is not None]
+    if isinstance(node, ast.Expr | ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
+        name = _registration(node.value, None)
+        return [name] if name is not None else []
+    return []
+
+
+def _registration(expr: ast.expr, default: str | None) -> str | None:
+    """The name that ``register_backend``, ``register_backend(...)`` or ``register_backend(...)(fn)`` registers."""
+    call = expr if isinstance(expr, ast.Call) else None
+    func = call.func if call is not None else expr
+    if isinstance(func, ast.Call) and call is not None:  # register_backend(name="x")(fn)
+        return _registration(func, _name(call.args[0]) if call.args else default)
+    if not _REGISTERS.match(_name(func) or ""):
+        return None
+    if call is None:
+        return default
+    arguments = {k.arg: k.value for k in call.keywords} | dict(zip(("compiler_fn", "name"), call.args, strict=False))
+    given = arguments.get("name")
+    if given is not None:
+        return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else None
+    return _name(arguments["compiler_fn"]) if "compiler_fn" in arguments else default
+
+
+def _name(expr: ast.expr) -> str | None:
+    if isinstance(expr, ast.Attribute):
+        return expr.attr
+    return expr.id if isinstance(expr, ast.Name) else None
+
+
+def is_registration(node: ast.expr) -> bool:
+    """Whether a decorator only registers a backend and gives the function back."""
+    func = node.func if isinstance(node, ast.Call) else node
+    return _REGISTERS.match(_name(func) or "") is not None
