@@ -1,1 +1,72 @@
-"""Passes: pure functions from a case to the edits they propose."""
+"""The passes of a reduction, and what is asked of one.
+
+A pass looks at a `fxminify.minifier.subject.Subject` and proposes `fxminify.minifier.patch.Patch` objects. It is a
+pure function of the subject and a step number: no state, no randomness, no torch, no oracle. It promises
+
+* **independence**: the patches of one proposal may be applied in any combination (of two that replace the same
+  node the first counts); the search it names decides which;
+* **progress**: each patch makes the case smaller in the order of `fxminify.minifier.patch.size` (compute nodes, then
+  returned values, then inputs) or does nothing, so that the reduction ends;
+* **completeness**: a pass that is not coarse proposes every single edit it stands for, so that a fixpoint of all
+  passes is 1-minimal;
+* **modesty**: it does not know what fails. Whether the failure survives is for the oracle to say; a pass only
+  explains, in its summary, why it may.
+
+The engine runs the table from top to bottom, the steps of a pass in order, until a whole round changes nothing. Adding a pass
+is a module with ``propose`` and a row here; `minify passes` prints the table.
+"""
+
+from __future__ import annotations
+
+from . import bypass, dead, inputs, nodes, outputs
+from .proposal import Pass, Proposal
+
+PASSES: tuple[Pass, ...] = (
+    Pass(
+        "slices",
+        "Keeps few compute nodes, the rarest first; their readers get recorded values, so the rest computes what it did.",
+        nodes.slices,
+        coarse=True,
+    ),
+    Pass(
+        "jumps",
+        "Lets readers of a value read the earliest one of the same shape and type that will do: paths get short.",
+        bypass.jumps,
+        coarse=True,
+    ),
+    Pass(
+        "nodes",
+        "Takes single compute nodes out; readers get the recorded value, so what is left computes what it did.",
+        nodes.singles,
+    ),
+    Pass(
+        "bypass",
+        "Lets readers of a value read a direct input of its producer of the same shape and type: shapes stay.",
+        bypass.singles,
+    ),
+    Pass(
+        "outputs",
+        "Returns fewer values: what remains is still computed in the same way.",
+        outputs.propose,
+    ),
+    Pass(
+        "dead",
+        "Removes nodes that nothing returned depends on, with side effects or without.",
+        dead.propose,
+    ),
+    Pass(
+        "inputs",
+        "Writes numbers into the graph and gives one tensor where several look alike.",
+        inputs.propose,
+    ),
+)
+
+__all__ = ["PASSES", "Pass", "Proposal"]
+
+
+def listing() -> list[dict[str, str]]:
+    """Rows for `minify passes`: the engine's passes in order, then the simplifications that follow them."""
+    from ..simplify import SIMPLIFICATIONS, name_of
+
+    rows = [{"pass": p.name, "stage": "reduce", "what": p.summary} for p in PASSES]
+    return rows + [{"pass": name_of(s), "stage": "simplify", "what": s.__doc__ or ""} for s in SIMPLIFICATIONS]

@@ -1,0 +1,261 @@
+"""The ``minify`` command: one short function a verb, no work of its own.
+
+Exit codes, the same for every verb: 0 done, 1 done but the answer is no (a capture was not minified to a verified
+script, a script no longer shows its bug), 2 an error that the message explains, 130 interrupted. ``capture`` returns
+the exit code of the program it ran.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import __version__
+
+DEFAULT_DB = "repro.db"
+
+
+class Verbs(click.Group):
+    """A group that lists its verbs in the order of a session and turns our errors into exit code 2."""
+
+    ORDER = ("capture", "run", "list", "show", "repro", "verify", "backends", "passes", "doctor")
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(super().list_commands(ctx), key=self.ORDER.index)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from .store.errors import StoreError
+
+        try:
+            return super().invoke(ctx)
+        except StoreError as error:
+            raise Problem(str(error)) from error
+
+
+class Problem(click.ClickException):
+    """What went wrong, in one sentence, and what to type next."""
+
+    exit_code = 2
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="minify")
+def main() -> None:
+    """Turn a torch.compile backend failure into a verified, minimal, standalone script.
+
+    \b
+    minify capture train.py --epochs 1    run a program; its failures land in repro.db
+    minify run repro.db                   minify every pending failure
+    minify repro repro.db 3 -o repro.py   write the script of failure 3
+    """
+
+
+def database(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``DB`` argument: a path, or a database URL."""
+    return click.argument("db", default=DEFAULT_DB, metavar="[DB]")(command)
+
+
+def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``--json`` flag of every verb that prints."""
+    return click.option("--json", "json_", is_flag=True, help="Print JSON instead of a table.")(command)
+
+
+def dump(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, default=str))
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--db", default=DEFAULT_DB, show_default=True, metavar="FILE", help="Where failures are stored.")
+@click.option("--check", is_flag=True, help="Also compare the first calls of each graph with eager.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S",
+              help="Take S seconds without an end of the program as a hang.")
+@click.option("-m", "module", is_flag=True, help="Run a module, as python -m does.")
+@click.argument("program")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def capture(db: str, check: bool, timeout: float | None, module: bool, program: str, args: tuple[str, ...]) -> None:
+    """Run PROGRAM with ARGS; every backend failure in it becomes a row of the database.
+
+    The program needs no edit. Its output and exit code are its own.
+    """
+    from .backends import supervise
+
+    sys.exit(supervise.run(db, [program, *args], module=module, check=check, timeout=timeout))
+
+
+@main.command()
+@database
+@click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
+@click.option("-j", "--jobs", default=1, show_default=True, type=click.IntRange(1, 64), help="Workers at a time.")
+@click.option("--match", type=click.Choice(["exact", "origin", "any"]), default="exact", show_default=True,
+              help="How much of the signature must agree for a failure to be the same one.")
+@click.option("--error-regex", metavar="REGEX", help="A failure is the same one when its text matches REGEX.")
+@click.option("--replays", default=3, show_default=True, type=click.IntRange(1, 100), help="Replays before the search.")
+@click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100), help="Fresh runs of the final script.")
+@click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for one capture.")
+@click.option("--max-queries", type=click.IntRange(1), help="Oracle calls for one capture.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S",
+              help="Seconds for one oracle call; by default derived from the replays.")
+@click.option("--memory", type=click.FloatRange(min=0, min_open=True), metavar="GIB", help="Memory cap of a worker.")
+@click.option("--embed-data", is_flag=True, help="Keep input data beside the script where no seed reproduces.")
+@click.option("--trust", is_flag=True, help="Run captures made elsewhere without asking.")
+@click.option("--again", is_flag=True, help="Minify captures that were already done, too.")
+@as_json
+def run(db: str, ids: tuple[int, ...], json_: bool, again: bool, **options: Any) -> None:
+    """Minify every pending failure of DB, or those with the given IDs.
+
+    Interrupted runs resume where they stopped: no question is put to the backend twice.
+    """
+    from .minifier.reduction import Options
+    from .minifier.runner import run_pending
+
+    rows = run_pending(db, ids, Options(**options), again=again, quiet=json_, confirm=ask)
+    if json_:
+        dump([row.to_json() for row in rows])
+    if any(row.state != "verified" for row in rows):
+        sys.exit(1)
+
+
+def ask(question: str) -> bool:
+    """Ask at the terminal; without one the answer is no."""
+    if not sys.stdin.isatty():
+        click.echo(question, err=True)
+        click.echo("Not asked: standard input is no terminal. Add --trust to run it.", err=True)
+        return False
+    return click.confirm(question, err=True)
+
+
+@main.command("list")
+@database
+@as_json
+def list_(db: str, json_: bool) -> None:
+    """List the failures of DB."""
+    from .minifier import console
+    from .store.index import Index
+
+    with Index.open(db, readonly=True) as index:
+        rows = index.captures()
+    if json_:
+        dump([row.to_json() for row in rows])
+    else:
+        console.table(rows, db)
+
+
+@main.command()
+@click.argument("db", metavar="DB")
+@click.argument("id_", type=int, metavar="ID")
+@click.option("--minified", is_flag=True, help="Show the minified graph instead of the captured one.")
+@as_json
+def show(db: str, id_: int, minified: bool, json_: bool) -> None:
+    """Show one failure of DB: what failed, where, with which backend, and its graph."""
+    from .minifier import console
+    from .store.index import Index
+
+    with Index.open(db, readonly=True) as index:
+        details = console.details(index, id_, minified=minified)
+    if json_:
+        dump(details)
+    else:
+        console.show(details)
+
+
+@main.command()
+@click.argument("db", metavar="DB")
+@click.argument("id_", type=int, metavar="ID")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
+@click.option("--format", "format_", type=click.Choice(["script", "pytest", "issue", "bisect"]), default="script",
+              show_default=True, help="What to write.")
+@click.option("--force", is_flag=True, help="Overwrite the output; show a script that was not verified.")
+@as_json
+def repro(db: str, id_: int, output: Path | None, format_: str, force: bool, json_: bool) -> None:
+    """Print the verified script of failure ID, or write it to a file."""
+    from .minifier.emit import stored_repro
+    from .store.index import Index
+
+    with Index.open(db, readonly=True) as index:
+        text, files, info = stored_repro(index, id_, format_, unverified=force)
+    if output is not None:
+        if output.exists() and not force:
+            raise Problem(f"{output} exists; add --force to overwrite it.")
+        try:
+            output.write_text(text)
+            for name, data in files.items():
+                output.with_name(name).write_bytes(data)
+        except OSError as error:
+            raise Problem(f"cannot write {output}: {error.strerror}.") from error
+    elif files and not json_:
+        raise Problem(f"this script needs {', '.join(files)} beside it; write both with -o FILE.")
+    if json_:
+        dump({**info, "text": text})
+    elif output is None:
+        click.echo(text, nl=False)
+
+
+@main.command()
+@click.argument("db", metavar="DB")
+@click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
+@click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100), help="Fresh runs of each script.")
+@click.option("--timeout", default=600.0, show_default=True, metavar="S", help="Seconds for one run.")
+@click.option("--trust", is_flag=True, help="Run scripts of captures made elsewhere without asking.")
+@as_json
+def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool, json_: bool) -> None:
+    """Run the scripts of DB again: does each still show its failure?"""
+    from .minifier.emit import verify_stored
+
+    answers = verify_stored(db, ids, runs=runs, timeout=timeout, trust=trust, confirm=ask)
+    if json_:
+        dump(answers)
+    else:
+        for answer in answers:
+            click.echo(f"{answer['id']}: {answer['shown']} of {answer['runs']} runs show {answer['signature']}")
+    if any(answer["shown"] == 0 for answer in answers):
+        sys.exit(1)
+
+
+@main.command()
+@as_json
+def backends(json_: bool) -> None:
+    """List the backends torch.compile knows here, and whether each can be re-created."""
+    from .backends.spec import listing
+    from .minifier import console
+
+    rows = listing()
+    if json_:
+        dump(rows)
+    else:
+        console.rows(rows)
+
+
+@main.command()
+@as_json
+def passes(json_: bool) -> None:
+    """List the passes of the minifier: what each removes, and why that keeps the failure."""
+    from .minifier import console
+    from .minifier.passes import listing
+
+    rows = listing()
+    if json_:
+        dump(rows)
+    else:
+        console.rows(rows)
+
+
+@main.command()
+@click.option("--synthetic", is_flag=True, help="Plant a failure and take it through capture, run and verify.")
+@as_json
+def doctor(synthetic: bool, json_: bool) -> None:
+    """Check this installation."""
+    from .minifier import console
+    from .minifier.doctor import examine
+
+    rows = examine(synthetic=synthetic)
+    if json_:
+        dump(rows)
+    else:
+        console.rows(rows)
+    if any(row["ok"] is False for row in rows):
+        sys.exit(1)

@@ -1,0 +1,188 @@
+"""What the terminal shows: tables, one failure in detail, and the progress of a reduction.
+
+Everything from a database is untrusted text: it is printed without markup and with control characters removed, so a
+message can neither colour the terminal nor move its cursor.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from ..store.index import CaptureInfo, Index
+
+STATES = {
+    "verified": "green",
+    "unverified": "yellow",
+    "not_reproduced": "yellow",
+    "unsupported": "red",
+    "blocked": "red",
+    "reducing": "cyan",
+}
+
+
+def plain(value: object, limit: int = 2000) -> str:
+    """``value`` as printable text: control, bidirectional and other invisible characters become ``?``."""
+    text = "-" if value is None else "yes" if value is True else "no" if value is False else str(value)
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text[:limit])
+
+
+def table(captures: Sequence[CaptureInfo], db: str, *, console: Console | None = None) -> None:
+    """The failures of a database, one line each."""
+    console = console or Console()
+    if not captures:
+        console.print(Text(f"No failures in {plain(db)}. Capture some: minify capture --db {plain(db)} SCRIPT"))
+        return
+    out = Table(box=None, pad_edge=False)
+    for name, justify in (("id", "right"), ("state", "left"), ("failure", "left"), ("backend", "left"),
+                          ("nodes", "right"), ("seen", "right"), ("what", "left")):  # fmt: skip
+        out.add_column(name, justify=justify, no_wrap=name != "what", overflow="ellipsis")  # type: ignore[arg-type]
+    for row in captures:
+        nodes = str(row.nodes_before) if row.nodes_after is None else f"{row.nodes_before}→{row.nodes_after}"
+        out.add_row(
+            str(row.id),
+            Text(plain(row.state), style=STATES.get(row.state, "")),
+            plain(row.kind),
+            plain(row.backend, 24),
+            nodes,
+            str(row.occurrences),
+            Text(plain(row.reason or row.headline, 120), overflow="ellipsis", no_wrap=True),
+        )
+    console.print(out)
+
+
+def rows(items: Sequence[Mapping[str, Any]], *, console: Console | None = None) -> None:
+    """A list of like-shaped mappings as a table."""
+    console = console or Console()
+    out = Table(box=None, pad_edge=False)
+    for name in items[0] if items else ():
+        out.add_column(name)
+    for item in items:
+        out.add_row(*(Text(plain(v)) for v in item.values()))
+    console.print(out)
+
+
+def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[str, Any]:
+    """Everything known of one capture, as data. Opens no graph and runs nothing."""
+    from ..repro_templates.source import print_graph
+    from ..store.decode import InvalidDocument
+
+    info = index.capture(capture_id)
+    out: dict[str, Any] = info.to_json()
+    failure = index.failure(capture_id)
+    if failure is not None:
+        out["failure"] = failure.to_json()
+    case = None
+    if info.state != "unsupported":
+        case = index.best(capture_id) if minified else index.case(capture_id)
+    if case is not None:
+        out["backend_spec"] = {k: v for k, v in case.backend.items() if k != "search_path"}
+        out["context"] = {k: v for k, v in case.context.items() if k != "rng"}
+        try:
+            out["graph"] = print_graph(case).text
+        except (InvalidDocument, ValueError) as error:
+            out["graph"] = f"(cannot be printed: {error})"
+    else:
+        out["graph"] = info.graph_text
+    return out
+
+
+def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
+    """One failure for a person."""
+    console = console or Console()
+    failure = details.get("failure") or {}
+    head = [
+        ("state", details["state"] + (f": {details['reason']}" if details.get("reason") else "")),
+        ("failure", f"{details['kind']} in {details['phase']}"),
+        ("error", f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": ")),
+        ("backend", details["backend"]),
+        ("signature", details["signature"]),
+        ("seen", f"{details['occurrences']} times, first {details['created']}"),
+        ("nodes", f"{details['nodes_before']} → {details['nodes_after']}"
+                  if details.get("nodes_after") is not None else details["nodes_before"]),
+        ("queries", details.get("queries")),
+        ("verified", details.get("verified")),
+        ("from", ", ".join(f"{k} {v}" for k, v in (details.get("provenance") or {}).items() if k != "origin")),
+    ]  # fmt: skip
+    for name, value in head:
+        console.print(Text(f"{name:>10}  ", style="bold").append(Text(plain(value), style="")))
+    if failure.get("frames"):
+        console.print(Text("    frames", style="bold"))
+        for frame in failure["frames"][-6:]:
+            console.print(Text(f"            {plain(frame['file'])}:{frame['line']} {plain(frame['function'])}"))
+    if failure.get("diagnostics"):
+        console.print(Text("    stderr", style="bold"))
+        console.print(Text(plain(failure["diagnostics"][-1500:])))
+    console.print(Text("     graph", style="bold"))
+    console.print(Text(plain(details.get("graph") or "", 100_000)), soft_wrap=True)
+
+
+class RunProgress:
+    """Progress of `minify run`: one line for the capture at work, one for each that is done.
+
+    On a terminal a live line; otherwise a plain line at each accepted step, at most one in five seconds.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=quiet)
+        self._live = self.console.is_terminal and not quiet
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[state]}", markup=False),
+            console=self.console,
+            disable=not self._live,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._name = ""
+        self._spoke = 0.0
+        self._started = time.monotonic()
+
+    def __enter__(self) -> RunProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def begin(self, capture: CaptureInfo) -> None:
+        self._name = plain(f"{capture.id} {capture.backend} {capture.kind}", 60)
+        self._started = time.monotonic()
+        self._task = self._progress.add_task(self._name, total=None, state="replaying")
+        self._say("replaying")
+
+    def step(self, *, nodes: int, start: int, queries: int, stage: str, budget: float | None = None) -> None:
+        """Called after every verdict: compute nodes now and at the start, oracle calls so far."""
+        elapsed = time.monotonic() - self._started
+        limit = f"/{budget:.0f}" if budget else ""
+        state = f"{nodes}/{start} nodes  {queries} queries  {elapsed:.0f}{limit} s  {stage}"
+        if self._task is not None:
+            self._progress.update(self._task, total=start, completed=start - nodes, state=state)
+        if not self._live and time.monotonic() - self._spoke > 5:
+            self._say(state)
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        self.console.print(Text(plain(f"{self._name}: {text}")), soft_wrap=True)
+
+    def end(self, outcome: str) -> None:
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+            self._task = None
+        self.note(outcome)
+
+    def _say(self, text: str) -> None:
+        if not self._live:
+            self._spoke = time.monotonic()
+            self.note(text)
+
+

@@ -1,0 +1,30 @@
+"""Storage keys of a finished case: recorded values get the key that everything in the index has, their digest.
+
+During a reduction a recorded value is called ``<node>@<version>``, so that a candidate has the same name in every run
+(`fxminify.minifier.trace`). What leaves the reduction is content-addressed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..store.case import Blobs, Case
+
+
+def settle(case: Case, blobs: Blobs) -> tuple[Case, dict[str, bytes]]:
+    """``case`` with every storage named by the sha256 of its bytes, and those bytes. Unused storages are left out."""
+    names: dict[str, str] = {}
+    settled: dict[str, bytes] = {}
+    for key in sorted(case.storages):
+        data = bytes(blobs[key])
+        names[key] = hashlib.sha256(data).hexdigest()
+        settled[names[key]] = data
+    tensors = tuple(t if t.storage is None else replace(t, storage=names[t.storage]) for t in case.tensors)
+    return replace(case, tensors=tensors), settled
+
+
+def total_bytes(case: Case, blobs: Mapping[str, bytes]) -> int:
+    """Bytes of all storages of ``case``."""
+    return sum(len(blobs[key]) for key in case.storages)

@@ -1,0 +1,58 @@
+"""Which captures were made here: they may run unasked, a file from elsewhere may not.
+
+Running a capture imports its backend and may execute source it carries, so `minify run` asks before it runs a
+capture it did not make. A capture is *ours* when its origin tag, an HMAC over everything that could execute, was
+made with this user's key. The key never leaves ``$XDG_STATE_HOME/fxminify/key`` (mode 600) and is made on first use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from pathlib import Path
+
+from .case import Case, to_json
+
+
+def origin_tag(case: Case) -> str:
+    """Tag to store with a capture made by this user; empty where no key can be kept (then `minify run` asks)."""
+    key = _key(create=True)
+    return _tag(key, case) if key else ""
+
+
+def is_ours(case: Case, tag: object) -> bool:
+    """Whether ``tag``, as found in a file, proves that this user's fxminify made ``case``."""
+    key = _key(create=False)
+    if not key or not isinstance(tag, str) or not tag:
+        return False
+    return hmac.compare_digest(_tag(key, case).encode(), tag.encode(errors="replace"))
+
+
+def _tag(key: bytes, case: Case) -> str:
+    return hmac.new(key, _content(case), hashlib.sha256).hexdigest()
+
+
+def _content(case: Case) -> bytes:
+    doc = to_json(case)
+    return json.dumps([doc["graph"], doc["backend"], doc["imports"]], sort_keys=True).encode()
+
+
+def _key(*, create: bool) -> bytes:
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    path = Path(state, "fxminify", "key")
+    try:
+        if create and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.with_name(f"key.{os.getpid()}.{secrets.token_hex(4)}")
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(secrets.token_bytes(32))
+            with contextlib.suppress(FileExistsError):  # of two processes making a key one wins, and both read it
+                os.link(draft, path)
+            draft.unlink()
+        return path.read_bytes()
+    except OSError:
+        return b""
