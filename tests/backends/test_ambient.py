@@ -1,0 +1,90 @@
+"""Ambient state: what is recorded, put back and printed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fxminify.backends import ambient
+
+
+def test_a_fresh_process_has_an_empty_context() -> None:
+    code = "import torch; torch.set_num_threads(2); from fxminify.backends import ambient; print(ambient.snapshot())"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout == "{}\n"
+
+
+def test_importing_ambient_loads_no_torch() -> None:
+    code = "import sys, fxminify.backends.ambient; print('torch' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"grad": False},
+        {"inference": True},
+        {"default_dtype": "float64"},
+        {"autocast": {"cpu": {"dtype": "bfloat16"}}},
+        {"autocast": {"cpu": {"dtype": "float16", "cache": False}}, "grad": False},
+        {"deterministic": {"warn_only": True}},
+        {"matmul_precision": "medium"},
+        {"sdp": {"flash": False, "math": False}},
+        {"config": {"torch._inductor.config": {"fallback_random": True}}},
+    ],
+)
+def test_what_is_applied_is_what_is_read_and_what_is_printed(context: dict[str, object]) -> None:
+    before = ambient.snapshot()
+
+    with ambient.applied(context):
+        inside = ambient.snapshot()
+    inside.pop("threads", None)
+    assert inside == context
+    assert ambient.snapshot() == before
+
+    source = ambient.to_source(context)
+    setup = "\n".join([*source.setup, *[f"m{i} = {m}; m{i}.__enter__()" for i, m in enumerate(source.managers)]])
+    code = f"import torch, torch._inductor.config\ntorch.set_num_threads(2)\n{setup}\n"
+    code += "import json; from fxminify.backends import ambient; print(json.dumps(ambient.snapshot()))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(out.stdout) == context
+
+
+def test_one_thread_is_recorded_because_backends_generate_other_code_for_it() -> None:
+    before = torch.get_num_threads()
+    try:
+        with ambient.applied({"threads": 1}):
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == before
+    finally:
+        torch.set_num_threads(before)
+    assert ambient.to_source({"threads": 1}).setup == ["torch.set_num_threads(1)"]
+
+
+def test_settings_that_name_this_machine_are_left_out() -> None:
+    import torch._inductor.config as config
+
+    fused = config.epilogue_fusion
+
+    with config.patch({"fx_graph_cache": False, "compile_threads": 3, "epilogue_fusion": not fused}):
+        assert ambient.snapshot()["config"] == {"torch._inductor.config": {"epilogue_fusion": not fused}}
+
+
+def test_the_generator_state_is_put_back() -> None:
+    from fxminify.store.encode import Encoder
+
+    encoder = Encoder()
+    torch.manual_seed(7)
+    index = encoder.tensor(ambient.rng_states()["cpu"])
+    tensors, blobs = encoder.finish()
+    expected = torch.rand(3)
+    torch.manual_seed(8)
+    state = torch.get_rng_state()
+    with ambient.applied({"rng": {"cpu": {"tensor": index}}}, tensors, blobs):
+        assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(torch.get_rng_state(), state)
