@@ -4,6 +4,8 @@ Small ones lie in the ``blobs`` table. Large ones lie beside the file, in ``<db>
 written under another name and renamed, so that a file with its final name is whole. A file is written before the
 row that names it and removed after that row is gone: a crash leaves at worst a file nobody names.
 Reading checks the length before and the digest after decompressing.
+
+A *key* of a case is a digest, or a digest with a suffix (``.2``) for another storage with the same bytes.
 """
 
 from __future__ import annotations
@@ -31,16 +33,17 @@ INLINE_LIMIT = 8 << 20
 #: Storages above this many bytes are not compressed, so nothing may expand to more.
 EXPAND_LIMIT = 1 << 30
 
-_KEY = re.compile(r"[0-9a-f]{64}\Z")
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _SAMPLE = 64 << 10
 _WORTHWHILE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A storage ready to be inserted; ``data`` is None where it lies beside the file."""
+    """A storage ready to be inserted; ``data`` is None where it lies beside the file, ``key`` is the case's."""
 
     key: str
+    digest: str
     size: int
     codec: str
     stored: int
@@ -57,43 +60,44 @@ class BlobStore:
 
     def stage(self, keys: Iterable[str], blobs: Mapping[str, bytes]) -> list[Packed]:
         """Make ready what is not stored yet; large ones are written out now. Call before the transaction."""
-        wanted = sorted(keys)
+        wanted = {content(key): key for key in sorted(keys, reverse=True)}
         with self._database.reading() as session:
-            new = [key for key in wanted if not _stored(session, key)]
+            new = [key for digest, key in wanted.items() if not _stored(session, digest)]
         return [self._pack(key, blobs) for key in new]
 
     def insert(self, session: Session, staged: Iterable[Packed], blobs: Mapping[str, bytes]) -> None:
         """Store what was staged. ``session`` holds the write lock, so `sweep` cannot come between."""
         for item in staged:
-            if _stored(session, item.key):
+            if _stored(session, item.digest):
                 continue
-            if item.data is None and not self._file(item.key).exists():
+            if item.data is None and not self._file(item.digest).exists():
                 item = self._pack(item.key, blobs)
-            row = {"digest": item.key, "size": item.size, "codec": item.codec, "stored": item.stored, "data": item.data}
+            row = {c.key: getattr(item, c.key) for c in BlobRow.__table__.columns}
             session.execute(insert(BlobRow), [row])
 
-    def forget(self, session: Session, keys: Iterable[str]) -> list[str]:
-        """Drop the rows of those ``keys`` that no document needs; hand them to `sweep` after the commit."""
+    def forget(self, session: Session, digests: Iterable[str]) -> list[str]:
+        """Drop the rows of those ``digests`` that no document needs; hand them to `sweep` after the commit."""
         gone = []
-        for key in keys:
-            if not session.scalar(select(exists().where(DocumentBlobRow.blob == key))):
-                session.execute(delete(BlobRow).where(BlobRow.digest == key))
-                gone.append(key)
+        for name in digests:
+            if not session.scalar(select(exists().where(DocumentBlobRow.blob == name))):
+                session.execute(delete(BlobRow).where(BlobRow.digest == name))
+                gone.append(name)
         return gone
 
-    def sweep(self, keys: Iterable[str]) -> None:
-        """Remove the files of those ``keys`` that have no row."""
-        files = [(key, self._file(key)) for key in keys] if self._folder is not None else []
-        files = [(key, file) for key, file in files if file.exists()]
+    def sweep(self, digests: Iterable[str]) -> None:
+        """Remove the files of those ``digests`` that have no row."""
+        files = [(name, self._file(name)) for name in digests] if self._folder is not None else []
+        files = [(name, file) for name, file in files if file.exists()]
         if not files:
             return
         with self._database.writing() as session:
-            for key, file in files:
-                if not _stored(session, key):
+            for name, file in files:
+                if not _stored(session, name):
                     file.unlink(missing_ok=True)
 
     def read(self, key: str) -> bytes:
         """The bytes of one storage. Raises `StoreError` when they are missing or not what the key says."""
+        key = content(key)
         with self._database.reading() as session:
             row = session.get(BlobRow, key)
         if row is None:
@@ -114,22 +118,23 @@ class BlobStore:
         if key not in blobs:
             raise ValueError(f"the case needs storage {key[:12]}, which did not come with it")
         raw = bytes(blobs[key])
-        if digest(raw) != key:
+        name = content(key)
+        if digest(raw) != name:
             raise ValueError(f"storage {key[:12]} is not named by the sha256 of its bytes")
         codec, data = _compress(raw)
         if self._folder is None or len(data) <= self._inline_limit:
-            return Packed(key, len(raw), codec, len(data), data)
+            return Packed(key, name, len(raw), codec, len(data), data)
         with self._database.explained():
-            self._write_file(key, data)
-        return Packed(key, len(raw), codec, len(data), None)
+            self._write_file(name, data)
+        return Packed(key, name, len(raw), codec, len(data), None)
 
-    def _file(self, key: str) -> Path:
-        if self._folder is None or not _KEY.match(key):
-            raise ForeignValue(f"a storage named {key[:80]!r}")
-        return self._folder / key[:2] / key
+    def _file(self, name: str) -> Path:
+        if self._folder is None or not _DIGEST.match(name):
+            raise ForeignValue(f"a storage named {name[:80]!r}")
+        return self._folder / name[:2] / name
 
-    def _write_file(self, key: str, data: bytes) -> None:
-        file = self._file(key)
+    def _write_file(self, name: str, data: bytes) -> None:
+        file = self._file(name)
         if file.is_file() and file.stat().st_size == len(data):
             return
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -181,8 +186,13 @@ class StoredBlobs(Mapping[str, bytes]):
         return len(self._keys)
 
 
-def _stored(session: Session, key: str) -> bool:
-    return bool(session.scalar(select(exists().where(BlobRow.digest == key))))
+def content(key: str) -> str:
+    """The digest in a key."""
+    return key.partition(".")[0]
+
+
+def _stored(session: Session, name: str) -> bool:
+    return bool(session.scalar(select(exists().where(BlobRow.digest == name))))
 
 
 def _compress(raw: bytes) -> tuple[str, bytes]:

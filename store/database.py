@@ -8,17 +8,19 @@ SQLite file; a URL (``postgresql+psycopg://...``) opens a server, with the same 
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, create_engine
 from sqlalchemy import inspect as reflect
-from sqlalchemy.engine import Engine, make_url
+from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import NullPool, QueuePool
+from sqlalchemy.pool import NullPool, Pool, QueuePool
 
 from . import sqlite
 from .errors import ForeignValue, StoreError, explain
@@ -61,6 +63,20 @@ class Database:
         with _explained(self.name):
             yield
 
+    def revision(self) -> str | None:
+        """Check a SQLite file, see `fxminify.store.sqlite.inspect`; its schema version."""
+        assert self.path is not None
+        with self.explained(), self._engine.connect() as connection, connection.begin():
+            return sqlite.inspect(connection, self.path, self.name)
+
+    def upgrade(self) -> None:
+        """Make or upgrade the tables of a SQLite file, unless another process just did."""
+        assert self.path is not None
+        with self.explained(), self._write.connect() as connection, connection.begin():
+            if sqlite.inspect(connection, self.path, self.name) != SCHEMA:
+                sqlite.stamp(connection)
+                _migrate(connection)
+
     def close(self) -> None:
         with _explained(self.name):
             self._engine.dispose(close=os.getpid() == self._pid)
@@ -68,66 +84,71 @@ class Database:
 
 def open_database(name: str, *, create: bool, readonly: bool, timeout: float) -> Database:
     """Open, make or upgrade the index called ``name``. Raises `StoreError`."""
-    if "://" in name and not name.startswith("sqlite:"):
-        return _open_server(name, readonly=readonly)
-    given = make_url(name).database or "" if name.startswith("sqlite:") else name
+    given = name
+    if "://" in name:
+        url = _parse(name)
+        if url.get_backend_name() != "sqlite":
+            return open_server(url, readonly=readonly)
+        given = url.database or ""
     with _explained(given):
         path = Path(os.path.realpath(given))
         sqlite.check_path(path, given, create=create, readonly=readonly)
+        # A fresh connection for each read: every one of them decides anew how it may look at the file.
+        reading = Database(given, _engine(sqlite.reader(path, timeout=timeout), NullPool), path, readonly=True)
+        revision = reading.revision() if path.exists() else None  # looked at first, so a foreign file is not touched
+        if revision is None and not create:
+            quoted = shlex.quote(given)
+            raise StoreError(
+                f"{given} is empty: `minify capture --db {quoted} SCRIPT` writes a program's failures there"
+            )
         if readonly:
-            connect = sqlite.reader(path, timeout=timeout)
-            # A fresh connection for each read: every one of them decides anew how it may look at the file.
-            engine = create_engine("sqlite://", creator=connect, poolclass=NullPool)
-        else:
-            connect = sqlite.writer(path, create=create, timeout=timeout)
-            engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_timeout=timeout)
-        sqlite.listen(engine)
-        database = Database(given, engine, path, readonly=readonly)
+            if revision != SCHEMA:
+                raise StoreError(
+                    f"{given} was written by an older fxminify (schema {revision}): "
+                    f"`minify run --max-queries 0 {shlex.quote(given)}` brings it up to date"
+                )
+            return reading
+        engine = _engine(sqlite.writer(path, create=create, timeout=timeout), QueuePool, max_overflow=-1)
+        database = Database(given, engine, path, readonly=False)
         try:
-            _prepare_file(database, path, create=create, timeout=timeout)
+            if revision != SCHEMA:
+                database.upgrade()
+            sqlite.use_wal(engine, timeout)
         except BaseException:
             database.close()
             raise
         return database
 
 
-def _prepare_file(database: Database, path: Path, *, create: bool, timeout: float) -> None:
-    with database._engine.connect() as connection, connection.begin():
-        revision = sqlite.inspect(connection, path, database.name)
-    if revision is None and not create:
-        name = database.name
-        raise StoreError(f"{name} is empty: `minify capture --db {name} SCRIPT` writes the failures of a program there")
-    if revision != SCHEMA:
-        if database.readonly:
-            raise StoreError(
-                f"{database.name} was written by an older fxminify (schema {revision}): "
-                f"`minify run --max-queries 0 {database.name}` brings it up to date"
-            )
-        with database._write.connect() as connection, connection.begin():
-            if sqlite.inspect(connection, path, database.name) != SCHEMA:  # nobody else did it meanwhile
-                sqlite.stamp(connection)
-                _migrate(connection)
-    if not database.readonly:
-        sqlite.use_wal(database._engine, timeout)
+def _engine(connect: sqlite.Connect, pool: type[Pool], **options: Any) -> Engine:
+    engine = create_engine("sqlite://", creator=connect, poolclass=pool, **options)
+    sqlite.listen(engine)
+    return engine
 
 
-def _open_server(url: str, *, readonly: bool) -> Database:
+def open_server(url: URL, *, readonly: bool) -> Database:
+    """Open, make or upgrade the index that a database server keeps."""
+    name = url.render_as_string(hide_password=True)
     try:
-        parsed = make_url(url)
-        engine = create_engine(parsed)
+        engine = create_engine(url)
     except (ArgumentError, NoSuchModuleError, ImportError) as exc:
-        raise StoreError(f"{url.split('@')[-1]} is no database that can be opened here: {exc}") from exc
-    database = Database(parsed.render_as_string(hide_password=True), engine, None, readonly=readonly)
+        raise StoreError(f"{name} cannot be opened here ({exc}): install the driver it names") from exc
+    database = Database(name, engine, None, readonly=readonly)
     with database.explained(), engine.begin() as connection:
         if reflect(connection).has_table("alembic_version"):
             revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
             if str(revision) > SCHEMA:
-                raise StoreError(
-                    f"{database.name} was written by a newer fxminify: upgrade with `pip install -U fxminify`"
-                )
+                raise StoreError(f"{name} was written by a newer fxminify: upgrade with `pip install -U fxminify`")
         if not readonly:
             _migrate(connection)
     return database
+
+
+def _parse(name: str) -> URL:
+    try:
+        return make_url(name)
+    except (ArgumentError, ValueError) as exc:
+        raise StoreError(f"{name.rpartition('@')[2]} is neither a file nor the URL of a database: {exc}") from exc
 
 
 def _migrate(connection: Connection) -> None:

@@ -111,8 +111,9 @@ class Signature:
     @property
     def digest(self) -> str:
         """Short stable name, ``v1:`` and 12 hexadecimal digits."""
-        text = "\x1f".join((self.kind, self.phase, self.type, self.message, self.origin, self.diagnostics))
-        return f"v{self.version}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        parts = "\x1f".join((self.kind, self.phase, self.type, self.message, self.origin, self.diagnostics))
+        text = parts.encode("utf-8", "backslashreplace")
+        return f"v{self.version}:{hashlib.sha256(text).hexdigest()[:12]}"
 
     def matches(self, other: Signature, how: Match = Match.EXACT) -> bool:
         return self.difference(other, how) is None

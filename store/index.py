@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session, load_only
 from .blobs import INLINE_LIMIT, StoredBlobs
 from .case import Blobs, Case, Json
 from .database import open_database
-from .documents import digest, dumps, graph_hash, loads_object, pack, plain
+from .documents import digest, dumps, graph_hash, loads, pack, plain
 from .errors import ForeignValue, StoreError
 from .failure import Failure, Signature
 from .reductions import ReductionInfo, Reductions, ReproInfo, StoredVerdict, now
@@ -158,9 +158,10 @@ class Index(Reductions):
             select(ReproRow).options(load_only(ReproRow.verified, ReproRow.runs)).where(ReproRow.format == "script")
         )
         if ids:
-            query = query.where(CaptureRow.id.in_(ids))
-            reductions = reductions.where(ReductionRow.capture.in_(ids))
-            repros = repros.where(ReproRow.capture.in_(ids))
+            possible = [id for id in ids if 0 < id < 1 << 63]
+            query = query.where(CaptureRow.id.in_(possible))
+            reductions = reductions.where(ReductionRow.capture.in_(possible))
+            repros = repros.where(ReproRow.capture.in_(possible))
         with self._database.reading() as session:
             rows = session.scalars(query).all()
             scripts = {row.capture: row for row in session.scalars(repros)}
@@ -192,7 +193,7 @@ class Index(Reductions):
         """The signature of a capture with all its parts."""
         with self._database.reading() as session:
             row = self._need(session, CaptureRow, id)
-            return None if row.signature_parts is None else _signature(loads_object(row.signature_parts))
+            return None if row.signature_parts is None else _signature(loads(row.signature_parts))
 
     def best(self, of: int | ReductionInfo | CaptureInfo) -> Case | None:
         """The smallest case so far of a reduction (or its id), or of the last reduction of a capture."""
@@ -227,7 +228,7 @@ def _count(session: Session, identity: str) -> int | None:
     row = session.scalars(select(CaptureRow).where(CaptureRow.identity == identity)).one_or_none()
     if row is None:
         return None
-    row.occurrences += 1
+    row.occurrences = CaptureRow.occurrences + 1
     row.last_seen = now()
     return row.id
 
@@ -283,7 +284,7 @@ def _last_reductions(rows: Iterable[ReductionRow]) -> dict[int, ReductionRow]:
 def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | None) -> CaptureInfo:
     try:
         state = State(row.state)
-        failure = None if row.failure is None else Failure.from_json(loads_object(row.failure))
+        failure = None if row.failure is None else Failure.from_json(loads(row.failure))
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise ForeignValue(f"a state or a failure of capture {row.id} that cannot be read: {exc}") from exc
     info = CaptureInfo(
@@ -307,7 +308,7 @@ def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | No
         created=row.created,
         last_seen=row.last_seen,
         failure=failure,
-        provenance=loads_object(row.provenance),
+        provenance=loads(row.provenance),
         graph_text=row.graph_text,
     )
     if reduction is None:

@@ -15,10 +15,11 @@ from typing import TypeVar
 from sqlalchemy import delete, exists, insert, select
 from sqlalchemy.orm import Session
 
-from .blobs import INLINE_LIMIT, BlobStore, Packed
+from .blobs import INLINE_LIMIT, BlobStore, Packed, content
 from .case import Blobs, Case, Json
 from .database import Database
-from .documents import digest, dumps, loads_object, pack, unpack
+from .decode import InvalidDocument, validate
+from .documents import digest, dumps, loads, pack, unpack
 from .errors import ForeignValue, StoreError
 from .tables import (
     CaptureRow,
@@ -121,7 +122,7 @@ class Reductions:
         with self._database.writing() as session:
             row = session.get(VerdictRow, (reduction_id, key))
             if row is not None:
-                row.asks += 1
+                row.asks = VerdictRow.asks + 1
                 return
             self._need(session, ReductionRow, reduction_id)
             session.add(
@@ -212,7 +213,9 @@ class Reductions:
         if session.scalar(select(exists().where(DocumentRow.digest == document.digest))):
             return
         self._blobs.insert(session, staged, blobs)
-        links = [{"document": document.digest, "blob": blob} for blob in sorted(case.storages)]
+        links = [
+            {"document": document.digest, "blob": blob} for blob in sorted({content(key) for key in case.storages})
+        ]
         session.add(document)
         session.flush()
         if links:
@@ -231,13 +234,11 @@ class Reductions:
     def _discard(self, staged: Iterable[Packed]) -> None:
         """Remove the files of a capture that was not stored, above all when the disk is full."""
         try:
-            self._blobs.sweep([item.key for item in staged if item.data is None])
+            self._blobs.sweep([item.digest for item in staged if item.data is None])
         except StoreError:
             return  # the first error is on its way to the user; a file nobody names does no harm
 
     def _load_case(self, key: str, what: str) -> Case:
-        from .decode import InvalidDocument, validate
-
         with self._database.reading() as session:
             row = session.get(DocumentRow, key)
             if row is None:
@@ -249,7 +250,7 @@ class Reductions:
             raise StoreError(f"{self.name}: {what} is not a valid case ({exc}); capture the failure again") from exc
 
     def _need(self, session: Session, table: type[_Row], key: int) -> _Row:
-        row = session.get(table, key)
+        row = session.get(table, key) if 0 < key < 1 << 63 else None
         if row is None:
             noun = table.__tablename__.removesuffix("s")
             raise StoreError(f"{self.name} has no {noun} {key}: `minify list {self.name}` shows what it has")
@@ -260,7 +261,7 @@ def _reduction(row: ReductionRow, *, resumed: bool) -> ReductionInfo:
     return ReductionInfo(
         id=row.id,
         capture=row.capture,
-        config=loads_object(row.config),
+        config=loads(row.config),
         resumed=resumed,
         finished=row.finished is not None,
         accepted=row.accepted,

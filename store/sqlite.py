@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import tempfile
@@ -41,13 +42,13 @@ _EVALUATES = re.compile(r"(?i)\b(check|generated|as|where|collate|virtual|defaul
 
 def check_path(path: Path, name: str, *, create: bool, readonly: bool) -> None:
     """Refuse, before SQLite touches anything, what is no file, not there, or not writable."""
-    parent = path.parent
+    parent, quoted = path.parent, shlex.quote(name)
     if path.is_dir():
         raise StoreError(f"{name} is a directory: give a file, for example {os.path.join(name, 'repro.db')}")
     if not path.exists():
         if not create:
             raise StoreError(
-                f"{name} does not exist: `minify capture --db {name} SCRIPT` runs a program and makes it on a failure"
+                f"{name} does not exist: `minify capture --db {quoted} SCRIPT` runs a program and makes it on a failure"
             )
         if not parent.is_dir():
             raise StoreError(
@@ -71,17 +72,27 @@ def writer(path: Path, *, create: bool, timeout: float) -> Connect:
 
 
 def reader(path: Path, *, timeout: float) -> Connect:
-    """Connections that only read and leave nothing behind. See `_open_reader`."""
-    return lambda: _prepare(_open_reader(path, timeout), readonly=True)
-
-
-def _open_reader(path: Path, timeout: float) -> sqlite3.Connection:
-    """Open without changing anything.
+    """Connections that only read, and leave nothing behind.
 
     Side files mean that a writer is, or was, at work: share its log. Without them nobody writes and the main file is
     all there is, so it may be read as immutable, which makes no side files. A log that cannot be shared (its
-    directory is read-only) is copied with the file, and the copy is opened.
+    directory is read-only) is copied with the file, once, and the copy is read.
     """
+    copies: list[tempfile.TemporaryDirectory[str]] = []
+
+    def connect() -> sqlite3.Connection:
+        if not copies:
+            connection = _open_reader(path, timeout)
+            if connection is not None:
+                return _prepare(connection, readonly=True)
+            copies.append(_copy(path, timeout))
+        return _prepare(_connect(f"{Path(copies[0].name, 'copy.db').as_uri()}?mode=ro", timeout), readonly=True)
+
+    return connect
+
+
+def _open_reader(path: Path, timeout: float) -> sqlite3.Connection | None:
+    """Open without changing anything; None where that takes a copy."""
     uri = f"{path.as_uri()}?mode=ro"
     left = [suffix for suffix in _SIDE_FILES if os.path.exists(f"{path}{suffix}")]
     if not left:
@@ -95,22 +106,22 @@ def _open_reader(path: Path, timeout: float) -> sqlite3.Connection:
             raise
         if all(os.path.getsize(f"{path}{suffix}") == 0 for suffix in left if suffix != "-shm"):
             return _connect(f"{uri}&immutable=1", timeout)
-        return _open_copy(path, timeout)
+        return None
     return connection
 
 
-def _open_copy(path: Path, timeout: float) -> sqlite3.Connection:
-    """The content of the file and of the log beside it, in memory."""
-    with tempfile.TemporaryDirectory(prefix="fxminify-") as folder:
-        copy = Path(folder) / "copy.db"
-        for suffix in ("", "-wal", "-journal"):
-            with suppress(FileNotFoundError):
-                shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
-        source = _connect(f"{copy.as_uri()}?mode=rw", timeout)
-        memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        source.backup(memory)
-        source.close()
-    return memory
+def _copy(path: Path, timeout: float) -> tempfile.TemporaryDirectory[str]:
+    """A directory with ``copy.db``: the file with the log beside it worked in."""
+    folder = tempfile.TemporaryDirectory(prefix="fxminify-")
+    copy = Path(folder.name) / "copy.db"
+    for suffix in ("", "-wal", "-journal"):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+    connection = _connect(f"{copy.as_uri()}?mode=rw", timeout)
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    connection.execute("PRAGMA journal_mode=DELETE")
+    connection.close()
+    return folder
 
 
 def _connect(uri: str, timeout: float) -> sqlite3.Connection:

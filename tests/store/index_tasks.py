@@ -1,0 +1,78 @@
+"""Small cases for the index, and what the processes of its tests do."""
+
+import hashlib
+import os
+import signal
+
+from fxminify.store.case import Blobs, Case, Graph, Node, TensorSpec
+from fxminify.store.failure import Failure, Kind, Phase, signature
+from fxminify.store.index import Index
+
+
+def small_case(
+    width: int = 4, content: bytes | None = None, backend: str = "inductor"
+) -> tuple[Case, dict[str, bytes]]:
+    """``relu(x)`` on ``width`` floats; ``content`` are the bytes of ``x``."""
+    data = content if content is not None else bytes(4 * width)
+    key = hashlib.sha256(data).hexdigest()
+    graph = Graph(
+        (
+            Node("l_x_", "placeholder", "L_x_"),
+            Node("relu", "call_function", {"fn": "torch.relu"}, ({"ref": "l_x_"},), meta={"stack": "train.py:3"}),
+            Node("output", "output", "output", ({"tuple": [{"ref": "relu"}]},)),
+        )
+    )
+    spec = TensorSpec("float32", (width,), (1,), storage=key)
+    return Case(graph, ({"tensor": 0},), (spec,), backend={"name": backend}, torch="2.13.0"), {key: data}
+
+
+def boom(text: str = "boom") -> Failure:
+    return Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", text)
+
+
+def add(index: Index, case: Case, blobs: Blobs, text: str = "boom", **more) -> int:
+    failure = boom(text)
+    given = {"failure": failure, "signature": signature(failure), "provenance": {"argv": ["train.py"]}, **more}
+    return index.add(case=case, blobs=blobs, **given)
+
+
+def add_many(path: str, widths: list[int]) -> None:
+    """Add one capture for each width; what another process added already counts as one more occurrence."""
+    with Index.open(path, create=True) as index:
+        for width in widths:
+            add(index, *small_case(width))
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_in_add(path: str, method: str) -> None:
+    """Add a capture with a storage beside the file, and die by SIGKILL when ``method`` returns."""
+    index = Index.open(path, create=True, inline_limit=100)
+    original = getattr(index, method, None) or getattr(index._blobs, method)
+
+    def lethal(*args, **kwargs):
+        original(*args, **kwargs)
+        die()
+
+    setattr(index if hasattr(index, method) else index._blobs, method, lethal)
+    add(index, *small_case(256, os.urandom(1024)))
+
+
+def die_in_reduction(path: str) -> None:
+    """Answer one question, accept one case, ask a second question and die."""
+    index = Index.open(path)
+    reduction = index.begin_reduction(1, {"match": "exact"})
+    index.asked(reduction.id, "a", "nodes")
+    index.answered(reduction.id, "a", "same", "v1:0", 0.5, "")
+    index.accept(reduction.id, *small_case(1), pass_name="nodes")
+    index.asked(reduction.id, "b", "nodes")
+    die()
+
+
+def hold_lock(path: str, ready, done) -> None:
+    """Hold the write lock until told."""
+    with Index.open(path) as index, index._database.writing():
+        ready.set()
+        done.wait(30)
