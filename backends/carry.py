@@ -14,22 +14,18 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-import linecache
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
-from . import modules, syntax
+from . import modules, program, syntax
 from .exceptions import portable
 from .expression import Expression, Printer
+from .program import CannotCarry
 
 _IMPLICIT = frozenset({"__name__", "__doc__", "__builtins__", "__debug__", "__spec__"})
-
-
-class CannotCarry(Exception):
-    """Why something cannot be written down as source; the text is for the person who reads the capture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +80,29 @@ class Carrier:
             raise CannotCarry(f"its source does not stand on its own ({exc})") from exc
         return out
 
+    def mark(self) -> tuple[Any, ...]:
+        """The state to give to `reset` where carrying something failed half-way."""
+        return dict(self._imports), list(self._blocks), dict(self._bound), self._file
+
+    def reset(self, mark: tuple[Any, ...]) -> None:
+        self._imports, self._blocks, self._bound, self._file = mark
+
     def function(self, fn: FunctionType, name: str = "") -> str:
         """Carry ``fn``; returns the name that its text binds."""
         inner = inspect.unwrap(fn)
         script_global = next((n for n in (fn.__name__, name) if n and fn.__globals__.get(n) is fn), "")
         if not isinstance(inner, FunctionType):
             raise CannotCarry(f"{fn.__qualname__} wraps {type(inner).__name__}, which has no source")
-        if script_global and _is_script(fn.__globals__):
+        if script_global and program.is_script(fn.__globals__):
             self.bind(script_global, fn, fn.__globals__, fn.__qualname__)
             return script_global
-        node, lines = _definition_of(inner)
+        node, lines = program.definition_of(inner)
         wrapped = inner is not fn
         if wrapped and not (isinstance(node, syntax.DEFINITIONS) and node.decorator_list and node.name == fn.__name__):
             raise CannotCarry(f"{fn.__qualname__} is a wrapper made inside another function")
         if isinstance(node, ast.Lambda):
-            name = name or "backend"
+            named = (n for n, v in fn.__globals__.items() if v is fn and self.has_statement(n, fn.__globals__))
+            name = min(named, default=name or "backend")
             text = f"{name} = {syntax.segment(node, lines)}"
         else:
             if not wrapped:
@@ -133,7 +137,7 @@ class Carrier:
 
     def _imported(self, name: str, value: Any, namespace: Mapping[str, Any]) -> bool:
         """Repeat the script's own ``from m import n``, where that still gives this value."""
-        for node in _statements(namespace):
+        for node in program.statements(namespace):
             if isinstance(node, ast.ImportFrom) and node.module and not node.level and name in _bound_by(node):
                 original = next((a.name for a in node.names if (a.asname or a.name) == name), name)
                 if getattr(sys.modules.get(node.module), original, None) is value:
@@ -156,14 +160,14 @@ class Carrier:
 
     def _defined(self, name: str, value: Any, namespace: Mapping[str, Any]) -> bool:
         """Carry the ``def`` or ``class`` statement of the script that binds ``name``."""
-        if not _is_script(namespace):
+        if not program.is_script(namespace):
             return False
-        tree, lines, file = _script(namespace)
+        tree, lines, file = program.script(namespace)
         nodes = [n for n in syntax.statements(tree, script=True) if name in _bound_by(n)]
         definitions = [n for n in nodes if isinstance(n, syntax.DEFINITIONS)]
         inner = inspect.unwrap(value) if callable(value) else value
         if isinstance(inner, FunctionType):
-            _check_fresh(inner, "\n".join(lines))
+            program.check_fresh(inner, "\n".join(lines))
             definitions = [n for n in definitions if syntax.first_line(n) == inner.__code__.co_firstlineno]
         elif len(nodes) > 1:
             return False
@@ -194,22 +198,22 @@ class Carrier:
 
     def _assigned(self, name: str, namespace: Mapping[str, Any]) -> bool:
         """Carry the one assignment of the script that makes ``name``, if nothing else touches it."""
-        nodes = [n for n in _statements(namespace) if syntax.touches(n, name)]
+        nodes = [n for n in program.statements(namespace) if syntax.touches(n, name)]
         if len(nodes) != 1 or not isinstance(nodes[0], ast.Assign) or not isinstance(nodes[0].targets[0], ast.Name):
             return False
-        _, lines, file = _script(namespace)
+        _, lines, file = program.script(namespace)
         self._open.discard(name)
         self._add(syntax.segment(nodes[0], lines), {}, namespace, name, file)
         return True
 
     def has_statement(self, name: str, namespace: Mapping[str, Any]) -> bool:
         """Whether the script binds ``name`` by one definition or assignment that `bind` could carry."""
-        nodes = [n for n in _statements(namespace) if syntax.touches(n, name)]
+        nodes = [n for n in program.statements(namespace) if syntax.touches(n, name)]
         return len(nodes) == 1 and isinstance(nodes[0], (*syntax.DEFINITIONS, ast.Assign))
 
     def statement(self, node: ast.stmt, namespace: Mapping[str, Any], already: Iterable[str] = ()) -> None:
         """Carry one statement of the script as it stands; names in ``already`` are bound by others carried so."""
-        _, lines, file = _script(namespace)
+        _, lines, file = program.script(namespace)
         self._bound.update({n: namespace.get(n) for n in already})
         self._bound.update({n: namespace.get(n) for n in syntax.names_bound_by(node)})
         self._add(syntax.segment(node, lines), {}, namespace, f"line {node.lineno}", file)
@@ -217,6 +221,8 @@ class Carrier:
     def _add(self, text: str, cells: Mapping[str, Any], namespace: Mapping[str, Any], user: str, file: str) -> None:
         """Append a block of source after whatever it needs."""
         self._file = self._file or portable(file)
+        if any(isinstance(n, ast.ImportFrom) and n.level for n in ast.walk(ast.parse(text))):
+            raise CannotCarry(f"{user} imports relative to its package")
         missing = []
         for name in syntax.free_names(text):
             if name in cells:
@@ -255,91 +261,6 @@ def _bound_by(node: ast.stmt) -> set[str]:
 
 def _from_line(module: str, original: str, name: str) -> str:
     return f"from {module} import {original}" + (f" as {name}" if name != original else "")
-
-
-def _statements(namespace: Mapping[str, Any]) -> list[ast.stmt]:
-    """The statements of the running script, none where the namespace is another module's or has no source."""
-    try:
-        return list(syntax.statements(_script(namespace)[0], script=True)) if _is_script(namespace) else []
-    except CannotCarry:
-        return []
-
-
-def _is_script(namespace: Mapping[str, Any]) -> bool:
-    return namespace.get("__name__") in modules.SCRIPT
-
-
-def _script(namespace: Mapping[str, Any]) -> tuple[ast.Module, list[str], str]:
-    """Syntax tree, lines and file of the running script."""
-    file = namespace.get("__file__")
-    lines = linecache.getlines(file) if isinstance(file, str) else []
-    if not lines or not isinstance(file, str):
-        raise CannotCarry("the source of the running script is not available (an interactive session?)")
-    return _parse("".join(lines)), [line.rstrip("\n") for line in lines], file
-
-
-def _parse(text: str) -> ast.Module:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError) as exc:
-        raise CannotCarry(f"its file cannot be parsed ({exc})") from exc
-
-
-def _definition_of(fn: FunctionType) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, list[str]]:
-    """The syntax of a live function and the lines of its file."""
-    lines = linecache.getlines(fn.__code__.co_filename, fn.__globals__)
-    if not lines:
-        raise CannotCarry(f"the source of {fn.__qualname__} is not available")
-    text = "".join(lines)
-    _check_fresh(fn, text)
-    line, is_lambda = fn.__code__.co_firstlineno, fn.__name__ == "<lambda>"
-    found = [
-        n
-        for n in ast.walk(_parse(text))
-        if (is_lambda and isinstance(n, ast.Lambda) and n.lineno == line)
-        or (
-            isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
-            and n.name == fn.__code__.co_name
-            and syntax.first_line(n) == line
-        )
-    ]
-    if is_lambda and len(found) > 1:
-        found = [n for n in found if _compiles_to(n, fn.__code__)]
-    if not found:
-        raise CannotCarry(f"the source of {fn.__qualname__} cannot be found in its file")
-    return found[0], [line.rstrip("\n") for line in lines]
-
-
-def _check_fresh(fn: FunctionType, text: str) -> None:
-    """Refuse a function that is not what its file says now: edited since it was loaded, or made by ``exec``."""
-    if "@py_builtins" in fn.__globals__:  # rewritten by pytest
-        return
-    try:
-        code = compile(text, fn.__code__.co_filename, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as exc:
-        raise CannotCarry(f"the file of {fn.__qualname__} cannot be parsed ({exc})") from exc
-    if not any(c == fn.__code__ for c in _codes(code)):
-        raise CannotCarry(f"the source of {fn.__qualname__} has changed since it was loaded")
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _codes(const)
-
-
-def _compiles_to(node: ast.Lambda | ast.AST, code: CodeType) -> bool:
-    compiled = next(_codes(compile(ast.unparse(node), "<lambda>", "eval").co_consts[0]))
-    names = {*code.co_names, *code.co_freevars}
-    return (
-        set(compiled.co_names) == names
-        and compiled.co_varnames == code.co_varnames
-        and (
-            [c for c in compiled.co_consts if not isinstance(c, CodeType)]
-            == [c for c in code.co_consts if not isinstance(c, CodeType)]
-        )
-    )
 
 
 def _submodules(text: str, namespace: Mapping[str, Any]) -> Iterator[str]:

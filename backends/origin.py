@@ -21,8 +21,9 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 from . import modules, registry, syntax
-from .carry import CannotCarry, Carrier
+from .carry import Carrier
 from .expression import Expression, imported
+from .program import CannotCarry, reimportable
 from .spec import BackendSpec
 
 _LONGEST = 2000
@@ -52,11 +53,17 @@ def spec_of_wrapped(wrapped: Any) -> BackendSpec:
     return spec_of(wrapped)
 
 
+def express(value: Any) -> Expression:
+    """``value`` as an expression that needs no carried source. Raises `CannotCarry`."""
+    return _Origin()._express_inside(value)
+
+
 class _Origin:
     """One look at one backend: everything it needs to carry is collected in one `Carrier`."""
 
     def __init__(self) -> None:
-        self._carrier = Carrier(self.express)
+        self._carrier = Carrier(self._express_inside)
+        self._inside = False
         self._path: list[str] = []
         self._depth = 0
 
@@ -156,12 +163,33 @@ class _Origin:
         structure = self._structure(value)
         if structure is not None:
             return structure
+        mark = self._carrier.mark()
+        try:
+            return self._carry(value)
+        except CannotCarry:
+            again = None if self._inside else reimportable(value)
+            if again is None:
+                raise
+            self._carrier.reset(mark)
+            module, name, directory = again
+            self._path.append(directory)
+            return {"import": [module, name]}
+
+    def _carry(self, value: Any) -> Expression:
         if isinstance(value, types.FunctionType):
             return {"carried": self._carrier.function(value)}
         if callable(value) and (name := self._script_global(value)):
             self._carrier.bind(name, value, vars(sys.modules["__main__"]), name)
             return {"carried": name}
         raise CannotCarry(self._why_not(value))
+
+    def _express_inside(self, value: Any) -> Expression:
+        """`express` for a value that carried source uses: the script is not imported for a part of it."""
+        before, self._inside = self._inside, True
+        try:
+            return self.express(value)
+        finally:
+            self._inside = before
 
     def _structure(self, value: Any) -> Expression:
         if type(value) is functools.partial:
