@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..store.case import Value, tag
+from ..store.names import UnknownName, check_target, table
 
 #: Public names of functions Dynamo records by their private module; each pair is one object (a test says so).
 _PUBLIC = {
@@ -26,19 +27,13 @@ _PUBLIC = {
 
 #: Modules that `import torch` itself imports, so that a script need not.
 _WITH_TORCH = re.compile(
-    r"torch\.(?:_C|_VF|amp|autograd|backends|distributions|fft|functional|jit|linalg|masked|mtia|nested|nn\.(?!attention)|"
-    r"nn$|overrides|random|signal|sparse|special|testing|utils\.checkpoint|_functorch\.predispatch|_tensor|_ops)"
+    r"torch(?:\.(?:_C(?:\..*)?|amp\.autocast_mode|autograd|autograd\.(?:forward_ad|grad_mode)|backends\.cuda|fft|linalg|"
+    r"masked\._ops|nested|nn\.functional|nn\.init|nn\.attention|random|sparse|special|_functorch\.predispatch|Tensor))?\Z"
 )
-#: Namespaces whose operators are registered by a module `import torch` leaves out.
-_REGISTERED_BY = {
-    "inductor_prims": "torch._inductor.inductor_prims",
-    "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
-    "_quantized": "torch.ao.quantization",
-}
-_INDUCTOR_PRIMS = frozenset({"fma", "inductor_seed", "inductor_seeds", "inductor_random", "inductor_randint"})
+_HOPS_WITH_TORCH = re.compile(
+    r"torch\._higher_order_ops\.\w+|torch\._functorch\.autograd_function|torch\._prims\.rng_prims"
+)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_DOTTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
-_OPERATOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*::[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)?\Z")
 _DEVICE = re.compile(r"[a-z]+(?::\d+)?\Z")
 
 
@@ -101,22 +96,24 @@ class Expressions:
         text = repr(self._device_text(value["device"])) if tag(value) == "device" else self.value(value)
         return f"{name}={text}"
 
-    def target(self, target: Mapping[str, Any]) -> str:
+    def target(self, target: Value) -> str:
         """A callable: ``torch.relu``, ``torch.ops.aten.relu.default``, ``torch.ops.higher_order.cond``."""
-        name = tag(dict(target))
-        text = target[name] if name else ""
-        if name in ("op", "packet") and _OPERATOR.match(text):
-            namespace, _, rest = text.partition("::")
-            if namespace in _REGISTERED_BY:
-                self.imports.add(f"import {_REGISTERED_BY[namespace]}")
-            if namespace == "prims" and rest.partition(".")[0] in _INDUCTOR_PRIMS:
-                self.imports.add(f"import {_REGISTERED_BY['inductor_prims']}")
-            return _attributes("torch.ops", [namespace, *rest.split(".")])
-        if name == "hop" and _NAME.match(text):
-            return _attributes("torch.ops.higher_order", [text])
-        if name == "fn" and _DOTTED.match(text):
-            return self._function(text)
-        raise Unprintable(f"target {target!r} has no source form")
+        kind = tag(target)
+        try:
+            check_target(target, custom=True)
+        except UnknownName as e:
+            raise Unprintable(str(e)) from None
+        name: str = target[kind]
+        if kind == "hop":
+            if not _HOPS_WITH_TORCH.fullmatch(module := table().hops[name]):
+                self.imports.add(f"import {module}")
+            return _attributes("torch.ops.higher_order", [name])
+        if kind == "fn":
+            return self._function(name)
+        namespace, _, rest = name.partition("::")
+        if library := table().libraries.get(name.partition(".")[0]):
+            self.imports.add(f"import {library}")
+        return _attributes("torch.ops", [namespace, *rest.split(".")])
 
     def _function(self, name: str) -> str:
         for private, (public, only) in _PUBLIC.items():
@@ -130,7 +127,7 @@ class Expressions:
             return function
         if module == "math":
             self.imports.add("import math")
-        elif module != "torch" and not _WITH_TORCH.match(module):
+        elif not _WITH_TORCH.match(module):
             self.imports.add(f"import {module}")
         return name
 
@@ -208,7 +205,7 @@ class Expressions:
     def _iinfo(self, name: str) -> str:
         return f"torch.iinfo({dtype(name)})"
 
-    def _target(self, target: Mapping[str, Any]) -> str:
+    def _target(self, target: Value) -> str:
         return self.target(target)
 
     def _sym(self, symbol: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ line holding a long one may stay longer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 WIDTH = 110
 INDENT = "    "
@@ -15,18 +15,32 @@ INDENT = "    "
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``head(items...)``; with an empty head a tuple."""
+    """``head(items...)tail``; with an empty head a tuple. ``brackets`` may hold what never moves to another line."""
 
     head: str
     items: tuple[str, ...]
+    tail: str = ""
+    brackets: tuple[str, str] = ("(", ")")
 
     def __str__(self) -> str:
-        return f"{self.head}({', '.join(self.items)})"
+        opening, closing = self.brackets
+        return f"{self.head}{opening}{', '.join(self.items)}{closing}{self.tail}"
+
+    def then(self, tail: str) -> Call:
+        """This call with ``tail`` (``.t()``) applied to its result."""
+        return replace(self, tail=self.tail + tail)
+
+    def layout(self, indent: str, room: int) -> str:
+        """In one line if that leaves it within ``room`` columns, else with the items in lines of their own."""
+        if len(str(self)) <= room or not self.items:
+            return str(self)
+        opening, closing = self.brackets
+        return f"{self.head}{opening}\n{block(self.items, indent)}\n{indent}{closing}{self.tail}"
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """``target = expression``, or the expression alone; ``depth`` counts the ``with`` blocks around it."""
+    """``target = expression``, or the expression alone, ``depth`` blocks deep."""
 
     expression: str | Call
     target: str = ""
@@ -34,13 +48,14 @@ class Statement:
     comment: str = ""
 
     def layout(self) -> str:
-        indent = INDENT * (self.depth + 1)
+        indent = INDENT * self.depth
         start = f"{indent}{self.target} = " if self.target else indent
         comment = f"  # {self.comment}" if self.comment else ""
-        line = f"{start}{self.expression}"
-        if len(line) + len(comment) > WIDTH and isinstance(self.expression, Call):
-            return f"{start}{self.expression.head}({comment}\n{block(self.expression.items, indent)}\n{indent})"
-        return line + comment
+        if isinstance(self.expression, str):
+            return f"{start}{self.expression}{comment}"
+        laid_out = self.expression.layout(indent, WIDTH - len(start) - len(comment))
+        first, newline, rest = laid_out.partition("\n")
+        return f"{start}{first}{comment}{newline}{rest}"
 
 
 def signature(name: str, parameters: Sequence[str]) -> str:

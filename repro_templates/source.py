@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..store.case import Case, Graph, Node, Value, refs, tag
 from .expressions import Expressions, Unprintable, is_name
@@ -132,7 +132,7 @@ class _Function:
         self.nodes = {n.name: n for n in graph.nodes}
         self.uses = Counter(r for n in graph.nodes for r in refs([list(n.args), list(n.kwargs.values())]))
         self.last_use = {r: i for i, n in enumerate(graph.nodes) for r in n.inputs}
-        self.depth = 0
+        self.depth = 1
         self.contexts = _contexts(graph)
         self.comments = len(graph.compute) > 2
 
@@ -276,9 +276,9 @@ class _Function:
             value, items = items[0], []
         last = self.statements[-1] if self.statements else None
         if len(items) > 1:
-            self.statements.append(Statement(Call("return ", tuple(self.expressions.value(i) for i in items))))
-        elif last and last.target and not last.depth and last.target == self.name_of(value, once=True):
-            self.statements[-1] = Statement(_prefixed("return ", last.expression))
+            self.statements.append(Statement(Call("return ", tuple(self.expressions.value(i) for i in items)), depth=1))
+        elif last and last.target and last.depth == 1 and last.target == self.name_of(value, once=True):
+            self.statements[-1] = Statement(_prefixed("return ", last.expression), depth=1)
         else:
             self.state(f"return {self.expressions.value(value)}")
 
@@ -290,7 +290,7 @@ class _Function:
 
 
 def _prefixed(text: str, expression: str | Call) -> str | Call:
-    return Call(text + expression.head, expression.items) if isinstance(expression, Call) else text + expression
+    return replace(expression, head=text + expression.head) if isinstance(expression, Call) else text + expression
 
 
 def _contexts(graph: Graph) -> dict[str, bool]:
