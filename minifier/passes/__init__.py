@@ -12,8 +12,8 @@ pure function of the subject and a step number: no state, no randomness, no torc
 * **modesty**: it does not know what fails. Whether the failure survives is for the oracle to say; a pass only
   explains, in its summary, why it may.
 
-The engine runs the table from top to bottom, the steps of a pass in order, until a whole round changes nothing. Adding a pass
-is a module with ``propose`` and a row here; `minify passes` prints the table.
+The engine runs the table from top to bottom, the steps of a pass in order, until a whole round changes nothing. To
+add a pass, write the function and a row here; `minify passes` prints the table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .proposal import Pass, Proposal
 PASSES: tuple[Pass, ...] = (
     Pass(
         "slices",
-        "Keeps few compute nodes, the rarest first; their readers get recorded values, so the rest computes what it did.",
+        "Keeps few compute nodes, the rarest first; they read recorded values, so they compute what they did.",
         nodes.slices,
         coarse=True,
     ),

@@ -1,0 +1,319 @@
+"""The reduction engine: runs the passes over a case, asks the oracle, keeps the best.
+
+The engine is a deterministic function of the verdicts. Only SAME replaces the best case; every candidate has a key
+and is asked about at most once; what a former run was told can be given as ``verdicts``, so that resuming is running
+again. With several workers the engine asks ahead: it replays the running search with assumed answers to see which
+candidates may be wanted next. That changes the time a reduction takes and never its result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..store.case import Case
+from .identity import Keys
+from .passes import PASSES, Pass, Proposal
+from .patch import apply, merge, size
+from .search import Items
+from .subject import Subject
+from .trace import Trace
+from .verdict import Outcome, Verdict
+
+
+class Oracle(Protocol):
+    """Says whether a candidate still fails in the same way."""
+
+    def ask(self, case: Case) -> Verdict: ...
+
+
+class AsyncOracle(Oracle, Protocol):
+    """An oracle that can be asked ahead; needed for more than one job."""
+
+    def submit(self, case: Case) -> Future[Verdict]: ...
+
+
+class Log(Protocol):
+    """A write-ahead record of what was asked and answered."""
+
+    def asked(self, key: str, pass_name: str) -> None: ...
+
+    def answered(self, key: str, verdict: Verdict) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a reduction stands. ``nodes`` are compute nodes, ``seconds`` wall time."""
+
+    nodes: int
+    start_nodes: int
+    inputs: int
+    queries: int
+    pass_name: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class PassStats:
+    """What one pass cost and brought. ``repeated`` questions were answered from memory."""
+
+    queries: int = 0
+    repeated: int = 0
+    accepted: int = 0
+    nodes_removed: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The smallest case found. ``complete`` is False where the budget ended the reduction; ``reason`` says why."""
+
+    case: Case
+    trace: Trace
+    queries: int
+    seconds: float
+    complete: bool
+    reason: str = ""
+    stats: Mapping[str, PassStats] = field(default_factory=dict)
+
+
+class BudgetSpent(Exception):
+    """The reduction may not go on; what it found stands."""
+
+
+class Engine:
+    """One reduction. ``accepted(case, key)`` is called with every new best case, ``other(case, verdict)`` with every
+    candidate that failed differently, ``progress`` after every question.
+
+    ``max_queries`` counts questions put to the oracle, ``seconds`` wall time of `run`. ``jobs > 1`` needs an oracle
+    with ``submit``. An exception from the oracle or a callback ends `run`; `best` is valid at any time.
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        *,
+        jobs: int = 1,
+        max_queries: int | None = None,
+        seconds: float | None = None,
+        verdicts: Mapping[str, Verdict] | None = None,
+        log: Log | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        accepted: Callable[[Case, str], None] | None = None,
+        other: Callable[[Case, Verdict], None] | None = None,
+        passes: Sequence[Pass] = PASSES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._oracle = oracle
+        self._submit: Callable[[Case], Future[Verdict]] | None = getattr(oracle, "submit", None)
+        self._jobs = jobs if self._submit is not None else 1
+        self._max_queries = max_queries
+        self._seconds = seconds
+        self._known = {k: v for k, v in (verdicts or {}).items() if v.outcome is not Outcome.INFRA}
+        self._log = log
+        self._progress = progress
+        self._accepted = accepted
+        self._other = other
+        self._passes = passes
+        self._clock = clock
+        self._keys = Keys()
+        self._flying: dict[str, tuple[Case, Future[Verdict]]] = {}
+        self._coarse: dict[str, int] = {}
+        self._pass = ""
+        self.queries = 0
+        self.stats = {p.name: PassStats() for p in passes}
+
+    @property
+    def best(self) -> Case:
+        """The smallest failing case so far."""
+        return self._subject.case
+
+    def run(self, case: Case, trace: Trace) -> Result:
+        """Reduce ``case``, which is known to fail; ``trace`` was recorded on it."""
+        self._started = self._clock()
+        self._trace = trace
+        self._subject = Subject(case, trace)
+        self._best_key, self._best_size = self._keys.key(case), size(case)
+        self._start_nodes = self._best_size[0]
+        reason = ""
+        try:
+            while self._round():
+                pass
+        except BudgetSpent as exc:
+            reason = str(exc)
+        finally:
+            self._recall()
+        seconds = self._clock() - self._started
+        return Result(self.best, trace, self.queries, seconds, not reason, reason, self.stats)
+
+    def _round(self) -> bool:
+        """Every pass once. True if any made the case smaller."""
+        before = self._best_key
+        for p in self._passes:
+            self._run_pass(p)
+        return self._best_key != before
+
+    def _run_pass(self, p: Pass) -> None:
+        """All steps of a pass, once."""
+        stats, started, nodes, step = self.stats[p.name], self._clock(), self._best_size[0], 0
+        if p.coarse and nodes * 4 > self._coarse.get(p.name, nodes * 4) * 3:
+            return
+        self._pass = p.name
+        try:
+            while (proposal := p.propose(self._subject, step)) is not None:
+                found = bool(proposal.patches) and self._search(proposal)
+                step += not (found and proposal.again)
+        finally:
+            stats.seconds += self._clock() - started
+            stats.nodes_removed += nodes - self._best_size[0]
+        self._coarse[p.name] = self._best_size[0]
+
+    def _search(self, proposal: Proposal) -> bool:
+        """Find which patches can be applied together, applying them as they are found. True if any was."""
+        before = self._best_key
+        question = _Question(self._subject, proposal)
+        while question.kept is not None:
+            case = question.candidate(question.kept)
+            same = self._check(case, question)
+            if same and case is not None:
+                self._accept(case)
+            question.answer(same)
+        return self._best_key != before
+
+    def _check(self, case: Case | None, question: _Question) -> bool:
+        """Whether ``case`` shows the failure."""
+        if case is None:
+            return False
+        key = self._keys.key(case)
+        if key == self._best_key:
+            return True
+        if size(case) >= self._best_size:
+            return False
+        if key in self._known:
+            self.stats[self._pass].repeated += 1
+            return self._known[key].same
+        if self._jobs == 1:
+            self._begin(key)
+            self._learn(key, case, self._oracle.ask(case))
+        else:
+            self._ahead(question)
+            while key not in self._known:
+                self._collect()
+        self._report()
+        return self._known[key].same
+
+    def _begin(self, key: str) -> None:
+        """Count a question and write it down before it is asked."""
+        if self._max_queries is not None and self.queries >= self._max_queries:
+            raise BudgetSpent(f"{self._max_queries} queries")
+        if self._seconds is not None and self._clock() - self._started >= self._seconds:
+            raise BudgetSpent(f"{self._seconds:g} seconds")
+        self.queries += 1
+        self.stats[self._pass].queries += 1
+        if self._log is not None:
+            self._log.asked(key, self._pass)
+
+    def _learn(self, key: str, case: Case, verdict: Verdict) -> None:
+        self._known[key] = verdict
+        if self._log is not None:
+            self._log.answered(key, verdict)
+        if verdict.outcome is Outcome.OTHER and self._other is not None:
+            self._other(case, verdict)
+
+    def _accept(self, case: Case) -> None:
+        key = self._keys.key(case)
+        if key == self._best_key:
+            return
+        self._subject = Subject(case, self._trace)
+        self._best_key, self._best_size = key, size(case)
+        self.stats[self._pass].accepted += 1
+        if self._accepted is not None:
+            self._accepted(case, key)
+
+    def _report(self) -> None:
+        if self._progress is not None:
+            nodes, _, inputs = self._best_size
+            seconds = self._clock() - self._started
+            self._progress(Progress(nodes, self._start_nodes, inputs, self.queries, self._pass, seconds))
+
+    # Asking ahead
+
+    def _ahead(self, question: _Question) -> None:
+        """Have the question that waits answered, and use idle workers for those that may follow it."""
+        assert self._submit is not None
+        queue: deque[tuple[bool, ...]] = deque([()])
+        looked = 0
+        while queue and looked < 8 * self._jobs:
+            assumed = queue.popleft()
+            looked += 1
+            kept = question.after(assumed)
+            if kept is None:
+                continue
+            case = question.candidate(kept)
+            key = None if case is None else self._keys.key(case)
+            if case is None or key is None or key == self._best_key or key in self._known:
+                known = key is not None and (key == self._best_key or self._known[key].same)
+                queue.appendleft((*assumed, known))
+                continue
+            if key not in self._flying:
+                # The question that waits is asked in any case, the others only where a worker is free.
+                if assumed and len(self._flying) >= self._jobs:
+                    return
+                self._begin(key)
+                self._flying[key] = (case, self._submit(case))
+            queue.extend(((*assumed, False), (*assumed, True)))
+
+    def _collect(self) -> None:
+        """Wait for at least one answer, and note all that are there."""
+        done, _ = wait([future for _, future in self._flying.values()], return_when=FIRST_COMPLETED)
+        for key, (case, future) in list(self._flying.items()):
+            if future in done:
+                del self._flying[key]
+                self._learn(key, case, future.result())
+
+    def _recall(self) -> None:
+        """Nobody waits for these any more."""
+        for _, future in self._flying.values():
+            future.cancel()
+        self._flying.clear()
+
+
+class _Question:
+    """A running search: the candidate it asks about, and what it would ask after assumed answers."""
+
+    def __init__(self, subject: Subject, proposal: Proposal) -> None:
+        self._subject = subject
+        self._patches = proposal.patches
+        self._start = proposal.search
+        self._answers: list[bool] = []
+        self._search = proposal.search()
+        self.kept: Items | None = next(self._search, None)
+
+    def answer(self, same: bool) -> None:
+        self._answers.append(same)
+        try:
+            self.kept = self._search.send(same)
+        except StopIteration:
+            self.kept = None
+
+    def candidate(self, kept: Items) -> Case | None:
+        """The case in which exactly the patches in ``kept`` are not applied."""
+        stays = set(kept)
+        return apply(self._subject, merge(p for i, p in enumerate(self._patches) if i not in stays))
+
+    def after(self, assumed: tuple[bool, ...]) -> Items | None:
+        """What would be asked if the waiting question and those after it were answered like this."""
+        if not assumed:
+            return self.kept
+        search = self._start()
+        kept = next(search, None)
+        for same in (*self._answers, *assumed):
+            try:
+                kept = search.send(same)
+            except StopIteration:
+                return None
+        return kept

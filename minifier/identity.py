@@ -1,0 +1,58 @@
+"""The key of a candidate: what it is, not how it came about. Equal keys get one answer.
+
+Names and storages count by name, never by their bytes, so a key costs microseconds and is the same in every run of
+one reduction. Display-only fields (`Node.meta`) do not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from typing import Any
+
+from ..store.case import Case, Graph, Node, TensorSpec
+
+
+class Keys:
+    """Keys of cases that share most of their nodes: the text of each node is made once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, tuple[object, bytes]] = {}
+
+    def key(self, case: Case) -> str:
+        digest = hashlib.sha256()
+        for node in case.graph.nodes:
+            digest.update(self._text(node))
+        for spec in case.tensors:
+            digest.update(self._text(spec))
+        digest.update(_dump([case.inputs, case.graph.training, case.backward, case.compare]))
+        for part in (case.graph.attrs, case.context, case.backend, case.imports):
+            if part:
+                digest.update(_dump(part))
+            digest.update(b"\x1e")
+        return digest.hexdigest()[:32]
+
+    def _text(self, item: Node | TensorSpec) -> bytes:
+        known = self._texts.get(id(item))
+        if known is not None and known[0] is item:
+            return known[1]
+        if len(self._texts) > 100_000:
+            self._texts.clear()
+        text = _dump(item)
+        self._texts[id(item)] = (item, text)
+        return text
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, default=_plain, sort_keys=True, separators=(",", ":")).encode() + b"\x1e"
+
+
+def _plain(item: Any) -> Any:
+    if isinstance(item, Node):
+        return [item.name, item.op, item.target, item.args, dict(item.kwargs)]
+    if isinstance(item, Graph):
+        return [item.nodes, dict(item.attrs), item.training]
+    if isinstance(item, TensorSpec):
+        return asdict(item)
+    raise TypeError(f"{type(item).__name__} has no place in a case")

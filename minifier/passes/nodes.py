@@ -1,0 +1,49 @@
+"""Take compute nodes out of the graph, anywhere in it."""
+
+from __future__ import annotations
+
+from ..patch import Patch
+from ..search import Space, sparse
+from ..subject import Subject
+from .proposal import Proposal, each
+
+
+def singles(subject: Subject, step: int) -> Proposal | None:
+    """One patch for each unit, and one for everything that is only handed through to the output."""
+    return each(_patches(subject)) if step == 0 else None
+
+
+def slices(subject: Subject, step: int) -> Proposal | None:
+    """The same patches, with the prior chance of each unit to be needed and what it reads."""
+    if step > 0:
+        return None
+    patches = _patches(subject)
+    weights = [sum(subject.weights[subject.number[n]] for n in unit) for unit in subject.units]
+    reads = links(subject)
+    if len(patches) > len(weights):
+        weights.append(min(weights, default=1.0) / 2)
+        reads.append(())
+    space = Space(tuple(weights), tuple(reads))
+    return Proposal(patches, lambda: sparse(space))
+
+
+def _patches(subject: Subject) -> tuple[Patch, ...]:
+    units = subject.units
+    patches = [Patch(drop=frozenset(unit)) for unit in units]
+    handed = frozenset(i for i, v in enumerate(subject.outputs) if _is_handed_through(subject, v))
+    if handed:
+        patches.append(Patch(cut=handed))
+    return tuple(patches)
+
+
+def links(subject: Subject) -> list[tuple[int, ...]]:
+    """The units each unit reads."""
+    unit = {name: i for i, group in enumerate(subject.units) for name in group}
+    return [
+        tuple(dict.fromkeys(unit[s] for n in group for s in subject.inputs[n] if s in unit and unit[s] != i))
+        for i, group in enumerate(subject.units)
+    ]
+
+
+def _is_handed_through(subject: Subject, value: object) -> bool:
+    return not (isinstance(value, dict) and "ref" in value and subject.nodes[value["ref"]].is_compute)

@@ -1,0 +1,18 @@
+"""Return less."""
+
+from __future__ import annotations
+
+from ...store.case import tag
+from ..patch import Patch
+from ..subject import Subject
+from .proposal import Proposal, each
+
+
+def propose(subject: Subject, step: int) -> Proposal | None:
+    """First what is returned although the graph reads it itself (nothing becomes dead), then each value."""
+    if step == 0:
+        read = [i for i, v in enumerate(subject.outputs) if tag(v) != "ref" or len(subject.users[v["ref"]]) > 1]
+        return each(tuple(Patch(cut=frozenset([i])) for i in read))
+    if step == 1 and len(subject.outputs) > 1:
+        return each(tuple(Patch(cut=frozenset([i])) for i in range(len(subject.outputs))))
+    return None

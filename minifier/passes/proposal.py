@@ -1,0 +1,42 @@
+"""What a pass hands to the engine, and how a pass is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..patch import Patch
+from ..search import Search, dense
+from ..subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Patches, and the search that suits them: its items are the patches that are *not* applied.
+
+    ``search`` makes a fresh search each time it is called; all of them behave alike. ``again`` asks for the same step
+    once more after patches were applied, because something else stands there then.
+    """
+
+    patches: tuple[Patch, ...]
+    search: Callable[[], Search]
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One row of the table. ``propose(subject, step)`` gives the proposal of a step, None after the last step.
+
+    A ``coarse`` pass takes big steps while the case is large. It runs once, and again only where other passes have
+    removed a quarter of the nodes since; the fixpoint that makes a result 1-minimal is that of the other passes.
+    """
+
+    name: str
+    summary: str
+    propose: Callable[[Subject, int], Proposal | None]
+    coarse: bool = False
+
+
+def each(patches: tuple[Patch, ...]) -> Proposal:
+    """Patches of which nothing is known: all of them, then any."""
+    return Proposal(patches, lambda: dense(len(patches)))

@@ -1,0 +1,240 @@
+"""Which items must stay? Searches that ask few questions, as generators that know nothing of graphs.
+
+A search yields a set of items (ascending indices) and is sent whether the failure is still there when exactly these
+stay; what it returns is a set for which the answer was yes. Being a deterministic function of the answers, it can be
+replayed with assumed ones: that is how the engine keeps several workers busy without changing the result.
+
+`sparse` expects that very few items matter and spends about ``log2`` of the number of *kinds* of items on each, since
+bugs sit in rare operations: questions split the prior weight, not the number of items. `sweep` expects nothing and
+leaves a set from which no single item can go. Neither believes that failures are monotone: a wrong guess costs
+questions, never the result.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+Items = tuple[int, ...]
+Search = Generator[Items, bool, Items]
+
+#: How often in a row the other half is believed to hold the culprit before that is checked.
+PATIENCE = 2
+#: Needed items in a row, each read by the one before, from which on a path is assumed (a matter for other passes).
+PATH = 3
+#: Prior chances for the next needed item: there is none; it is next to a needed one in the data flow.
+NONE, NEAR = 0.3, 0.35
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What is known beforehand. ``weights`` are prior chances to matter, ``reads`` the items each item depends on."""
+
+    weights: tuple[float, ...]
+    reads: tuple[Items, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+
+def uniform(count: int) -> Space:
+    return Space((1.0,) * count)
+
+
+def sparse(space: Space) -> Search:
+    """A set found from the assumption that few items matter; no single one can go, unless they lie on a path.
+
+    First the rarest items alone, then halves of the weight alone (small candidates are cheap to ask about). When
+    the needed items turn out to lie apart: the last one, the first one, what lies between them in the data flow,
+    then the others from the end. It stops early on a path, which other passes can shorten.
+    """
+    window: Items = tuple(range(len(space)))
+    rare = _rarest(space)
+    if len(rare) * 4 <= len(window) * 3 and (yield rare):
+        window = rare
+    window = yield from _locate(space, window)
+    path = False
+    if len(window) > 1:
+        window, path = yield from _apart(space, window)
+    return window if path else (yield from sweep(window))
+
+
+def farthest(chances: Sequence[float]) -> Search:
+    """Items are steps of which taking one implies those behind it: as few of the first ones as possible stay.
+
+    ``chances`` says for each item how likely the failure needs what only this step would take.
+    """
+    count = len(chances)
+    mass = [NONE * sum(chances), *chances]
+    low, high = 0, count
+    while low < high:
+        middle = low + _middle(mass[low : high + 1]) - 1
+        if (yield tuple(range(middle))):
+            high = middle
+        else:
+            low = middle + 1
+    return tuple(range(high))
+
+
+def dense(count: int) -> Search:
+    """A set from which no single item can go; perhaps none is needed at all."""
+    if (yield ()):
+        return ()
+    return (yield from sweep(range(count)))
+
+
+def sweep(kept: Sequence[int]) -> Search:
+    """A set from which no single item can go, by taking away windows that grow as long as they may go."""
+    items = tuple(kept)
+    changed = True
+    while changed:
+        changed = False
+        end, width = len(items), 1
+        while end > 0:
+            width = min(width, end)
+            trial = items[: end - width] + items[end:]
+            if (yield trial):
+                items, changed = trial, True
+                end -= width
+                width *= 2
+            elif width > 1:
+                width = max(1, width // 4)
+            else:
+                end -= 1
+    return items
+
+
+def _locate(space: Space, window: Items) -> Generator[Items, bool, Items]:
+    """The smallest window found that fails on its own, starting from one that does."""
+    guess, misses = window, 0
+    while len(guess) > 1:
+        cut = _middle([space.weights[i] for i in guess])
+        left, right = guess[:cut], guess[cut:]
+        first, second = (left, right) if _weight(space, left) >= _weight(space, right) else (right, left)
+        if (yield first):
+            window, guess, misses = first, first, 0
+            continue
+        guess, misses = second, misses + 1
+        if misses == PATIENCE or len(guess) == 1:
+            if not (yield guess):
+                return window
+            window, misses = guess, 0
+    return window
+
+
+def _apart(space: Space, window: Items) -> Generator[Items, bool, tuple[Items, bool]]:
+    """A subset of ``window`` (which fails) when no half of it fails alone, and whether it is a path cut short."""
+    needed: list[int] = []
+    rest = list(window)
+    near = _neighbours(space)
+
+    last = yield from _last(space, needed, rest, near, none=False)
+    needed, rest = [rest[last - 1]], rest[: last - 1]
+    if not rest or (yield _union(needed)):
+        return _union(needed), False
+    start = yield from _first(space, needed, rest)
+    needed, rest = [rest[start], *needed], rest[start + 1 :]
+    if not rest or (yield _union(needed)):
+        return _union(needed), False
+    between = _between(space, needed, rest)
+    if len(between) * 4 <= len(rest) * 3 and (yield _union(needed, between)):
+        rest = between
+    path = 0
+    while rest:
+        last = yield from _last(space, needed, rest, near, none=True)
+        if last == 0:
+            break
+        found = rest[last - 1]
+        path = path + 1 if near[found] & set(needed) else 0
+        needed, rest = [*needed, found], rest[: last - 1]
+        if path >= PATH and len(rest) > PATH:
+            return _union(needed, rest), True
+    return _union(needed), False
+
+
+def _last(
+    space: Space, needed: Sequence[int], rest: Sequence[int], near: Sequence[set[int]], *, none: bool
+) -> Generator[Items, bool, int]:
+    """The least ``n`` for which ``needed`` and the first ``n`` of ``rest`` fail: item ``n - 1`` is needed, if n > 0."""
+    total = sum(space.weights[i] for i in rest)
+    around: set[int] = set().union(*(near[i] for i in needed)) if needed else set()
+    close = [i for i in rest if i in around]
+    share = NEAR / len(close) if close else 0.0
+    mass = [NONE * total if none else 0.0]
+    mass += [space.weights[i] + (share * total if i in around else 0.0) for i in rest]
+    low, high = (0 if none else 1), len(rest)
+    while low < high:
+        middle = low + _middle(mass[low : high + 1]) - 1
+        if (yield _union(needed, rest[:middle])):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+def _first(space: Space, needed: Sequence[int], rest: Sequence[int]) -> Generator[Items, bool, int]:
+    """The largest ``n`` for which ``needed`` and ``rest[n:]`` fail: item ``n`` is needed. Without any they do not."""
+    mass = [space.weights[i] for i in rest]
+    low, high = 0, len(rest) - 1
+    while low < high:
+        middle = low + _middle(mass[low : high + 1])
+        if (yield _union(needed, rest[middle:])):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _middle(mass: Sequence[float]) -> int:
+    """Where to cut ``mass`` (two items or more) into halves that weigh about the same; neither is empty."""
+    sums = list(accumulate(mass))
+    half = sums[-1] / 2
+    cut = bisect_left(sums, half)
+    # `cut` items weigh less than half, one more at least half: take the better.
+    below = sums[cut - 1] if cut else 0.0
+    cut = cut if half - below <= sums[min(cut, len(sums) - 1)] - half else cut + 1
+    return min(max(cut, 1), len(mass) - 1)
+
+
+def _rarest(space: Space) -> Items:
+    """The heaviest items, as many as make up half of the weight."""
+    order = sorted(range(len(space)), key=lambda i: (-space.weights[i], i))
+    half, taken, weight = sum(space.weights) / 2, 0, 0.0
+    while taken < len(order) and weight < half:
+        weight += space.weights[order[taken]]
+        taken += 1
+    return tuple(sorted(order[:taken]))
+
+
+def _weight(space: Space, items: Iterable[int]) -> float:
+    return sum(space.weights[i] for i in items)
+
+
+def _union(*parts: Iterable[int]) -> Items:
+    return tuple(sorted({i for part in parts for i in part}))
+
+
+def _neighbours(space: Space) -> list[set[int]]:
+    near: list[set[int]] = [set() for _ in range(len(space))]
+    for item, read in enumerate(space.reads):
+        for other in read:
+            near[item].add(other)
+            near[other].add(item)
+    return near
+
+
+def _between(space: Space, needed: Sequence[int], rest: Sequence[int]) -> list[int]:
+    """Items of ``rest`` that depend on the first needed item and that the last one depends on."""
+    first, last = min(needed), max(needed)
+    if not space.reads:
+        return list(rest)
+    below, above = {first}, {last}
+    for item in range(first + 1, last + 1):
+        if any(r in below for r in space.reads[item]):
+            below.add(item)
+    for item in range(last, first, -1):
+        if item in above:
+            above.update(space.reads[item])
+    return [i for i in rest if i in below and i in above]

@@ -1,0 +1,105 @@
+"""What the values of a case's nodes are: the record of one eager run, as data.
+
+With a trace every subset of nodes is a valid graph, because a result whose producer is gone can be given as an input.
+Three kinds of value are told apart (`Kind`):
+
+* a **tensor** is kept as one or more snapshots. A node that works in place gives the value under a name a second
+  meaning, so each later version is a snapshot of its own, valid *from* a position in the graph on;
+* a **literal** (number, size, dtype, None...) is written into the graph where it is read;
+* an **opaque** value (a tuple of tensors, a generator, a context object) can be neither: whoever keeps a reader of it
+  keeps its producer.
+
+Recorded bytes live beside the trace under symbolic keys ``<node>@<version>``, so that two runs of the recording name
+the same candidate alike whatever the random numbers were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from ..store.case import Blobs, Case, Json, TensorSpec, Value
+
+#: Where recorded bytes go: ``put(key, bytes)``.
+Put = Callable[[str, bytes], None]
+
+
+class Kind(StrEnum):
+    TENSOR = "tensor"
+    LITERAL = "literal"
+    OPAQUE = "opaque"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The value of one node. ``snapshots`` are ``(first position that may read it, index into Trace.tensors)``."""
+
+    kind: Kind
+    snapshots: tuple[tuple[int, int], ...] = ()
+    literal: Value = None
+
+    def snapshot(self, position: int) -> int | None:
+        """Index of the tensor that a reader at ``position`` sees, None where nothing was recorded by then."""
+        found = None
+        for start, index in self.snapshots:
+            if start <= position:
+                found = index
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Values by node name. ``positions`` numbers the nodes of the case that was run; names survive every pass.
+
+    ``problem`` says why the run ended early, if it did: what lies behind is simply not recorded.
+    """
+
+    values: Mapping[str, Recorded]
+    tensors: tuple[TensorSpec, ...]
+    positions: Mapping[str, int]
+    problem: str = ""
+
+    def tensor(self, name: str) -> TensorSpec | None:
+        """The first version of the tensor called ``name``."""
+        value = self.values.get(name)
+        if value is None or not value.snapshots:
+            return None
+        return self.tensors[value.snapshots[0][1]]
+
+    def to_json(self) -> Json:
+        """A JSON object: the worker records, the driver reads."""
+        return {
+            "values": {n: [v.kind, [list(s) for s in v.snapshots], v.literal] for n, v in self.values.items()},
+            "tensors": [asdict(t) for t in self.tensors],
+            "positions": dict(self.positions),
+            "problem": self.problem,
+        }
+
+    @classmethod
+    def from_json(cls, doc: Mapping[str, Any]) -> Trace:
+        """Inverse of `to_json`."""
+        return cls(
+            values={
+                n: Recorded(Kind(kind), tuple((int(a), int(b)) for a, b in snapshots), literal)
+                for n, (kind, snapshots, literal) in doc["values"].items()
+            },
+            tensors=tuple(
+                replace(TensorSpec(**t), shape=tuple(t["shape"]), stride=tuple(t["stride"]), parts=tuple(t["parts"]))
+                for t in doc["tensors"]
+            ),
+            positions=dict(doc["positions"]),
+            problem=str(doc["problem"]),
+        )
+
+
+def record(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = None) -> Trace:
+    """Run ``case`` once in eager mode under its own context and keep every value a later candidate may need.
+
+    Runs code of the case: call it in a worker, or in process for `fxminify.reduce`. The random state of the process
+    is as before afterwards. ``live`` holds the objects of an in-process case.
+    """
+    from .recorder import run
+
+    return run(case, blobs, put=put, live=live)

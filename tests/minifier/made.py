@@ -1,0 +1,67 @@
+"""Hand-made cases, traces and oracles: a reduction can be tested without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fxminify.minifier.trace import Kind, Recorded, Trace
+from fxminify.minifier.verdict import Outcome, Verdict
+from fxminify.store.case import Case, Graph, Node, TensorSpec
+
+Step = tuple[str, str, Sequence[str]]
+
+
+def spec(shape: tuple[int, ...] = (4,), storage: str = "s", dtype: str = "float32") -> TensorSpec:
+    stride, step = [], 1
+    for size in reversed(shape):
+        stride.append(step)
+        step *= size
+    return TensorSpec(dtype, shape, tuple(reversed(stride)), storage=storage)
+
+
+def make(
+    inputs: Sequence[str],
+    steps: Sequence[Step],
+    outputs: Sequence[str],
+    shapes: dict[str, tuple[int, ...]] | None = None,
+) -> tuple[Case, Trace]:
+    """A case whose values are all tensors. A step is ``(name, operation, names it reads)``."""
+    shapes = shapes or {}
+    nodes = [Node(n, "placeholder", n) for n in inputs]
+    nodes += [
+        Node(name, "call_function", {"fn": f"torch.{op}"}, tuple({"ref": r} for r in read)) for name, op, read in steps
+    ]
+    nodes.append(Node("output", "output", "output", ({"tuple": [{"ref": n} for n in outputs]},)))
+    given = tuple(spec(shapes.get(n, (4,)), f"in:{n}") for n in inputs)
+    case = Case(Graph(tuple(nodes)), tuple({"tensor": i} for i in range(len(given))), given)
+    recorded = tuple(spec(shapes.get(name, (4,)), f"{name}@0") for name, _, _ in steps)
+    positions = {n.name: i for i, n in enumerate(nodes)}
+    values = {name: Recorded(Kind.TENSOR, ((positions[name] + 1, i),)) for i, (name, _, _) in enumerate(steps)}
+    values |= {name: Recorded(Kind.TENSOR) for name in inputs}
+    return case, Trace(values, recorded, positions)
+
+
+def code(case: Case) -> str:
+    """The graph on one line: ``x -> b = sin(x) -> b``."""
+    parts = [", ".join(n.name for n in case.graph.placeholders)]
+    parts += [
+        f"{n.name} = {str(next(iter(n.target.values()))).split('.')[-1]}({', '.join(n.inputs)})"
+        for n in case.graph.compute
+    ]
+    return " -> ".join([*parts, ", ".join(case.graph.output.inputs)])
+
+
+def ops(case: Case) -> list[str]:
+    return [str(next(iter(n.target.values()))).removeprefix("torch.") for n in case.graph.compute]
+
+
+class Fails:
+    """An oracle made of a predicate; remembers what it was asked."""
+
+    def __init__(self, fails: Callable[[Case], bool]) -> None:
+        self.fails = fails
+        self.asked: list[Case] = []
+
+    def ask(self, case: Case) -> Verdict:
+        self.asked.append(case)
+        return Verdict(Outcome.SAME if self.fails(case) else Outcome.PASS)
