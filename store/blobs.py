@@ -151,6 +151,8 @@ class BlobStore:
 
     def _read_file(self, key: str, size: int) -> bytes:
         file = self._file(key)
+        if file.is_symlink() or (file.exists() and not file.is_file()):
+            raise ForeignValue(f"storage {key[:12]} as something else than a file")
         try:
             handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:

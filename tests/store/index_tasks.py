@@ -76,3 +76,24 @@ def hold_lock(path: str, ready, done) -> None:
     with Index.open(path) as index, index._database.writing():
         ready.set()
         done.wait(30)
+
+
+def die_while_creating(path: str) -> None:
+    """Die with the tables made and nothing committed."""
+    from fxminify.store import database
+
+    original = database._migrate
+
+    def lethal(connection) -> None:
+        original(connection)
+        die()
+
+    database._migrate = lethal
+    Index.open(path, create=True)
+
+
+def add_and_report(path: str, pipe, round: int) -> None:
+    """Add captures for ever, each with a storage beside the file, reporting each id once it is stored."""
+    with Index.open(path, create=True, inline_limit=100) as index:
+        for number in range(1, 100_000):
+            pipe.send(add(index, *small_case(1000 * number + round, os.urandom(4 * (1000 * number + round)))))

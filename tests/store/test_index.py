@@ -275,3 +275,28 @@ def test_a_url_that_cannot_be_opened_is_named_without_its_password(url: str) -> 
 def test_the_index_needs_no_torch() -> None:
     code = "import sys, fxminify.store.index; assert 'torch' not in sys.modules and 'alembic' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_two_storages_with_the_same_bytes_are_stored_once(index: Index) -> None:
+    """A case keeps them apart by a suffix of the key: they alias nothing, but one of them is enough."""
+    case, blobs = small_case()
+    ((key, data),) = blobs.items()
+    (spec,) = case.tensors
+    apart = replace(case, tensors=(spec, replace(spec, storage=f"{key}.2")))
+    assert add(index, apart, {key: data, f"{key}.2": data}) == 1
+    assert index.case(1) == apart
+    assert dict(index.blobs(apart.storages)) == {key: data, f"{key}.2": data}
+    shared = replace(case, tensors=(spec, spec))
+    assert add(index, shared, blobs) == 2  # another aliasing is another graph
+
+
+def test_an_accepted_case_may_come_from_the_index_itself(path: str) -> None:
+    """The new best case may share storages with the old one, read lazily while it replaces it."""
+    with Index.open(path, create=True, inline_limit=10) as index:
+        add(index, *small_case(8, os.urandom(32)))
+        reduction = index.begin_reduction(1, {})
+        case, blobs = small_case(4, os.urandom(16))
+        index.accept(reduction.id, case, blobs)
+        smaller = replace(case, graph=replace(case.graph, training=True))
+        index.accept(reduction.id, smaller, index.blobs(case.storages))
+        assert dict(index.blobs(smaller.storages)) == blobs
