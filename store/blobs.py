@@ -4,8 +4,6 @@ Small ones lie in the ``blobs`` table. Large ones lie beside the file, in ``<db>
 written under another name and renamed, so that a file with its final name is whole. A file is written before the
 row that names it and removed after that row is gone: a crash leaves at worst a file nobody names.
 Reading checks the length before and the digest after decompressing.
-
-A *key* of a case is a digest, or a digest with a suffix (``.2``) for another storage with the same bytes.
 """
 
 from __future__ import annotations
@@ -40,9 +38,8 @@ _WORTHWHILE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A storage ready to be inserted; ``data`` is None where it lies beside the file, ``key`` is the case's."""
+    """A storage ready to be inserted; ``data`` is None where it lies beside the file."""
 
-    key: str
     digest: str
     size: int
     codec: str
@@ -60,18 +57,21 @@ class BlobStore:
 
     def stage(self, keys: Iterable[str], blobs: Mapping[str, bytes]) -> list[Packed]:
         """Make ready what is not stored yet; large ones are written out now. Call before the transaction."""
-        wanted = {content(key): key for key in sorted(keys, reverse=True)}
         with self._database.reading() as session:
-            new = [key for digest, key in wanted.items() if not _stored(session, digest)]
+            new = [key for key in sorted(keys) if not _stored(session, key)]
         return [self._pack(key, blobs) for key in new]
 
-    def insert(self, session: Session, staged: Iterable[Packed], blobs: Mapping[str, bytes]) -> None:
-        """Store what was staged. ``session`` holds the write lock, so `sweep` cannot come between."""
-        for item in staged:
-            if _stored(session, item.digest):
+    def insert(
+        self, session: Session, keys: Iterable[str], staged: Iterable[Packed], blobs: Mapping[str, bytes]
+    ) -> None:
+        """Store ``keys``, of which some were staged. ``session`` holds the write lock: `sweep` cannot come between."""
+        ready = {item.digest: item for item in staged}
+        for key in sorted(keys):
+            if _stored(session, key):
                 continue
-            if item.data is None and not self._file(item.digest).exists():
-                item = self._pack(item.key, blobs)
+            item = ready.get(key)
+            if item is None or (item.data is None and not self._file(key).exists()):
+                item = self._pack(key, blobs)  # removed by another process since it was staged
             row = {c.key: getattr(item, c.key) for c in BlobRow.__table__.columns}
             session.execute(insert(BlobRow), [row])
 
@@ -97,7 +97,6 @@ class BlobStore:
 
     def read(self, key: str) -> bytes:
         """The bytes of one storage. Raises `StoreError` when they are missing or not what the key says."""
-        key = content(key)
         with self._database.reading() as session:
             row = session.get(BlobRow, key)
         if row is None:
@@ -118,15 +117,14 @@ class BlobStore:
         if key not in blobs:
             raise ValueError(f"the case needs storage {key[:12]}, which did not come with it")
         raw = bytes(blobs[key])
-        name = content(key)
-        if digest(raw) != name:
+        if digest(raw) != key:
             raise ValueError(f"storage {key[:12]} is not named by the sha256 of its bytes")
         codec, data = _compress(raw)
         if self._folder is None or len(data) <= self._inline_limit:
-            return Packed(key, name, len(raw), codec, len(data), data)
+            return Packed(key, len(raw), codec, len(data), data)
         with self._database.explained():
-            self._write_file(name, data)
-        return Packed(key, name, len(raw), codec, len(data), None)
+            self._write_file(key, data)
+        return Packed(key, len(raw), codec, len(data), None)
 
     def _file(self, name: str) -> Path:
         if self._folder is None or not _DIGEST.match(name):
@@ -186,11 +184,6 @@ class StoredBlobs(Mapping[str, bytes]):
 
     def __len__(self) -> int:
         return len(self._keys)
-
-
-def content(key: str) -> str:
-    """The digest in a key."""
-    return key.partition(".")[0]
 
 
 def _stored(session: Session, name: str) -> bool:

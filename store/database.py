@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ from sqlalchemy.pool import NullPool, Pool, QueuePool
 from . import sqlite
 from .errors import ForeignValue, StoreError, explain
 from .tables import SCHEMA
+
+_ATTEMPTS = 50
 
 
 class Database:
@@ -66,8 +69,17 @@ class Database:
     def revision(self) -> str | None:
         """Check a SQLite file, see `fxminify.store.sqlite.inspect`; its schema version."""
         assert self.path is not None
-        with self.explained(), self._engine.connect() as connection, connection.begin():
-            return sqlite.inspect(connection, self.path, self.name)
+        for attempt in range(_ATTEMPTS + 1):
+            before = sqlite.state(self.path)
+            try:
+                with self.explained(), self._engine.connect() as connection, connection.begin():
+                    return sqlite.inspect(connection, self.path, self.name)
+            except StoreError:
+                # Read as immutable while another process began to write: what looks damaged may be half-way.
+                if attempt == _ATTEMPTS or sqlite.state(self.path) == before:
+                    raise
+                time.sleep(0.02)
+        raise AssertionError
 
     def upgrade(self) -> None:
         """Make or upgrade the tables of a SQLite file, unless another process just did."""

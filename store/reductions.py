@@ -15,7 +15,7 @@ from typing import TypeVar
 from sqlalchemy import delete, exists, insert, select
 from sqlalchemy.orm import Session
 
-from .blobs import INLINE_LIMIT, BlobStore, Packed, content
+from .blobs import INLINE_LIMIT, BlobStore, Packed
 from .case import Blobs, Case, Json
 from .database import Database
 from .decode import InvalidDocument, validate
@@ -212,10 +212,8 @@ class Reductions:
     ) -> None:
         if session.scalar(select(exists().where(DocumentRow.digest == document.digest))):
             return
-        self._blobs.insert(session, staged, blobs)
-        links = [
-            {"document": document.digest, "blob": blob} for blob in sorted({content(key) for key in case.storages})
-        ]
+        self._blobs.insert(session, case.storages, staged, blobs)
+        links = [{"document": document.digest, "blob": key} for key in sorted(case.storages)]
         session.add(document)
         session.flush()
         if links:

@@ -65,6 +65,15 @@ def check_path(path: Path, name: str, *, create: bool, readonly: bool) -> None:
         raise StoreError(errors.read_only(name))
 
 
+def state(path: Path) -> tuple[object, ...]:
+    """Changes whenever a writer does something to the file."""
+    with suppress(FileNotFoundError):
+        stat = path.stat()
+        sides = [os.path.exists(f"{path}{suffix}") for suffix in _SIDE_FILES]
+        return (stat.st_ino, stat.st_size, stat.st_mtime_ns, *sides)
+    return ()
+
+
 def writer(path: Path, *, create: bool, timeout: float) -> Connect:
     """Connections that read and write; waits ``timeout`` seconds for another writer."""
     uri = f"{path.as_uri()}?mode={'rwc' if create else 'rw'}"
