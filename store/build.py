@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy
 import torch
 from torch import fx
 
@@ -25,7 +26,7 @@ _DEFAULT_DRAW = (torch.float32, torch.int64)
 
 def build(case: Case, blobs: Blobs, *, live: Sequence[object] | None = None) -> tuple[fx.GraphModule, list[Any]]:
     """The graph and one input per placeholder. Raises `InvalidDocument` where tensors and bytes do not fit."""
-    builder = Builder(case.tensors, blobs, live=live, first=_tensors_in(case.inputs))
+    builder = Builder(case.tensors, blobs, live=live, first=tuple(_tensors_in(case.inputs)))
     return builder.graph(case.graph), [builder.value(v) for v in case.inputs]
 
 
@@ -115,7 +116,7 @@ class Builder:
                 raise InvalidDocument(f"the bytes of storage {spec.storage[:12]} are missing") from None
             tensor = torch.empty(len(data), dtype=torch.uint8, device="cpu")
             if data:
-                memoryview(tensor.numpy())[:] = data
+                tensor.numpy()[:] = numpy.frombuffer(data, numpy.uint8)
             found = self._storages[key] = tensor.to(spec.device).untyped_storage()
         check_storage(spec, found.nbytes())
         return found
@@ -133,7 +134,9 @@ class Builder:
             made = torch.sparse_coo_tensor(parts[0], parts[1], spec.shape, check_invariants=True)
             return made._coalesced_(bool(extra.get("coalesced")))
         layout = getattr(torch, spec.layout)
-        return torch.sparse_compressed_tensor(*parts[:3], spec.shape, layout=layout, check_invariants=True)
+        return torch.sparse_compressed_tensor(
+            parts[0], parts[1], parts[2], spec.shape, layout=layout, check_invariants=True
+        )
 
     def _result(self, spec: TensorSpec, plain: torch.Tensor) -> torch.Tensor:
         """A tensor that is no leaf, over the storage of ``plain``.
@@ -174,8 +177,7 @@ class Builder:
             return [self.value(i, env) for i in x]
         if kind is not dict:
             return x
-        name = tag(x)
-        content = x[name] if name is not None else None
+        ((name, content),) = x.items()
         if name == "ref":
             assert env is not None, "a reference outside a graph"
             return env[content]
@@ -251,7 +253,7 @@ class Builder:
             else:
                 setattr(holder, leaf, tensor)
         else:
-            setattr(holder, leaf, self.value(attr["value"] if "value" in attr else attr))
+            setattr(holder, leaf, self.value(attr.get("value", attr)))
 
     def _module(self, doc: Json) -> torch.nn.Module:
         return construct(

@@ -9,47 +9,23 @@ edited without torch, and built by `fxminify.store.build`.
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from .case import FORMAT, Case, Graph, Json, Node, TensorSpec, Value, tag
-from .names import ANNOTATIONS, IDENTIFIER, UnknownName, check_target, is_attribute_path, is_node_name, table
+from .case import FORMAT, Case, Graph, Json, Node, tag
+from .check_tensors import check_storage
+from .check_values import ValueChecks
+from .checks import DEFAULT, InvalidDocument, Limits, brief
+from .names import ANNOTATIONS, is_attribute_path, is_node_name, table
 
+__all__ = ["InvalidDocument", "Limits", "check_storage", "parse", "validate"]
 
-class InvalidDocument(ValueError):
-    """A document that no writer of ours makes; says where and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a document may ask for, well above real graphs (962 nodes, two levels) and well below harm."""
-
-    characters: int = 1 << 28
-    nodes: int = 50_000
-    values: int = 5_000_000
-    depth: int = 64
-    graphs_depth: int = 16
-    tensors: int = 50_000
-    dimensions: int = 64
-    numel: int = 1 << 33
-    string: int = 1 << 20
-    integer_bits: int = 256
-    range: int = 1 << 20
-
-
-_KEY = re.compile(r"[0-9a-f]{64}(\.[1-9][0-9]{0,5})?\Z")
-_DEVICE = re.compile(r"([a-z]{2,16})(:[0-9]{1,3})?\Z")
-_PRINTABLE = re.compile(r"[ -~]{0,600}\Z")
+_NUMBER = re.compile(r"[0-9]{1,7}\Z")
 _OPS = frozenset({"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"})
 _KINDS = ("parameter", "buffer", "attribute")
-_INITS = {"randn": set(), "rand": set(), "arange": set(), "full": {"value"}, "randint": {"low", "high"}}
-_PARTS = {"sparse_coo": 2, "sparse_csr": 3, "sparse_csc": 3, "sparse_bsr": 3, "sparse_bsc": 3, "_mkldnn": 1}
 
 
-def parse(text: str | bytes, limits: Limits = Limits()) -> Json:  # noqa: B008 (immutable)
+def parse(text: str | bytes, limits: Limits = DEFAULT) -> Json:
     """The JSON object in ``text``. Raises `InvalidDocument` also for what `json` lets through."""
 
     def once(pairs: list[tuple[str, Any]]) -> Json:
@@ -76,89 +52,20 @@ def parse(text: str | bytes, limits: Limits = Limits()) -> Json:  # noqa: B008 (
     return doc
 
 
-def validate(doc: Json, limits: Limits = Limits()) -> Case:  # noqa: B008 (immutable)
+def validate(doc: Json, limits: Limits = DEFAULT) -> Case:
     """The case that ``doc`` describes. Raises `InvalidDocument`, whatever ``doc`` is."""
     return _Reader(limits).case(doc)
 
 
-def check_storage(spec: TensorSpec, size: int) -> None:
-    """Check that ``spec`` stays inside its storage of ``size`` bytes: `torch.Tensor.set_` would grow it instead."""
-    if spec.dtype not in table().dtypes or len(spec.shape) != len(spec.stride):
-        raise InvalidDocument(f"a tensor of {spec.dtype!r:.40} with {len(spec.stride)} strides has no layout")
-    last = sum((s - 1) * stride for s, stride in zip(spec.shape, spec.stride, strict=True))
-    need = (spec.offset + last + 1) * table().dtypes[spec.dtype] if spec.numel else 0
-    if need > size:
-        raise InvalidDocument(f"a tensor reaches byte {need} of a storage of {size}")
+class _Reader(ValueChecks):
+    """Checks of documents and graphs."""
 
-
-class _Reader:
-    """One reading of one document; counts what it has seen."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.where = "document"
-        self.nodes = 0
-        self.values = 0
-        self.tensors: tuple[TensorSpec, ...] = ()
-        self.custom = False
-
-    def fail(self, why: str) -> NoReturn:
-        raise InvalidDocument(f"{self.where}: {why}")
-
-    def need(self, ok: object, why: str) -> None:
-        if not ok:
-            self.fail(why)
-
-    def fields(self, doc: object, required: str, optional: str = "") -> Json:
-        """``doc``, if it is an object with exactly these keys."""
-        if type(doc) is not dict:
-            self.fail("an object is missing")
-        must, may = set(required.split()), set(optional.split())
-        missing, strange = must - doc.keys(), doc.keys() - must - may
-        self.need(not missing, f"{sorted(missing)} missing")
-        self.need(not strange, f"{sorted(map(repr, strange))[0]:.60} does not belong here" if strange else "")
-        return doc
-
-    def items(self, x: object, most: int) -> list[Any]:
-        if type(x) is not list or len(x) > most:
-            self.fail(f"a list of at most {most} items is expected")
-        return x
-
-    def integer(self, x: object, low: int, high: int) -> int:
-        if type(x) is not int or not low <= x <= high:
-            self.fail(f"an integer from {low} to {high} is expected, not {x!r:.40}")
-        return x
-
-    def flag(self, x: object) -> bool:
-        if type(x) is not bool:
-            self.fail(f"true or false is expected, not {x!r:.40}")
-        return x
-
-    def text(self, x: object) -> str:
-        if type(x) is not str or len(x) > self.limits.string:
-            self.fail(f"a string of at most {self.limits.string} characters is expected")
-        if not x.isascii() and any("\ud800" <= c <= "\udfff" for c in x):
-            self.fail("a string holds half a character")
-        return x
-
-    def printable(self, x: object) -> str:
-        if type(x) is not str or not _PRINTABLE.match(x):
-            self.fail(f"short printable ASCII is expected, not {x!r:.60}")
-        return x
-
-    def one_of(self, x: object, known: Any, what: str) -> str:
-        if type(x) is not str or x not in known:
-            self.fail(f"{x!r:.60} is no {what}")
-        return x
-
-    # The document.
+    nodes = 0
 
     def case(self, doc: object) -> Case:
         if type(doc) is dict and type(doc.get("format")) is int and doc["format"] > FORMAT:
             self.fail(f"format {doc['format']} is newer than this fxminify, which reads up to {FORMAT}: update it")
-        doc = self.fields(
-            doc, "format graph inputs", "torch tensors context backend imports backward compare"
-        )
+        doc = self.fields(doc, "format graph inputs", "torch tensors context backend imports backward compare")
         self.integer(doc["format"], 1, FORMAT)
         self.where = "imports"
         imports = tuple(self.import_(i) for i in self.items(doc.get("imports", []), 1000))
@@ -173,7 +80,7 @@ class _Reader:
             self.value(value, frozenset())
         for name in ("context", "backend"):
             self.where = name
-            self.fields(doc.get(name, {}), "", " ".join(map(str, doc.get(name, {}))) if type(doc.get(name)) is dict else "")
+            self.need(type(doc.get(name, {})) is dict, "an object is missing")
             self.plain(doc.get(name, {}), 0)
         self.where = "document"
         return Case(
@@ -194,32 +101,6 @@ class _Reader:
         assert isinstance(doc, dict)
         return doc
 
-    def plain(self, x: object, depth: int) -> None:
-        """Any JSON that a person could have meant."""
-        self.count(depth)
-        if type(x) is str:
-            self.text(x)
-        elif type(x) is float:
-            self.need(math.isfinite(x), "a number is not finite")
-        elif type(x) is int:
-            self.need(x.bit_length() <= self.limits.integer_bits, "a number is too large")
-        elif type(x) is list:
-            for item in x:
-                self.plain(item, depth + 1)
-        elif type(x) is dict:
-            for key, item in x.items():
-                self.text(key)
-                self.plain(item, depth + 1)
-        else:
-            self.need(x is None or type(x) is bool, f"{type(x).__name__} is no JSON")
-
-    def count(self, depth: int) -> None:
-        self.values += 1
-        self.need(self.values <= self.limits.values, f"more than {self.limits.values} values")
-        self.need(depth <= self.limits.depth, f"nested deeper than {self.limits.depth}")
-
-    # Graphs.
-
     def graph(self, doc: object, where: str, depth: int) -> Graph:
         self.where = where
         self.need(depth <= self.limits.graphs_depth, f"graphs nested deeper than {self.limits.graphs_depth}")
@@ -227,7 +108,7 @@ class _Reader:
         attrs: dict[str, Json] = {}
         for path, attr in self.fields_of(doc.get("attrs", {})):
             self.where = f"{where}.attrs"
-            self.need(is_attribute_path(path), f"{path!r:.80} is no attribute's name")
+            self.need(is_attribute_path(path), f"{brief(path)} is no attribute's name")
             self.where = f"{where}.attrs[{path!r}]"
             attrs[path] = self.attribute(attr, depth)
         self.where = f"{where}.attrs"
@@ -251,33 +132,30 @@ class _Reader:
         return [(self.text(k), v) for k, v in doc.items()]
 
     def nesting(self, attrs: dict[str, Json]) -> None:
-        """A path may go on inside a leaf module only to what that module holds, and inside nothing else."""
-        for path in attrs:
-            outer, _, leaf = path.rpartition(".")
-            while outer:
-                if outer in attrs:
-                    module = attrs[outer].get("module")
-                    held = {} if module is None else {n: k for k in ("parameters", "buffers", "modules") for n in module[k]}
-                    below = path[len(outer) + 1 :].partition(".")[0]
-                    self.need(below in held, f"{path!r:.80} is no part of {outer!r:.80}")
-                    expected = "module" if held[below] == "modules" else "tensor"
-                    self.need(expected in attrs[path] or "." in path[len(outer) + 1 :], f"{path!r:.80} is another thing")
-                outer = outer.rpartition(".")[0]
+        """A path goes on inside a leaf module only to a part of it, and inside nothing else."""
+        for path, attr in attrs.items():
+            names = path.split(".")
+            for cut in range(1, len(names)):
+                holder = attrs.get(".".join(names[:cut]))
+                if holder is not None:
+                    self.need(
+                        _is_part(holder.get("module"), names[cut:], attr), f"{brief(path)} is no part of a module"
+                    )
 
     def attribute(self, attr: object, depth: int) -> Json:
         kind = tag(attr)
-        assert isinstance(attr, dict) or kind is None
+        doc = self.fields(attr, "", "graph module value tensor kind")
         if kind == "graph":
-            return {"graph": self.graph(attr["graph"], f"{self.where}.graph", depth + 1)}  # type: ignore[index]
+            return {"graph": self.graph(doc["graph"], f"{self.where}.graph", depth + 1)}
         if kind == "module":
-            self.module(attr["module"], 0)  # type: ignore[index]
+            self.module(doc["module"], 0)
         elif kind == "value":
-            self.value(attr["value"], frozenset())  # type: ignore[index]
+            self.value(doc["value"], frozenset())
         else:
-            found = self.fields(attr, "tensor", "kind")
-            self.index(found["tensor"])
-            self.one_of(found.get("kind", "attribute"), _KINDS, "kind of tensor attribute")
-        return attr  # type: ignore[return-value]
+            self.fields(doc, "tensor", "kind")
+            self.index(doc["tensor"])
+            self.one_of(doc.get("kind", "attribute"), _KINDS, "kind of tensor attribute")
+        return doc
 
     def module(self, doc: object, depth: int) -> None:
         self.count(depth)
@@ -290,8 +168,7 @@ class _Reader:
             names.append(key)
         for group in ("parameters", "buffers", "modules"):
             for key, value in self.fields_of(doc.setdefault(group, {})):
-                self.need(key.isdigit() and key.isascii() and len(key) < 8 or is_attribute_path(key), f"bad name {key!r:.60}")
-                self.need("." not in key, f"bad name {key!r:.60}")
+                self.need(_NUMBER.match(key) or ("." not in key and is_attribute_path(key)), f"bad name {brief(key)}")
                 names.append(key)
                 if value is None:
                     continue
@@ -307,7 +184,7 @@ class _Reader:
     def node(self, doc: object, attrs: dict[str, Json], seen: set[str], *, last: bool) -> Node:
         doc = self.fields(doc, "name op target", "args kwargs meta type")
         name, op, target = doc["name"], doc["op"], doc["target"]
-        self.need(is_node_name(name), f"{name!r:.80} is no node's name")
+        self.need(is_node_name(name), f"{brief(name)} is no node's name")
         self.where += f" ({name})"
         self.need(name not in seen, "a second node of this name")
         self.one_of(op, _OPS, "op")
@@ -315,7 +192,7 @@ class _Reader:
         args = self.items(doc.get("args", []), 10_000)
         kwargs = doc.get("kwargs", {})
         for key, value in self.fields_of(kwargs):
-            self.need(is_node_name(key) or key in ("self", "device"), f"{key!r:.60} is no argument's name")
+            self.need(is_node_name(key) or key in ("self", "device"), f"{brief(key)} is no argument's name")
             self.value(value, seen)
         for value in args:
             self.value(value, seen)
@@ -331,7 +208,7 @@ class _Reader:
             self.one_of(target, attrs, "attribute of the graph")
             self.need(op == "get_attr" or "module" in attrs[target] or "graph" in attrs[target], "it cannot be called")
         elif op == "placeholder":
-            self.need(is_node_name(target), f"{target!r:.80} is no placeholder's name")
+            self.need(is_node_name(target), f"{brief(target)} is no placeholder's name")
             self.need(len(args) <= 1 and not kwargs, "a placeholder takes a default at most")
         else:
             self.need(target == "output" and len(args) == 1 and not kwargs, "an output takes one value")
@@ -349,258 +226,13 @@ class _Reader:
             self.need(type(size) is int or self.printable(size) is size, "a size is a number or text")
         return doc
 
-    def target(self, x: object) -> None:
-        try:
-            check_target(x, custom=self.custom)
-        except UnknownName as exc:
-            self.fail(str(exc))
 
-    # Values.
-
-    def value(self, x: Value, seen: set[str] | frozenset[str], depth: int = 0) -> None:
-        self.count(depth)
-        kind = type(x)
-        if x is None or kind is bool:
-            return
-        if kind is int:
-            self.need(x.bit_length() <= self.limits.integer_bits, "a number is too large")
-        elif kind is float:
-            self.need(math.isfinite(x), "a number is not finite")
-        elif kind is str:
-            self.text(x)
-        elif kind is list:
-            for item in x:
-                self.value(item, seen, depth + 1)
-        elif kind is dict:
-            name = tag(x)
-            check = _TAGS.get(name) if type(name) is str else None
-            if check is None:
-                self.fail(f"{x!r:.60} is no value")
-            if name == "ref":
-                self.need(type(x["ref"]) is str and x["ref"] in seen, f"{x['ref']!r:.60} is no node before this one")
-            else:
-                check(self, x[name], seen, depth + 1)
-        else:
-            self.fail(f"{kind.__name__} is no value")
-
-    def values_of(self, x: object, seen: set[str] | frozenset[str], depth: int) -> list[Value]:
-        found = self.items(x, self.limits.values)
-        for item in found:
-            self.value(item, seen, depth)
-        return found
-
-    def key(self, x: Value) -> None:
-        """A dictionary key or a set's member must have a hash."""
-        inner = x[tag(x)] if tag(x) in ("tuple", "frozenset", "size") else None
-        for item in inner if type(inner) is list else ():
-            self.key(item)
-        unhashable = type(x) is list or tag(x) in ("dict", "set", "slice", "ref", "tensor", "object", "return_type")
-        self.need(not unhashable, "a key must be hashable")
-
-    def index(self, x: object) -> None:
-        if not self.tensors:
-            self.fail("there are no tensors")
-        self.integer(x, 0, len(self.tensors) - 1)
-
-    # Tensors.
-
-    def specs(self, docs: object) -> tuple[TensorSpec, ...]:
-        self.where = "tensors"
-        found = self.items(docs, self.limits.tensors)
-        specs = []
-        for index, doc in enumerate(found):
-            self.where = f"tensors[{index}]"
-            specs.append(self.spec(doc, index))
-        for index, spec in enumerate(specs):
-            self.where = f"tensors[{index}]"
-            for part in spec.parts:
-                self.integer(part, 0, len(specs) - 1)
-            self.parts(spec, [specs[p] for p in spec.parts])
-        return tuple(specs)
-
-    def spec(self, doc: object, index: int) -> TensorSpec:
-        doc = self.fields(
-            doc,
-            "dtype shape stride",
-            "offset storage init device requires_grad leaf parameter conj neg inference layout parts extra",
-        )
-        big = 1 << 48
-        size = self.limits.dimensions
-        spec = TensorSpec(
-            dtype=self.one_of(doc["dtype"], table().dtypes, "dtype"),
-            shape=tuple(self.integer(s, 0, big) for s in self.items(doc["shape"], size)),
-            stride=tuple(self.integer(s, 0, big) for s in self.items(doc["stride"], size)),
-            offset=self.integer(doc.get("offset", 0), 0, big),
-            storage=doc.get("storage"),
-            init=doc.get("init"),
-            device=self.device(doc.get("device", "cpu")),
-            layout=self.one_of(doc.get("layout", "strided"), table().layouts, "layout"),
-            parts=tuple(self.integer(p, 0, self.limits.tensors) for p in self.items(doc.get("parts", []), 4)),
-            extra=self.fields(doc.get("extra", {}), "", "coalesced qscheme scale zero_point axis grad"),
-            **{
-                name: self.flag(doc.get(name, name == "leaf"))
-                for name in ("requires_grad", "leaf", "parameter", "conj", "neg", "inference")
-            },
-        )
-        self.need(spec.numel <= self.limits.numel, f"more than {self.limits.numel} elements")
-        self.need(not (spec.requires_grad and spec.inference), "an inference tensor needs no gradient")
-        if spec.requires_grad or spec.conj or spec.neg:
-            self.need(re.match(r"float|bfloat|complex", spec.dtype), f"{spec.dtype} has no gradient, sign or conjugate")
-        if spec.layout == "strided":
-            self.need(len(spec.shape) == len(spec.stride), "shape and stride differ in length")
-        if spec.storage is not None:
-            self.need(type(spec.storage) is str and _KEY.match(spec.storage), "a storage is named by its SHA-256")
-        if spec.init is not None:
-            self.init(spec.init, spec)
-        pieces = _pieces(spec)
-        sources = [spec.storage is not None, spec.init is not None, pieces > 0]
-        self.need(sum(sources) == (spec.device.partition(":")[0] != "meta"), "one source of values is expected")
-        return spec
-
-    def init(self, init: object, spec: TensorSpec) -> None:
-        name = self.one_of(init.get("fn") if type(init) is dict else None, _INITS, "generator")
-        init = self.fields(init, "fn " + " ".join(_INITS[name]))
-        self.need(spec.layout == "strided" and spec.offset == 0 and not spec.conj and not spec.neg, "a view has a storage")
-        if name == "randint":
-            low = self.integer(init["low"], -(1 << 63), (1 << 63) - 2)
-            self.integer(init["high"], low + 1, (1 << 63) - 1)
-        if name == "full":
-            self.value(init["value"], frozenset())
-            plain = type(init["value"]) in (bool, int, float) or tag(init["value"]) in ("float", "complex")
-            self.need(plain, "a scalar is expected")
-
-    def parts(self, spec: TensorSpec, parts: list[TensorSpec]) -> None:
-        """Components are plain tensors, so nothing can contain itself."""
-        self.need(len(parts) == _pieces(spec) + (spec.extra.get("grad") is True), "wrong number of parts")
-        for part in parts:
-            self.need(not part.parts or part.layout == "sparse_coo" and part is parts[-1] and "grad" in spec.extra,
-                      "a part is a plain tensor")
-        extra = spec.extra
-        for name in extra.keys() & {"coalesced", "grad"}:
-            self.flag(extra[name])
-        if "qscheme" in extra:
-            self.one_of(extra["qscheme"], table().qschemes, "qscheme")
-            self.need(spec.dtype.startswith(("qint", "quint")), "only quantized dtypes have a qscheme")
-            if extra["qscheme"].startswith("per_tensor"):
-                scale = extra.get("scale")
-                self.need(type(scale) is float and math.isfinite(scale) and scale > 0, "a scale is a positive number")
-                self.integer(extra.get("zero_point"), -(1 << 31), (1 << 31) - 1)
-            else:
-                self.integer(extra.get("axis"), 0, max(len(spec.shape) - 1, 0))
-
-    def device(self, x: object) -> str:
-        match = _DEVICE.match(x) if type(x) is str else None
-        if match is None or match[1] not in table().devices:
-            self.fail(f"{x!r:.60} is no device")
-        return match[0]
-
-
-def _pieces(spec: TensorSpec) -> int:
-    """How many components make up the values of ``spec``; 0 for a plain tensor."""
-    scheme = spec.extra.get("qscheme")
-    if scheme is not None:
-        return 1 if str(scheme).startswith("per_tensor") else 3
-    return _PARTS.get(spec.layout, 0)
-
-
-_Check = Callable[[_Reader, Any, "set[str] | frozenset[str]", int], Any]
-
-
-def _float(r: _Reader, x: Any, _s: Any, _d: int) -> None:
-    r.one_of(x, ("inf", "-inf", "nan"), "float")
-
-
-def _complex(r: _Reader, x: Any, seen: Any, depth: int) -> None:
-    parts = r.values_of(x, seen, depth)
-    r.need(len(parts) == 2 and all(type(p) is float or tag(p) == "float" for p in parts), "two floats are expected")
-
-
-def _slice(r: _Reader, x: Any, seen: Any, depth: int) -> None:
-    r.need(len(r.values_of(x, seen, depth)) == 3, "a slice has three parts")
-
-
-def _range(r: _Reader, x: Any, _s: Any, _d: int) -> None:
-    big = 1 << 62
-    r.need(len(found := [r.integer(i, -big, big) for i in r.items(x, 3)]) == 3 and found[2] != 0, "not a range")
-    r.need(len(range(*found)) <= r.limits.range, "a range is too long")
-
-
-def _dict(r: _Reader, x: Any, seen: Any, depth: int) -> None:
-    for pair in r.items(x, r.limits.values):
-        key, _ = r.values_of(pair, seen, depth) if len(r.items(pair, 2)) == 2 else r.fail("a pair is expected")
-        r.key(key)
-
-
-def _set(r: _Reader, x: Any, seen: Any, depth: int) -> None:
-    for item in r.values_of(x, seen, depth):
-        r.key(item)
-
-
-def _enum(r: _Reader, x: Any, _s: Any, _d: int) -> None:
-    r.need(len(pair := r.items(x, 2)) == 2, "a class and a member are expected")
-    r.one_of(pair[1], table().enums[r.one_of(pair[0], table().enums, "enum")], "member")
-
-
-def _return_type(r: _Reader, x: Any, seen: Any, depth: int) -> None:
-    r.need(len(pair := r.items(x, 2)) == 2, "a name and values are expected")
-    r.one_of(pair[0], table().return_types, "return type")
-    r.values_of(pair[1], seen, depth)
-
-
-def _sym(r: _Reader, x: Any, _s: Any, _d: int) -> None:
-    x = r.fields(x, "kind expr hint")
-    kinds = {"SymInt": int, "SymFloat": float, "SymBool": bool}
-    kind = kinds[r.one_of(x["kind"], kinds, "symbolic number")]
-    r.printable(x["expr"])
-    r.need(type(x["hint"]) is kind or (kind is float and tag(x["hint"]) == "float"), "the hint is of another type")
-    r.value(x["hint"], frozenset())
-
-
-def _bytes(r: _Reader, x: Any, _s: Any, _d: int) -> None:
-    r.need(re.fullmatch(r"(?:[0-9a-f]{2})*", r.text(x)), "hexadecimal digits are expected")
-
-
-def _generator(r: _Reader, x: Any, _s: Any, _d: int) -> None:
-    r.need(len(pair := r.items(x, 2)) == 2, "a device and a state are expected")
-    r.device(pair[0])
-    r.index(pair[1])
-    state = r.tensors[pair[1]]
-    r.need(state.dtype == "uint8" and len(state.shape) == 1, "a state is a row of bytes")
-
-
-def _object(r: _Reader, _x: Any, _s: Any, _d: int) -> None:
-    r.fail("an object of a process that is gone")
-
-
-def _among(names: Callable[[], Any], what: str) -> _Check:
-    return lambda r, x, _s, _d: r.one_of(x, names(), what)
-
-
-_TAGS: dict[str, _Check] = {
-    "ref": lambda *_: None,
-    "tuple": lambda r, x, s, d: r.values_of(x, s, d),
-    "size": lambda r, x, s, d: r.values_of(x, s, d),
-    "dict": _dict,
-    "set": _set,
-    "frozenset": _set,
-    "float": _float,
-    "complex": _complex,
-    "slice": _slice,
-    "range": _range,
-    "ellipsis": lambda r, x, _s, _d: r.need(x is True, "true is expected"),
-    "dtype": _among(lambda: table().dtypes, "dtype"),
-    "layout": _among(lambda: table().layouts, "layout"),
-    "memory_format": _among(lambda: table().memory_formats, "memory format"),
-    "qscheme": _among(lambda: table().qschemes, "qscheme"),
-    "finfo": _among(lambda: table().dtypes, "dtype"),
-    "iinfo": _among(lambda: table().dtypes, "dtype"),
-    "device": lambda r, x, _s, _d: r.device(x),
-    "enum": _enum,
-    "target": lambda r, x, _s, _d: r.target(x),
-    "tensor": lambda r, x, _s, _d: r.index(x),
-    "sym": _sym,
-    "bytes": _bytes,
-    "return_type": _return_type,
-    "generator": _generator,
-    "object": _object,
-}
+def _is_part(module: Json | None, names: list[str], attr: Json) -> bool:
+    """Whether ``names`` lead to what ``attr`` is: a tensor of a leaf module, or a module in it."""
+    for name in names[:-1]:
+        module = module["modules"].get(name) if module is not None else None
+    if module is None:
+        return False
+    if "tensor" in attr:
+        return attr["tensor"] in (module["parameters"].get(names[-1]), module["buffers"].get(names[-1]))
+    return "module" in attr and attr["module"] == module["modules"].get(names[-1])

@@ -245,7 +245,9 @@ def graph_text(gm: fx.GraphModule) -> str:
 
 
 def _line(node: fx.Node) -> str:
-    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", type(node.target).__name__)
+    target = node.target
+    if not isinstance(target, str):
+        target = getattr(target, "__name__", type(target).__name__)
     arguments = ", ".join([*map(_short, node.args), *(f"{k}={_short(v)}" for k, v in node.kwargs.items())])
     return "    " + printable(f"{node.name} = {node.op}[{target}]({arguments})", 400)
 

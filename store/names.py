@@ -120,7 +120,7 @@ def check_target(target: Value, *, custom: bool = False) -> None:
     else:
         raise UnknownName(f"{kind!r:.40} is no kind of target")
     if not known:
-        raise UnknownName(f"{ {'fn': 'function'}.get(kind, kind)} {name!r:.160} has no name in the table")
+        raise UnknownName(f"{ {'fn': 'function'}.get(kind, kind) } {name!r:.160} has no name in the table")
 
 
 def is_custom(name: str) -> bool:

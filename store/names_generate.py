@@ -63,7 +63,7 @@ EXTRA_FUNCTIONS = (
     *(f"torch._functorch.predispatch.{n}" for n in (
         "_add_batch_dim", "_remove_batch_dim", "_vmap_increment_nesting", "_vmap_decrement_nesting",
         "_jvp_increment_nesting", "_jvp_decrement_nesting", "_unwrap_for_grad", "_make_dual", "_unpack_dual",
-        "_enter_dual_level", "_exit_dual_level",
+        "_enter_dual_level", "_exit_dual_level", "lazy_load_decompositions",
     )),
     *(f"torch._C._functorch.{n}" for n in (
         "_grad_increment_nesting", "_grad_decrement_nesting", "_vmap_increment_nesting", "_vmap_decrement_nesting",
@@ -169,7 +169,7 @@ ALIASES = {
     )
 }  # fmt: skip
 #: ``torch.ops`` namespaces that are not in the dispatcher's list but are torch's.
-MORE_NAMESPACES = ("prim", "torchbind", "cuda", "fb", "_caffe2", "torch", "torchrec", "higher_order", "loaded_libraries")
+MORE_NAMESPACES = ("prim", "torchbind", "cuda", "fb", "_caffe2", "torch", "higher_order", "loaded_libraries")
 ENUMS = {"SDPBackend": "torch.nn.attention"}
 #: Higher-order operators that are no class of their own.
 _DEFINED_IN = {"hints_wrapper": "torch._higher_order_ops.hints_wrap"}
@@ -191,7 +191,7 @@ def functions() -> list[str]:
             obj = getattr(module, name)
             if not callable(obj) or inspect.isclass(obj) or isinstance(obj, ModuleType):
                 continue
-            if id(obj) in allowed or (native and inspect.isbuiltin(obj)) or path == "torch.nn.init" and name[-1] == "_":
+            if id(obj) in allowed or (native and inspect.isbuiltin(obj)) or _initialises(path, name):
                 named.setdefault(id(obj), f"{path}.{name}")
                 keep.append(obj)
     # Bound methods of `_VariableFunctions` are made anew at each look-up: those of torch are listed by name.
@@ -205,6 +205,10 @@ def functions() -> list[str]:
     names |= {f"math.{n}" for n in dir(math) if not n.startswith("_") and callable(getattr(math, n))}
     names |= {f"builtins.{n}" for n in BUILTINS if hasattr(builtins, n)}
     return sorted(names)
+
+
+def _initialises(path: str, name: str) -> bool:
+    return path == "torch.nn.init" and name.endswith("_")
 
 
 def _public(holder: Any) -> list[str]:
@@ -245,7 +249,7 @@ def operators() -> tuple[list[str], dict[str, str], list[str]]:
             continue
         name = overload or "default"
         holder = getattr(getattr(torch.ops, space), packet)
-        if not isinstance(holder, OpOverloadPacket) or name not in holder.overloads():
+        if not isinstance(holder, OpOverloadPacket) or name not in holder.overloads():  # type: ignore[no-untyped-call]
             continue
         op = getattr(holder, name)
         if isinstance(op, OpOverload) and not any(TYPE_DENY.search(str(a.type)) for a in op._schema.arguments):
@@ -290,9 +294,8 @@ def _assigned(cls: type) -> set[str]:
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         for t in (target.elts if isinstance(target, ast.Tuple) else [target])
     ]
-    return {
-        t.attr for t in targets if isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name) and t.value.id == "self"
-    }
+    attributes = [t for t in targets if isinstance(t, ast.Attribute)]
+    return {t.attr for t in attributes if isinstance(t.value, ast.Name) and t.value.id == "self"}
 
 
 def reserved_attributes() -> list[str]:

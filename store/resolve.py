@@ -11,7 +11,7 @@ import builtins
 import math
 import operator
 import sys
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -33,7 +33,7 @@ def resolve(target: Json) -> Any:
     return _resolve(kind, target[kind])
 
 
-@lru_cache(maxsize=None)
+@cache
 def _resolve(kind: str, name: str) -> Any:
     found = {"fn": _function, "op": _overload, "packet": _packet, "hop": _higher_order}[kind](name)
     if found is None:
@@ -49,7 +49,7 @@ def describe(obj: Any) -> Json:
     elif isinstance(obj, OpOverloadPacket):
         target = {"packet": obj._qualified_op_name}
     elif isinstance(obj, HigherOrderOperator):
-        target = {"hop": obj.name()}
+        target = {"hop": obj._name}
     else:
         name = _function_names().find(obj)
         if name is None:
@@ -112,7 +112,7 @@ def _overload(name: str) -> OpOverload | None:
     packet, _, overload = name.rpartition(".")
     holder = _packet(packet)
     # Attributes of a packet are more than its overloads: `aten::add.__class__` is none.
-    if holder is None or overload not in holder.overloads():
+    if holder is None or overload not in holder.overloads():  # type: ignore[no-untyped-call]
         return None
     found = getattr(holder, overload)
     return found if isinstance(found, OpOverload) else None
@@ -180,8 +180,9 @@ def annotation(kind: Any) -> str | None:
 
 #: Annotation -> class.
 ANNOTATION_CLASSES: dict[str, type] = {
-    name: getattr({"": builtins, "torch": torch, "torch.nn": torch.nn}[name.rpartition(".")[0]], name.rpartition(".")[2])
+    name: getattr({"": builtins, "torch": torch, "torch.nn": torch.nn}[holder], leaf)
     for name in ANNOTATIONS
+    for holder, _, leaf in [name.rpartition(".")]
 }
 _ANNOTATION_NAMES = {cls: name for name, cls in ANNOTATION_CLASSES.items()}
 

@@ -5,7 +5,7 @@
   bytes so that every data pointer keeps its alignment. ``clip=False`` keeps whole storages, for graphs whose
   ``as_strided`` counts from the storage's start.
 * A storage's key is the SHA-256 of its bytes. A second storage with equal bytes is another storage, not an alias:
-  its key gets the suffix ``.2``, the next one ``.3``.
+  zero bytes behind its end, which no tensor reaches, make its content and so its key its own.
 
 Bytes are read when `Tensors.finish` is called: nothing may write to the tensors between `Tensors.add` and then.
 """
@@ -23,6 +23,7 @@ from . import modes
 from .case import TensorSpec
 
 _ALIGNMENT = 64
+_PADDING = 16  # a whole number of elements of any dtype
 _COMPRESSED = {
     torch.sparse_csr: ("crow_indices", "col_indices"),
     torch.sparse_bsr: ("crow_indices", "col_indices"),
@@ -76,11 +77,10 @@ class Tensors:
         with modes.undisturbed():
             for place, span in self._storages.items():
                 data = _read(span.storage, span.begin, span.end)
-                key = digest = hashlib.sha256(data).hexdigest()
-                copies = 1
+                key = hashlib.sha256(data).hexdigest()
                 while key in blobs:
-                    copies += 1
-                    key = f"{digest}.{copies}"
+                    data += bytes(_PADDING)
+                    key = hashlib.sha256(data).hexdigest()
                 keys[place] = key
                 blobs[key] = data
         specs = list(self._specs)
@@ -118,7 +118,7 @@ class Tensors:
         spec = replace(
             spec,
             stride=tensor.stride(),
-            offset=tensor.storage_offset(),
+            offset=int(tensor.storage_offset()),
             conj=tensor.is_conj(),
             neg=tensor.is_neg(),
         )
@@ -163,7 +163,7 @@ class Tensors:
         begin -= begin % _ALIGNMENT
         if not self.clip:
             begin, end = 0, storage.nbytes()
-        place = storage._cdata
+        place: int = storage._cdata
         known = self._storages.get(place)
         if known is None:
             self._storages[place] = _Storage(storage, begin, end)
