@@ -1,0 +1,129 @@
+"""``python -m benchmarks [--cases ...] [--plants ...]``: both reducers on every case, one JSON line a run.
+
+Runs that stand in the output file are skipped, so an interrupted benchmark goes on where it was. Each run has a
+process of its own, forked after the graph was captured. Ends with a table in Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import sys
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .graphs import Graph, capture
+from .plants import PLANTS, plant
+from .tools import TOOLS, measure
+
+MODELS = ("mlp", "gpt2_4", "bert_4", "llama_4", "resnet50", "densenet121", "gpt2_12")
+CASES = tuple(f"{model}:{level}" for model in MODELS for level in ("dyn", "fw", "bw"))
+QUICK = ("mlp:dyn", "mlp:fw", "mlp:bw", "gpt2_4:dyn", "bert_4:dyn")
+
+Row = dict[str, Any]
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", default=",".join(CASES), help="comma-separated, `quick` for the small ones")
+    parser.add_argument("--plants", default=",".join(PLANTS))
+    parser.add_argument("--tools", default=",".join(TOOLS))
+    parser.add_argument("--limit", type=int, default=300, help="seconds a run may take (default 300)")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results.jsonl"))
+    parser.add_argument("--table", action="store_true", help="only print the table of what was measured")
+    args = parser.parse_args(argv)
+    cases = QUICK if args.cases == "quick" else args.cases.split(",")
+    torch.set_num_threads(1)
+    if not args.table:
+        run(cases, args.plants.split(","), args.tools.split(","), args.limit, args.out)
+    print(table([r for r in read(args.out) if r["case"] in cases]))
+
+
+def read(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run(cases: Any, plants: list[str], tools: list[str], limit: int, out: Path) -> None:
+    done = {(r["case"], r["plant"], r["tool"]) for r in read(out)}
+    for case in cases:
+        todo = [(p, t) for p in plants for t in tools if (case, p, t) not in done]
+        if not todo:
+            continue
+        captured = capture(case)
+        for kind, tool in todo:
+            row = {"case": case, "plant": kind, "tool": tool} | _apart(captured, case, kind, tool, limit)
+            with out.open("a") as f:
+                f.write(json.dumps(row) + "\n")
+            print(json.dumps({k: v for k, v in row.items() if k != "code"}), file=sys.stderr, flush=True)
+
+
+def _apart(captured: Graph, case: str, kind: str, tool: str, limit: int) -> Row:
+    """The measurement, made in a forked process."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read_end)
+        signal.alarm(limit)
+        try:
+            planted = plant(*captured, kind, case.split(":")[1])
+            start = sum(n.op.startswith("call") for n in planted.gm.graph.nodes)
+            row: Row = {"start_nodes": start, "optimum": planted.optimum} | asdict(measure(tool, planted))
+        except BaseException:  # noqa: BLE001 - the line of this run says what went wrong; the others go on
+            row = {"error": traceback.format_exc(limit=-3)}
+        with os.fdopen(write_end, "w") as f:
+            f.write(json.dumps(row))
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as f:
+        text = f.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else {"error": f"no result within {limit} s"}
+
+
+def table(rows: list[Row]) -> str:
+    """A row for each case and plant, and the summary."""
+    runs: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in rows:
+        runs.setdefault((row["case"], row["plant"]), {})[row["tool"]] = row
+    lines = [
+        "| case | plant | nodes | queries: fxminify | PyTorch | ratio | final nodes/inputs: fxminify | PyTorch | "
+        "seconds: fxminify | PyTorch |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    ratios, worse = [], []
+    for (case, kind), by_tool in runs.items():
+        ours, theirs = by_tool.get("fxminify", {}), by_tool.get("pytorch", {})
+        ratio = ""
+        if "queries" in ours and "queries" in theirs:
+            ratios.append(theirs["queries"] / ours["queries"])
+            ratio = f"{ratios[-1]:.1f}"
+            if ours["queries"] >= theirs["queries"] or ours["nodes"] > theirs["nodes"]:
+                worse.append(f"{case} {kind}")
+        start = ours.get("start_nodes", theirs.get("start_nodes", ""))
+        lines.append(
+            f"| {case} | {kind} | {start} | {_cell(ours, 'queries')} | {_cell(theirs, 'queries')} | {ratio} | "
+            f"{_cell(ours, 'nodes')}/{_cell(ours, 'inputs')} | {_cell(theirs, 'nodes')}/{_cell(theirs, 'inputs')} | "
+            f"{_cell(ours, 'seconds')} | {_cell(theirs, 'seconds')} |"
+        )
+    if ratios:
+        lines += [
+            "",
+            f"{len(ratios)} cases measured with both: median {statistics.median(ratios):.1f} times fewer queries "
+            f"(least {min(ratios):.1f}); worse than PyTorch in queries or nodes: {', '.join(worse) or 'none'}.",
+        ]
+    return "\n".join(lines)
+
+
+def _cell(row: Row, key: str) -> Any:
+    return row.get(key, "-")
+
+
+if __name__ == "__main__":
+    main()
