@@ -81,7 +81,7 @@ def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[st
         out["failure"] = failure.to_json()
     case = None
     if info.state != "unsupported":
-        case = index.best(capture_id) if minified else index.case(capture_id)
+        case = index.best(info) if minified else index.case(capture_id)
     if case is not None:
         out["backend_spec"] = {k: v for k, v in case.backend.items() if k != "search_path"}
         out["context"] = {k: v for k, v in case.context.items() if k != "rng"}

@@ -195,10 +195,12 @@ class Index(Reductions):
             row = self._need(session, CaptureRow, id)
             return None if row.signature_parts is None else _signature(loads(row.signature_parts))
 
-    def best(self, of: int | ReductionInfo | CaptureInfo) -> Case | None:
-        """The smallest case so far of a reduction (or its id), or of the last reduction of a capture."""
+    def best(self, of: ReductionInfo | CaptureInfo) -> Case | None:
+        """The smallest case so far of a reduction, or of the last reduction of a capture. No bare id: whose is it?"""
         with self._database.reading() as session:
-            if isinstance(of, CaptureInfo):
+            if isinstance(of, ReductionInfo):
+                row = self._need(session, ReductionRow, of.id)
+            elif isinstance(of, CaptureInfo):
                 rows = session.scalars(
                     select(ReductionRow)
                     .where(ReductionRow.capture == of.id, ReductionRow.best.is_not(None))
@@ -206,7 +208,7 @@ class Index(Reductions):
                 )
                 row = _last_reductions(rows).get(of.id)
             else:
-                row = self._need(session, ReductionRow, of if isinstance(of, int) else of.id)
+                raise TypeError(f"best() takes a ReductionInfo or a CaptureInfo, not {of!r}")
         return None if row is None or row.best is None else self._load_case(row.best, f"the best of reduction {row.id}")
 
     def blobs(self, keys: Iterable[str]) -> Blobs:
