@@ -199,7 +199,7 @@ class Index(Reductions):
         """The smallest case so far of a reduction, or of the last reduction of a capture. No bare id: whose is it?"""
         with self._database.reading() as session:
             if isinstance(of, ReductionInfo):
-                row = self._need(session, ReductionRow, of.id)
+                row: ReductionRow | None = self._need(session, ReductionRow, of.id)
             elif isinstance(of, CaptureInfo):
                 rows = session.scalars(
                     select(ReductionRow)
