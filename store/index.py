@@ -220,6 +220,13 @@ class Index(Reductions):
             row = self._need(session, CaptureRow, id)
             row.state, row.reason = State(state).value, reason
 
+    def seen_again(self, id: int, times: int = 1) -> None:
+        """Count ``times`` more occurrences of a capture."""
+        with self._database.writing() as session:
+            row = self._need(session, CaptureRow, id)
+            row.occurrences = CaptureRow.occurrences + times
+            row.last_seen = now()
+
     def _seen_again(self, identity: str) -> int | None:
         with self._database.writing() as session:
             return _count(session, identity)
