@@ -94,8 +94,8 @@ def capture(db: str, check: bool, timeout: float | None, module: bool, program: 
 @click.option("--match", type=click.Choice(["exact", "origin", "any"]), default="exact", show_default=True,
               help="How much of the signature must agree for a failure to be the same one.")
 @click.option("--error-regex", metavar="REGEX", help="A failure is the same one when its text matches REGEX.")
-@click.option("--replays", default=3, show_default=True, type=click.IntRange(1, 100), help="Replays before the search.")
-@click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100), help="Fresh runs of the final script.")
+@click.option("--replays", default=3, show_default=True, type=click.IntRange(1, 100), help="Replays before a search.")
+@click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100), help="Fresh runs of a script.")
 @click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for one capture.")
 @click.option("--max-queries", type=click.IntRange(1), help="Oracle calls for one capture.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S",

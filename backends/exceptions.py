@@ -7,6 +7,7 @@ a fresh process, so Dynamo's own wrapping is peeled off here, once, for the hook
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 
@@ -15,6 +16,7 @@ from ..store.failure import Failure, Frame, Kind, Phase
 #: Dynamo's envelopes; the exception inside is the backend's own.
 _ENVELOPES = frozenset({"BackendCompilerFailed"})
 _OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory", "bad_alloc", "CUDA out of memory")
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
 def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "") -> Failure:
@@ -24,7 +26,7 @@ def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "") -> Fa
     ``runtime_error`` otherwise. ``diagnostics`` is what reached file descriptor 2 meanwhile.
     """
     inner = unwrap(exc)
-    text = str(inner)
+    text = text_of(inner)
     if isinstance(inner, MemoryError) or any(m in text for m in _OUT_OF_MEMORY):
         kind = Kind.OUT_OF_MEMORY
     else:
@@ -34,10 +36,18 @@ def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "") -> Fa
         phase=phase,
         type=type_name(inner),
         message=text,
-        causes=tuple((type_name(c), str(c)) for c in chain(inner)),
+        causes=tuple((type_name(c), text_of(c)) for c in chain(inner)),
         frames=frames_of(inner),
         diagnostics=diagnostics,
     )
+
+
+def text_of(exc: BaseException) -> str:
+    """The message of ``exc`` without terminal escapes. An exception that cannot print itself must not hide behind it."""
+    try:
+        return _ESCAPE.sub("", str(exc))
+    except Exception as error:  # noqa: BLE001  foreign code: whatever its __str__ raises
+        return f"(its message cannot be had: {type(error).__name__})"
 
 
 def unwrap(exc: BaseException) -> BaseException:

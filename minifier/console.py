@@ -7,7 +7,8 @@ message can neither colour the terminal nor move its cursor.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -124,6 +125,29 @@ def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
     console.print(Text(plain(details.get("graph") or "", 100_000)), soft_wrap=True)
 
 
+def outcome(row: CaptureInfo) -> str:
+    """One line about a capture that was worked on."""
+    if row.state in ("verified", "unverified") and row.nodes_after is not None:
+        shown = f"{row.verified} of {row.runs} fresh runs of the script show it"
+        text = f"{row.nodes_before} → {row.nodes_after} nodes in {row.queries} queries, {shown}"
+        return f"{row.state}: {text}" + (f"; {row.reason}" if row.reason else "")
+    return f"{row.state}: {row.reason}" if row.reason else str(row.state)
+
+
+def summary(done: Sequence[CaptureInfo], children: Sequence[int], db: str, *, console: Console | None = None) -> None:
+    """The end of `minify run`: a table of states and the next command."""
+    console = console or Console()
+    if not done:
+        console.print(Text(f"Nothing to do: no capture of {plain(db)} is pending. See them: minify list {plain(db)}"))
+        return
+    table(done, db, console=console)
+    verified = [row.id for row in done if row.state == "verified"]
+    if verified:
+        console.print(Text(f"Print a script: minify repro {plain(db)} {verified[0]}"))
+    if children:
+        console.print(Text(f"Other failures were found on the way, {len(children)} of them: minify run {plain(db)}"))
+
+
 class RunProgress:
     """Progress of `minify run`: one line for the capture at work, one for each that is done.
 
@@ -179,6 +203,13 @@ class RunProgress:
             self._progress.remove_task(self._task)
             self._task = None
         self.note(outcome)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Without the live line, so that a question can be asked."""
+        self._progress.stop()
+        yield
+        self._progress.start()
 
     def _say(self, text: str) -> None:
         if not self._live:

@@ -192,6 +192,29 @@ def map_refs(value: Value, edit: Callable[[str], Value]) -> Value:
     return value
 
 
+def operators(graph: Graph) -> Iterator[str]:
+    """``ns::name`` or ``ns::name.overload`` of every operator a graph and its sub-graphs mention, repeats included."""
+    for node in graph.nodes:
+        if node.op == "call_function":
+            yield from _operators(node.target)
+        yield from _operators([*node.args, *node.kwargs.values()])
+    for attr in graph.attrs.values():
+        if "graph" in attr:
+            yield from operators(attr["graph"])
+
+
+def _operators(value: Value) -> Iterator[str]:
+    if type(value) is list:
+        for item in value:
+            yield from _operators(item)
+    elif type(value) is dict:
+        for key, item in value.items():
+            if key in ("op", "packet") and type(item) is str:
+                yield item
+            else:
+                yield from _operators(item)
+
+
 #: Tags whose content holds no references.
 _LEAF_TAGS = frozenset(
     {"float", "complex", "dtype", "device", "layout", "memory_format", "qscheme", "enum", "finfo", "iinfo", "target",

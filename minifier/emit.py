@@ -1,0 +1,169 @@
+"""Scripts in and out of the index: render and verify what a reduction found, hand it out, check it again.
+
+A script is stored with the record of its verification, k of n fresh runs showed the signature, and is shown only if
+one did. The other formats are rendered from the same case when they are asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import Any
+
+from ..backends.spec import BackendSpec
+from ..repro_templates.inputs import SIDE_FILE
+from ..repro_templates.render import Header, render
+from ..repro_templates.verify import Verification, verify
+from ..store.case import Blobs, Case
+from ..store.errors import StoreError
+from ..store.failure import Failure, Kind, Phase, signature
+from ..store.index import CaptureInfo, Index, State
+from ..store.trust import is_ours
+from .replay import Likeness
+
+#: Is a failure, seen in a fresh process, the captured one?
+Shows = Callable[[Failure], bool]
+#: Seconds that a fresh process may take to import torch and a backend, besides what the failure itself takes.
+START = 120.0
+
+
+class Emitter:
+    """Renders, verifies and stores the script of one capture. ``timeout`` is that of one oracle call, in seconds."""
+
+    def __init__(self, index: Index, capture: CaptureInfo, shows: Shows, timeout: float) -> None:
+        self.index = index
+        self.capture = capture
+        self.shows = shows
+        self.timeout = timeout
+
+    def emit(
+        self, case: Case, blobs: Blobs, *, failure: Failure, queries: int, runs: int, embed: bool
+    ) -> tuple[State, str]:
+        """The state that the script deserves, and why it is not better. Raises `Unprintable` and `CannotLoad`."""
+        header = make_header(self.capture, case, failure, queries=queries, timeout=self.timeout)
+        rendered = render(case, blobs, header=header, embed=embed)
+        done = verify(
+            rendered.text,
+            self.shows,
+            runs=runs,
+            timeout=self.timeout + START,
+            search_path=search_path(case),
+            files={} if rendered.data is None else {SIDE_FILE: rendered.data},
+        )
+        self.index.save_repro(
+            self.capture.id, "script", rendered.text, verified=done.shown, runs=done.runs, log=done.log
+        )
+        if done.shown:
+            return State.VERIFIED, "" if done.shown == done.runs else f"shown in {done.shown} of {done.runs} runs"
+        return State.UNVERIFIED, f"the script does not show the failure: {done.instead}"
+
+
+def make_header(capture: CaptureInfo, case: Case, failure: Failure, *, queries: int, timeout: float) -> Header:
+    """What the script says about itself: versions and figures, nothing of this machine."""
+    spec = BackendSpec.from_json(case.backend)
+    return Header(
+        failure=failure,
+        signature=signature(failure).digest,
+        torch=case.torch,
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+        backend=_version(spec.distribution),
+        nodes=capture.nodes_before or 0,
+        queries=queries,
+        timeout=math.ceil(timeout),
+    )
+
+
+def _version(distribution: str) -> str:
+    try:
+        return f"{distribution} {metadata.version(distribution)}" if distribution else ""
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def search_path(case: Case) -> list[str]:
+    """Directories of this machine in which the backend's and the operators' modules lie."""
+    paths = [*case.backend.get("search_path", ())]
+    for item in case.imports:
+        paths += item.get("search_path", ())
+    return list(dict.fromkeys(paths))
+
+
+def stored_repro(
+    index: Index, capture_id: int, format: str, *, unverified: bool = False
+) -> tuple[str, dict[str, bytes], dict[str, Any]]:
+    """The text of a stored script or of another format, the files it needs beside it, and its record.
+
+    Raises `StoreError` where there is no script yet, or none that was verified and ``unverified`` is False.
+    """
+    capture = index.capture(capture_id)
+    repro = index.repro(capture_id, "script")
+    if repro is None:
+        hint = f"minify run {index.name} {capture_id}"
+        raise StoreError(f"capture {capture_id} has no script yet ({capture.state}); make one: {hint}")
+    if not repro.verified and not unverified:
+        raise StoreError(
+            f"the script of capture {capture_id} did not show the failure in {repro.runs} fresh runs; --force shows it"
+        )
+    info = {"id": capture_id, "format": format, "verified": repro.verified, "runs": repro.runs,
+            "signature": capture.signature}  # fmt: skip
+    case, failure = index.best(capture), capture.failure
+    if case is None or failure is None:
+        return repro.text, {}, info
+    embed = SIDE_FILE in repro.text
+    if format == "script" and not embed:
+        return repro.text, {}, info
+    header = make_header(capture, case, failure, queries=capture.queries, timeout=alarm(repro.text))
+    rendered = render(case, index.blobs(case.storages), format=format, header=header, embed=embed)
+    files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
+    return repro.text if format == "script" else rendered.text, files, info
+
+
+def alarm(script: str) -> float:
+    """The time after which the script of a hang gives up, as it was verified; 60 s where it has none."""
+    _, found, rest = script.partition("signal.alarm(")
+    digits = rest.partition(")")[0]
+    return float(digits) if found and digits.isdigit() else 60.0
+
+
+def verify_stored(
+    db: str,
+    ids: Sequence[int],
+    *,
+    runs: int,
+    timeout: float,
+    trust: bool = False,
+    confirm: Callable[[str], bool] = lambda question: False,
+) -> list[dict[str, Any]]:
+    """Run the stored scripts again, those of ``ids`` or all; one row each, in order.
+
+    Raises `StoreError` where a script is missing, or is from elsewhere and not trusted.
+    """
+    answers = []
+    with Index.open(db) as index:
+        for capture in index.captures(ids):
+            repro = index.repro(capture.id, "script")
+            if repro is None:
+                if ids:
+                    raise StoreError(f"capture {capture.id} has no script yet: minify run {db} {capture.id}")
+                continue
+            case = index.case(capture.id)
+            if not trust and not is_ours(case, capture.provenance.get("origin")):
+                lines = "\n".join(BackendSpec.from_json(case.backend).executes())
+                if not confirm(f"The script of capture {capture.id} was not made here. It\n{lines}\nRun it?"):
+                    raise StoreError(f"the script of capture {capture.id} is not trusted: add --trust to run it")
+            done = _again(index, capture, case, repro.text, runs, timeout)
+            index.save_repro(capture.id, "script", repro.text, verified=done.shown, runs=done.runs, log=done.log)
+            answers.append(
+                {"id": capture.id, "shown": done.shown, "runs": done.runs, "signature": capture.signature,
+                 "instead": done.instead}
+            )  # fmt: skip
+    return answers
+
+
+def _again(index: Index, capture: CaptureInfo, case: Case, text: str, runs: int, timeout: float) -> Verification:
+    _, files, _ = stored_repro(index, capture.id, "script", unverified=True)
+    likeness = Likeness(capture.failure or Failure(Kind(capture.kind), Phase(capture.phase)))
+    return verify(text, likeness.holds, runs=runs, timeout=timeout, search_path=search_path(case), files=files)

@@ -1,0 +1,78 @@
+"""`minify run`: every pending capture of an index, one after the other, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..backends import libraries
+from ..backends.spec import BackendSpec
+from ..store.case import Case
+from ..store.index import CaptureInfo, Index, State
+from ..store.trust import is_ours
+from . import console
+from .reduction import Options, Outcomes, reduce_capture
+
+#: What a plain `minify run` takes up.
+OPEN = (State.PENDING, State.REDUCING, State.BLOCKED)
+
+
+def run_pending(
+    db: str,
+    ids: Sequence[int],
+    options: Options,
+    *,
+    again: bool = False,
+    quiet: bool = False,
+    confirm: Callable[[str], bool] = lambda question: False,
+) -> list[CaptureInfo]:
+    """Minify the captures of ``db`` that are pending, or those with the given ``ids``; their rows afterwards.
+
+    Captures made elsewhere run only with ``options.trust`` or when ``confirm(question)`` says so. Other failures
+    found on the way are stored as pending captures and left for the next run. ``KeyboardInterrupt`` leaves the
+    capture at work pending; everything learned so far is kept.
+    """
+    with Index.open(db) as index, console.RunProgress(quiet=quiet) as progress:
+        todo = [c for c in index.captures(ids) if c.state in OPEN or (again and c.state is not State.UNSUPPORTED)]
+        children: list[int] = []
+        for capture in todo:
+            progress.begin(capture)
+            outcome = _one(index, capture, options, progress, confirm)
+            children += outcome.children
+            progress.end(console.outcome(index.capture(capture.id)))
+        done = index.captures([c.id for c in todo]) if todo else []
+    if not quiet:
+        console.summary(done, children, db)
+    return done
+
+
+def _one(
+    index: Index,
+    capture: CaptureInfo,
+    options: Options,
+    progress: console.RunProgress,
+    confirm: Callable[[str], bool],
+) -> Outcomes:
+    """Minify one capture and write down its state, whatever happens."""
+    case = index.case(capture.id)
+    if not options.trust and not is_ours(case, capture.provenance.get("origin")):
+        with progress.paused():
+            agreed = confirm(question(capture, case))
+        if not agreed:
+            outcome = Outcomes(State.BLOCKED, "not run: it was captured elsewhere, and was not trusted (--trust)")
+            index.set_state(capture.id, outcome.state, outcome.reason)
+            return outcome
+    index.set_state(capture.id, State.REDUCING)
+    try:
+        outcome = reduce_capture(index, capture, options, progress)
+    except BaseException:
+        index.set_state(capture.id, State.PENDING)
+        raise
+    index.set_state(capture.id, outcome.state, outcome.reason)
+    return outcome
+
+
+def question(capture: CaptureInfo, case: Case) -> str:
+    """What running a foreign capture executes, for a person to agree to."""
+    lines = [*BackendSpec.from_json(case.backend).executes(), *libraries.executes(case.imports)]
+    listed = "\n".join(f"  - {console.plain(line, 200)}" for line in lines)
+    return f"Capture {capture.id} was not made here. Running it\n{listed}\nRun it?"
