@@ -56,6 +56,12 @@ def dtype(name: str) -> str:
     return f"torch.{name}"
 
 
+def string(text: str) -> str:
+    """A string literal in ASCII, in double quotes where that needs no escapes."""
+    literal = ascii(text)
+    return f'"{text}"' if literal == f"'{text}'" and '"' not in text else literal
+
+
 class Expressions:
     """Prints values; ``lookup`` gives the source of a reference, ``constant`` that of a tensor inside a graph."""
 
@@ -66,8 +72,10 @@ class Expressions:
 
     def value(self, value: Value) -> str:
         """The expression for one tagged value."""
-        if value is None or isinstance(value, bool | int | str):
-            return ascii(value)
+        if value is None or isinstance(value, bool | int):
+            return repr(value)
+        if isinstance(value, str):
+            return string(value)
         if isinstance(value, float):
             return self._finite(repr(value))
         if isinstance(value, list):
@@ -93,7 +101,7 @@ class Expressions:
         """``name=value`` of a call; a device reads as the string it is."""
         if not is_name(name):
             raise Unprintable(f"{name!r} is no keyword argument")
-        text = repr(self._device_text(value["device"])) if tag(value) == "device" else self.value(value)
+        text = string(self._device_text(value["device"])) if tag(value) == "device" else self.value(value)
         return f"{name}={text}"
 
     def target(self, target: Value) -> str:
@@ -191,7 +199,7 @@ class Expressions:
         return text
 
     def _device(self, text: str) -> str:
-        return f"torch.device({self._device_text(text)!r})"
+        return f"torch.device({string(self._device_text(text))})"
 
     def _enum(self, pair: list[str]) -> str:
         if pair[0] != "SDPBackend" or not is_name(pair[1]):

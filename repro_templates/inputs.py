@@ -12,13 +12,13 @@ their storages into a safetensors file that the script loads.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ..store.case import Blobs, Case, TensorSpec, Value, tag
 from .elements import is_numeric, numbers, strided
-from .expressions import Unprintable, dtype
+from .expressions import Unprintable, dtype, string
 from .layout import Call, Statement
 from .literals import Literals, itemsize, sizes
 from .naming import Scope
@@ -43,14 +43,16 @@ class NeedsData(Unprintable):
 class Inputs:
     """Statements that make the inputs, and the arguments to call the graph's function with.
 
-    ``seeded`` tells that a statement draws random numbers, ``data`` is the content of the file to write beside the
-    script, where there is one.
+    ``constants`` make the tensors that the graph holds, after the inputs. ``seeded`` tells that numbers are drawn,
+    ``seeded_constants`` that some are for those; ``data`` is the content of the file to write beside the script.
     """
 
     statements: tuple[Statement, ...]
     arguments: tuple[str, ...]
+    constants: tuple[Statement, ...] = ()
     imports: tuple[str, ...] = ()
     seeded: bool = False
+    seeded_constants: bool = False
     data: bytes | None = None
 
 
@@ -62,30 +64,39 @@ def print_inputs(
     constants: Mapping[str, int] = MappingProxyType({}),
     embed: bool = False,
     default_dtype: str = "float32",
+    reserved: Collection[str] = (),
 ) -> Inputs:
     """Source for every input of ``case``; ``names`` has one name per input.
 
     ``constants`` maps module-level names to tensors the graph holds; they are made last, in the same stream of
     random numbers. Raises `NeedsData` (unless ``embed``) and `Unprintable`.
     """
-    printer = _Printer(case, blobs, names, constants, embed, default_dtype)
-    arguments = []
-    for name, value in zip(names, case.inputs, strict=True):
-        arguments.append(printer.input(name, value))
+    printer = _Printer(case, blobs, {*names, *reserved}, constants, embed, default_dtype)
+    arguments = [printer.input(name, value) for name, value in zip(names, case.inputs, strict=True)]
+    statements, imports = list(printer.statements), printer.literals.expressions.imports
+    seeded, printer.literals.seeded = printer.literals.seeded, False
     for name, index in sorted(constants.items(), key=lambda item: item[1]):
         printer.tensor(name, index)
     if printer.missing:
         raise NeedsData(printer.missing)
-    statements, imports = printer.statements, printer.literals.expressions.imports
-    if printer.literals.seeded:
-        statements = [Statement("torch.manual_seed(0)"), *statements]
+    held = printer.statements[len(statements) :]
+    if seeded or printer.literals.seeded:
+        (statements if seeded else held).insert(0, Statement("torch.manual_seed(0)"))
     data = None
     if printer.embedded:
         imports |= {"import pathlib", "from safetensors.torch import load_file"}
-        load = Call("load_file", (f"pathlib.Path(__file__).with_name({SIDE_FILE!r})",))
-        statements = [Statement(load, printer.side), *statements]
+        load = Call("load_file", (f"pathlib.Path(__file__).with_name({string(SIDE_FILE)})",))
+        statements.insert(0, Statement(load, printer.side))
         data = _safetensors(printer.embedded)
-    return Inputs(tuple(statements), tuple(arguments), tuple(sorted(imports)), printer.literals.seeded, data)
+    return Inputs(
+        tuple(statements),
+        tuple(arguments),
+        tuple(held),
+        tuple(sorted(imports)),
+        seeded or printer.literals.seeded,
+        printer.literals.seeded,
+        data,
+    )
 
 
 class _Printer:
@@ -93,7 +104,7 @@ class _Printer:
         self,
         case: Case,
         blobs: Blobs,
-        names: Sequence[str],
+        names: Collection[str],
         constants: Mapping[str, int],
         embed: bool,
         default_dtype: str,
@@ -192,7 +203,8 @@ class _Printer:
             values = self.from_storage(base, whole, ".requires_grad_().clone()" if derived else "")
             self.statements.append(Statement(values, base))
         base, kind = self.bases[key]
-        base += "" if kind == spec.dtype else f".view({dtype(spec.dtype)})"
+        if kind != spec.dtype:
+            base = f"{base}.view({dtype(spec.dtype)})"
         if spec.shape and spec.stride == contiguous(spec.shape):
             part = f"{base}[{spec.offset}:{spec.offset + spec.numel}]"
             return part if len(spec.shape) == 1 else f"{part}.view({', '.join(sizes(spec.shape))})"
@@ -225,8 +237,8 @@ class _Printer:
             self.missing.append(name)
             return "None"
         self.embedded[name] = data
-        device = "" if spec.device == "cpu" else f".to({spec.device!r})"
-        return f"{self.side}[{name!r}].clone().view({dtype(spec.dtype)}){device}"
+        device = "" if spec.device == "cpu" else f".to({string(spec.device)})"
+        return f"{self.side}[{string(name)}].clone().view({dtype(spec.dtype)}){device}"
 
 
 def _then(made: Call | str, tail: str) -> Call | str:

@@ -16,8 +16,12 @@ from collections.abc import Container, Sequence
 
 #: Names a printed script uses itself.
 OWN = frozenset(
-    {"torch", "math", "operator", "inf", "nan", "make_inputs", "inputs", "expected", "actual", "compiled", "signal"}
-)
+    {
+        "actual", "compiled", "cotangents", "draw", "expected", "function", "generator", "gradients", "inf", "inputs",
+        "make_inputs", "math", "nan", "operator", "output", "outputs", "pathlib", "repro", "signal", "storage",
+        "subprocess", "sys", "torch",
+    }
+)  # fmt: skip
 RESERVED = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(dir(builtins)) | OWN
 
 _LONGEST = 32

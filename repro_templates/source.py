@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ..store.case import Case, Graph, Node, Value, refs, tag
@@ -60,26 +60,31 @@ class Constant:
 class Printed:
     """``text`` defines the sub-graphs' functions and then the graph's own, called ``name``.
 
-    A graph whose output is a tuple of one value prints as a function that returns that value. ``imports`` are
-    statements besides ``import torch``.
+    A graph whose output is a tuple of one value prints as a function that returns that value, not a tuple, and is
+    ``single``. ``imports`` are statements besides ``import torch``.
     """
 
     name: str
     text: str
     parameters: tuple[str, ...]
+    single: bool = False
     imports: tuple[str, ...] = ()
     constants: tuple[Constant, ...] = ()
 
 
-def print_graph(case: Case, name: str = "forward") -> Printed:
-    """The graph of ``case`` as a function ``name``. Raises `Unprintable`, naming the node."""
-    module = _Module()
+def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] = ()) -> Printed:
+    """The graph of ``case`` as a function ``name``, or one like it where that is among the ``reserved`` names.
+
+    Raises `Unprintable`, naming the node.
+    """
+    module = _Module(reserved)
     function = module.globals.fresh(name)
     parameters = module.define(case.graph, function, top=True)
     return Printed(
         name=function,
         text="\n\n".join(module.definitions),
         parameters=tuple(parameters),
+        single=_single(case.graph.output),
         imports=tuple(sorted(module.imports)),
         constants=tuple(module.constants.values()),
     )
@@ -88,8 +93,8 @@ def print_graph(case: Case, name: str = "forward") -> Printed:
 class _Module:
     """The functions printed so far and the names they share."""
 
-    def __init__(self) -> None:
-        self.globals = Scope()
+    def __init__(self, reserved: Collection[str]) -> None:
+        self.globals = Scope(reserved)
         self.definitions: list[str] = []
         self.constants: dict[int, Constant] = {}
         self.imports: set[str] = set()
@@ -269,10 +274,8 @@ class _Function:
     def result(self, output: Node, top: bool) -> None:
         """Return the output; what was bound just before, and is read nowhere else, is returned directly."""
         value: Value = output.args[0] if output.args else None
-        items: list[Value] = value["tuple"] if tag(value) == "tuple" else []
-        if top and isinstance(value, list):
-            items = value
-        if top and len(items) == 1:
+        items = _items(value) if top or tag(value) == "tuple" else []
+        if top and _single(output):
             value, items = items[0], []
         last = self.statements[-1] if self.statements else None
         if len(items) > 1:
@@ -287,6 +290,15 @@ class _Function:
         if tag(value) != "ref" or (once and self.uses[value["ref"]] != 1):
             return None
         return self.lookup(value["ref"])
+
+
+def _items(value: Value) -> list[Value]:
+    """What a returned tuple or list holds, nothing for any other value."""
+    return list(value["tuple"]) if tag(value) == "tuple" else value if isinstance(value, list) else []
+
+
+def _single(output: Node) -> bool:
+    return bool(output.args) and len(_items(output.args[0])) == 1
 
 
 def _prefixed(text: str, expression: str | Call) -> str | Call:

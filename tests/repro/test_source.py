@@ -82,7 +82,7 @@ def test_autocast_calls_become_a_block() -> None:
         out=ref("y"),
     ).splitlines()
     assert lines[1:] == [
-        "    with torch.autocast('cpu', dtype=torch.bfloat16):",
+        '    with torch.autocast("cpu", dtype=torch.bfloat16):',
         "        y = torch.mm(x, x)",
         "    return y",
     ]

@@ -1,0 +1,196 @@
+"""What a script does with its function and inputs so that the failure shows, in the fewest natural lines.
+
+An exception, a crash and a hang need one call of the compiled function. A divergence needs eager's answer beside it
+and the assertion that fails: `torch.testing.assert_close`, or for aliasing the question itself. Both runs get inputs
+of their own where the graph may write to them, and the same seed where it may draw random numbers.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..store.case import Case, tag
+from ..store.failure import Failure, Kind, Phase
+from .effects import draws, mutates
+from .expressions import Unprintable, string
+from .inputs import Inputs
+from .layout import INDENT, WIDTH, Call, Statement
+from .source import Printed
+
+#: More inputs than these are made in a function.
+_FEW_INPUTS = 6
+#: How the message of an assertion begins that is not about the outputs' values: `verify` reads them.
+MUTATION_PREFIX = "inputs differ after the call: "
+ALIAS_PREFIX = "alias: "
+GRADIENT_PREFIX = "gradients differ: "
+
+#: The gradients of the outputs that the worker gives: `fxminify.backends.execution.cotangents` (a test compares them).
+COTANGENTS = """\
+generator = torch.Generator().manual_seed(0)
+draw = lambda low, high, o: torch.randint(low, high, o.shape, generator=generator)
+cotangents = [(draw(1, 17, o) * (2 * draw(0, 2, o) - 1) / 8).to(o) for o in outputs]"""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """``inputs`` defines them at module level, ``body`` makes the failure happen. Both are finished source."""
+
+    inputs: str
+    body: str
+
+
+def make_action(
+    case: Case,
+    printed: Printed,
+    inputs: Inputs,
+    failure: Failure,
+    arguments: str,
+    managers: Sequence[str],
+    *,
+    equal_nan: bool = True,
+) -> Action:
+    """The end of the script for ``failure``; ``arguments`` is what `torch.compile` is given besides the function."""
+    kind = str(failure.detail.get("class", "value")) if failure.kind is Kind.DIVERGENCE else ""
+    backward = failure.phase is Phase.BACKWARD
+    twice = bool(kind) and kind != "alias"
+    separate = kind == "mutation" or (twice and mutates(case.graph))
+    in_function = separate or len(inputs.arguments) > _FEW_INPUTS
+    maker = _Maker(case, printed, inputs, f"torch.compile({printed.name}, {arguments})", managers, in_function)
+    if backward and kind:
+        body = maker.gradients(equal_nan)
+    elif kind == "alias":
+        body = maker.alias(failure)
+    elif kind == "mutation":
+        body = maker.mutation(equal_nan)
+    elif kind:
+        body = maker.divergence(kind, equal_nan)
+    else:
+        body = maker.exception(backward)
+    return Action(maker.inputs_text(), body)
+
+
+class _Maker:
+    def __init__(
+        self, case: Case, printed: Printed, inputs: Inputs, compiled: str, managers: Sequence[str], in_function: bool
+    ) -> None:
+        self.case = case
+        self.printed = printed
+        self.inputs = inputs
+        self.compiled = compiled
+        self.managers = managers
+        self.in_function = in_function
+        self.seed = ["torch.manual_seed(0)"] if draws(case.graph) else []
+        self.arguments = "*make_inputs()" if in_function else ", ".join(inputs.arguments)
+
+    def inputs_text(self) -> str:
+        """The inputs as assignments, or as a function that makes new ones each time."""
+        statements, constants = list(self.inputs.statements), list(self.inputs.constants)
+        if not self.in_function:
+            return "\n".join(s.layout() for s in (*statements, *constants))
+        if self.inputs.seeded_constants:
+            raise Unprintable("a tensor inside the graph is drawn at random, and so are inputs that are made twice")
+        lines = [s.layout() for s in constants]
+        return "\n".join([*self._make_inputs(statements), *(["", *lines] if lines else [])])
+
+    def _make_inputs(self, statements: Sequence[Statement]) -> list[str]:
+        results = self.inputs.arguments
+        if len(statements) == 1 and (statements[0].target,) == results:
+            short = f"{INDENT}return [{statements[0].expression}]"
+            if len(short) <= WIDTH:
+                return ["def make_inputs():", short]
+        lines = [replace(s, depth=s.depth + 1).layout() for s in statements]
+        last = Statement(Call("return ", tuple(results), brackets=("[", "]")), depth=1)
+        return ["def make_inputs():", *lines, last.layout()]
+
+    def exception(self, backward: bool) -> str:
+        if not backward:
+            return self.within([*self.seed, *self.called(self.compiled, "")])
+        lines = self.called(self.compiled, "output" if self.printed.single else "outputs")
+        if self.printed.single:
+            return self.within([*self.seed, *lines, "output.sum().backward()"])
+        total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
+        return self.within([*self.seed, *lines, f"{total}.backward()"])
+
+    def divergence(self, kind: str, equal_nan: bool) -> str:
+        lines = [*self.seed, *self.called(self.printed.name, "expected")]
+        lines += [*self.seed, *self.called(self.compiled, "actual")]
+        options = ", check_stride=True" if kind == "stride" else ""
+        options += ", equal_nan=True" if equal_nan and kind == "value" else ""
+        return self.within(lines, f"torch.testing.assert_close(actual, expected{options})")
+
+    def mutation(self, equal_nan: bool) -> str:
+        options = ", equal_nan=True" if equal_nan else ""
+        lines = [
+            "expected, actual = make_inputs(), make_inputs()",
+            *self.seed,
+            f"{self.printed.name}(*expected)",
+            *self.seed,
+            f"{self.compiled}(*actual)",
+        ]
+        message = f"lambda text: {string(MUTATION_PREFIX)} + text"
+        return self.within(lines, f"torch.testing.assert_close(actual, expected{options}, msg={message})")
+
+    def alias(self, failure: Failure) -> str:
+        """Does an output lie in the storage of the input it should, and in no other?"""
+        place = re.fullmatch(r"output (\d+)", str(failure.detail.get("where", "")))
+        owner, found = (re.fullmatch(r"input (\d+)", str(failure.detail.get(k, ""))) for k in ("expected", "actual"))
+        index = owner or found
+        if place is None or index is None:
+            raise Unprintable("which output should alias which input is not known")
+        inputs = (
+            [f"inputs[{i}]" for i in range(len(self.inputs.arguments))] if self.in_function else self.inputs.arguments
+        )
+        output = "actual" if self.printed.single else f"actual[{place[1]}]"
+        same = "==" if owner else "!="
+        lines = ["inputs = make_inputs()"] if self.in_function else []
+        arguments = "*inputs" if self.in_function else self.arguments
+        lines += [*self.seed, *self.called(self.compiled, "actual", arguments)]
+        lines.append(f"storage = {output}.untyped_storage().data_ptr()")
+        message = (
+            f"{ALIAS_PREFIX}{place[0]} should lie in {(owner or ['no input'])[0]}, not in {(found or ['no input'])[0]}"
+        )
+        after = f"assert storage {same} {inputs[int(index[1])]}.untyped_storage().data_ptr(), {string(message)}"
+        return self.within(lines, after)
+
+    def gradients(self, equal_nan: bool) -> str:
+        """Compare `torch.autograd.grad` of both, for the same seeded gradients of the outputs."""
+        wanted = [a for a, value in zip(self.inputs.arguments, self.case.inputs, strict=True)
+                  if tag(value) == "tensor" and self.case.tensors[value["tensor"]].requires_grad]  # fmt: skip
+        inner = [*self.seed]
+        if self.in_function:
+            inner.append(f"[{', '.join(self.inputs.arguments)}] = make_inputs()")
+        single = self.printed.single
+        plain = ", ".join(self.inputs.arguments)
+        inner.append(f"outputs = {'[' if single else ''}function({plain}){']' if single else ''}")
+        if not single:
+            inner.append("outputs = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]")
+        inner.append(COTANGENTS)
+        inner.append(f"return torch.autograd.grad(outputs, [{', '.join(wanted)}], cotangents, allow_unused=True)")
+        options = ", equal_nan=True" if equal_nan else ""
+        message = f"lambda text: {string(GRADIENT_PREFIX)} + text"
+        lines = [f"expected = gradients({self.printed.name})", f"actual = gradients({self.compiled})"]
+        return "\n".join([
+            "def gradients(function):",
+            textwrap.indent("\n".join(inner), INDENT),
+            "",
+            self.within(lines, f"torch.testing.assert_close(actual, expected{options}, msg={message})"),
+        ])  # fmt: skip
+
+    def called(self, function: str, name: str, arguments: str | None = None) -> list[str]:
+        """Lines that call ``function`` on the inputs and bind the result to ``name``."""
+        start = f"{name} = " if name else ""
+        arguments = self.arguments if arguments is None else arguments
+        line = f"{start}{function}({arguments})"
+        if len(line) + len(INDENT) <= WIDTH or function == self.printed.name:
+            return [line]
+        return [f"compiled = {function}", f"{start}compiled({arguments})"]
+
+    def within(self, lines: Sequence[str], after: str = "") -> str:
+        """``lines`` inside the context managers, ``after`` outside."""
+        text = "\n".join(lines)
+        if self.managers:
+            text = f"with {', '.join(self.managers)}:\n{textwrap.indent(text, INDENT)}"
+        return f"{text}\n{after}" if after else text
