@@ -11,13 +11,14 @@ script their own text, plain values ``NAME = value``. Three rules keep it honest
 
 from __future__ import annotations
 
+import argparse
 import ast
 import builtins
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from . import modules, program, syntax
@@ -67,6 +68,7 @@ class Carrier:
         self._blocks: list[str] = []
         self._bound: dict[str, Any] = {}
         self._open: set[str] = set()
+        self._read: dict[str, frozenset[str]] = {}
         self._file = ""
 
     def carried(self) -> Carried | None:
@@ -144,6 +146,25 @@ class Carrier:
                     self._imports[_from_line(node.module, original, name)] = None
                     return True
         return False
+
+    def _settings(self, name: str, value: Any, namespace: Mapping[str, Any], user: str, text: str) -> bool:
+        """Carry a namespace of command-line arguments with only what is read of it: the rest stays at home."""
+        if type(value) not in (argparse.Namespace, SimpleNamespace):
+            return False
+        used, known = syntax.attributes_of(text, name), self._read.get(name, frozenset())
+        if used is None or self._bound.get(name, value) is not value:
+            return False
+        self._read[name] = known | used
+        place = len(self._blocks)
+        if name in self._bound:
+            del self._bound[name]
+            place = next(i for i, b in enumerate(self._blocks) if b.startswith(f"{name} = "))
+            del self._blocks[place]
+        part = type(value)(**{k: v for k, v in sorted(vars(value).items()) if k in known | used})
+        self.bind(name, part, namespace, user)
+        self._blocks.insert(place, self._blocks.pop())
+        self._bound[name] = value
+        return True
 
     def _importable(self, name: str, value: Any) -> bool:
         found = None if _is_plain(value) else modules.find(value)
@@ -230,7 +251,8 @@ class Carrier:
             elif name == "__file__":
                 raise CannotCarry(f"the global '__file__' of {user} would be another file elsewhere")
             elif name in namespace and name not in _IMPLICIT:
-                self.bind(name, namespace[name], namespace, user)
+                if not self._settings(name, namespace[name], namespace, user, text):
+                    self.bind(name, namespace[name], namespace, user)
             elif name not in _IMPLICIT and not hasattr(builtins, name):
                 missing.append(name)
         if missing:

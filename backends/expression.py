@@ -4,8 +4,8 @@ Plain ``None``, ``bool``, ``int``, finite ``float``, ``str`` and lists stand for
 
 | tag | content | prints as |
 |---|---|---|
-| ``float`` | ``"inf"``, ``"-inf"``, ``"nan"`` | ``float('inf')`` |
-| ``bytes`` | hexadecimal | ``bytes.fromhex('00ff')`` |
+| ``float`` | ``"inf"``, ``"-inf"``, ``"nan"`` | ``float("inf")`` |
+| ``bytes`` | hexadecimal | ``bytes.fromhex("00ff")`` |
 | ``tuple``, ``set``, ``frozenset`` | list of expressions | the literal |
 | ``dict`` | list of ``[key, value]`` | the literal |
 | ``import`` | ``[module, attribute path]`` | the name, after ``from module import name`` |
@@ -190,7 +190,7 @@ class Printer:
             inside = ", ".join(map(self.text, content))
             literal = "{" + inside + "}" if inside else ""
             return literal or "set()" if tag == "set" else f"frozenset({literal})"
-        return f"float({content!r})" if tag == "float" else f"bytes.fromhex({content!r})"
+        return f'float("{content}")' if tag == "float" else f'bytes.fromhex("{content}")'
 
     def name(self, module: str, path: str) -> str:
         """The name by which the printed source can call ``module.path``."""

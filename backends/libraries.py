@@ -16,7 +16,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from types import ModuleType
 from typing import Any
 
 from . import modules, program, syntax
@@ -30,18 +29,17 @@ Json = dict[str, Any]
 #: Namespaces that ``import torch`` or compiling with it registers.
 BUILTIN = frozenset(
     {
-        "aten", "prim", "prims", "higher_order", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native",
-        "_quantized", "c10d", "c10d_functional", "debug_mode_ops", "debugprims", "export", "flex_lib", "fsdp",
-        "inductor", "inductor_prims", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "onnx", "onnx_symbolic",
-        "profiler", "quantization", "quantized", "quantized_decomposed", "rngprims", "sparse", "static_runtime", "streams",
-        "symm_mem",
+        "aten", "prim", "prims", "higher_order", "_c10d_functional", "_c10d_functional_autograd", "_dtensor",
+        "_native", "_quantized", "c10d", "c10d_functional", "debug_mode_ops", "debugprims", "export",
+        "flex_lib", "fsdp", "inductor", "inductor_prims", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "onnx",
+        "onnx_symbolic", "profiler", "quantization", "quantized", "quantized_decomposed", "rngprims", "sparse",
+        "static_runtime", "streams", "symm_mem",
     }
 )  # fmt: skip
 #: Built in, but only registered by a module of torch that not every backend imports.
 _LAZY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
 _OP = re.compile(r"^([A-Za-z_]\w*)::([A-Za-z_]\w*)(\.\w+)?$", re.ASCII)
 _PLACE = re.compile(r"registered at (.+?):(\d+)(?= ::|$)", re.MULTILINE)
-_HINTS = ("torch", "library", "Library", "impl", "custom_op", "register")
 _REGISTERS = re.compile(r"^(impl|define|fallback|custom_op|triton_op|register_\w+|impl_abstract|Library)$")
 _LARGEST_LIBRARY = 512 << 20
 
@@ -196,10 +194,8 @@ def _import(place: str) -> Json:
 def _places(op: str) -> list[str]:
     """Names of the modules, or paths of the libraries, that register ``op`` or one of its kernels; ``__main__`` too."""
     python = dict.fromkeys([*_custom_op(op), *_from_dispatcher(op), *_fake_kernel(op)])
-    names = [*python] or list(_mentioning(op))
-    names = [n for n in names if n.partition(".")[0] != "torch"]
-    # A kernel registered by name elsewhere (torch.library.impl("ns::op", ...)) is only seen in the source.
-    names += [n for n in _mentioning(op) if n not in names] if names else []
+    # A kernel registered by name (torch.library.impl("ns::op", ...)) is only seen in the source.
+    names = list(dict.fromkeys([*python, *_mentioning(op)]))
     if names:
         return ["__main__"] if "__main__" in names else names
     return list(_shared_libraries(op))
@@ -241,16 +237,11 @@ def _fake_kernel(op: str) -> Iterator[str]:
 
 
 def _mentioning(op: str) -> Iterator[str]:
-    """Loaded modules outside torch that name ``ns::op`` in their source, as a registration by name must."""
-    for name, module in list(sys.modules.items()):
-        if not isinstance(module, ModuleType) or name == "__mp_main__" or name.partition(".")[0] == "torch":
-            continue
-        if not any(
-            n.startswith(("torch", "library", "Library", "impl", "custom_op", "register")) for n in vars(module)
-        ):
-            continue
-        text = modules.text_of(name)
-        if text is not None and re.search(rf"[\"']{re.escape(op)}[\"'.(]", text):
+    """Loaded modules outside torch that register ``op`` or a kernel of it by its name."""
+    for name in modules.mentioning(op):
+        tree = modules.tree_of(name)
+        parts = [p for s in syntax.statements(tree) for p in _acting_part(s)] if tree is not None else []
+        if any(_registers(n, {op}, set()) for part in parts for n in ast.walk(part)):
             yield name
 
 

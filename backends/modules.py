@@ -8,12 +8,12 @@ and ``__module__`` is only a hint, because partials, ``aot_autograd`` objects an
 from __future__ import annotations
 
 import ast
-import inspect
 import keyword
 import os
 import site
 import sys
 import sysconfig
+import tokenize
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from types import ModuleType
@@ -93,11 +93,29 @@ def tree_of(module: str) -> ast.Module | None:
 
 def text_of(module: str) -> str | None:
     """The source text of a loaded module, None where there is none."""
-    loaded = sys.modules.get(module)
+    file = getattr(sys.modules.get(module), "__file__", None)
     try:
-        return inspect.getsource(loaded) if loaded is not None else None
-    except (OSError, TypeError, SyntaxError, UnicodeDecodeError):
+        if not isinstance(file, str) or not file.endswith(".py"):
+            return None
+        with tokenize.open(file) as stream:
+            return stream.read()
+    except (OSError, SyntaxError, UnicodeDecodeError):
         return None
+
+
+def mentioning(*texts: str) -> Iterator[str]:
+    """Loaded modules other than torch's whose source holds all of ``texts``, installed ones last."""
+    sought = [text.encode() for text in texts]
+    files = {n: getattr(m, "__file__", None) for n, m in list(sys.modules.items()) if n.partition(".")[0] != "torch"}
+    python = [(n, f) for n, f in files.items() if isinstance(f, str) and f.endswith(".py") and n != "__mp_main__"]
+    for name, file in sorted(python, key=lambda item: is_installed(item[1])):
+        try:
+            with open(file, "rb") as stream:
+                content = stream.read()
+        except OSError:
+            continue
+        if all(text in content for text in sought):
+            yield name
 
 
 @lru_cache(maxsize=256)

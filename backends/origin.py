@@ -80,7 +80,6 @@ class _Origin:
 
     def _named(self, name: str) -> BackendSpec | None:
         """A spec that uses a registered name, None where its registration cannot be repeated by an import."""
-        point = registry.entry_point(name)
         obj = registry.registered().get(name)
         if obj is None:
             raise CannotCarry(f"no backend is registered as {name!r}")
@@ -90,6 +89,7 @@ class _Origin:
             return BackendSpec(name, "registered", name)
         if module is not None and module not in modules.SCRIPT:
             return BackendSpec(name, "registered", name, module)
+        point = obj if isinstance(obj, EntryPoint) else registry.entry_point(name)
         if point is not None and module is None:
             owner = point.dist.name if point.dist is not None else ""
             value = f"{point.module}:{point.attr}" if point.attr else point.module

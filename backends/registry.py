@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from itertools import chain
 from types import FunctionType
 from typing import Any
 
@@ -134,17 +135,13 @@ def registering_module(name: str, obj: Any) -> str | None:
     (a registration inside a function is not one: an import would not run it).
     """
     hint = getattr(obj, "__module__", None)
-    seen = [hint] if isinstance(hint, str) else []
-    for module in [*seen, *(m for m in list(sys.modules) if m not in seen)]:
-        names = getattr(sys.modules.get(module), "__dict__", {})
-        if module != hint and not any(n.startswith(("register", "torch", "_dynamo")) for n in list(names)):
-            continue
-        if module in (__name__, "__mp_main__"):
-            continue
-        text = modules.text_of(module)
-        if text is None or "register_" not in text or "backend" not in text:
-            continue
-        tree = modules.tree_of(module)
-        if tree is not None and name in syntax.registered_names(tree):
+    torch_own = [n for n in list(sys.modules) if n.startswith(("torch._dynamo.backends.", "torch._dynamo.repro."))]
+    for module in chain([hint] if isinstance(hint, str) else [], modules.mentioning("register_", "backend")):
+        if module != __name__ and _registers(module, name):
             return module
-    return None
+    return next((m for m in torch_own if _registers(m, name)), None)
+
+
+def _registers(module: str, name: str) -> bool:
+    tree = modules.tree_of(module)
+    return tree is not None and name in syntax.registered_names(tree)

@@ -104,14 +104,17 @@ def first_line(node: ast.stmt) -> int:
 def segment(node: ast.stmt | ast.Lambda, lines: list[str]) -> str:
     """The text of ``node`` as it was written, or unparsed where that would not be the same statement in ASCII."""
     unparsed = ast.unparse(node)
-    if isinstance(node, ast.stmt):
-        cut = textwrap.dedent("\n".join(lines[first_line(node) - 1 : node.end_lineno]))
-        try:
-            same = ast.dump(ast.parse(cut)) == ast.dump(ast.Module([node], []))
-        except SyntaxError:
-            same = False
-        if same and cut.isascii():
-            return cut.strip("\n")
+    if isinstance(node, ast.Lambda):
+        written = ast.get_source_segment("\n".join(lines), node) or unparsed
+        written = f"({written})" if "\n" in written else written
+        return written if written.isascii() else unparsed.encode("ascii", "backslashreplace").decode()
+    cut = textwrap.dedent("\n".join(lines[first_line(node) - 1 : node.end_lineno]))
+    try:
+        same = ast.dump(ast.parse(cut)) == ast.dump(ast.Module([node], []))
+    except SyntaxError:
+        same = False
+    if same and cut.isascii():
+        return cut.strip("\n")
     return unparsed if unparsed.isascii() else unparsed.encode("ascii", "backslashreplace").decode()
 
 
@@ -123,6 +126,16 @@ def touches(node: ast.stmt, name: str) -> bool:
         parts = node.targets if isinstance(node, ast.Assign | ast.Delete) else [getattr(node, "target", node)]
         return any(isinstance(n, ast.Name) and n.id == name for p in parts for n in ast.walk(p))
     return False
+
+
+def attributes_of(text: str, name: str) -> frozenset[str] | None:
+    """The attributes that ``text`` reads of the object ``name``; None where it uses the object otherwise."""
+    tree = ast.parse(text)
+    chains = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
+    read = [n for n in chains if isinstance(n.value, ast.Name) and n.value.id == name]
+    uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
+    plain = len(read) == len(uses) and all(isinstance(n.ctx, ast.Load) for n in read)
+    return frozenset(n.attr for n in read) if plain else None
 
 
 def without_annotations(text: str) -> str:
