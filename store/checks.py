@@ -55,7 +55,7 @@ class Checks:
         self.values = 0
 
     def fail(self, why: str) -> NoReturn:
-        raise InvalidDocument(f"{self.where}: {why}")
+        raise InvalidDocument(f"{self.where[-160:]}: {why}")
 
     def need(self, ok: object, why: str) -> None:
         if not ok:

@@ -126,7 +126,9 @@ def check_target(target: Value, *, custom: bool = False) -> None:
 def is_custom(name: str) -> bool:
     """Whether an operator or packet name is well formed and of a namespace that is not torch's."""
     match = _OPERATOR.match(name)
-    return match is not None and match[1] not in table().namespaces and "__" not in (match[2][:2], (match[3] or "")[:2])
+    if match is None or match[1] in table().namespaces:
+        return False
+    return not any(part.startswith("__") for part in match.groups() if part is not None)
 
 
 def namespace(target: Value) -> str | None:

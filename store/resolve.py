@@ -11,6 +11,7 @@ import builtins
 import math
 import operator
 import sys
+from collections import defaultdict
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -30,11 +31,7 @@ def resolve(target: Json) -> Any:
     kind = tag(target)
     check_target(target, custom=True)
     assert kind is not None
-    return _resolve(kind, target[kind])
-
-
-@cache
-def _resolve(kind: str, name: str) -> Any:
+    name = target[kind]
     found = {"fn": _function, "op": _overload, "packet": _packet, "hop": _higher_order}[kind](name)
     if found is None:
         raise UnknownName(f"torch {torch.__version__} here has no {kind} {name!r}")
@@ -108,6 +105,7 @@ def _packet(name: str) -> OpOverloadPacket | None:
     return found if isinstance(found, OpOverloadPacket) else None
 
 
+@cache
 def _overload(name: str) -> OpOverload | None:
     packet, _, overload = name.rpartition(".")
     holder = _packet(packet)
@@ -126,11 +124,18 @@ def _higher_order(name: str) -> HigherOrderOperator | None:
 
 
 class _FunctionNames:
-    """Listed functions by identity. Modules nobody imported yet are looked at again when a look-up misses."""
+    """Listed functions by identity.
+
+    Modules nobody imported yet are looked at when a look-up misses, and so are names whose object was replaced
+    meanwhile (importing Dynamo wraps ``torch.manual_seed``).
+    """
 
     def __init__(self) -> None:
         self._names: dict[int, tuple[str, Any]] = {}
         self._waiting = sorted(table().functions, key=_publicity)
+        self._leaves: dict[str, list[str]] = defaultdict(list)
+        for name in self._waiting:
+            self._leaves[name.rpartition(".")[2]].append(name)
         for name in sorted(table().methods):
             self._add(TENSOR + name, getattr(torch.Tensor, name, None))
 
@@ -139,7 +144,10 @@ class _FunctionNames:
         if found is None and self._waiting:
             self._look()
             found = self._names.get(id(obj))
-        return found[0] if found is not None and found[1] is obj else None
+        if found is None:
+            same = self._leaves.get(getattr(obj, "__name__", ""), ())
+            return next((name for name in same if _function(name) is obj), None)
+        return found[0] if found[1] is obj else None
 
     def _look(self) -> None:
         waiting, loaded = [], {}
@@ -189,5 +197,5 @@ _ANNOTATION_NAMES = {cls: name for name, cls in ANNOTATION_CLASSES.items()}
 
 def forget() -> None:
     """Drop what was looked up, for tests that register operators anew."""
-    _resolve.cache_clear()
+    _overload.cache_clear()
     _singleton.clear()
