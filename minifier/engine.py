@@ -25,6 +25,10 @@ from .trace import Trace
 from .verdict import Outcome, Verdict
 
 
+#: With this many nodes a coarse pass that has run has nothing more to do.
+SMALL = 16
+
+
 class Oracle(Protocol):
     """Says whether a candidate still fails in the same way."""
 
@@ -160,7 +164,7 @@ class Engine:
     def _run_pass(self, p: Pass) -> None:
         """All steps of a pass, once."""
         stats, started, nodes, step = self.stats[p.name], self._clock(), self._best_size[0], 0
-        if p.coarse and nodes * 4 > self._coarse.get(p.name, nodes * 4) * 3:
+        if p.coarse and p.name in self._coarse and (nodes <= SMALL or nodes * 4 > self._coarse[p.name] * 3):
             return
         self._pass = p.name
         try:

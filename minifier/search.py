@@ -22,10 +22,12 @@ Search = Generator[Items, bool, Items]
 
 #: How often in a row the other half is believed to hold the culprit before that is checked.
 PATIENCE = 2
-#: Needed items in a row, each read by the one before, from which on a path is assumed (a matter for other passes).
-PATH = 3
-#: Prior chances for the next needed item: there is none; it is next to a needed one in the data flow.
-NONE, NEAR = 0.3, 0.35
+#: With more items than this left, two needed ones that read each other are taken for a path, which others shorten.
+PATH = 8
+#: Prior weight, as a share of all others, that the next needed item reads a needed one or is read by it.
+NEAR = 1.5
+#: Prior weight, likewise, that nothing in the way of the longest step is needed.
+NONE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def uniform(count: int) -> Space:
 
 
 def sparse(space: Space) -> Search:
-    """A set found from the assumption that few items matter; no single one can go, unless they lie on a path.
+    """A set found from the assumption that few items matter. That no single one can go is for `sweep` to see.
 
     First the rarest items alone, then halves of the weight alone (small candidates are cheap to ask about). When
     the needed items turn out to lie apart: the last one, the first one, what lies between them in the data flow,
@@ -55,10 +57,7 @@ def sparse(space: Space) -> Search:
     if len(rare) * 4 <= len(window) * 3 and (yield rare):
         window = rare
     window = yield from _locate(space, window)
-    path = False
-    if len(window) > 1:
-        window, path = yield from _apart(space, window)
-    return window if path else (yield from sweep(window))
+    return window if len(window) == 1 else (yield from _apart(space, window))
 
 
 def farthest(chances: Sequence[float]) -> Search:
@@ -110,7 +109,7 @@ def _locate(space: Space, window: Items) -> Generator[Items, bool, Items]:
     """The smallest window found that fails on its own, starting from one that does."""
     guess, misses = window, 0
     while len(guess) > 1:
-        cut = _middle([space.weights[i] for i in guess])
+        cut = _gap(space, guess)
         left, right = guess[:cut], guess[cut:]
         first, second = (left, right) if _weight(space, left) >= _weight(space, right) else (right, left)
         if (yield first):
@@ -124,47 +123,49 @@ def _locate(space: Space, window: Items) -> Generator[Items, bool, Items]:
     return window
 
 
-def _apart(space: Space, window: Items) -> Generator[Items, bool, tuple[Items, bool]]:
-    """A subset of ``window`` (which fails) when no half of it fails alone, and whether it is a path cut short."""
+def _apart(space: Space, window: Items) -> Search:
+    """A subset of ``window`` (which fails) when no half of it fails alone."""
     needed: list[int] = []
     rest = list(window)
     near = _neighbours(space)
 
-    last = yield from _last(space, needed, rest, near, none=False)
+    last = yield from _last(space, needed, rest, near)
     needed, rest = [rest[last - 1]], rest[: last - 1]
     if not rest or (yield _union(needed)):
-        return _union(needed), False
+        return _union(needed)
     start = yield from _first(space, needed, rest)
     needed, rest = [rest[start], *needed], rest[start + 1 :]
     if not rest or (yield _union(needed)):
-        return _union(needed), False
+        return _union(needed)
     between = _between(space, needed, rest)
-    if len(between) * 4 <= len(rest) * 3 and (yield _union(needed, between)):
+    if len(between) < len(rest) and (yield _union(needed, between)):
         rest = between
-    path = 0
     while rest:
-        last = yield from _last(space, needed, rest, near, none=True)
-        if last == 0:
-            break
+        # What is there so far does not suffice: that was asked.
+        last = yield from _last(space, needed, rest, near)
         found = rest[last - 1]
-        path = path + 1 if near[found] & set(needed) else 0
+        path = not near[found].isdisjoint(needed)
         needed, rest = [*needed, found], rest[: last - 1]
-        if path >= PATH and len(rest) > PATH:
-            return _union(needed, rest), True
-    return _union(needed), False
+        if path and len(rest) > PATH:
+            return _union(needed, rest)
+        if rest and (yield _union(needed)):
+            return _union(needed)
+    return _union(needed)
 
 
 def _last(
-    space: Space, needed: Sequence[int], rest: Sequence[int], near: Sequence[set[int]], *, none: bool
+    space: Space, needed: Sequence[int], rest: Sequence[int], near: Sequence[set[int]]
 ) -> Generator[Items, bool, int]:
-    """The least ``n`` for which ``needed`` and the first ``n`` of ``rest`` fail: item ``n - 1`` is needed, if n > 0."""
+    """The least ``n`` for which ``needed`` and the first ``n`` of ``rest`` fail: item ``n - 1`` is needed.
+
+    ``needed`` alone is known not to fail.
+    """
     total = sum(space.weights[i] for i in rest)
     around: set[int] = set().union(*(near[i] for i in needed)) if needed else set()
     close = [i for i in rest if i in around]
-    share = NEAR / len(close) if close else 0.0
-    mass = [NONE * total if none else 0.0]
-    mass += [space.weights[i] + (share * total if i in around else 0.0) for i in rest]
-    low, high = (0 if none else 1), len(rest)
+    share = NEAR * total / len(close) if close else 0.0
+    mass = [0.0, *(space.weights[i] + (share if i in around else 0.0) for i in rest)]
+    low, high = 1, len(rest)
     while low < high:
         middle = low + _middle(mass[low : high + 1]) - 1
         if (yield _union(needed, rest[:middle])):
@@ -196,6 +197,19 @@ def _middle(mass: Sequence[float]) -> int:
     below = sums[cut - 1] if cut else 0.0
     cut = cut if half - below <= sums[min(cut, len(sums) - 1)] - half else cut + 1
     return min(max(cut, 1), len(mass) - 1)
+
+
+def _gap(space: Space, items: Items) -> int:
+    """Where to cut ``items`` into halves of similar weight without parting rare items that read each other."""
+    total = _weight(space, items)
+    best, left = (2.0, 1), 0.0
+    for cut in range(1, len(items)):
+        one, other = items[cut - 1], items[cut]
+        left += space.weights[one]
+        linked = bool(space.reads) and one in space.reads[other]
+        torn = 3 * (space.weights[one] + space.weights[other]) if linked else 0.0
+        best = min(best, ((abs(2 * left - total) + torn) / total, cut))
+    return best[1]
 
 
 def _rarest(space: Space) -> Items:

@@ -35,16 +35,6 @@ PASSES: tuple[Pass, ...] = (
         coarse=True,
     ),
     Pass(
-        "nodes",
-        "Takes single compute nodes out; readers get the recorded value, so what is left computes what it did.",
-        nodes.singles,
-    ),
-    Pass(
-        "bypass",
-        "Lets readers of a value read a direct input of its producer of the same shape and type: shapes stay.",
-        bypass.singles,
-    ),
-    Pass(
         "outputs",
         "Returns fewer values: what remains is still computed in the same way.",
         outputs.propose,
@@ -58,6 +48,16 @@ PASSES: tuple[Pass, ...] = (
         "inputs",
         "Writes numbers into the graph and gives one tensor where several look alike.",
         inputs.propose,
+    ),
+    Pass(
+        "nodes",
+        "Takes single compute nodes out; readers get the recorded value, so what is left computes what it did.",
+        nodes.singles,
+    ),
+    Pass(
+        "bypass",
+        "Lets readers of a value read a direct input of its producer of the same shape and type: shapes stay.",
+        bypass.singles,
     ),
 )
 
