@@ -19,7 +19,7 @@ from . import modes
 from .case import Blobs, Case, Graph, Json, TensorSpec, Value, tag
 from .decode import InvalidDocument, check_storage
 from .leaf_modules import construct
-from .resolve import ANNOTATION_CLASSES, resolve
+from .resolve import ANNOTATION_CLASSES, enumeration, resolve
 
 _DEFAULT_DRAW = (torch.float32, torch.int64)
 
@@ -75,9 +75,7 @@ class Builder:
         if made is None:
             spec = self._specs[index]
             with modes.undisturbed(), torch.inference_mode(spec.inference):
-                plain = self._plain(index, spec)
-            with torch._C.DisableTorchFunction(), torch.inference_mode(spec.inference):
-                made = self._made[index] = self._finish(spec, plain)
+                made = self._made[index] = self._finish(spec, self._plain(index, spec))
         return made
 
     def _finish(self, spec: TensorSpec, plain: torch.Tensor) -> torch.Tensor:
@@ -145,8 +143,10 @@ class Builder:
         strides, offset and sharing stay, and writing to it in place stays legal. Tensors in one storage become
         views of one such base, as they most likely were.
         """
-        with torch.inference_mode(False), torch.enable_grad():
-            if spec.storage is None or spec.conj or spec.neg or self._alone(spec):
+        with torch.enable_grad():
+            if spec.conj or spec.neg:
+                return _signs(spec, _non_leaf(_signs(spec, plain)))
+            if spec.storage is None or self._alone(spec):
                 return _non_leaf(plain)
             key = (spec.storage, spec.device, spec.dtype)
             base = self._bases.get(key)
@@ -155,7 +155,8 @@ class Builder:
                 size = storage.nbytes() // plain.element_size()
                 with torch.no_grad():
                     whole = torch.empty(0, dtype=plain.dtype, device=plain.device).set_(storage, 0, (size,), (1,))
-                base = self._bases[key] = self._leaf_of(key, size) or _non_leaf(whole)
+                leaf = self._leaf_of(key, size)
+                base = self._bases[key] = _non_leaf(whole) if leaf is None else leaf
             return base.as_strided(spec.shape, spec.stride, spec.offset)
 
     def _alone(self, spec: TensorSpec) -> bool:
@@ -308,15 +309,16 @@ def _generate(fn: str, spec: TensorSpec, options: dict[str, Any]) -> torch.Tenso
 
 
 def _signs(spec: TensorSpec, tensor: torch.Tensor) -> torch.Tensor:
+    """Set the lazy conjugate and negative bits; done twice, the physical values are back."""
     if spec.conj:
         tensor = torch._conj(tensor)
     return torch._neg_view(tensor) if spec.neg else tensor
 
 
 def _non_leaf(plain: torch.Tensor) -> torch.Tensor:
+    if plain.layout is not torch.strided:
+        return plain.requires_grad_().clone()
     leaf = torch.zeros((), dtype=plain.dtype, device=plain.device).requires_grad_()
-    if plain.layout is not torch.strided or plain.is_conj() or plain.is_neg():
-        return plain.requires_grad_() * 1
     made = leaf.expand(plain.shape).clone()
     made.data = plain
     return made
@@ -341,9 +343,7 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def _enum(pair: Sequence[str]) -> Any:
-    from torch.nn.attention import SDPBackend
-
-    return {"SDPBackend": SDPBackend}[pair[0]].__members__[pair[1]]
+    return enumeration(pair[0]).__members__[pair[1]]
 
 
 def _sym(content: Json) -> Any:

@@ -23,7 +23,7 @@ from . import modes
 from .case import Graph, Json, Node, TensorSpec, Value
 from .leaf_modules import NotALeaf, class_of, contents
 from .names import IDENTIFIER, UnknownName, is_attribute_path, is_node_name, table
-from .resolve import annotation, describe
+from .resolve import annotation, describe, enumeration
 from .snapshot import CannotSnapshot, Tensors, hint
 
 _LAST_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
@@ -117,13 +117,12 @@ class Encoder:
             with modes.undisturbed():
                 state = x.get_state()
             return {"generator": [str(x.device), self.tensor(state)]}
-        if isinstance(x, enum.Enum) or type(x).__name__ == "_SDPBackend":
-            kind = type(x).__name__.removeprefix("_")
-            if x.name in table().enums.get(kind, ()):
+        kind = type(x).__name__
+        if isinstance(x, enum.Enum) or kind in table().enums:
+            if type(x) is enumeration(kind) and x.name in table().enums.get(kind, ()):
                 return {"enum": [kind, x.name]}
             raise Unsupported(f"member of enum {type(x).__module__}.{type(x).__qualname__}")
         if isinstance(x, tuple):
-            kind = type(x).__name__
             if type(x).__module__ == "torch.return_types" and kind in table().return_types:
                 return {"return_type": [kind, [self.value(i) for i in x]]}
             if type(x) is not tuple and not hasattr(x, "_fields"):

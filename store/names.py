@@ -14,12 +14,12 @@ from __future__ import annotations
 import json
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .case import Value, tag
+from .case import Graph, Value, tag
 
 #: A Python identifier in ASCII (other alphabets normalise to other names), with a length a person can read.
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,511}\Z")
@@ -137,6 +137,24 @@ def namespace(target: Value) -> str | None:
     if type(name) is not str or not is_custom(name):
         return None
     return name.partition("::")[0]
+
+
+def libraries(graph: Graph) -> frozenset[str]:
+    """The operator namespaces outside torch that a graph calls or passes on, sub-graphs included."""
+    targets = [node.target for node in graph.nodes if node.op == "call_function"]
+    for node in graph.nodes:
+        targets += _targets([*node.args, *node.kwargs.values()])
+    found = {space for target in targets if (space := namespace(target)) is not None}
+    inner = [libraries(attr["graph"]) for attr in graph.attrs.values() if "graph" in attr]
+    return frozenset(found).union(*inner)
+
+
+def _targets(value: Value) -> Iterator[Value]:
+    if type(value) is dict and "target" in value:
+        yield value["target"]
+    elif type(value) is dict or type(value) is list:
+        for item in value.values() if type(value) is dict else value:
+            yield from _targets(item)
 
 
 def is_node_name(name: object) -> bool:

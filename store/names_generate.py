@@ -73,7 +73,8 @@ EXTRA_FUNCTIONS = (
     "torch.autograd.forward_ad.enter_dual_level", "torch.autograd.forward_ad.exit_dual_level",
     "torch.autograd.forward_ad.make_dual", "torch.autograd.forward_ad.unpack_dual",
     "torch._functorch.eager_transforms._set_tensor_requires_grad",
-    "torch._functorch.eager_transforms._assert_wrapped_functional",
+    "torch._functorch.eager_transforms._assert_wrapped_functional", "torch._functorch.eager_transforms._autograd_grad",
+    "torch.autograd.forward_ad._maybe_load_decompositions",
     # Random numbers.
     "torch.manual_seed", "torch.random.manual_seed", "torch.seed", "torch.random.seed", "torch.initial_seed",
     "torch.random.initial_seed", "torch.get_rng_state", "torch.set_rng_state", "torch.random.get_rng_state",

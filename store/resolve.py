@@ -12,6 +12,7 @@ import math
 import operator
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -32,7 +33,13 @@ def resolve(target: Json) -> Any:
     check_target(target, custom=True)
     assert kind is not None
     name = target[kind]
-    found = {"fn": _function, "op": _overload, "packet": _packet, "hop": _higher_order}[kind](name)
+    look_up: dict[str, Callable[[str], Any]] = {
+        "fn": _function,
+        "op": _overload,
+        "packet": _packet,
+        "hop": _higher_order,
+    }
+    found = look_up[kind](name)
     if found is None:
         raise UnknownName(f"torch {torch.__version__} here has no {kind} {name!r}")
     return found
@@ -193,6 +200,15 @@ ANNOTATION_CLASSES: dict[str, type] = {
     for holder, _, leaf in [name.rpartition(".")]
 }
 _ANNOTATION_NAMES = {cls: name for name, cls in ANNOTATION_CLASSES.items()}
+
+
+def enumeration(name: str) -> Any:
+    """A listed class of named constants, None for any other. pybind11's are no `enum.Enum`."""
+    if name != "SDPBackend":
+        return None
+    from torch.nn.attention import SDPBackend
+
+    return SDPBackend
 
 
 def forget() -> None:

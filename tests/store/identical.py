@@ -27,6 +27,8 @@ def difference(a: Any, b: Any, where: str = "value") -> str | None:
         return next((d for k in a if (d := difference(a[k], b[k], f"{where}[{k!r}]"))), None)
     if isinstance(a, float):
         return None if struct.pack("d", a) == struct.pack("d", b) or a != a != b else f"{where}: {a} became {b}"
+    if isinstance(a, complex):
+        return difference([a.real, a.imag], [b.real, b.imag], where)
     if isinstance(a, slice):
         return difference([a.start, a.stop, a.step], [b.start, b.stop, b.step], where)
     if isinstance(a, torch.Generator):
