@@ -23,9 +23,11 @@ Search = Generator[Items, bool, Items]
 #: How often in a row the other half is believed to hold the culprit before that is checked.
 PATIENCE = 2
 #: With more items than this left, two needed ones that read each other are taken for a path, which others shorten.
-PATH = 8
+PATH = 3
 #: Prior weight, as a share of all others, that the next needed item reads a needed one or is read by it.
 NEAR = 1.5
+#: How bad it is to part two items that read each other, against an uneven cut.
+TORN = 2
 #: Prior weight, likewise, that nothing in the way of the longest step is needed.
 NONE = 0.4
 
@@ -202,12 +204,12 @@ def _middle(mass: Sequence[float]) -> int:
 def _gap(space: Space, items: Items) -> int:
     """Where to cut ``items`` into halves of similar weight without parting rare items that read each other."""
     total = _weight(space, items)
-    best, left = (2.0, 1), 0.0
+    best, left = (9.0, 1), 0.0
     for cut in range(1, len(items)):
         one, other = items[cut - 1], items[cut]
         left += space.weights[one]
         linked = bool(space.reads) and one in space.reads[other]
-        torn = 3 * (space.weights[one] + space.weights[other]) if linked else 0.0
+        torn = (space.weights[one] + space.weights[other]) * TORN if linked and len(items) > 4 else 0.0
         best = min(best, ((abs(2 * left - total) + torn) / total, cut))
     return best[1]
 

@@ -29,15 +29,15 @@ PASSES: tuple[Pass, ...] = (
         coarse=True,
     ),
     Pass(
+        "outputs",
+        "Returns fewer values: what remains is still computed in the same way.",
+        outputs.propose,
+    ),
+    Pass(
         "jumps",
         "Lets readers of a value read the earliest one of the same shape and type that will do: paths get short.",
         bypass.jumps,
         coarse=True,
-    ),
-    Pass(
-        "outputs",
-        "Returns fewer values: what remains is still computed in the same way.",
-        outputs.propose,
     ),
     Pass(
         "dead",

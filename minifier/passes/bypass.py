@@ -10,6 +10,10 @@ from ..subject import Subject
 from .proposal import Proposal, each
 
 
+#: With this many nodes single steps do as well as jumps.
+FEW = 4
+
+
 def singles(subject: Subject, step: int) -> Proposal | None:
     """Each node's inputs in turn: every single bypass is tried."""
     patches = tuple(
@@ -31,7 +35,7 @@ def jumps(subject: Subject, step: int) -> Proposal | None:
 
     What lies between goes. A step that is taken removes only nodes before its own, so the steps behind stay done.
     """
-    if step >= len(subject.compute):
+    if step >= len(subject.compute) or len(subject.compute) <= FEW:
         return None
     name = subject.compute[-1 - step]
     sources = _ancestors_alike(subject, name)
