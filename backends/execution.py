@@ -117,9 +117,12 @@ def span(values: Sequence[torch.Tensor]) -> tuple[int, int]:
     return (low or 0) // 64 * 64, high
 
 
-def copy_inputs(values: Sequence[Any], *, wide: bool = False, noise: int | None = None) -> list[Any]:
+def copy_inputs(
+    values: Sequence[Any], *, wide: bool = False, noise: int | None = None, whole: bool = False
+) -> list[Any]:
     """Private copies of the tensors among ``values``; everything else is passed through.
 
+    Of a storage only what the tensors reach is copied, or all of it if ``whole``: ``as_strided`` counts from its start.
     ``wide`` makes floating and complex tensors float64 and complex128; ``noise`` then moves every element by a few
     units in the last place of its original type, seeded by the number.
     """
@@ -131,7 +134,7 @@ def copy_inputs(values: Sequence[Any], *, wide: bool = False, noise: int | None 
     done: dict[int, Any] = {}
     with torch.no_grad():
         for group in groups.values():
-            for original, bare in zip(group, _copy_storage(group, wide, generator), strict=True):
+            for original, bare in zip(group, _copy_storage(group, wide, generator, whole), strict=True):
                 done.setdefault(id(original), _like(original, bare))
         for t in values:
             if isinstance(t, torch.Tensor) and id(t) not in done:
@@ -142,9 +145,11 @@ def copy_inputs(values: Sequence[Any], *, wide: bool = False, noise: int | None 
     return [done.get(id(v), v) if isinstance(v, torch.Tensor) else v for v in values]
 
 
-def _copy_storage(group: list[torch.Tensor], wide: bool, generator: torch.Generator | None) -> list[torch.Tensor]:
+def _copy_storage(
+    group: list[torch.Tensor], wide: bool, generator: torch.Generator | None, whole: bool
+) -> list[torch.Tensor]:
     first = group[0]
-    low, high = span(group)
+    low, high = (0, first.untyped_storage().nbytes()) if whole else span(group)
     with torch.inference_mode(first.is_inference()):
         if not wide or not (first.is_floating_point() or first.is_complex()):
             source = torch.empty(0, dtype=torch.uint8, device=first.device)
@@ -152,21 +157,20 @@ def _copy_storage(group: list[torch.Tensor], wide: bool, generator: torch.Genera
             storage = source.clone().untyped_storage()
             return [_view(t, storage, t.dtype, low) for t in group]
         if any(t.dtype != first.dtype for t in group):
-            return [_view(t, _widened([t], generator), widened(t.dtype), span([t])[0]) for t in group]
-        storage = _widened(group, generator)
+            return [_view(t, _widened(t, *span([t]), generator), widened(t.dtype), span([t])[0]) for t in group]
+        storage = _widened(first, low, high, generator)
         return [_view(t, storage, widened(t.dtype), low) for t in group]
 
 
-def _widened(group: list[torch.Tensor], generator: torch.Generator | None) -> torch.UntypedStorage:
-    first = group[0]
-    low, high = span(group)
-    size = first.element_size()
-    narrow = torch.empty(0, dtype=first.dtype, device=first.device)
-    narrow.set_(first.untyped_storage(), low // size, ((high - low) // size,), (1,))
-    values = narrow.to(widened(first.dtype))
+def _widened(t: torch.Tensor, low: int, high: int, generator: torch.Generator | None) -> torch.UntypedStorage:
+    """Bytes ``low`` to ``high`` of the storage of ``t``, read as its type, as a storage of the wide type."""
+    size = t.element_size()
+    narrow = torch.empty(0, dtype=t.dtype, device=t.device)
+    narrow.set_(t.untyped_storage(), low // size, ((high - low) // size,), (1,))
+    values = narrow.to(widened(t.dtype), copy=True)
     if generator is not None:
         shake = torch.rand(values.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        values *= 1 + 8 * torch.finfo(first.dtype).eps * shake.to(values.device)
+        values *= 1 + 8 * torch.finfo(t.dtype).eps * shake.to(values.device)
     return values.untyped_storage()
 
 

@@ -1,0 +1,84 @@
+"""Does a compiled graph give what eager gives? Asked on copies, before the program's own call, which runs untouched."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..store.failure import Phase
+from . import reentry
+from .compare import CannotCompare, compare
+from .exceptions import failure_of
+from .execution import Run, copy_inputs, execute
+from .reference import Reference
+
+if TYPE_CHECKING:
+    from .region import Call, Region
+
+
+def check(region: Region, compiled: Callable[..., Any], args: Sequence[Any], call: Call) -> None:
+    """Compare one call of ``compiled`` with eager and record a divergence. Never raises."""
+    try:
+        with reentry.own_calls(), _unchanged(region.received.attributes):
+            torch.compiler.disable(_check)(region, compiled, args, call)
+    except CannotCompare as exc:
+        region.recorder.unchecked(str(exc))
+    except Exception as exc:  # noqa: BLE001  a check that fails must not reach the user's program
+        region.recorder.unchecked(f"{type(exc).__name__}: {exc}")
+
+
+def _check(region: Region, compiled: Callable[..., Any], args: Sequence[Any], call: Call) -> None:
+    def fresh() -> list[Any]:
+        return copy_inputs(args, whole=region.received.whole)
+
+    with region.marked("eager"):
+        graph = region.received.module()
+        backward = torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
+        try:
+            expected = execute(copy.deepcopy(graph), fresh(), backward)
+        except Exception as exc:
+            raise CannotCompare(f"eager itself fails: {type(exc).__name__}: {exc}") from exc
+    actual = _compiled_run(region, compiled, fresh(), call, expected.gradients is not None)
+    if actual is None:
+        return
+    with region.marked("eager"):
+        found = compare(expected, actual, Reference(graph, fresh, backward))
+    if found is not None and f"{found.phase} {found.kind}" not in region.reported:
+        region.reported.add(f"{found.phase} {found.kind}")
+        backward = found.phase is Phase.BACKWARD
+        region.record(found.failure(), call.kept(), call.rng, backward=backward, compare=True)
+
+
+def _compiled_run(
+    region: Region, compiled: Callable[..., Any], inputs: Sequence[Any], call: Call, backward: bool
+) -> Run | None:
+    """The compiled run; None where it failed. Its failure is recorded here only if the program may never show it."""
+    phases = [Phase.FORWARD]
+    with region.marked("forward"):
+        try:
+            return execute(compiled, inputs, backward, mark=lambda phase: phases.append(Phase(phase)))
+        except Exception as exc:  # noqa: BLE001  the program's own call will raise it again
+            if phases[-1] is Phase.BACKWARD:
+                region.record(failure_of(exc, Phase.BACKWARD), call.kept(), call.rng, backward=True)
+            return None
+
+
+@contextmanager
+def _unchanged(attributes: dict[str, Any]) -> Iterator[None]:
+    """The tensors a graph owns, as they were before the block: a compiled graph works on the program's own."""
+    owned: dict[int, torch.Tensor] = {}
+    for value in attributes.values():
+        found = [*value.parameters(), *value.buffers()] if isinstance(value, torch.nn.Module) else [value]
+        owned |= {id(t): t for t in found if isinstance(t, torch.Tensor)}
+    before = [(t, t._version, t.detach().clone()) for t in owned.values() if not t.is_inference()]
+    try:
+        yield
+    finally:
+        for tensor, version, values in before:
+            if tensor._version != version:
+                with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(tensor):
+                    tensor.copy_(values)

@@ -1,0 +1,236 @@
+"""The graph as a backend received it, kept so that neither the backend nor the program can change it afterwards.
+
+Taking this snapshot happens before every compile, so it is made cheap: the graph is copied node by node, its
+attributes and parameters are kept by reference, and inputs are copied (storage by storage) only up to a budget. It
+becomes data (`Received.case`) only when something failed.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..store import modes
+from ..store.case import Case, Json, Value
+from ..store.encode import Encoder, encode
+from . import ambient, libraries
+from .execution import copy_inputs, tensors
+from .spec import BackendSpec
+
+#: Bytes of inputs that are copied before a compile or a first call; parameters never are.
+INPUT_BUDGET = 256 << 20
+#: Parts of the names of everything that may draw random numbers; a name too many costs five kilobytes.
+_RANDOM = (
+    "rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "rrelu", "fractional_max_pool", "gumbel",
+    "exponential_", "uniform", "cauchy", "geometric", "scaled_dot_product", "multi_head_attention", "rng",
+)  # fmt: skip
+_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
+_FROM_STORAGE = ("as_strided", "set_.", "storage", "resize_")
+
+
+@dataclass(slots=True)
+class Inputs:
+    """Inputs to keep: values as they were, and the versions of those kept by reference."""
+
+    values: list[Any]
+    versions: list[int | None]
+
+    @classmethod
+    def keep(cls, values: Sequence[Any], *, whole: bool = False, only: Sequence[int] | None = None) -> Inputs:
+        """Copies of the tensors among ``values`` that are no parameters, or of ``only`` these, up to the budget."""
+        chosen: dict[int, list[int]] = {}
+        held: set[int] = set()
+        for index, value in enumerate(values):
+            if isinstance(value, torch.Tensor):
+                storage = _storage(value)
+                chosen.setdefault(storage, []).append(index)
+                if isinstance(value, torch.nn.Parameter) if only is None else index not in only:
+                    held.add(storage)
+        budget, copied = INPUT_BUDGET, list[int]()
+        for storage, indices in chosen.items():
+            size = sum(_bytes(values[i]) for i in indices)
+            if storage not in held and size <= budget:
+                budget -= size
+                copied += indices
+        kept = list(values)
+        versions = [_version(v) for v in values]
+        with modes.undisturbed():
+            for index, value in zip(copied, copy_inputs([values[i] for i in copied], whole=whole), strict=True):
+                kept[index], versions[index] = value, None
+        return cls(kept, versions)
+
+    @property
+    def changed(self) -> list[int]:
+        """Indices of the inputs that something wrote to meanwhile and whose old values are lost."""
+        return [
+            i for i, (v, old) in enumerate(zip(self.values, self.versions, strict=True)) if old is not None
+            and _version(v) != old
+        ]  # fmt: skip
+
+
+@dataclass
+class Received:
+    """What one call of a backend was given.
+
+    ``symbols`` are the symbolic inputs by position, ``compile_id`` is Dynamo's number of the frame.
+    """
+
+    graph: fx.Graph
+    attributes: dict[str, Any]
+    training: bool
+    inputs: Inputs | None
+    context: Json
+    rng: dict[str, torch.Tensor]
+    compile_id: str
+    symbols: dict[int, Json] = field(default_factory=dict)
+    random: bool = False
+    whole: bool = False
+    _text: str | None = None
+
+    @classmethod
+    def take(cls, gm: fx.GraphModule, inputs: Sequence[Any], *, compile_id: str = "") -> Received:
+        """Snapshot ``gm`` and its example inputs."""
+        context = ambient.snapshot()
+        with modes.undisturbed():
+            names = [str(n.target) for m in gm.modules() if isinstance(m, fx.GraphModule) for n in m.graph.nodes]
+            whole = any(word in name for name in names for word in _FROM_STORAGE)
+            graph = _copy(gm.graph)
+            paths = [n.target for n in graph.nodes if n.op in ("get_attr", "call_module")]
+            encoder = Encoder()
+            symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
+            return cls(
+                graph=graph,
+                attributes={path: _private(gm, path) for path in dict.fromkeys(paths)},
+                training=gm.training,
+                inputs=Inputs.keep(inputs, whole=whole),
+                context=context,
+                rng=ambient.rng_states(cuda_devices(inputs)),
+                compile_id=compile_id,
+                symbols={i: encoder.value(v)["sym"] for i, v in enumerate(inputs) if isinstance(v, symbolic)},
+                random=any(word in name for name in names for word in _RANDOM),
+                whole=whole,
+            )
+
+    def module(self) -> fx.GraphModule:
+        """The graph as a module of its own; attributes are shared with the one received."""
+        module = fx.GraphModule(self.attributes, _copy(self.graph))
+        module.training = self.training
+        return module
+
+    @property
+    def frame(self) -> str:
+        """``file:line function`` of the user's code where the graph begins, without its directory."""
+        for node in self.graph.nodes:
+            found = _FRAME.findall(node.meta.get("stack_trace") or "")
+            if found:
+                file, line, function = found[-1]
+                return f"{os.path.basename(file)}:{line} {function}"
+        return ""
+
+    def text(self) -> str:
+        """What tells this graph from others: its code."""
+        if self._text is None:
+            with modes.undisturbed():
+                self._text = str(self.graph)
+        return self._text
+
+    def case(
+        self,
+        inputs: Sequence[Any],
+        rng: dict[str, torch.Tensor],
+        spec: BackendSpec,
+        *,
+        backward: bool = False,
+        compare: bool = False,
+    ) -> tuple[Case, dict[str, bytes], list[str]]:
+        """The case, its storages and what will be missing elsewhere. Raises `store.encode.Unsupported`."""
+        with modes.undisturbed():
+            module = self.module()
+            encoded = encode(module, inputs)
+            imports, problems = libraries.imports_for(operators(module))
+            context, specs, blobs = dict(self.context), encoded.tensors, dict(encoded.blobs)
+            if self.random and rng:
+                encoder = Encoder()
+                states = {device: encoder.tensor(state) for device, state in rng.items()}
+                more, bytes_of = encoder.finish()
+                context["rng"] = {device: {"tensor": len(specs) + i} for device, i in states.items()}
+                specs, blobs = specs + more, blobs | bytes_of
+        values = [self._symbolic(i, v) for i, v in enumerate(encoded.inputs)]
+        case = Case(
+            graph=encoded.graph,
+            inputs=tuple(values),
+            tensors=specs,
+            context=context,
+            backend=spec.to_json(),
+            imports=tuple(imports),
+            backward=backward,
+            compare=compare,
+            torch=str(torch.__version__),
+        )
+        return case, blobs, problems
+
+    def _symbolic(self, index: int, value: Value) -> Value:
+        """A plain number passed where the graph was compiled for a symbol is that symbol with this value."""
+        if index in self.symbols and isinstance(value, int | float):
+            return {"sym": self.symbols[index] | {"hint": value}}
+        return value
+
+
+def cuda_devices(values: Sequence[Any]) -> list[str]:
+    return sorted({str(t.device) for t in tensors(values) if t.device.type == "cuda"})
+
+
+def operators(gm: fx.GraphModule) -> list[str]:
+    """The operators a graph calls, sub-graphs included, as ``ns::name.overload``."""
+    found: dict[str, None] = {}
+    for module in gm.modules():
+        if isinstance(module, fx.GraphModule):
+            for node in module.graph.nodes:
+                if isinstance(node.target, torch._ops.OpOverload):
+                    found[node.target.name()] = None
+                elif isinstance(node.target, torch._ops.OpOverloadPacket):
+                    found[node.target._qualified_op_name] = None
+    return list(found)
+
+
+def _copy(graph: fx.Graph) -> fx.Graph:
+    """A copy whose nodes hold no fake tensors: those would keep Dynamo's whole compile alive."""
+    new = copy.deepcopy(graph)
+    for node in new.nodes:
+        value = node.meta.get("example_value")
+        kept = {k: node.meta[k] for k in ("stack_trace", "nn_module_stack") if k in node.meta}
+        if isinstance(value, torch.Tensor) and all(type(size) is int for size in value.shape):
+            kept["example_value"] = torch.empty(value.shape, dtype=value.dtype, device="meta")
+        node.meta = kept
+    return new
+
+
+def _private(gm: torch.nn.Module, path: str) -> Any:
+    """The attribute at ``path``, a sub-graph as a copy of its own."""
+    found: Any = gm
+    for name in path.split("."):
+        found = getattr(found, name)
+    if not isinstance(found, fx.GraphModule):
+        return found
+    inner = _copy(found.graph)
+    paths = [n.target for n in inner.nodes if n.op in ("get_attr", "call_module")]
+    return fx.GraphModule({p: _private(found, p) for p in dict.fromkeys(paths)}, inner)
+
+
+def _storage(t: torch.Tensor) -> int:
+    return t.untyped_storage()._cdata if t.layout is torch.strided and not modes.is_fake(t) else id(t)
+
+
+def _bytes(t: torch.Tensor) -> int:
+    return 0 if modes.is_fake(t) or t.layout is not torch.strided else t.numel() * t.element_size()
+
+
+def _version(value: Any) -> int | None:
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None

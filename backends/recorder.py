@@ -1,0 +1,207 @@
+"""Writes captures. It runs inside the user's program while an exception is on its way, so nothing here ever raises.
+
+What cannot be stored becomes a row with the reason and the graph's text; what cannot even be written is a warning in
+the log. The same failure of the same graph is encoded once, later ones are counted.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import platform
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from ..store.case import Case, Json, to_json
+from ..store.failure import Failure, Signature, signature
+from .journal import Journal
+from .received import Inputs, Received
+from .reentry import own_calls
+from .spec import BackendSpec
+
+log = logging.getLogger("fxminify")
+
+
+class Recorder:
+    """Records into one index. With a journal it also writes ahead and reports to the supervising parent."""
+
+    def __init__(self, db: str, journal: Journal | None = None) -> None:
+        self.db = db
+        self.journal = journal
+        self._lock = threading.RLock()
+        self._known: dict[tuple[str, str, str], int] = {}
+        self._again: dict[int, int] = {}
+        self._pid = os.getpid()
+        atexit.register(self.flush)
+
+    def record(
+        self,
+        received: Received,
+        spec: Callable[[], BackendSpec],
+        inputs: Inputs,
+        rng: dict[str, Any],
+        failure: Failure,
+        *,
+        backward: bool = False,
+        compare: bool = False,
+    ) -> None:
+        """Store ``failure`` of the graph ``received``, called with ``inputs``."""
+        try:
+            with self._lock, own_calls():
+                self._record(received, spec(), inputs, rng, failure, backward, compare)
+        except Exception as exc:  # noqa: BLE001  whatever goes wrong here must not reach the user's program
+            log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
+
+    def refuse(self, spec: Callable[[], BackendSpec], failure: Failure, reason: str) -> None:
+        """Store that ``failure`` was seen, of a graph that could not be kept for ``reason``."""
+        try:
+            with self._lock, own_calls():
+                backend = spec()
+                self._add(None, {}, failure, signature(failure), self._provenance(None, backend), "", reason)
+                log.warning("fxminify could not keep a failing graph: %s", reason)
+        except Exception as exc:  # noqa: BLE001  see record
+            log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
+
+    def write_ahead(
+        self, graph: int, received: Received, spec: Callable[[], BackendSpec], inputs: Inputs, rng: dict[str, Any]
+    ) -> None:
+        """Put the case into the journal, if there is one."""
+        if self.journal is None:
+            return
+        try:
+            with own_calls():
+                backend = spec()
+                document: Json = {"provenance": self._provenance(received, backend)}
+                case, blobs, reason = self._case(received, backend, inputs, rng, False, False)
+                if case is None:
+                    document |= {"reason": reason, "graph_text": self._text(received)}
+                else:
+                    document["case"] = to_json(case)
+                self.journal.put(graph, document, blobs)
+        except Exception as exc:  # noqa: BLE001  see record
+            log.warning("fxminify could not write ahead; a crash here would not be captured: %s", _said(exc))
+
+    def unchecked(self, reason: str) -> None:
+        """Note a call that could not be compared with eager."""
+        log.warning("fxminify could not check a compiled graph against eager: %s", reason)
+        if self.journal is not None:
+            self.journal.tell("unchecked", reason)
+
+    def flush(self) -> None:
+        """Write down how often known failures were seen again."""
+        with self._lock:
+            again, self._again = self._again, {}
+            if not again or self._pid != os.getpid():
+                return
+            try:
+                from ..store.index import Index
+
+                with Index.open(self.db, create=True) as index:
+                    for capture, times in again.items():
+                        index.seen_again(capture, times)
+            except Exception as exc:  # noqa: BLE001  see record
+                log.warning("fxminify could not count repeated failures: %s", _said(exc))
+
+    def _record(
+        self,
+        received: Received,
+        spec: BackendSpec,
+        inputs: Inputs,
+        rng: dict[str, Any],
+        failure: Failure,
+        backward: bool,
+        compare: bool,
+    ) -> None:
+        known = signature(failure)
+        key = (received.text(), spec.name, known.digest)
+        if key in self._known:
+            capture = self._known[key]
+            self._again[capture] = self._again.get(capture, 0) + 1
+            return
+        case, blobs, reason = self._case(received, spec, inputs, rng, backward, compare)
+        provenance = self._provenance(received, spec)
+        if inputs.changed:
+            provenance["inputs_changed"] = inputs.changed
+        text = self._text(received) if case is None else ""
+        self._known[key] = self._add(case, blobs, failure, known, provenance, text, reason)
+        if reason:
+            log.warning("fxminify captured a failure that it cannot run again: %s", reason)
+
+    def _case(
+        self,
+        received: Received,
+        spec: BackendSpec,
+        inputs: Inputs,
+        rng: dict[str, Any],
+        backward: bool,
+        compare: bool,
+    ) -> tuple[Case | None, dict[str, bytes], str]:
+        """The case, or None and why there is none; a case with a reason cannot be run elsewhere."""
+        from ..store.encode import Unsupported
+
+        try:
+            case, blobs, problems = received.case(inputs.values, rng, spec, backward=backward, compare=compare)
+        except Unsupported as exc:
+            return None, {}, str(exc)
+        return case, blobs, "; ".join([p for p in (spec.problem,) if p] + problems)
+
+    def _add(
+        self,
+        case: Case | None,
+        blobs: dict[str, bytes],
+        failure: Failure,
+        known: Signature,
+        provenance: Json,
+        graph_text: str,
+        reason: str,
+    ) -> int:
+        from ..store.index import Index, State
+
+        with Index.open(self.db, create=True) as index:
+            capture = index.add(
+                case=case,
+                blobs=blobs,
+                failure=failure,
+                signature=known,
+                provenance=provenance,
+                graph_text=graph_text,
+                reason=reason,
+            )
+            if case is not None and reason and index.capture(capture).state is State.PENDING:
+                index.set_state(capture, State.BLOCKED, reason)
+        if self.journal is not None:
+            self.journal.tell("captured", f"{capture} {failure.kind}")
+        else:
+            log.info("fxminify captured a failure as number %d of %s", capture, self.db)
+        return capture
+
+    def _text(self, received: Received) -> str:
+        from ..store.encode import graph_text
+
+        return graph_text(received.module())
+
+    def _provenance(self, received: Received | None, spec: BackendSpec) -> Json:
+        """Where a capture comes from: no directory, no host, no value of the environment."""
+        import torch
+
+        out: Json = {
+            "backend": spec.name,
+            "program": os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else "",
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        if received is not None:
+            out |= {"compile_id": received.compile_id, "frame": received.frame}
+        test = os.environ.get("PYTEST_CURRENT_TEST")
+        if test:
+            out["test"] = os.path.basename(test.partition("::")[0]) + "".join(test.partition("::")[1:]).split(" ")[0]
+        return out
+
+
+def _said(exc: BaseException) -> str:
+    return f"{type(exc).__name__}: {exc}"

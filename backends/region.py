@@ -1,0 +1,265 @@
+"""One compiled graph in the user's program: what its calls were given, and what became of them.
+
+The callable a backend returned is wrapped so that a failure at run time, or later in the backward pass, is captured
+with the inputs of that very call. The first two calls are watched closely (which inputs are written to, whether
+random numbers are drawn, where in the autograd graph the backend's own nodes are); what they teach makes every later
+call cheap: a few attribute look-ups, and copies of small inputs that are known to be overwritten.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.graph import Node
+from torch.utils._pytree import tree_leaves
+
+from ..store.failure import Failure, Phase
+from . import ambient, reentry, seam
+from .exceptions import failure_of, unwrap
+from .received import Inputs, Received, cuda_devices
+from .recorder import Recorder, log
+from .spec import BackendSpec
+
+#: Calls that are watched closely.
+LEARNING = 2
+#: Bytes of inputs known to be overwritten that every call may copy.
+COPIED_EACH_CALL = 1 << 20
+#: Nodes of autograd that the first calls look at.
+_WALK = 2000
+_numbers = itertools.count(1)
+#: Errors of the program that use a graph's backward pass wrongly: no fault of the backend.
+_MISUSE = re.compile(r"Trying to backward through the graph a second time|modified by an inplace operation")
+#: Nodes of torch's own operators.
+_BUILTIN_NODE = re.compile(r"^(\w+Backwards?\d*|CopySlices|torch::autograd::\w+|\w*AccumulateGrad)$")
+
+
+@dataclass(slots=True)
+class Call:
+    """One call: its arguments, and copies of those that may change."""
+
+    args: Sequence[Any]
+    inputs: Inputs | None
+    rng: dict[str, torch.Tensor]
+    entry: int
+
+    def kept(self) -> Inputs:
+        return self.inputs if self.inputs is not None else Inputs(list(self.args), [None] * len(self.args))
+
+
+class Region:
+    """A graph between its compilation and its last call."""
+
+    def __init__(self, received: Received, spec: Callable[[], BackendSpec], recorder: Recorder, check: bool) -> None:
+        self.received = received
+        self.recorder = recorder
+        self.check = check
+        self.number = next(_numbers)
+        self.specialized = False
+        self.reported: set[str] = set()
+        self._spec = spec
+        self._known_spec: BackendSpec | None = None
+        self._calls = 0
+        self._written: list[int] = []
+        self._draws = received.random
+        self._hooks = ""  # where autograd nodes of the backend were found: "", "direct" or "deep"
+
+    def spec(self) -> BackendSpec:
+        if self._known_spec is None:
+            self._known_spec = self._spec()
+        return self._known_spec
+
+    def marked(self, phase: str) -> AbstractContextManager[Any]:
+        """``phase`` is in flight inside the block, for the journal."""
+        journal = self.recorder.journal
+        return nullcontext() if journal is None else journal.marked(phase, self.number)
+
+    def record(self, failure: Failure, inputs: Inputs, rng: dict[str, torch.Tensor], **asked: bool) -> None:
+        self.recorder.record(self.received, self.spec, inputs, rng, failure, **asked)
+
+    def failed(self, exc: Exception, call: Call, phase: Phase) -> None:
+        """``call`` raised ``exc``."""
+        if reentry.first_to_see(unwrap(exc), call.entry):
+            backward = phase is Phase.BACKWARD
+            self.record(failure_of(exc, phase), call.kept(), call.rng, backward=backward)
+
+    def wrap(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """``compiled``, observed."""
+        seam.prepare(compiled)
+        journal = self.recorder.journal
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if reentry.ours():
+                return compiled(*args, **kwargs)
+            if self._calls < LEARNING:
+                return self._learn(compiled, args, kwargs)
+            call = self._call(args)
+            mark = journal.begin("forward", self.number) if journal is not None else None
+            try:
+                result = compiled(*args, **kwargs)
+            except Exception as exc:
+                self.failed(exc, call, Phase.FORWARD)
+                raise
+            finally:
+                if journal is not None and mark is not None:
+                    journal.end(mark)
+            if self._hooks and torch.is_grad_enabled():
+                self._watch_backward(result, call)
+            return result
+
+        return _dressed(run, compiled)
+
+    def _call(self, args: Sequence[Any]) -> Call:
+        """A call after the first ones: only what they taught is kept."""
+        inputs = rng = None
+        if self._written:
+            inputs = Inputs.keep(args, whole=self.received.whole, only=self._written)
+        if self._draws:
+            rng = ambient.rng_states(cuda_devices(args))
+        return Call(args, inputs, rng or {}, reentry.enter())
+
+    def _learn(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        call = self._first_call(args)
+        if self.check and not kwargs:
+            from .check import check
+
+            check(self, compiled, args, call)
+        before = [_version(a) for a in args]
+        state = torch.get_rng_state() if not self._draws else None
+        try:
+            with self.marked("forward"):
+                result = compiled(*args, **kwargs)
+        except Exception as exc:
+            self.failed(exc, call, Phase.FORWARD)
+            raise
+        self._calls += 1
+        written = [i for i, a in enumerate(args) if _version(a) != before[i]]
+        if sum(args[i].numel() * args[i].element_size() for i in written) <= COPIED_EACH_CALL:
+            self._written = sorted({*self._written, *written})
+        if state is not None and not torch.equal(state, torch.get_rng_state()):
+            self._draws = self.received.random = True
+        if torch.is_grad_enabled():
+            self._watch_backward(result, call)
+        return result
+
+    def _first_call(self, args: Sequence[Any]) -> Call:
+        """A call watched closely: copies of everything but parameters, also in the journal."""
+        self.received.inputs = None
+        try:
+            with reentry.own_calls():
+                inputs = Inputs.keep(args, whole=self.received.whole)
+        except Exception as exc:  # noqa: BLE001  tensors of a kind that cannot be copied, or no memory left
+            log.warning("fxminify could not copy the inputs of a compiled graph: %s", exc)
+            inputs = Inputs(list(args), [None] * len(args))
+        rng = ambient.rng_states(cuda_devices(args))
+        self.recorder.write_ahead(self.number, self.received, self.spec, inputs, rng)
+        return Call(args, inputs, rng, reentry.enter())
+
+    def _watch_backward(self, result: Any, call: Call) -> None:
+        """Have the backend's nodes say when the backward pass of this call is in flight."""
+        if seam.compiled_autograd():
+            return
+        inputs = {id(a.grad_fn) for a in call.args if isinstance(a, torch.Tensor) and a.grad_fn is not None}
+        leaves = result if isinstance(result, list | tuple) else tree_leaves(result)
+        roots = [t.grad_fn for t in leaves if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+        roots = list({id(node): node for node in roots if id(node) not in inputs}.values())
+        nodes = [node for node in roots if _is_foreign(node)]
+        if self._calls <= LEARNING or self._hooks == "deep":
+            inner = list(_foreign_nodes(roots, inputs))
+            if len(inner) > len(nodes):
+                self._hooks = "deep"
+            elif nodes and not self._hooks:
+                self._hooks = "direct"
+            nodes = inner
+        if nodes:
+            pass_ = BackwardPass(self, _without_cycle(call))
+            for node in nodes:
+                node.register_prehook(pass_.enter)
+                node.register_hook(pass_.leave)
+
+
+class BackwardPass:
+    """The backward pass of one call. ``in_flight`` lists those that have entered a node and not left it."""
+
+    in_flight: list[BackwardPass] = []  # noqa: RUF012  one list for the process: autograd has its own threads
+
+    def __init__(self, region: Region, call: Call) -> None:
+        self.region = region
+        self.call = call
+        self._mark: bytes | None = None
+
+    def enter(self, gradients: Any) -> None:
+        if not reentry.ours():
+            journal = self.region.recorder.journal
+            if journal is not None:
+                self._mark = journal.begin("backward", self.region.number)
+            self.in_flight.append(self)
+
+    def leave(self, *gradients: Any) -> None:
+        if self in self.in_flight:
+            self.in_flight.remove(self)
+            if self._mark is not None and self.region.recorder.journal is not None:
+                self.region.recorder.journal.end(self._mark)
+
+    @classmethod
+    def failed(cls, exc: Exception) -> None:
+        """The engine raised ``exc``: it belongs to the pass entered last."""
+        if reentry.ours() or not cls.in_flight:
+            return
+        last = cls.in_flight[-1]
+        for pass_ in list(cls.in_flight):
+            pass_.leave()
+        if not _MISUSE.search(str(exc)):
+            last.region.failed(exc, last.call, Phase.BACKWARD)
+
+
+def _without_cycle(call: Call) -> Call:
+    """``call`` without its own arguments where they were overwritten: an autograd node must not keep its own result."""
+    if call.inputs is None:
+        return call
+    values = [
+        v.detach() if isinstance(v, torch.Tensor) and v is a and v.grad_fn is not None and _version(v) != old else v
+        for v, a, old in zip(call.inputs.values, call.args, call.inputs.versions, strict=True)
+    ]
+    return Call(values, Inputs(values, call.inputs.versions), call.rng, call.entry)
+
+
+def _is_foreign(node: Node) -> bool:
+    """Is this a node of somebody's own making: a Python function, TorchScript, a C++ extension?"""
+    return isinstance(node, torch.autograd.function.BackwardCFunction) or not _BUILTIN_NODE.match(node.name())
+
+
+def _foreign_nodes(roots: Sequence[Node], stop: set[int]) -> Iterator[Node]:
+    """Foreign nodes between a call's outputs and its inputs."""
+    pending, seen = list(roots), set(stop)
+    while pending and len(seen) < _WALK:
+        node = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if _is_foreign(node):
+            yield node
+        pending += [following for following, _ in node.next_functions if following is not None]
+
+
+def _version(value: Any) -> int | None:
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
+
+
+def _dressed(run: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` with the attributes that make ``compiled`` what it is, but not those by which Dynamo would unwrap it."""
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        if isinstance(value := getattr(compiled, name, None), str | dict):
+            setattr(run, name, value)
+    if not isinstance(compiled, torch.nn.Module):
+        attributes = getattr(compiled, "__dict__", {})
+        run.__dict__.update({k: v for k, v in attributes.items() if not k.startswith(("_torchdynamo", "__wrapped"))})
+    if hasattr(compiled, "_boxed_call"):
+        run._boxed_call = compiled._boxed_call  # type: ignore[attr-defined]
+    return run

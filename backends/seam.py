@@ -1,0 +1,204 @@
+"""Where Dynamo hands graphs to backends: the one module that patches torch. It leans on private API throughout.
+
+Every backend, however it was given, is called through ``WrapBackendDebug.__call__``; the *class* is patched, so
+functions compiled before are seen too. Besides that two places are watched: the building of guards, where a backend
+that specialized a dynamic shape is found out, and autograd's engine, through which every backward pass runs.
+
+Nothing here imports torch: if Dynamo is not loaded yet, an import hook patches it when it is.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from types import ModuleType
+from typing import Any, Protocol
+
+AFTER_DYNAMO = "torch._dynamo.repro.after_dynamo"
+
+
+class Observer(Protocol):
+    """What is told of the calls that pass."""
+
+    def compiling(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
+        """``call()`` calls the backend that ``wrapped`` holds; its result, or another callable, must be returned."""
+
+    def guards_built(self, exc: Exception | None) -> None:
+        """The frame's guards were built, or ``exc`` was raised while doing so."""
+
+    def backward_failed(self, exc: Exception) -> None:
+        """``exc`` came out of a backward pass."""
+
+
+_patched: list[tuple[Any, str, Any]] = []
+_finder: _Finder | None = None
+
+
+def attach(observer: Observer) -> None:
+    """Let ``observer`` see every backend call of this process from now on. Nothing happens if one is attached."""
+    global _finder
+    if _patched or _finder is not None:
+        return
+    if AFTER_DYNAMO in sys.modules:
+        _patch(observer)
+    else:
+        _finder = _Finder(partial(_patch, observer))
+        sys.meta_path.insert(0, _finder)
+
+
+def detach() -> None:
+    """Put everything back."""
+    global _finder
+    if _finder is not None:
+        sys.meta_path.remove(_finder)
+        _finder = None
+    while _patched:
+        owner, name, original = _patched.pop()
+        setattr(owner, name, original)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Calls ``then`` once the module Dynamo keeps the seam in has been imported."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != AFTER_DYNAMO:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                load(module)
+                global _finder
+                if _finder is self:
+                    sys.meta_path.remove(self)
+                    _finder = None
+                    self._then()
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _patch(observer: Observer) -> None:
+    import torch.autograd.graph
+    from torch._dynamo import convert_frame
+
+    seam = sys.modules[AFTER_DYNAMO].WrapBackendDebug
+
+    def compiling(original: Any) -> Any:
+        @wraps(original)
+        def __call__(self: Any, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
+            call = partial(original, self, gm, example_inputs, **kwargs)
+            return observer.compiling(self, gm, example_inputs, call)
+
+        return __call__
+
+    def guards(original: Any) -> Any:
+        @wraps(original)
+        def build_guards(*args: Any, **kwargs: Any) -> Any:
+            try:
+                guards = original(*args, **kwargs)
+            except Exception as exc:
+                observer.guards_built(exc)
+                raise
+            observer.guards_built(None)
+            return guards
+
+        return build_guards
+
+    def engine(original: Any) -> Any:
+        @wraps(original)
+        def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            except Exception as exc:
+                observer.backward_failed(exc)
+                raise
+
+        return _engine_run_backward
+
+    _replace(seam, "__call__", compiling)
+    _replace(convert_frame.DynamoOutput, "build_guards", guards)
+    run_backward = engine(torch.autograd.graph._engine_run_backward)
+    for module in (torch.autograd.graph, torch.autograd):
+        _replace(module, "_engine_run_backward", lambda _: run_backward)
+
+
+def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    original = getattr(owner, name)
+    _patched.append((owner, name, original))
+    setattr(owner, name, make(original))
+
+
+def compile_id() -> str:
+    """Dynamo's number for the frame being compiled, ``"0/1"``; empty outside."""
+    from torch._guards import CompileContext
+
+    return str(CompileContext.current_compile_id() or "")
+
+
+def shape_facts() -> int:
+    """How many facts about symbolic shapes are assumed so far: a backend that specializes adds some."""
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    env = getattr(getattr(context, "fake_mode", None), "shape_env", None)
+    return 0 if env is None else len(env.guards) + len(env.replacements)
+
+
+def is_control_flow(exc: BaseException) -> bool:
+    """Is this how a backend asks Dynamo for something else: another analysis, a skipped frame, a graph break?"""
+    from torch._dynamo import exc as dynamo
+
+    if isinstance(exc, dynamo.RestartAnalysis | dynamo.SkipFrame):
+        return True
+    breaks = isinstance(exc, (dynamo.Unsupported, *dynamo.exceptions_allowed_to_be_fallback))
+    return breaks and not _full_graph()
+
+
+def _full_graph() -> bool:
+    """Would a graph break be an error here (``fullgraph=True``)?"""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    try:
+        return bool(InstructionTranslator.current_tx().one_graph)
+    except AttributeError:  # not inside a frame conversion
+        return False
+
+
+def is_constraint_violation(exc: BaseException) -> bool:
+    """A dynamic dimension that somebody fixed."""
+    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+    return isinstance(exc, ConstraintViolationError)
+
+
+def keep_unwrapped(gm: Any, compiled: Any) -> bool:
+    """Will Dynamo serialize what the backend returned? Then it must get that very object."""
+    from torch._dynamo.aot_compile_types import SerializableCallable
+
+    return getattr(gm, "_backend_id", None) is not None or isinstance(compiled, SerializableCallable)
+
+
+def prepare(compiled: Any) -> None:
+    """What Dynamo does to a lazily compiled graph module it can see, for one it cannot."""
+    from torch.fx._lazy_graph_module import _LazyGraphModule
+
+    owner = getattr(compiled, "__self__", compiled)
+    if isinstance(owner, _LazyGraphModule):
+        _LazyGraphModule.force_recompile(owner)
+
+
+def compiled_autograd() -> bool:
+    """Are backward passes being compiled? Hooks on autograd nodes would then become part of the graphs."""
+    from torch._dynamo import compiled_autograd, config
+
+    return bool(config.compiled_autograd or compiled_autograd.compiled_autograd_enabled)
