@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 #: Largest message in bytes; a case of ten thousand nodes is a few megabytes.
 LIMIT = 256 * 1024 * 1024
@@ -60,9 +60,13 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Driver to zygote, with the worker's end of a socketpair as ancillary data."""
+    """Driver to zygote, with the worker's end of a socketpair as ancillary data; answered before the next is sent.
+
+    ``preload`` are modules that other workers had to import, so that this one and the next need not.
+    """
 
     number: int
+    preload: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,13 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Imported:
+    """Worker to driver: modules it imported since it last said so, in order."""
+
+    modules: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Worker to driver. ``error`` says why there is no ``result``; ``dirty`` why this worker must not be used again."""
 
@@ -108,8 +119,8 @@ class Answer:
     dirty: str = ""
 
 
-Message = Setup | Ready | Broken | Fork | Forked | Exited | Request | Mark | Answer
-_TYPES: dict[str, Any] = {t.__name__: t for t in (Setup, Ready, Broken, Fork, Forked, Exited, Request, Mark, Answer)}
+Message = Setup | Ready | Broken | Fork | Forked | Exited | Request | Mark | Imported | Answer
+_TYPES: dict[str, Any] = {t.__name__: t for t in get_args(Message)}
 _PLAIN = {"int": (int,), "str": (str,), "bool": (bool,), "Json": (dict,), "list[Any]": (list,), "list[str]": (list,)}
 
 

@@ -11,7 +11,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from .launcher import Launcher, Mode, SandboxError, Worker
-from .messages import Answer, Json, Mark, ProtocolError, Ready, Request, Setup
+from .messages import Answer, Imported, Json, Mark, ProtocolError, Ready, Request, Setup
 from .processes import oom_kills
 from .scratch import Scratch, read_output
 
@@ -206,7 +206,7 @@ class _Slot:
         else:
             return Reply(Ended.INFRA, error="workers die before they take a request")
         self.used = True
-        watch = _Watch(worker, job, self.pool.memory)
+        watch = _Watch(worker, job, self.pool.memory, self.pool._launcher.learn)
         ended = watch.until_end()
         if ended is not Ended.DONE or watch.dirty:
             self._count(ended, watch.dirty)
@@ -249,7 +249,8 @@ class _Slot:
 class _Watch:
     """Waits for one answer: reads marks, looks at the clock and the memory, and says how it ended."""
 
-    def __init__(self, worker: Worker, job: _Job, cap: int) -> None:
+    def __init__(self, worker: Worker, job: _Job, cap: int, learn: Callable[[Sequence[str]], None]) -> None:
+        self.learn = learn
         self.worker = worker
         self.job = job
         self.cap = cap
@@ -286,6 +287,8 @@ class _Watch:
             elif isinstance(message, Answer) and message.query == self.job.number:
                 self.result, self.error, self.dirty = message.result, message.error, bool(message.dirty)
                 return Ended.INFRA if message.error else Ended.DONE
+            elif isinstance(message, Imported):
+                self.learn(message.modules)
             elif message is not None:
                 raise ProtocolError(f"an unexpected {type(message).__name__}")
             elif self.worker.exited.is_set():

@@ -6,6 +6,8 @@ two-thread parallel region, or owns a compile pool, hangs in its forked children
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import os
 import sys
@@ -16,11 +18,14 @@ from .messages import Ready, Setup
 from .processes import threads
 
 #: Modules that a first compilation would import: paid once in the zygote instead of once in each worker.
-_TORCH = ("torch", "torch._dynamo", "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes")
+_TORCH = (
+    "torch", "torch._dynamo", "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes",
+    "fxminify.minifier.observe", "fxminify.minifier.recorder",
+)  # fmt: skip
 _INDUCTOR = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp_wrapper_cpu", "torch._inductor.cpu_vec_isa")
 
 #: Set in the environment before anything is imported.
-ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 #: Would make torch dump, log or swallow the very failures under study.
 UNWANTED = ("TORCHDYNAMO_REPRO_AFTER", "TORCHDYNAMO_REPRO_LEVEL", "TORCH_LOGS", "TORCH_TRACE", "TORCHDYNAMO_VERBOSE")
 
@@ -49,9 +54,10 @@ def prepare(setup: Setup) -> Ready:
 
     torch.set_num_threads(1)
     from ...backends import libraries
-    from ...backends.spec import BackendSpec
+    from ...backends.spec import BackendSpec, extend_path
 
     spec = BackendSpec.from_json(setup.backend)
+    extend_path(spec.search_path)
     for name in (*(_INDUCTOR if spec.name == "inductor" else ()), *spec.modules()):
         _import(name)
     try:
@@ -63,6 +69,17 @@ def prepare(setup: Setup) -> Ready:
     except Exception as exc:  # foreign code: whatever it raises is the answer
         raise CannotImport(spec.module or spec.name, _reason(exc)) from exc
     return Ready(os.getpid(), torch.__version__, threads(), torch.cuda.is_initialized())
+
+
+def preload(modules: list[str]) -> None:
+    """Import what workers imported, as far as it can be imported by name; the order is theirs."""
+    for name in modules:
+        if name not in sys.modules:
+            with contextlib.suppress(BaseException):  # generated code has names that cannot be imported
+                importlib.import_module(name)
+    if modules:
+        gc.collect()
+        gc.freeze()
 
 
 def _import(name: str) -> None:

@@ -38,12 +38,17 @@ class Scratch(Mapping[str, bytes]):
     def put(self, blobs: Blobs) -> None:
         """Write the storages that are not here yet. Safe from several threads and processes at once."""
         for key in blobs:
-            path = self._path(key)
-            if key not in self._keys and not path.exists():
-                fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-                fresh.write_bytes(blobs[key])
-                fresh.rename(path)
+            if key not in self:
+                self.write(key, blobs[key])
             self._keys.add(key)
+
+    def write(self, key: str, data: bytes) -> None:
+        """Write one storage, over an older one of the same key. A reader sees the old bytes or the new."""
+        path = self._path(key)
+        fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+        fresh.write_bytes(data)
+        fresh.replace(path)
+        self._keys.add(key)
 
     def __getitem__(self, key: str) -> bytes:
         try:

@@ -5,6 +5,7 @@
 * Phases are announced as they begin: the driver knows what a crash or a hang interrupted.
 * A request that leaves the process in another state than it found (a default dtype, a directory, the environment)
   makes the worker *dirty*: it answers, and is replaced before the next request.
+* What it had to import it tells, so that the zygote can import it for those that come after.
 * It leaves by `os._exit`: no destructor of a broken library decides how the process ends.
 
 Forked by the zygote, or started as ``python -m fxminify.minifier.sandbox.worker FD`` where forking cannot serve.
@@ -22,7 +23,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 
-from .messages import Answer, Broken, Channel, Json, Mark, Message, Ready, Request, Setup
+from .messages import Answer, Broken, Channel, Imported, Json, Mark, Message, Ready, Request, Setup
 from .prepare import CannotImport, fingerprint, prepare
 from .processes import die_with_parent, limit_resources
 from .scratch import Scratch
@@ -32,8 +33,8 @@ Task = Callable[[Json, Scratch, Callable[[str], None]], Json]
 
 #: What the driver asks for by name; tests may name a task of their own as ``module:function``.
 TASKS = {
-    "observe": "fxminify.minifier.observe:task",
-    "record": "fxminify.minifier.trace:task",
+    "observe": "fxminify.minifier.tasks:observe",
+    "record": "fxminify.minifier.tasks:record",
 }
 
 
@@ -61,10 +62,12 @@ def run(channel: Channel, setup: Setup, parent: int) -> None:
 def serve(channel: Channel, scratch: Scratch) -> None:
     """Answer requests until the channel closes or one leaves the process dirty."""
     clean = fingerprint()
+    imports = _Imports(channel)
     while True:
         request = channel.receive()
         assert isinstance(request, Request)
-        answer = _answer(request, channel, scratch)
+        answer = _answer(request, channel, scratch, imports)
+        imports.tell()
         after = fingerprint()
         dirty = next((f"{k} changed from {v} to {after.get(k)}" for k, v in clean.items() if after.get(k) != v), "")
         channel.send(Answer(answer.query, answer.result, answer.error, dirty))
@@ -72,11 +75,29 @@ def serve(channel: Channel, scratch: Scratch) -> None:
             return
 
 
-def _answer(request: Request, channel: Channel, scratch: Scratch) -> Answer:
+class _Imports:
+    """Tells the driver which modules are new, before each phase: a crash must not take the knowledge with it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.told = len(sys.modules)
+
+    def tell(self) -> None:
+        if len(sys.modules) > self.told:
+            names = list(sys.modules)[self.told :]
+            self.told += len(names)
+            self.channel.send(Imported(names))
+
+
+def _answer(request: Request, channel: Channel, scratch: Scratch, imports: _Imports) -> Answer:
+    def mark(phase: str) -> None:
+        imports.tell()
+        channel.send(Mark(request.query, phase))
+
     with redirected(request.stdout, request.stderr):
         try:
             task = _task(request.task)
-            result = task(request.argument, scratch, lambda phase: channel.send(Mark(request.query, phase)))
+            result = task(request.argument, scratch, mark)
         except BaseException as exc:  # noqa: BLE001  a task reports failures of backends itself: this one is ours
             traceback.print_exc()
             return Answer(request.query, error="".join(traceback.format_exception_only(exc)).strip())

@@ -21,7 +21,7 @@ import sys
 from typing import NoReturn
 
 from .messages import Broken, Channel, Exited, Fork, Forked, Ready, Setup
-from .prepare import CannotImport, prepare
+from .prepare import CannotImport, preload, prepare
 from .processes import adopt_orphans, die_with_parent, kill_children, kill_group, threads
 from .scratch import Scratch
 
@@ -53,6 +53,7 @@ class Zygote:
                 message, fds = self.channel.receive_with_fds()
                 assert isinstance(message, Fork)
                 assert len(fds) == 1
+                preload(message.preload)
                 pid = self.fork(fds[0]) if self.mode == "fork" else self.spawn(fds[0])
                 os.close(fds[0])
                 self.workers.add(pid)

@@ -1,0 +1,81 @@
+"""What a worker can be asked: observe a case, record its values. Both sides of the request stand here.
+
+A case travels as the document of `fxminify.store.case.to_json` and is taken as it is: the driver has validated it, or
+made it from one that was. Its storages lie in the scratch directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..store.case import Case, Graph, Json, Node, TensorSpec, to_json
+
+if TYPE_CHECKING:
+    from .sandbox.scratch import Scratch
+
+#: Ways to ask a backend; see `fxminify.minifier.observe`.
+ENTRIES = ("direct", "compile")
+
+
+def observation(case: Case, entry: str, threads: int = 1) -> Json:
+    """The argument of the ``observe`` task. ``threads`` is what torch may use where the context does not say."""
+    return {"case": to_json(case), "entry": entry, "threads": threads}
+
+
+def recording(case: Case) -> Json:
+    """The argument of the ``record`` task."""
+    return {"case": to_json(case)}
+
+
+def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: an `Observation` as JSON."""
+    import torch
+
+    from .observe import observe
+
+    before = torch.get_num_threads()
+    if argument["threads"] != before:
+        torch.set_num_threads(argument["threads"])
+    try:
+        return observe(case_from_json(argument["case"]), scratch, argument["entry"], mark).to_json()
+    finally:
+        if argument["threads"] != before:
+            torch.set_num_threads(before)
+
+
+def record(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: a `Trace` as JSON; what was recorded is in the scratch directory."""
+    from .trace import record
+
+    mark("eager")
+    return record(case_from_json(argument["case"]), scratch, put=scratch.write).to_json()
+
+
+def case_from_json(doc: Json) -> Case:
+    """Inverse of `to_json`, without checks."""
+    return Case(
+        graph=_graph(doc["graph"]),
+        inputs=tuple(doc["inputs"]),
+        tensors=tuple(_tensor(t) for t in doc["tensors"]),
+        context=doc["context"],
+        backend=doc["backend"],
+        imports=tuple(doc["imports"]),
+        backward=doc["backward"],
+        compare=doc["compare"],
+        torch=doc["torch"],
+    )
+
+
+def _graph(doc: Json) -> Graph:
+    attrs = {path: {"graph": _graph(a["graph"])} if "graph" in a else a for path, a in doc["attrs"].items()}
+    return Graph(tuple(_node(n) for n in doc["nodes"]), attrs, doc["training"])
+
+
+def _node(doc: Json) -> Node:
+    return Node(**{**doc, "args": tuple(doc.get("args", ()))})
+
+
+def _tensor(doc: Json) -> TensorSpec:
+    tuples: dict[str, Any] = {name: tuple(doc[name]) for name in ("shape", "stride", "parts") if name in doc}
+    return TensorSpec(**{**doc, **tuples})

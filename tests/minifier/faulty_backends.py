@@ -1,0 +1,215 @@
+"""Backends with one fault each, registered when this module is imported. They look for an operator of the graph."""
+
+import ctypes
+import itertools
+import os
+import signal
+import sys
+import time
+
+import torch
+from torch._dynamo import register_backend
+
+
+def has(gm, *names):
+    """Does the graph call an operator of one of these names?"""
+    found = {getattr(n.target, "__name__", str(n.target)).split(".")[0] for n in gm.graph.nodes}
+    return any(n in found for n in names)
+
+
+@register_backend
+def healthy(gm, inputs):
+    return gm.forward
+
+
+@register_backend
+def cannot_lower(gm, inputs):
+    for name in ("relu", "sin"):
+        if has(gm, name):
+            raise NotImplementedError(f"cannot lower {name}")
+    return gm.forward
+
+
+@register_backend
+def with_context(gm, inputs):
+    for node in gm.graph.nodes:
+        if has(gm, "relu") and node.op == "call_function":
+            raise RuntimeError(f"cannot lower relu\n\nWhile executing {node.format_node()}")
+    return gm.forward
+
+
+@register_backend
+def generic(gm, inputs):
+    """As IREE and OpenVINO do: one message for every bug, the diagnosis goes to file descriptor 2."""
+    os.write(2, b"warning: ignoring an error in the cache\n")
+    for name in ("relu", "sin"):
+        if has(gm, name):
+            os.write(2, f"<unknown>:0: error: failed to legalize operation 'torch.aten.{name}'\n".encode())
+            raise RuntimeError("compilation failed")
+    return gm.forward
+
+
+@register_backend
+def fails_at_run(gm, inputs):
+    def run(*args):
+        if has(gm, "relu"):
+            raise RuntimeError(f"no kernel for relu of {list(args[0].shape)}")
+        return gm.forward(*args)
+
+    return run
+
+
+@register_backend
+def value_dependent(gm, inputs):
+    def run(*args):
+        if any(float(a.max()) > 100 for a in args if isinstance(a, torch.Tensor)):
+            raise RuntimeError("overflow")
+        return gm.forward(*args)
+
+    return run
+
+
+@register_backend
+def bad_guards(gm, inputs):
+    """Specialises a shape by asking Dynamo for a guard that cannot be printed: fails after it has returned."""
+    if has(gm, "relu"):
+        shape_env = torch._guards.TracingContext.get().fake_mode.shape_env
+        shape_env.produce_guards_verbose = _raise_index_error
+        shape_env.produce_guards = _raise_index_error
+    return gm.forward
+
+
+def _raise_index_error(*args, **kwargs):
+    raise IndexError("list index out of range")
+
+
+@register_backend
+def fails_in_backward(gm, inputs):
+    class Identity(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            raise RuntimeError("no gradient for relu")
+
+    def run(*args):
+        return tuple(Identity.apply(o) if has(gm, "relu") else o for o in gm.forward(*args))
+
+    return run
+
+
+@register_backend
+def diverges(gm, inputs):
+    def run(*args):
+        outputs = gm.forward(*args)
+        return tuple(o + 1 for o in outputs) if has(gm, "relu") else outputs
+
+    return run
+
+
+@register_backend
+def segfaults(gm, inputs):
+    if has(gm, "relu"):
+        os.write(2, b"error: lowering relu\n")
+        ctypes.string_at(0)
+    return gm.forward
+
+
+@register_backend
+def aborts_at_run(gm, inputs):
+    def run(*args):
+        if has(gm, "relu"):
+            os.kill(os.getpid(), signal.SIGFPE)
+        return gm.forward(*args)
+
+    return run
+
+
+@register_backend
+def leaves(gm, inputs):
+    if has(gm, "relu"):
+        os._exit(3)
+    return gm.forward
+
+
+@register_backend
+def exits(gm, inputs):
+    if has(gm, "relu"):
+        sys.exit(4)
+    return gm.forward
+
+
+@register_backend
+def hangs(gm, inputs):
+    if has(gm, "relu"):
+        while True:
+            time.sleep(60)
+    return gm.forward
+
+
+@register_backend
+def hogs(gm, inputs):
+    held = []
+    while has(gm, "relu"):
+        held.append(torch.ones(4 << 20))
+        time.sleep(0.01)
+    return gm.forward
+
+
+@register_backend
+def allocates(gm, inputs):
+    if has(gm, "relu"):
+        torch.empty(1 << 40, dtype=torch.uint8)
+    return gm.forward
+
+
+@register_backend
+def litters(gm, inputs):
+    """Leaves the process in another state than it found."""
+    torch.set_default_dtype(torch.float64)
+    os.environ["LITTER"] = "1"
+    return gm.forward
+
+
+@register_backend
+def edits_the_graph(gm, inputs):
+    for node in gm.graph.nodes:
+        if node.target is torch.relu:
+            node.target = torch.cos
+    gm.recompile()
+    inputs[0].zero_()
+    return gm.forward
+
+
+@register_backend
+def draws(gm, inputs):
+    """Uses up random numbers while compiling."""
+    torch.rand(7)
+    return gm.forward
+
+
+@register_backend
+def chatters(gm, inputs):
+    print("compiling")
+    print("a warning about an error", file=sys.stderr)
+    return gm.forward
+
+
+_count = itertools.count()
+
+
+@register_backend
+def every_other(gm, inputs):
+    """Fails every other time it is asked in one process."""
+    if has(gm, "relu") and next(_count) % 2:
+        raise RuntimeError("now and then")
+    return gm.forward
+
+
+@register_backend
+def with_options(gm, inputs, *, options=None):
+    if (options or {}).get("fuse"):
+        raise RuntimeError("cannot fuse")
+    return gm.forward
