@@ -130,7 +130,7 @@ class _Reduction:
             attempt = _Attempt(self, entry)
             if attempt.shows():
                 state, reason = attempt.run()
-                if state is State.VERIFIED:
+                if state is State.VERIFIED or attempt.unprintable:
                     break
         return Outcomes(state, reason, tuple(self.keep_others()))
 
@@ -188,6 +188,8 @@ class _Attempt:
             ).id,
         )
         self.started = time.monotonic()
+        #: There is no script to disagree with: another entry would not help.
+        self.unprintable = False
 
     def shows(self) -> bool:
         """Whether the whole case fails through this entry. The replay has answered that for the entry it chose."""
@@ -275,9 +277,11 @@ class _Attempt:
                 embed=self.of.options.embed_data,
             )
         except NeedsData as error:
+            self.unprintable = True
             command = f"minify run {self.of.index.name} {self.of.capture.id} --again --embed-data"
             return State.UNVERIFIED, f"{error}: {command}"
         except (Unprintable, CannotLoad) as error:
+            self.unprintable = True
             return State.UNVERIFIED, f"no script can be printed: {error}"
 
     def accepted(self, case: Case, key: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.case import Json, TensorSpec
 from .elements import COMPLEX, FLOATS, INTEGERS, is_numeric, numbers, strided
+from .strides import contiguous
 
 if TYPE_CHECKING:
     from .elements import Array
@@ -22,12 +23,14 @@ _ARANGE = FLOATS | {"int64", "int32", "int16", "int8", "uint8"}
 def recipes(spec: TensorSpec, data: bytes) -> list[TensorSpec]:
     """Tensors like ``spec``, whose storage holds ``data``, that a generator makes; the simplest first.
 
-    Shape, dtype, strides and autograd state stay. Integer bounds are those of the real values, so an index stays in
+    Shape, dtype, strides (unless elements overlap) and autograd state stay. Integer bounds are those of the real values, so an index stays in
     range. A tensor that is one constant has its exact value proposed first.
     """
     if not is_numeric(spec.dtype) or spec.layout != "strided" or spec.parts or spec.extra or spec.storage is None:
         return []
     values = strided(numbers(spec.dtype, data), spec.shape, spec.stride, spec.offset)
+    if any(step == 0 and size > 1 for size, step in zip(spec.shape, spec.stride, strict=True)):
+        spec = replace(spec, stride=contiguous(spec.shape))  # a generator cannot write one element for several
     found: list[TensorSpec] = []
     for init in _inits(spec, values):
         candidate = replace(spec, storage=None, init=init, offset=0)
@@ -46,11 +49,6 @@ def _inits(spec: TensorSpec, values: Array) -> Iterator[Json]:
         yield _full(number(flat[0]))
     yield _full(number(0))
     yield _full(number(1))
-    overlapping = any(step == 0 and size > 1 for size, step in zip(spec.shape, spec.stride, strict=True))
-    extremes = _extremes(spec.dtype, flat)
-    if overlapping:
-        yield from (_full(number(v)) for v in extremes)
-        return
     if spec.dtype == "bool":
         yield {"fn": "randint", "low": 0, "high": 2}
         return
@@ -63,7 +61,7 @@ def _inits(spec: TensorSpec, values: Array) -> Iterator[Json]:
         low, high = _bounds(flat)
         if high < 2**63 - 1:
             yield {"fn": "randint", "low": low, "high": high + 1}
-    yield from (_full(number(v)) for v in extremes)
+    yield from (_full(number(v)) for v in _extremes(spec.dtype, flat))
 
 
 class _Number:
