@@ -147,14 +147,14 @@ class Subject:
     def weights(self) -> tuple[float, ...]:
         """Chance of each compute node to matter: bugs sit in rare operations, and in rare shapes of common ones.
 
-        A third is spread over the nodes, a third over the operations, a third over the operations by the shapes
-        and element types they read. Sums to one.
+        Nearly half is spread over the operations, as much over the operations by the shapes and element types they
+        read, the rest over the nodes. Sums to one.
         """
         kinds = [json.dumps(self.nodes[name].target, sort_keys=True) for name in self.compute]
         sorts = [(kind, *map(self.sort, self.inputs[name])) for kind, name in zip(kinds, self.compute, strict=True)]
         by_kind, by_sort = Counter(kinds), Counter(sorts)
         return tuple(
-            (1 / len(kinds) + 1 / (len(by_kind) * by_kind[kind]) + 1 / (len(by_sort) * by_sort[sort])) / 3
+            0.1 / len(kinds) + 0.45 / (len(by_kind) * by_kind[kind]) + 0.45 / (len(by_sort) * by_sort[sort])
             for kind, sort in zip(kinds, sorts, strict=True)
         )
 
