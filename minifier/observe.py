@@ -26,7 +26,7 @@ from ..backends.exceptions import failure_of, type_name
 from ..backends.execution import Run, copy_inputs, execute
 from ..backends.reference import Reference
 from ..backends.spec import BackendSpec
-from ..repro_templates.source import print_graph
+from ..repro_templates.source import Printed, print_graph
 from ..store.build import build, build_value
 from ..store.case import Blobs, Case
 from ..store.failure import Phase
@@ -155,8 +155,9 @@ class _Observer:
 
         spec = BackendSpec.from_json(self.case.backend)
         self.phases("trace")
-        function = torch.compile(source_function(self.case, self.blobs), backend=watched, dynamic=spec.dynamic)
-        return self.execute(function, inputs)
+        printed, function = source_function(self.case, self.blobs)
+        compiled = torch.compile(function, backend=watched, dynamic=spec.dynamic)
+        return self.execute((lambda *args: (compiled(*args),)) if printed.single else compiled, inputs)
 
     def compare(self, expected: Run, actual: Run) -> Observation:
         """Nothing fails here: what cannot be judged is invalid, never a pass."""
@@ -172,8 +173,8 @@ class _Observer:
         return Observation(Seen.FAILURE, divergence.failure())
 
 
-def source_function(case: Case, blobs: Blobs) -> Callable[..., Any]:
-    """The function that the script defines for this case, with the tensors that its graph holds."""
+def source_function(case: Case, blobs: Blobs) -> tuple[Printed, Callable[..., Any]]:
+    """The function that the script defines for this case, with the tensors that its graph holds, and how it printed."""
     printed = print_graph(case)
     text = "\n".join(["import torch", *printed.imports, "", printed.text, ""])
     file = "<fxminify graph>"
@@ -183,7 +184,7 @@ def source_function(case: Case, blobs: Blobs) -> Callable[..., Any]:
         namespace[constant.name] = build_value({"tensor": constant.tensor}, case.tensors, blobs)
     exec(compile(text, file, "exec", dont_inherit=True), namespace)  # noqa: S102  printed from a validated case
     function: Callable[..., Any] = namespace[printed.name]
-    return function
+    return printed, function
 
 
 def _line(exc: BaseException) -> str:

@@ -1,6 +1,7 @@
 """Cases made from functions by Dynamo, as the capture hook makes them."""
 
 import pathlib
+from dataclasses import replace
 
 import torch
 
@@ -32,6 +33,4 @@ def capture(function, inputs, backend, **more):
     torch._dynamo.reset()
     torch.compile(function, backend=spy)(*inputs)
     case, blobs = seen[0]
-    from dataclasses import replace
-
     return replace(case, backend=backend.to_json(), torch=torch.__version__, **more), blobs

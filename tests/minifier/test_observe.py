@@ -1,0 +1,242 @@
+"""One observation: eager first, both entries name the same failure in the same phase, state is left as it was."""
+
+import inspect
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from captured import capture, spec
+
+from fxminify.backends.spec import BackendSpec
+from fxminify.minifier.observation import Observation, Seen
+from fxminify.minifier.observe import observe, source_function
+from fxminify.store.case import Graph, Node
+from fxminify.store.failure import Kind, Phase, signature
+
+BOTH = pytest.mark.parametrize("entry", ["direct", "compile"])
+
+
+def relu_sum(x):
+    return torch.relu(x.sin() + 1).sum()
+
+
+def relu_only(x):
+    return torch.relu(x * 2)
+
+
+def seen(case_and_blobs, entry):
+    marks = []
+    observation = observe(*case_and_blobs, entry, marks.append)
+    return observation, marks
+
+
+@BOTH
+def test_a_healthy_backend_passes(entry):
+    observation, marks = seen(capture(relu_sum, (torch.randn(4),), spec("healthy")), entry)
+    assert observation.seen is Seen.PASS
+    between = ["compile"] if entry == "direct" else ["trace", "compile", "guards"]
+    assert marks == ["build", "eager", *between, "forward"]
+    assert list(observation.seconds) == marks
+
+
+@BOTH
+def test_eager_finishes_before_the_backend_is_asked(entry):
+    def bad(x):
+        return torch.relu(x) + x.new_zeros(3)
+
+    case, blobs = capture(bad, (torch.randn(3),), spec("cannot_lower"))
+    (tensor,) = case.tensors
+    case = replace(case, tensors=(replace(tensor, shape=(2,)),))
+    observation, marks = seen((case, blobs), entry)
+    assert observation.seen is Seen.INVALID
+    assert observation.detail.startswith("eager: RuntimeError: The size of tensor a (2) must match")
+    assert marks == ["build", "eager"]
+
+
+FAILURES = {
+    "cannot_lower": (Kind.COMPILE_ERROR, Phase.COMPILE, "NotImplementedError", "cannot lower relu"),
+    "fails_at_run": (Kind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "no kernel for relu of [4]"),
+    "exits": (Kind.COMPILE_ERROR, Phase.COMPILE, "SystemExit", "4"),
+    "allocates": (Kind.OUT_OF_MEMORY, Phase.COMPILE, "RuntimeError", None),
+}
+
+
+@BOTH
+@pytest.mark.parametrize(("name", "expected"), FAILURES.items(), ids=FAILURES.keys())
+def test_failures_are_described_alike_through_both_entries(name, expected, entry):
+    observation, _ = seen(capture(relu_only, (torch.randn(4),), spec(name)), entry)
+    failure = observation.failure
+    assert observation.seen is Seen.FAILURE
+    assert (failure.kind, failure.phase, failure.type) == expected[:3]
+    assert expected[3] is None or failure.message == expected[3]
+    assert failure.frames[-1].file == "faulty_backends.py"
+
+
+@pytest.mark.parametrize("name", ["cannot_lower", "with_context", "fails_at_run", "exits", "diverges"])
+def test_both_entries_give_one_signature(name):
+    case = capture(relu_only, (torch.randn(4),), spec(name), compare=True)
+    direct, compiled = (signature(seen(case, entry)[0].failure) for entry in ("direct", "compile"))
+    assert direct == compiled
+
+
+def test_a_failure_in_guards_shows_through_compile_only():
+    case = capture(relu_only, (torch.randn(4),), spec("healthy"))
+
+    def bad_guards(gm, inputs):
+        def raising(*args, **kwargs):
+            raise IndexError("list index out of range")
+
+        context = torch._guards.TracingContext.try_get()
+        if context is not None:
+            context.fake_mode.shape_env.produce_guards_verbose = raising
+        return gm.forward
+
+    direct = observe(*case, "direct", backend=bad_guards)
+    compiled = observe(*case, "compile", backend=bad_guards)
+    assert direct.seen is Seen.PASS
+    assert (compiled.failure.kind, compiled.failure.phase) == (Kind.COMPILE_ERROR, Phase.GUARDS)
+    assert (compiled.failure.type, compiled.failure.message.strip()) == ("IndexError", "list index out of range")
+
+
+@BOTH
+def test_a_failure_in_backward(entry):
+    inputs = (torch.randn(4, requires_grad=True),)
+    case, blobs = capture(relu_only, inputs, spec("fails_in_backward"))
+    assert seen((case, blobs), entry)[0].seen is Seen.PASS
+    observation, marks = seen((replace(case, backward=True), blobs), entry)
+    assert marks[-1] == "backward"
+    assert observation.failure.phase is Phase.BACKWARD
+    assert observation.failure.message == "no gradient for relu"
+
+
+@BOTH
+def test_a_divergence_is_looked_for_only_when_asked(entry):
+    case, blobs = capture(relu_only, (torch.randn(4),), spec("diverges"))
+    assert seen((case, blobs), entry)[0].seen is Seen.PASS
+    observation, marks = seen((replace(case, compare=True), blobs), entry)
+    assert marks[-1] == "compare"
+    assert (observation.failure.kind, observation.failure.detail["class"]) == (Kind.DIVERGENCE, "value")
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["draws", "healthy"])
+def test_random_numbers_are_the_same_on_both_sides(name, entry):
+    def noisy(x):
+        return x + torch.rand(4)
+
+    case = capture(noisy, (torch.zeros(4),), spec(name), compare=True)
+    before = torch.get_rng_state()
+    assert seen(case, entry)[0].seen is Seen.PASS
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@BOTH
+def test_a_backend_that_edits_graph_and_inputs_changes_nothing_for_the_next(entry):
+    case = capture(relu_only, (torch.ones(4),), spec("edits_the_graph"))
+    copy = capture(relu_only, (torch.ones(4),), spec("edits_the_graph"))
+    first = seen(case, entry)[0]
+    assert first.seen is Seen.PASS
+    assert case == copy
+    diverging = (replace(case[0], compare=True), case[1])
+    assert seen(diverging, entry)[0].failure == seen(diverging, entry)[0].failure is not None
+
+
+@BOTH
+def test_buffers_that_eager_wrote_to_are_fresh_for_the_backend(entry):
+    norm = torch.nn.BatchNorm1d(3)
+    case = capture(norm, (torch.randn(5, 3),), spec("healthy"), compare=True)
+    assert seen(case, entry)[0].seen is Seen.PASS
+
+
+@BOTH
+def test_in_place_operators_do_not_leak_from_run_to_run(entry):
+    def double(x):
+        x.mul_(2)
+        return x + 1
+
+    case = capture(double, (torch.ones(4),), spec("value_dependent"), compare=True)
+    for _ in range(8):
+        assert seen(case, entry)[0].seen is Seen.PASS
+
+
+@BOTH
+def test_the_ambient_state_is_applied_and_taken_back(entry):
+    states = []
+
+    def looks(gm, inputs):
+        states.append((torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_autocast_enabled("cpu")))
+        return gm.forward
+
+    context = {"grad": False, "default_dtype": "float64", "autocast": {"cpu": {"dtype": "bfloat16", "cache": True}}}
+    case, blobs = capture(relu_only, (torch.ones(4),), spec("healthy"), context=context)
+    before = (torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_autocast_enabled("cpu"))
+    assert observe(case, blobs, entry, backend=looks).seen is Seen.PASS
+    assert states == [(False, torch.float64, True)]
+    assert (torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_autocast_enabled("cpu")) == before
+
+
+@BOTH
+def test_options_reach_the_backend(entry):
+    options = spec("with_options", options={"dict": [["fuse", True]]})
+    assert seen(capture(relu_only, (torch.ones(4),), options), entry)[0].failure.message == "cannot fuse"
+    assert seen(capture(relu_only, (torch.ones(4),), spec("with_options")), entry)[0].seen is Seen.PASS
+
+
+def test_an_empty_graph_never_reaches_a_backend_through_compile():
+    case, blobs = capture(relu_only, (torch.ones(4),), spec("healthy"))
+    name = case.graph.placeholders[0].name
+    nodes = (*case.graph.placeholders, Node("output", "output", "output", ({"tuple": [{"ref": name}]},)))
+    empty = replace(case, graph=Graph(nodes))
+
+    def fails(gm, inputs):
+        raise RuntimeError("asked")
+
+    assert observe(empty, blobs, "direct", backend=fails).seen is Seen.FAILURE
+    assert observe(empty, blobs, "compile", backend=fails).seen is Seen.PASS
+
+
+def test_the_printed_source_can_be_inspected():
+    case, blobs = capture(relu_sum, (torch.ones(4),), spec("healthy"))
+    _, function = source_function(case, blobs)
+    assert inspect.getsource(function).startswith("def forward(x)")
+    assert torch.equal(torch.as_tensor(function(torch.ones(4))), relu_sum(torch.ones(4)))
+
+
+def test_an_observation_survives_json():
+    observation, _ = seen(capture(relu_only, (torch.ones(4),), spec("cannot_lower")), "direct")
+    assert Observation.from_json(json.loads(json.dumps(observation.to_json()))) == observation
+
+
+REAL = {
+    "007_unfold_abs_inplace": ("aot_eager_decomp_partition", ""),
+    "039_ort_lgamma": ("ort_export", "ort_export"),
+    "047_ort_relu_int64": ("ort_export", "ort_export"),
+}
+
+
+@pytest.mark.parametrize(("name", "backend"), REAL.items(), ids=REAL.keys())
+def test_real_failures_have_one_signature_through_both_entries(name, backend):
+    pytest.importorskip("onnxruntime")
+    torch.manual_seed(0)
+    function, inputs = __import__(name).make()
+    with torch.no_grad():
+        case = capture(function, inputs, spec(*backend), context={"grad": False})
+    direct, compiled = (seen(case, entry)[0].failure for entry in ("direct", "compile"))
+    assert signature(direct) == signature(compiled)
+    assert direct.kind is Kind.COMPILE_ERROR
+    if name == "039_ort_lgamma":
+        assert "prims.lgamma" in signature(direct).message
+
+
+def test_a_real_failure_that_needs_a_graph_of_dynamo_itself_shows_through_compile_only():
+    function, inputs = __import__("026_ts_any_graph").make()
+    case = capture(function, inputs, spec("ts", ""))
+    assert seen(case, "direct")[0].seen is Seen.PASS
+    assert seen(case, "compile")[0].failure.message.strip().startswith("method cannot be used as a value")
+
+
+def test_a_spec_says_where_its_module_lies():
+    assert BackendSpec.from_json(spec("healthy").to_json()).modules() == ["faulty_backends"]
+    assert "faulty_backends" in sys.modules
