@@ -185,8 +185,8 @@ class _Printer:
         made = self.literals.generated(spec)
         if spec.stride == contiguous(spec.shape):
             return made.then(grow)
-        if (tail := restride(spec.shape, spec.stride)) is not None:
-            return made.then(tail + grow)
+        if (laid_out := restride(spec.shape, spec.stride)) is not None:
+            return made.then(laid_out + grow)
         # A copy of what needs a gradient is no leaf either, and keeps strides that `clone` would not.
         source = made.then(".requires_grad_()") if grow else made
         return self.literals.empty(spec).then(f".copy_({source})")

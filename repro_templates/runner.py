@@ -1,0 +1,42 @@
+"""Run a script as ``__main__`` and write down how it ended: ``python -m ...runner SCRIPT REPORT``.
+
+The report is JSON: ``{"exit": 0}`` where the script came to its end, ``{"failure": {...}}`` where an exception ended
+it. A process that dies leaves no report. `fxminify.repro_templates.verify` runs this in a fresh process; the script
+itself never needs it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import runpy
+import signal
+import sys
+from typing import Any
+
+from .tracebacks import failure_in_script
+
+
+def main(arguments: list[str]) -> int:
+    """Run ``arguments[0]`` and write the report ``arguments[1]``; the exit code is the script's."""
+    script, report = arguments
+    faulthandler.enable()
+    if hasattr(signal, "SIGALRM"):
+        # The stack first, then the default action: the process dies of the signal as the plain script does.
+        faulthandler.register(signal.SIGALRM, chain=True)
+    sys.argv = [script]
+    ended: dict[str, Any] = {"exit": 0}
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as exc:
+        ended = {"exit": exc.code if isinstance(exc.code, int) else int(exc.code is not None)}
+    except BaseException as exc:  # noqa: BLE001  whatever ends the script is what the report is about
+        ended = {"exit": 1, "failure": failure_in_script(exc, os.path.basename(script)).to_json()}
+    with open(report, "w", encoding="utf-8") as file:
+        json.dump(ended, file)
+    return int(ended["exit"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

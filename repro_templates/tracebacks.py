@@ -1,0 +1,109 @@
+"""Where in torch an exception or a crash came from: the one module here that knows torch's file and function names.
+
+A worker knows in which phase it called the backend; a script in a fresh process only leaves a stack. Read from the
+outermost frame, the first of a few frames decides: the autograd engine was running (``backward``), Dynamo was calling
+the backend (``compile``) or making guards (``guards``), or the compiled function ran (``forward``).
+`fxminify.minifier.observe` must give the same answer, and a test holds the two together on real failures.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterable
+
+from ..backends.exceptions import failure_of, portable, type_name, unwrap
+from ..store.failure import Failure, Kind, Phase
+from .action import ALIAS_PREFIX, GRADIENT_PREFIX, MUTATION_PREFIX
+
+#: ``(file, function)`` of one frame.
+Place = tuple[str, str]
+
+_BACKWARD = {
+    ("torch/autograd/__init__.py", "backward"),
+    ("torch/autograd/__init__.py", "grad"),
+    ("torch/autograd/graph.py", "_engine_run_backward"),
+    ("torch/_tensor.py", "backward"),
+}
+_COMPILE = {
+    ("torch/_dynamo/output_graph.py", "_call_user_compiler"),
+    ("torch/_dynamo/output_graph.py", "call_user_compiler"),
+}
+_DYNAMO = "torch/_dynamo/convert_frame.py"
+_GUARDS = "torch/_dynamo/guards.py"
+_RUNTIME = {("torch/_dynamo/eval_frame.py", "_fn")}
+#: Directories that only a compilation passes through, for stacks whose outer frames are cut off.
+_COMPILERS = ("torch/_inductor/", "torch/_dynamo/", "torch/_functorch/_aot_autograd/", "torch/fx/")
+_COMPARISON = "torch/testing/_comparison.py"
+_FAULT_FRAME = re.compile(r'  File "([^"]*)", line \S+ in (.*)')
+_ATTRIBUTE = re.compile(r"The values for attribute '(\w+)(?:\(\))?' do not match")
+
+
+def phase_of(exc: BaseException) -> Phase:
+    """The phase in which ``exc``, raised by a script, left the compiler or what it compiled."""
+    phase = phase_of_places(places(exc))
+    wrapped = unwrap(exc) is not exc
+    return Phase.COMPILE if wrapped and phase is Phase.FORWARD else phase
+
+
+def phase_of_places(frames: Iterable[Place], *, complete: bool = True) -> Phase:
+    """The phase of a stack, outermost frame first; ``complete`` is False where outer frames are missing."""
+    frames = list(frames)
+    in_dynamo = False
+    for file, function in frames:
+        if (file, function) in _BACKWARD and not in_dynamo:
+            return Phase.BACKWARD
+        if (file, function) in _COMPILE:
+            return Phase.COMPILE
+        if file == _GUARDS:
+            return Phase.GUARDS
+        if (file, function) in _RUNTIME and not in_dynamo:
+            return Phase.FORWARD
+        in_dynamo = in_dynamo or file == _DYNAMO
+    cut_off = not complete and any(file.startswith(_COMPILERS) for file, _ in frames)
+    return Phase.COMPILE if in_dynamo or cut_off else Phase.FORWARD
+
+
+def phase_of_crash(diagnostics: str) -> Phase:
+    """The phase in which a process died, from the stack that `faulthandler` left in ``diagnostics``."""
+    _, _, stack = diagnostics.rpartition("Current thread ")
+    frames = [(portable(file), function.strip()) for file, function in _FAULT_FRAME.findall(stack)]
+    return phase_of_places(reversed(frames), complete=len(frames) < 100)
+
+
+def places(exc: BaseException) -> list[Place]:
+    return [(portable(f.filename), f.name) for f in traceback.extract_tb(exc.__traceback__)]
+
+
+def failure_in_script(exc: BaseException, script: str) -> Failure:
+    """``exc``, which ended the script of that file name, as a `Failure`; a failed comparison as a divergence."""
+    stack = places(exc)
+    divergence = _divergence(exc, stack, script)
+    return divergence or failure_of(exc, phase_of(exc))
+
+
+def _divergence(exc: BaseException, stack: list[Place], script: str) -> Failure | None:
+    """A divergence, where the script's own comparison raised ``exc``."""
+    text = str(exc)
+    own = [i for i, (file, _) in enumerate(stack) if file == script]
+    if not own or not isinstance(exc, AssertionError | TypeError):
+        return None
+    inside = stack[own[-1] + 1 :]
+    if inside and inside[0][0] == _COMPARISON:
+        kind = _class(text)
+    elif not inside and isinstance(exc, AssertionError) and text.startswith(ALIAS_PREFIX):
+        kind = "alias"
+    else:
+        return None
+    phase = Phase.BACKWARD if text.startswith(GRADIENT_PREFIX) else Phase.FORWARD
+    return Failure(Kind.DIVERGENCE, phase, type=type_name(exc), message=text, detail={"class": kind})
+
+
+def _class(text: str) -> str:
+    """The class of a divergence (`fxminify.backends.compare.CLASSES`) from the message of `assert_close`."""
+    if text.startswith(MUTATION_PREFIX):
+        return "mutation"
+    if found := _ATTRIBUTE.search(text):
+        return found[1] if found[1] in ("dtype", "shape", "stride") else "structure"
+    values = ("Tensor-likes are not", "Scalars are not", "Booleans mismatch", "Scalars mismatch")
+    return "value" if any(v in text for v in values) else "structure"

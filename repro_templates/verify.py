@@ -1,0 +1,179 @@
+"""Does a script show the failure it was made for? It is run as its receiver would run it, several times.
+
+Each run is a fresh process in an empty directory, with nothing importable but what is installed and ``search_path``.
+All runs but the last go through `runner`, which reports the exception as data; the last is plainly ``python
+repro.py``, whose exit status must agree. Whatever a run leaves behind is killed with its process group.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from ..backends import deaths
+from ..store.failure import Failure, Phase, Signature, signature
+from .tracebacks import phase_of_crash
+
+#: What a fresh process inherits; nothing else of this environment may make a script work.
+INHERITED = (
+    "PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "CC",
+    "CXX", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME",
+)  # fmt: skip
+SCRIPT, REPORT = "repro.py", "report.json"
+_RUNNER = "fxminify.repro_templates.runner"
+_TAIL = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """``shown`` of ``runs`` runs showed the failure. ``failures`` is what each run showed, None where it passed.
+
+    ``instead`` says what happened in the runs that did not show it, ``log`` is the end of what each run wrote.
+    """
+
+    shown: int
+    runs: int
+    failures: tuple[Failure | None, ...] = ()
+    instead: str = ""
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How one process ended. ``code`` is None where it was killed after the timeout."""
+
+    code: int | None
+    seconds: float
+    output: str
+    report: dict[str, object] | None = None
+
+
+def verify(
+    script: str,
+    expected: Signature | Callable[[Failure], bool],
+    *,
+    runs: int = 3,
+    timeout: float = 300.0,
+    search_path: Sequence[str] = (),
+    files: Mapping[str, bytes] = MappingProxyType({}),
+) -> Verification:
+    """Run the text ``script``; ``expected`` is the signature it must show, or says of a failure whether it is the one.
+
+    ``files`` lie beside the script. A run that takes longer than ``timeout`` seconds counts as a hang.
+    """
+    shows = expected if callable(expected) else lambda failure: signature(failure) == expected
+    runs = max(runs, 1)
+    failures: list[Failure | None] = []
+    seen: list[Failure] = []
+    instead, log = "", []
+    for _ in range(max(runs - 1, 1)):
+        ended = _run(script, files, timeout, search_path, plain=False)
+        log.append(_log("reported", ended))
+        failures.append(failure := failure_of_run(ended, timeout))
+        if failure is not None and shows(failure):
+            seen.append(failure)
+        else:
+            instead = instead or _instead(ended, failure)
+    if not seen:
+        return Verification(0, runs, tuple(failures), instead, "\n".join(log))
+    ended = _run(script, files, timeout, search_path, plain=True)
+    log.append(_log("plain", ended))
+    agrees = _agrees(ended, seen[-1])
+    if not agrees:
+        instead = instead or f"run plainly, it ends with {_status(ended)}"
+    shown = int(agrees) if runs == 1 else len(seen) + agrees
+    return Verification(shown, runs, tuple(failures), instead, "\n".join(log))
+
+
+def failure_of_run(ended: _Ended, timeout: float) -> Failure | None:
+    """What a run through `runner` showed, None where the script came to its end."""
+    if ended.code is None or ended.code == -signal.SIGALRM:
+        seconds = timeout if ended.code is None else round(ended.seconds)
+        return deaths.hang(phase_of_crash(ended.output), seconds, diagnostics=ended.output)
+    if ended.report is not None:
+        reported = ended.report.get("failure")
+        if isinstance(reported, dict):
+            return replace(Failure.from_json(reported), diagnostics=ended.output)
+        code = ended.report.get("exit")
+        return None if code == 0 else deaths.crash(Phase.FORWARD, exit_code=ended.code, diagnostics=ended.output)
+    phase = phase_of_crash(ended.output)
+    if ended.code < 0:
+        return deaths.crash(phase, signal=-ended.code, diagnostics=ended.output)
+    return deaths.crash(phase, exit_code=ended.code, diagnostics=ended.output)
+
+
+def _agrees(ended: _Ended, failure: Failure) -> bool:
+    """Whether the plain run ended as a run with this failure must."""
+    if failure.kind == "hang":
+        return ended.code in (None, -signal.SIGALRM)
+    if failure.signal is not None:
+        return ended.code == -failure.signal
+    if failure.kind == "crash":
+        return f"exit {ended.code}" == failure.type
+    return ended.code == 1 and failure.type.rpartition(".")[2] in ended.output
+
+
+def _run(script: str, files: Mapping[str, bytes], timeout: float, search_path: Sequence[str], *, plain: bool) -> _Ended:
+    with tempfile.TemporaryDirectory(prefix="fxminify-verify-") as name:
+        place, output = Path(name) / "run", Path(name) / "output"
+        place.mkdir()
+        (place / SCRIPT).write_text(script, encoding="ascii")
+        for file, data in files.items():
+            (place / file).write_bytes(data)
+        command = [sys.executable, SCRIPT]
+        if not plain:
+            command = [sys.executable, "-m", _RUNNER, SCRIPT, str(Path(name) / REPORT)]
+        started = time.monotonic()
+        with output.open("wb") as sink:
+            process = subprocess.Popen(
+                command,
+                cwd=place,
+                env=_environment(search_path),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=sink,
+                start_new_session=True,
+            )
+            code: int | None
+            try:
+                code = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        seconds = time.monotonic() - started
+        report = Path(name) / REPORT
+        content = json.loads(report.read_text("utf-8")) if report.exists() else None
+        return _Ended(code, seconds, output.read_text("utf-8", errors="replace"), content)
+
+
+def _environment(search_path: Sequence[str]) -> dict[str, str]:
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    path = {"PYTHONPATH": os.pathsep.join(search_path)} if search_path else {}
+    return inherited | path | {"PYTHONFAULTHANDLER": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _instead(ended: _Ended, failure: Failure | None) -> str:
+    return f"it ends with {_status(ended)}" if failure is None else f"it shows another failure: {failure.headline()}"
+
+
+def _status(ended: _Ended) -> str:
+    if ended.code is None:
+        return "no answer in time"
+    return deaths.signal_name(-ended.code) if ended.code < 0 else f"exit code {ended.code}"
+
+
+def _log(kind: str, ended: _Ended) -> str:
+    return f"[{kind}: {_status(ended)}, {ended.seconds:.1f} s]\n{ended.output[-_TAIL:]}"
