@@ -77,7 +77,7 @@ class _Number:
             return int(value)
         if self.dtype in COMPLEX:
             return {"complex": [_float(complex(value).real), _float(complex(value).imag)]}
-        return _float(float(value))
+        return _float(float(str(value)))  # the shortest text that rounds to it, not all its float64 digits
 
 
 def _float(value: float) -> Any:
