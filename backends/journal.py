@@ -6,8 +6,9 @@ process id:
 * ``marks``: one 64-byte slot per thread, ``phase graph sequence``, overwritten in place; an empty phase means idle;
 * ``GRAPH.json``: the case of that graph with the values of its last recorded call (or why it has none).
 
-Storages lie in ``blobs``, shared and named by their content. ``captured`` and ``unchecked`` tell the parent what to
-say at the end. Nothing is synchronized to disk: it is the process that may die, not the machine.
+Storages lie in ``blobs``, shared and named by their content; ``faults.PID`` has the Python stack of a process that
+died of a signal. ``captured`` and ``unchecked`` tell the parent what to say at the end. Nothing is synchronized to
+disk: it is the process that may die, not the machine.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Journal:
             path = shared / key
             if not path.exists():
                 _replace(path, data)
+        self.folder.mkdir(exist_ok=True)
         _replace(self.folder / f"{graph}.json", json.dumps(document).encode())
 
     def tell(self, what: str, line: str) -> None:
@@ -80,6 +82,10 @@ class Journal:
             os.write(descriptor, (json.dumps(line) + "\n").encode())
         finally:
             os.close(descriptor)
+
+    def faults(self) -> int:
+        """A file descriptor for the stack of this process, should it die."""
+        return os.open(self.directory / f"faults.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     @property
     def folder(self) -> Path:
@@ -119,6 +125,13 @@ class InFlight:
         except (OSError, ValueError):  # it died before, or while, writing
             return None
         return found if isinstance(found, dict) else None
+
+    def stack(self) -> str:
+        """What `faulthandler` wrote when the process died, or nothing."""
+        try:
+            return (self.folder.parent / f"faults.{self.pid}").read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
 
 
 def in_flight(directory: Path) -> dict[int, InFlight]:

@@ -2,8 +2,9 @@
 
 The callable a backend returned is wrapped so that a failure at run time, or later in the backward pass, is captured
 with the inputs of that very call. The first two calls are watched closely (which inputs are written to, whether
-random numbers are drawn, where in the autograd graph the backend's own nodes are); what they teach makes every later
-call cheap: a few attribute look-ups, and copies of small inputs that are known to be overwritten.
+random numbers are drawn, where in the autograd graph the backend's own nodes are, how long it takes). What they teach
+keeps every later call under one percent: inputs that are overwritten are copied, and the backward pass is followed,
+only where that is nothing beside the call itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -29,8 +31,11 @@ from .spec import BackendSpec
 
 #: Calls that are watched closely.
 LEARNING = 2
-#: Bytes of inputs known to be overwritten that every call may copy.
+#: Bytes of inputs known to be overwritten that every call may copy, and seconds of a call that pay for one copy.
 COPIED_EACH_CALL = 1 << 20
+PAYS_FOR_A_COPY = 250e-6
+#: Seconds of a call that pay for following its backward pass, or for reading the state of the generators.
+PAYS_FOR_HOOKS = 1e-3
 #: Nodes of autograd that the first calls look at.
 _WALK = 2000
 _numbers = itertools.count(1)
@@ -67,7 +72,8 @@ class Region:
         self._known_spec: BackendSpec | None = None
         self._calls = 0
         self._written: list[int] = []
-        self._draws = received.random
+        self._simple = False  # whether a plain clone copies what is overwritten
+        self._draws = False
         self._hooks = ""  # where autograd nodes of the backend were found: "", "direct" or "deep"
 
     def spec(self) -> BackendSpec:
@@ -117,12 +123,16 @@ class Region:
 
     def _call(self, args: Sequence[Any]) -> Call:
         """A call after the first ones: only what they taught is kept."""
-        inputs = rng = None
+        inputs = None
         if self._written:
-            inputs = Inputs.keep(args, whole=self.received.whole, only=self._written)
-        if self._draws:
-            rng = ambient.rng_states(cuda_devices(args))
-        return Call(args, inputs, rng or {}, reentry.enter())
+            if self._simple:
+                values = list(args)
+                for index in self._written:
+                    values[index] = args[index].clone()
+                inputs = Inputs(values, [None] * len(values))
+            else:
+                inputs = Inputs.keep(args, whole=self.received.whole, only=self._written)
+        return Call(args, inputs, ambient.rng_states(cuda_devices(args)) if self._draws else {}, reentry.enter())
 
     def _learn(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         call = self._first_call(args)
@@ -131,22 +141,38 @@ class Region:
 
             check(self, compiled, args, call)
         before = [_version(a) for a in args]
-        state = torch.get_rng_state() if not self._draws else None
+        began = time.perf_counter()
         try:
             with self.marked("forward"):
                 result = compiled(*args, **kwargs)
         except Exception as exc:
             self.failed(exc, call, Phase.FORWARD)
             raise
+        seconds = time.perf_counter() - began
         self._calls += 1
-        written = [i for i, a in enumerate(args) if _version(a) != before[i]]
-        if sum(args[i].numel() * args[i].element_size() for i in written) <= COPIED_EACH_CALL:
-            self._written = sorted({*self._written, *written})
-        if state is not None and not torch.equal(state, torch.get_rng_state()):
-            self._draws = self.received.random = True
         if torch.is_grad_enabled():
             self._watch_backward(result, call)
+            if self._calls == LEARNING and seconds < PAYS_FOR_HOOKS:
+                self._hooks = ""
+        if not torch.equal(call.rng["cpu"], torch.get_rng_state()):
+            self.received.random = True
+            self._draws = seconds >= PAYS_FOR_HOOKS
+        self._learn_written([i for i, a in enumerate(args) if _version(a) != before[i]], args, seconds)
         return result
+
+    def _learn_written(self, written: list[int], args: Sequence[Any], seconds: float) -> None:
+        """The inputs that later calls copy because this one of ``seconds`` wrote to them."""
+        size = sum(args[i].numel() * args[i].element_size() for i in written)
+        affordable = size <= COPIED_EACH_CALL and len(written) * PAYS_FOR_A_COPY <= seconds
+        self._written = written if affordable else []
+        storages = [_storage(a) for a in args if isinstance(a, torch.Tensor)]
+        self._simple = not torch.is_inference_mode_enabled() and all(
+            type(args[i]) is torch.Tensor
+            and not args[i].requires_grad
+            and args[i].is_contiguous()
+            and storages.count(_storage(args[i])) == 1
+            for i in written
+        )
 
     def _first_call(self, args: Sequence[Any]) -> Call:
         """A call watched closely: copies of everything but parameters, also in the journal."""
@@ -165,7 +191,7 @@ class Region:
         """Have the backend's nodes say when the backward pass of this call is in flight."""
         if seam.compiled_autograd():
             return
-        inputs = {id(a.grad_fn) for a in call.args if isinstance(a, torch.Tensor) and a.grad_fn is not None}
+        inputs = {id(a.grad_fn) for a in call.args if isinstance(a, torch.Tensor) and a.requires_grad and not a.is_leaf}
         leaves = result if isinstance(result, list | tuple) else tree_leaves(result)
         roots = [t.grad_fn for t in leaves if isinstance(t, torch.Tensor) and t.grad_fn is not None]
         roots = list({id(node): node for node in roots if id(node) not in inputs}.values())
@@ -246,6 +272,10 @@ def _foreign_nodes(roots: Sequence[Node], stop: set[int]) -> Iterator[Node]:
         if _is_foreign(node):
             yield node
         pending += [following for following, _ in node.next_functions if following is not None]
+
+
+def _storage(t: torch.Tensor) -> int:
+    return t.untyped_storage()._cdata if t.layout is torch.strided else id(t)
 
 
 def _version(value: Any) -> int | None:

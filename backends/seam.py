@@ -198,7 +198,6 @@ def prepare(compiled: Any) -> None:
 
 
 def compiled_autograd() -> bool:
-    """Are backward passes being compiled? Hooks on autograd nodes would then become part of the graphs."""
-    from torch._dynamo import compiled_autograd, config
-
-    return bool(config.compiled_autograd or compiled_autograd.compiled_autograd_enabled)
+    """Is the backward pass going to be compiled? Hooks on autograd nodes would then become part of its graph."""
+    module = sys.modules.get("torch._dynamo.compiled_autograd")
+    return module is not None and bool(module.compiled_autograd_enabled)
