@@ -160,7 +160,10 @@ class Recorder:
         reason: str,
     ) -> int:
         from ..store.index import Index, State
+        from ..store.trust import origin_tag
 
+        if case is not None:
+            provenance = provenance | {"origin": origin_tag(case)}
         with Index.open(self.db, create=True) as index:
             capture = index.add(
                 case=case,

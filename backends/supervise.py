@@ -201,6 +201,7 @@ def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure
         return []
     from ..store.decode import InvalidDocument, validate
     from ..store.index import Index, State
+    from ..store.trust import origin_tag
 
     case, reason = None, str(document.get("reason", ""))
     try:
@@ -209,13 +210,16 @@ def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure
         reason = str(exc)
     if case is not None:
         case = replace(case, backward=failure.phase is Phase.BACKWARD)
+    provenance = dict(document.get("provenance", {}))
+    if case is not None:
+        provenance["origin"] = origin_tag(case)
     with Index.open(db, create=True) as index:
         capture = index.add(
             case=case,
             blobs=journal.StoredBlobs(directory),
             failure=failure,
             signature=signature(failure),
-            provenance=document.get("provenance", {}),
+            provenance=provenance,
             graph_text=str(document.get("graph_text", "")),
             reason=reason,
         )
