@@ -42,7 +42,10 @@ class Scope:
 
     def fresh(self, base: str) -> str:
         """``base``, or ``base_1``, ``base_2``... whichever is free first."""
-        base = identifier(base)
+        return self.take(identifier(base))
+
+    def take(self, base: str) -> str:
+        """As `fresh`, for a name that is an identifier as it stands."""
         name, count = base, 1
         while name in self:
             name, count = f"{base}_{count}", count + 1

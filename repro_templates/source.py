@@ -127,6 +127,7 @@ class _Function:
     """One graph on its way to the text of one function."""
 
     def __init__(self, module: _Module, graph: Graph, attributes: Mapping[str, str]) -> None:
+        self.module = module
         self.graph = graph
         self.attributes = attributes
         self.scope = Scope(module.globals)
@@ -202,7 +203,14 @@ class _Function:
             self.assign(node, f"{_atom(self.expressions.value(node.args[0]))}.{node.args[1]}")
             return
         if node.target.get("hop") == "tag_activation_checkpoint":
+            self.expressions.imports.add("import torch.utils.checkpoint")
             self.assign(node, Call("torch.utils.checkpoint.checkpoint", tuple(self.arguments(node))))
+            return
+        if node.target.get("hop") == "autograd_function_apply" and len(node.args) >= 2:
+            forward, backward, *arguments = (self.expressions.value(a) for a in node.args)
+            name = self.module.globals.take(f"{forward.title().replace('_', '')}Function")
+            self.module.definitions.append(autograd_function(name, forward, backward, node.kwargs))
+            self.assign(node, Call(f"{name}.apply", tuple(arguments)))
             return
         self.assign(node, Call(self.expressions.target(node.target), tuple(self.arguments(node))))
 
@@ -303,6 +311,20 @@ def _single(output: Node) -> bool:
 
 def _prefixed(text: str, expression: str | Call) -> str | Call:
     return replace(expression, head=text + expression.head) if isinstance(expression, Call) else text + expression
+
+
+def autograd_function(name: str, forward: str, backward: str, options: Mapping[str, Value]) -> str:
+    """The class whose ``apply`` is what ``autograd_function_apply`` does; ``forward`` returns outputs and saved values.
+
+    The operator itself wants FX graphs where it is not traced.
+    """
+    lines = [f"class {name}(torch.autograd.Function):", "    @staticmethod", "    def forward(ctx, *args):"]
+    lines += [f"        outputs, ctx.saved = {forward}(*args)"]
+    for key, method in (("non_differentiable_idx", "mark_non_differentiable"), ("dirty_idx", "mark_dirty")):
+        if indices := [i for i in _items(options.get(key)) if type(i) is int]:
+            lines += [f"        ctx.{method}({', '.join(f'outputs[{i}]' for i in indices)})"]
+    lines += ["        return outputs", "", "    @staticmethod", "    def backward(ctx, *gradients):"]
+    return "\n".join([*lines, f"        return {backward}(*gradients, *ctx.saved)"])
 
 
 def _contexts(graph: Graph) -> dict[str, bool]:
