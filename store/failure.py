@@ -145,13 +145,16 @@ def signature(failure: Failure) -> Signature:
         return Signature(failure.kind, failure.phase, message=str(failure.detail.get("class", "value")))
     if failure.kind in (Kind.HANG, Kind.OUT_OF_MEMORY):
         return Signature(failure.kind, failure.phase)
-    name = failure.type if failure.signal is None else f"signal {failure.signal}"
+    if failure.kind is Kind.CRASH:  # there is no message, only words of our own
+        name = failure.type if failure.signal is None else f"signal {failure.signal}"
+        diagnostics = mask(first_error_line(failure.diagnostics))
+        return Signature(failure.kind, failure.phase, name, origin=origin(failure), diagnostics=diagnostics)
     messages = [mask(first_paragraph(failure.message))]
     messages += [f"{kind}: {mask(first_paragraph(text))}" for kind, text in failure.causes]
     return Signature(
         kind=failure.kind,
         phase=failure.phase,
-        type=name,
+        type=failure.type,
         message=" <- ".join(m for m in messages if m),
         origin=origin(failure),
         diagnostics=mask(first_error_line(failure.diagnostics)),

@@ -1,0 +1,11 @@
+"""The observe task, in a process where eager dies."""
+
+import os
+
+from fxminify.minifier import observe as observing
+from fxminify.minifier.tasks import case_from_json
+
+
+def observe(argument, scratch, mark):
+    observing.execute = lambda *args, **kwargs: os.kill(os.getpid(), argument["signal"])
+    return observing.observe(case_from_json(argument["case"]), scratch, "direct", mark).to_json()

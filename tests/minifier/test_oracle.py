@@ -1,0 +1,223 @@
+"""What an answer means: strict, never a guess, and with votes where the failure comes and goes."""
+
+import threading
+from concurrent.futures import CancelledError, Future
+
+import pytest
+
+from fxminify.minifier.observation import Observation, Seen, of_reply
+from fxminify.minifier.oracle import Oracle, Target, Votes, tally, text
+from fxminify.minifier.sandbox.launcher import SandboxError
+from fxminify.minifier.sandbox.pool import Ended, Reply
+from fxminify.minifier.verdict import Outcome, Verdict
+from fxminify.store.case import Case, Graph, Node
+from fxminify.store.failure import Failure, Frame, Kind, Match, Phase, signature
+
+CASE = Case(Graph((Node("output", "output", "output", (None,)),)), ())
+
+
+def error(message="cannot lower relu", type="RuntimeError", file="be.py", **more):
+    frames = (Frame(file, "lower", 3),)
+    return Failure(Kind.COMPILE_ERROR, Phase.COMPILE, type=type, message=message, frames=frames, **more)
+
+
+def fails(failure, stderr=""):
+    return Reply(Ended.DONE, "compile", Observation(Seen.FAILURE, failure).to_json(), stderr=stderr, seconds=1.0)
+
+
+PASSES = Reply(Ended.DONE, "forward", Observation(Seen.PASS).to_json(), seconds=1.0)
+INVALID = Reply(Ended.DONE, "eager", Observation(Seen.INVALID, detail="eager: no").to_json(), seconds=1.0)
+INFRA = Reply(Ended.INFRA, error="our mistake", seconds=1.0)
+CRASH = Reply(Ended.CRASH, "compile", signal=11, seconds=1.0)
+HANG = Reply(Ended.TIMEOUT, "compile", seconds=12.0)
+MEMORY = Reply(Ended.MEMORY, "compile", error="2 GiB", seconds=1.0)
+
+
+class FakePool:
+    """Gives replies from a list, at once; remembers what it was asked."""
+
+    def __init__(self, *replies):
+        self.replies = list(replies)
+        self.fresh = []
+        self.scratch = {}
+
+    def submit(self, task, argument, *, timeout, fresh=False):
+        assert task == "observe"
+        self.fresh.append(fresh)
+        future = Future()
+        reply = self.replies.pop(0)
+        if isinstance(reply, BaseException):
+            future.set_exception(reply)
+        else:
+            future.set_result(reply)
+        return future
+
+
+def verdict(*replies, captured=None, match=Match.EXACT, error_regex=None, votes=None, fresh=False):
+    pool = FakePool(*replies)
+    target = Target((signature(captured or error()),), match, error_regex)
+    answer = Oracle(pool, target, timeout=10, votes=votes).ask(CASE, fresh=fresh)
+    assert pool.replies == []
+    return answer
+
+
+def test_the_captured_failure_is_same():
+    answer = verdict(fails(error("cannot lower relu\n\nWhile executing %relu_7")))
+    assert (answer.outcome, answer.signature, answer.seconds) == (Outcome.SAME, signature(error()), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (PASSES, Outcome.PASS),
+        (INVALID, Outcome.INVALID),
+        (CRASH, Outcome.CRASH),
+        (HANG, Outcome.TIMEOUT),
+        (MEMORY, Outcome.OTHER),
+        (fails(error("cannot lower sin")), Outcome.OTHER),
+        (fails(error(type="ValueError")), Outcome.OTHER),
+        (fails(error(file="elsewhere.py")), Outcome.OTHER),
+        (fails(error(), stderr="error: and a diagnosis\n"), Outcome.OTHER),
+    ],
+)
+def test_everything_else_is_not(reply, outcome):
+    answer = verdict(reply)
+    assert answer.outcome is outcome
+    assert (answer.failure is None) == (outcome in (Outcome.PASS, Outcome.INVALID))
+
+
+def test_a_slip_to_another_bug_carries_its_signature():
+    answer = verdict(fails(error("cannot lower sin")))
+    assert answer.signature == signature(error("cannot lower sin"))
+    assert answer.detail == "RuntimeError: cannot lower sin"
+
+
+@pytest.mark.parametrize(
+    ("match", "same"), [(Match.EXACT, [False, False]), (Match.ORIGIN, [True, False]), (Match.ANY, [True, True])]
+)
+def test_match_levels(match, same):
+    replies = [fails(error("cannot lower sin")), fails(error("cannot lower sin", file="elsewhere.py"))]
+    assert [verdict(r, match=match).same for r in replies] == same
+
+
+def test_a_regular_expression_overrides_the_signature():
+    nested = error("failed", causes=(("DispatchError", "no function for aten.foo"),))
+    assert verdict(fails(nested), error_regex=r"no function for aten\.foo").same
+    assert verdict(fails(error("failed"), stderr="error: aten.foo\n"), error_regex="aten.foo").same
+    assert verdict(fails(error()), error_regex="aten.foo").outcome is Outcome.OTHER
+    assert text(nested) == "RuntimeError: failed\nDispatchError: no function for aten.foo"
+
+
+def test_a_captured_crash_is_same_only_with_its_signal():
+    crash = Failure(Kind.CRASH, Phase.COMPILE, signal=11)
+    assert verdict(CRASH, captured=crash).same
+    answer = verdict(Reply(Ended.CRASH, "compile", signal=8), captured=crash)
+    assert (answer.outcome, answer.signature.type) == (Outcome.CRASH, "signal 8")
+    assert verdict(Reply(Ended.CRASH, "forward", signal=11), captured=crash).outcome is Outcome.CRASH
+
+
+def test_a_captured_hang_is_same_in_its_phase():
+    hang = Failure(Kind.HANG, Phase.COMPILE)
+    assert verdict(HANG, captured=hang).same
+    assert verdict(Reply(Ended.TIMEOUT, "forward"), captured=hang).outcome is Outcome.TIMEOUT
+
+
+def test_a_captured_lack_of_memory_is_same_however_it_shows():
+    memory = Failure(Kind.OUT_OF_MEMORY, Phase.COMPILE, type="RuntimeError", message="not enough memory")
+    assert verdict(MEMORY, captured=memory).same
+
+
+@pytest.mark.parametrize("ended", [Ended.CRASH, Ended.TIMEOUT, Ended.MEMORY])
+@pytest.mark.parametrize("phase", ["eager", "trace"])
+def test_dying_before_the_backend_was_asked_is_invalid(ended, phase):
+    captured = Failure(Kind.CRASH, Phase.COMPILE, signal=11)
+    assert verdict(Reply(ended, phase, signal=11), captured=captured).outcome is Outcome.INVALID
+
+
+def test_dying_while_results_are_compared_is_our_own_trouble():
+    assert verdict(Reply(Ended.CRASH, "compare", signal=11), PASSES).outcome is Outcome.PASS
+
+
+def test_our_own_trouble_is_retried_once_in_a_fresh_worker():
+    pool = FakePool(INFRA, fails(error()))
+    assert Oracle(pool, Target((signature(error()),)), timeout=10).ask(CASE).same
+    assert pool.fresh == [False, True]
+    answer = verdict(INFRA, INFRA)
+    assert (answer.outcome, answer.detail, answer.seconds) == (Outcome.INFRA, "our mistake", 2.0)
+
+
+def test_an_answer_that_is_no_observation_is_our_own_trouble():
+    broken = Reply(Ended.DONE, "compile", {"seen": "maybe"})
+    assert verdict(broken, broken).outcome is Outcome.INFRA
+
+
+def test_fresh_runs_in_a_fresh_worker():
+    pool = FakePool(PASSES)
+    Oracle(pool, Target(()), timeout=10).ask(CASE, fresh=True)
+    assert pool.fresh == [True]
+
+
+def test_trouble_of_the_pool_is_raised():
+    with pytest.raises(SandboxError, match="closed"):
+        verdict(SandboxError("the pool is closed"))
+
+
+def test_votes_stop_as_soon_as_they_are_decided():
+    votes = Votes(2, 4)
+    same, other = fails(error()), fails(error("cannot lower sin"))
+    assert verdict(same, same, votes=votes).outcome is Outcome.SAME
+    assert verdict(PASSES, same, PASSES, same, votes=votes).detail == "2 of 4 runs"
+    assert verdict(PASSES, PASSES, PASSES, votes=votes).outcome is Outcome.PASS
+    assert verdict(PASSES, other, PASSES, votes=votes).outcome is Outcome.OTHER
+    flaky = verdict(PASSES, same, PASSES, PASSES, votes=votes)
+    assert (flaky.outcome, flaky.detail, flaky.signature) == (Outcome.FLAKY, "1 of 4 runs", signature(error()))
+    assert verdict(INVALID, votes=votes).outcome is Outcome.INVALID
+
+
+def test_votes_follow_from_the_rate():
+    assert Votes.for_rate(1.0) == Votes(1, 1)
+    assert Votes.for_rate(0.9) == Votes(1, 2)
+    assert Votes.for_rate(0.5) == Votes(1, 7)
+    assert Votes.for_rate(0.25) == Votes(2, 17)
+    assert Votes.for_rate(0.01) == Votes(1, 20)
+
+
+def test_a_tally_waits_while_it_can_still_change():
+    same, other = Verdict(Outcome.SAME), Verdict(Outcome.PASS)
+    assert tally([other], Votes(1, 2)) is None
+    assert tally([other, same], Votes(1, 2)).same
+
+
+def test_a_cancelled_question_withdraws_what_waits():
+    waiting = Future()
+
+    class Pool(FakePool):
+        def submit(self, *args, **kwargs):
+            return waiting
+
+    future = Oracle(Pool(), Target(()), timeout=10).submit(CASE)
+    assert future.cancel()
+    assert waiting.cancelled()
+    with pytest.raises(CancelledError):
+        future.result()
+
+
+def test_questions_may_come_from_several_threads():
+    pool = FakePool(*[PASSES] * 64)
+    oracle = Oracle(pool, Target(()), timeout=10)
+    outcomes = []
+    threads = [
+        threading.Thread(target=lambda: outcomes.extend(oracle.ask(CASE).outcome for _ in range(8))) for _ in range(8)
+    ]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert outcomes == [Outcome.PASS] * 64
+
+
+def test_diagnostics_come_from_the_worker_and_hold_no_fault_dump():
+    stack = 'Current thread 0x0001 (most recent call first):\n  File "a.py", line 1 in f\n'
+    dump = f"error: bad\nFatal Python error: Aborted\n\n{stack}"
+    failure = of_reply(fails(error(), stderr=dump)).failure
+    assert failure.diagnostics == "error: bad\n"
+    crash = of_reply(Reply(Ended.CRASH, "forward", signal=6, stderr=dump)).failure
+    assert (crash.diagnostics, crash.frames) == ("error: bad\n", (Frame("a.py", "f", 1),))

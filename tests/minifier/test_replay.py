@@ -1,0 +1,223 @@
+"""A capture is replayed before anything is reduced: through both entries, as often as it takes, with its own times."""
+
+import math
+from concurrent.futures import Future
+from dataclasses import replace
+
+import pytest
+import torch
+from captured import capture, spec
+
+from fxminify.minifier.observation import Observation, Seen
+from fxminify.minifier.oracle import Votes
+from fxminify.minifier.replay import Likeness, Shown, fastest, healthy, replay
+from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
+from fxminify.minifier.verdict import Outcome
+from fxminify.store.case import Case, Graph, Node
+from fxminify.store.failure import Failure, Frame, Kind, Match, Phase, Signature, signature
+
+CASE = Case(Graph((Node("output", "output", "output", (None,)),)), (), context={"threads": 1})
+ERROR = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "cannot lower relu", frames=(Frame("be.py", "f"),))
+HANG = Failure(Kind.HANG, Phase.COMPILE, message="no answer within 60 s")
+
+
+def fails(failure=ERROR, seconds=1.0, stderr=""):
+    return Reply(Ended.DONE, "compile", Observation(Seen.FAILURE, failure).to_json(), stderr=stderr, seconds=seconds)
+
+
+def passes(seconds=1.0):
+    return Reply(Ended.DONE, "forward", Observation(Seen.PASS).to_json(), seconds=seconds)
+
+
+class FakePool:
+    """Replies by entry and number of threads; a sequence is given out in turn, its last one for ever."""
+
+    def __init__(self, **replies):
+        self.replies = {key: list(value) if isinstance(value, list) else [value] for key, value in replies.items()}
+        self.asked = []
+        self.timeouts = []
+
+    def submit(self, task, argument, *, timeout, fresh=False):
+        many = argument["threads"] != 1
+        self.asked.append(argument["entry"] + ("_many" if many else ""))
+        self.timeouts.append(timeout)
+        replies = self.replies.get(self.asked[-1], self.replies[argument["entry"]])
+        future = Future()
+        future.set_result(replies.pop(0) if len(replies) > 1 else replies[0])
+        return future
+
+
+def test_both_entries_are_tried_and_the_faster_is_kept():
+    pool = FakePool(direct=fails(seconds=0.5), compile=fails(seconds=2.0))
+    found = replay(pool, CASE, ERROR, runs=3)
+    assert pool.asked == ["direct", "compile", "direct", "direct"]
+    assert (found.reproduced, found.entry, found.rate, found.timeout) == (True, "direct", 1.0, 10.0)
+    assert found.entries == {"direct": Shown(3, 3, 0.5), "compile": Shown(1, 1, 2.0)}
+    assert found.target.allowed == (signature(ERROR),)
+
+
+def test_a_failure_that_shows_through_compile_only():
+    pool = FakePool(direct=passes(), compile=fails(seconds=4.0))
+    found = replay(pool, CASE, ERROR, runs=2)
+    assert (found.entry, found.timeout) == ("compile", 20.0)
+    assert pool.asked == ["direct", "compile", "compile"]
+
+
+def test_the_timeout_is_capped():
+    assert replay(FakePool(direct=fails(seconds=30.0), compile=passes()), CASE, ERROR, limit=60).timeout == 60
+
+
+def test_a_capture_that_passes_is_not_reproduced_and_says_so():
+    found = replay(FakePool(direct=passes(), compile=passes()), CASE, ERROR, runs=3)
+    assert not found.reproduced
+    assert found.entries == {"direct": Shown(3, 0, 1.0), "compile": Shown(3, 0, 1.0)}
+    assert found.reason == (
+        "captured: RuntimeError: cannot lower relu\ndirect, 3 times: passes\ncompile, 3 times: passes"
+    )
+
+
+def test_a_capture_that_fails_differently_is_not_reproduced_and_says_how():
+    other = replace(ERROR, message="cannot lower sin")
+    found = replay(FakePool(direct=fails(other), compile=fails(other)), CASE, ERROR, runs=1)
+    assert not found.reproduced
+    assert "direct, once: RuntimeError: cannot lower sin (another message)" in found.reason
+    assert replay(FakePool(direct=fails(other), compile=fails(other)), CASE, ERROR, match=Match.ORIGIN).reproduced
+    assert replay(FakePool(direct=fails(other), compile=passes()), CASE, ERROR, error_regex="lower sin").reproduced
+
+
+def test_a_failure_that_comes_and_goes_has_a_rate_and_votes():
+    pool = FakePool(
+        direct=[passes(), passes(), fails(), passes(), fails(), passes(), passes(), fails()], compile=passes()
+    )
+    found = replay(pool, CASE, ERROR, runs=3)
+    assert found.reproduced
+    assert found.entry == "direct"
+    assert found.rate == pytest.approx(4 / 9)
+    assert found.oracle(pool).votes == Votes.for_rate(4 / 9)
+
+
+def test_more_threads_are_tried_where_one_does_not_show_it(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    pool = FakePool(direct=passes(), compile=passes(), direct_many=fails(), compile_many=fails(seconds=9))
+    found = replay(pool, replace(CASE, context={}), ERROR, runs=2)
+    assert (found.reproduced, found.threads, found.entry) == (True, 8, "direct")
+    assert found.oracle(pool).threads == 8
+    assert not replay(pool, CASE, ERROR, runs=2).reproduced
+
+
+def test_the_allowed_signatures_are_all_that_count_as_the_capture():
+    one, two = fails(stderr="error: one\n"), fails(stderr="error: two\n")
+    found = replay(FakePool(direct=[one, two, one], compile=two), CASE, ERROR)
+    assert [s.diagnostics for s in found.target.allowed] == ["error: one", "error: two"]
+    assert [f.diagnostics for f in found.failures] == ["error: one\n", "error: two\n"]
+
+
+def test_our_own_trouble_is_retried():
+    pool = FakePool(direct=[Reply(Ended.INFRA, error="x"), fails()], compile=passes())
+    assert replay(pool, CASE, ERROR, runs=1).rate == 1.0
+
+
+def test_a_hang_is_given_ten_times_what_a_healthy_graph_takes():
+    hang = Reply(Ended.TIMEOUT, "compile", seconds=30)
+    pool = FakePool(direct=[passes(seconds=3.0), hang], compile=hang)
+    found = replay(pool, CASE, HANG, runs=2, limit=60)
+    assert pool.timeouts == [60, 30, 30, 30]
+    assert (found.reproduced, found.timeout) == (True, 30.0)
+    pool = FakePool(direct=[passes(seconds=20.0), hang], compile=hang)
+    assert replay(pool, CASE, HANG, runs=1, limit=60).timeout == 60
+    pool = FakePool(direct=[passes(seconds=0.1), hang], compile=hang)
+    assert replay(pool, CASE, HANG, runs=1, limit=60).timeout == 10
+
+
+def test_what_a_capture_does_not_know_is_not_compared():
+    seen = replace(ERROR, diagnostics="error: diagnosis")
+    assert Likeness(ERROR).difference(seen) is None
+    assert Likeness(seen).difference(ERROR) == "diagnostics"
+    crash = Failure(Kind.CRASH, Phase.FORWARD, signal=8)
+    placed = replace(crash, frames=(Frame("be.py", "run"),))
+    assert Likeness(crash).difference(placed) is None
+    assert Likeness(placed).difference(replace(crash, frames=(Frame("be.py", "other"),))) == "origin"
+    assert Likeness(ERROR).difference(replace(ERROR, frames=())) == "origin"
+
+
+def test_the_faster_entry():
+    assert fastest({"direct": Shown(1, 1, 1.1), "compile": Shown(1, 1, 1.0)}) == "direct"
+    assert fastest({"direct": Shown(1, 1, 2.0), "compile": Shown(1, 1, 1.0)}) == "compile"
+    assert fastest({"direct": Shown(2, 1, 0.1), "compile": Shown(2, 2, 1.0)}) == "compile"
+    assert fastest({"compile": Shown(1, 1, 1.0)}) == "compile"
+
+
+def relu(x):
+    return torch.relu(x * 2)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with Pool(spec("healthy").to_json(), memory=1536 << 20) as pool:
+        yield pool
+
+
+def captured(pool, backend, function=relu, inputs=None, **more):
+    case, blobs = capture(function, inputs or (torch.ones(4),), spec(backend), **more)
+    pool.scratch.put(blobs)
+    return case
+
+
+def test_a_healthy_graph_is_healthy(pool):
+    found = replay(pool, healthy(captured(pool, "healthy")), ERROR, runs=1)
+    assert (found.reproduced, found.rate) == (False, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("backend", "failure"),
+    [
+        ("segfaults", Failure(Kind.CRASH, Phase.COMPILE, signal=11)),
+        ("aborts_at_run", Failure(Kind.CRASH, Phase.FORWARD, signal=8)),
+        ("generic", Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "compilation failed",
+                            frames=(Frame("faulty_backends.py", "generic"),))),
+        ("allocates", Failure(Kind.OUT_OF_MEMORY, Phase.COMPILE)),
+    ],
+)  # fmt: skip
+def test_from_capture_to_verdicts(pool, backend, failure):
+    case = captured(pool, backend)
+    found = replay(pool, case, failure, runs=2)
+    assert (found.reproduced, found.rate) == (True, 1.0)
+    oracle = found.oracle(pool)
+    assert oracle.ask(case).same
+    assert oracle.ask(case, fresh=True).same
+    assert oracle.ask(healthy(case)).same
+    harmless = captured(pool, backend, lambda x: x * 2)
+    assert oracle.ask(harmless).outcome is Outcome.PASS
+
+
+def test_a_slip_is_another_bug(pool):
+    failure = Failure(
+        Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "compilation failed",
+        frames=(Frame("faulty_backends.py", "generic"),),
+    )  # fmt: skip
+    oracle = replay(pool, captured(pool, "generic"), failure, runs=1).oracle(pool)
+    verdict = oracle.ask(captured(pool, "generic", lambda x: torch.sin(x * 2)))
+    assert verdict.outcome is Outcome.OTHER
+    assert verdict.signature.diagnostics.endswith("'torch.aten.sin'")
+
+
+def test_a_real_hang_is_replayed_within_its_time(pool):
+    case = captured(pool, "hangs")
+    found = replay(pool, case, HANG, runs=1, limit=3.0)
+    assert (found.reproduced, found.timeout) == (True, 3.0)
+    assert found.oracle(pool).ask(captured(pool, "hangs", torch.cos)).outcome is Outcome.PASS
+    assert signature(found.failures[0]) == Signature("hang", "compile")
+
+
+def test_a_flaky_backend_is_voted_on(pool):
+    failure = Failure(
+        Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "now and then",
+        frames=(Frame("faulty_backends.py", "every_other"),),
+    )  # fmt: skip
+    case = captured(pool, "every_other")
+    found = replay(pool, case, failure, runs=3)
+    assert found.reproduced
+    assert 0 < found.rate < 1
+    assert math.isclose(found.rate, 0.5, abs_tol=0.2)
+    assert found.oracle(pool).ask(case).same
+    assert found.oracle(pool).ask(captured(pool, "every_other", torch.cos)).outcome is Outcome.PASS
