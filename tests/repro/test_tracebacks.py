@@ -1,0 +1,170 @@
+"""The phase of an exception, read from its stack, on exceptions that torch really raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from fxminify.backends.exceptions import failure_of
+from fxminify.repro_templates.action import ALIAS_PREFIX, GRADIENT_PREFIX, MUTATION_PREFIX
+from fxminify.repro_templates.tracebacks import failure_in_script, phase_of, phase_of_crash, phase_of_places
+from fxminify.store.failure import Kind, Phase
+
+HERE = "test_tracebacks.py"
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch._dynamo.reset()
+
+
+def forward(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x) + x
+
+
+def raised(call: Callable[[], Any]) -> BaseException:
+    try:
+        call()
+    except BaseException as exc:  # noqa: BLE001  the exception is what is tested
+        return exc
+    raise AssertionError("nothing was raised")
+
+
+def cannot_compile(gm: Any, inputs: Any) -> Any:
+    raise KeyError("no lowering")
+
+
+def compiles_what_cannot_run(gm: Any, inputs: Any) -> Any:
+    def run(*args: Any) -> Any:
+        raise IndexError("index out of bounds")
+
+    return run
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("no derivative")
+
+
+def cannot_go_back(gm: Any, inputs: Any) -> Any:
+    return lambda *args: [Doubled.apply(o) for o in gm(*args)]
+
+
+def spoils_guards(gm: Any, inputs: Any) -> Any:
+    for node in gm.graph.nodes:
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.SymInt):
+            value.node.shape_env.guards.append("no guard")
+    return gm.forward
+
+
+def test_an_error_while_compiling() -> None:
+    exc = raised(lambda: torch.compile(forward, backend=cannot_compile)(torch.ones(2)))
+    assert phase_of(exc) is Phase.COMPILE
+    failure = failure_in_script(exc, HERE)
+    assert (failure.kind, failure.type) == (Kind.COMPILE_ERROR, "KeyError")
+
+
+def test_an_error_of_a_registered_backend_inside_autograd() -> None:
+    def overlapping(x: torch.Tensor) -> torch.Tensor:
+        return (x + x).unfold(1, 4, 2).abs_()
+
+    exc = raised(lambda: torch.compile(overlapping, backend="aot_eager_decomp_partition")(torch.ones(1, 7)))
+    assert phase_of(exc) is Phase.COMPILE
+
+
+def test_an_error_of_the_compiled_function() -> None:
+    exc = raised(lambda: torch.compile(forward, backend=compiles_what_cannot_run)(torch.ones(2)))
+    assert phase_of(exc) is Phase.FORWARD
+    assert failure_in_script(exc, HERE).kind is Kind.RUNTIME_ERROR
+
+
+def test_an_error_in_backward() -> None:
+    x = torch.ones(2, requires_grad=True)
+    compiled = torch.compile(forward, backend=cannot_go_back)
+    assert phase_of(raised(lambda: compiled(x).sum().backward())) is Phase.BACKWARD
+    assert phase_of(raised(lambda: torch.autograd.grad(compiled(x).sum(), [x]))) is Phase.BACKWARD
+
+
+def test_a_backward_graph_that_does_not_compile_fails_in_backward() -> None:
+    from torch._dynamo.backends.common import aot_autograd
+
+    backend = aot_autograd(fw_compiler=lambda gm, inputs: gm.forward, bw_compiler=cannot_compile)
+    x = torch.ones(2, requires_grad=True)
+    assert phase_of(raised(lambda: torch.compile(forward, backend=backend)(x).sum().backward())) is Phase.BACKWARD
+
+
+def test_an_error_while_guards_are_made() -> None:
+    exc = raised(lambda: torch.compile(lambda n, x: x * n, backend=spoils_guards, dynamic=True)(5, torch.ones(3, 5)))
+    assert phase_of(exc) is Phase.GUARDS
+    assert failure_of(exc, phase_of(exc)).kind is Kind.COMPILE_ERROR
+
+
+def test_an_error_of_eager_is_in_forward() -> None:
+    assert phase_of(raised(lambda: forward("x"))) is Phase.FORWARD  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "kind"),
+    [
+        (torch.zeros(2), torch.ones(2), "value"),
+        (torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.int64), "value"),
+        (3, 4, "value"),
+        (torch.ones(2, dtype=torch.int64), torch.ones(2), "dtype"),
+        (torch.ones(3), torch.ones(2), "shape"),
+        (torch.zeros(2, 3), torch.zeros(3, 2).t(), "stride"),
+        ([torch.ones(2), None], [torch.ones(2), torch.ones(2)], "structure"),
+        ([torch.ones(2)], [torch.ones(2), None], "structure"),
+        (3, torch.ones(2), "structure"),
+    ],
+)
+def test_a_failing_comparison_names_its_class(actual: Any, expected: Any, kind: str) -> None:
+    exc = raised(lambda: torch.testing.assert_close(actual, expected, check_stride=True))
+    failure = failure_in_script(exc, HERE)
+    assert (failure.kind, failure.phase, failure.detail) == (Kind.DIVERGENCE, Phase.FORWARD, {"class": kind})
+
+
+def test_prefixes_tell_mutation_gradients_and_aliasing() -> None:
+    def compare(prefix: str) -> BaseException:
+        message = lambda text: prefix + text  # noqa: E731
+        return raised(lambda: torch.testing.assert_close(torch.zeros(2), torch.ones(2), msg=message))
+
+    def alias() -> None:
+        raise AssertionError(ALIAS_PREFIX + "output 0 should lie in input 0")
+
+    seen = [failure_in_script(e, HERE) for e in (compare(MUTATION_PREFIX), compare(GRADIENT_PREFIX), raised(alias))]
+    assert [(f.phase, f.detail["class"]) for f in seen] == [
+        (Phase.FORWARD, "mutation"),
+        (Phase.BACKWARD, "value"),
+        (Phase.FORWARD, "alias"),
+    ]
+
+
+def test_an_assertion_of_somebody_else_is_no_divergence() -> None:
+    exc = raised(lambda: torch.testing.assert_close(torch.zeros(2), torch.ones(2)))
+    assert failure_in_script(exc, "repro.py").kind is Kind.RUNTIME_ERROR
+
+
+def test_a_crash_is_placed_by_the_stack_that_faulthandler_prints() -> None:
+    stack = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n"
+    compiling = [("torch/_inductor/graph.py", "run"), ("torch/_dynamo/output_graph.py", "_call_user_compiler"),
+                 ("torch/_dynamo/convert_frame.py", "__call__"), ("repro.py", "<module>")]  # fmt: skip
+    running = [("lib.py", "run"), ("torch/_dynamo/eval_frame.py", "_fn"), ("repro.py", "<module>")]
+    root = torch.__path__[0].rpartition("/")[0]
+    for frames, phase in ((compiling, Phase.COMPILE), (running, Phase.FORWARD)):
+        assert phase_of_places(reversed(frames)) is phase
+        text = stack + "\n".join(f'  File "{root}/{file}", line 3 in {name}' for file, name in frames)
+        assert phase_of_crash(text) is phase
+
+
+def test_a_stack_cut_off_inside_a_compiler_is_in_compile() -> None:
+    assert phase_of_places([("torch/_inductor/graph.py", "run")], complete=False) is Phase.COMPILE
+    assert phase_of_places([("torch/_inductor/graph.py", "run")]) is Phase.FORWARD

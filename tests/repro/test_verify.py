@@ -1,0 +1,135 @@
+"""A script in fresh processes: what it shows, in which phase, and whether its plain run agrees."""
+
+from __future__ import annotations
+
+import signal
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fxminify.repro_templates.verify import Verification, verify
+from fxminify.store.failure import Failure, Kind, Phase, signature
+
+
+def anything(failure: Failure) -> bool:
+    return True
+
+
+def run(script: str, expected: Any = anything, **options: Any) -> Verification:
+    return verify(textwrap.dedent(script), expected, **{"runs": 1, "timeout": 120, **options})
+
+
+def the(verification: Verification) -> Failure:
+    assert verification.shown == verification.runs, (verification.instead, verification.log)
+    failure = verification.failures[0]
+    assert failure is not None
+    return failure
+
+
+def test_a_script_that_ends_shows_nothing() -> None:
+    done = run("print('fine')")
+    assert (done.shown, done.failures, done.instead) == (0, (None,), "it ends with exit code 0")
+
+
+def test_an_exception_is_reported_with_its_type_message_and_place() -> None:
+    failure = the(run("def go():\n    raise KeyError('no lowering')\ngo()"))
+    assert (failure.kind, failure.type, failure.message) == (Kind.RUNTIME_ERROR, "KeyError", "'no lowering'")
+    assert (failure.frames[-1].file, failure.frames[-1].function) == ("repro.py", "go")
+
+
+def test_a_signal_is_a_crash_with_its_python_stack() -> None:
+    failure = the(run("import os, signal\ndef die():\n    os.kill(os.getpid(), signal.SIGSEGV)\ndie()"))
+    assert (failure.kind, failure.signal) == (Kind.CRASH, signal.SIGSEGV)
+    assert failure.frames[-1].function == "die"
+
+
+def test_leaving_the_process_is_a_crash_with_its_exit_code() -> None:
+    failure = the(run("import os\nos._exit(77)"))
+    assert (failure.kind, failure.type) == (Kind.CRASH, "exit 77")
+
+
+def test_sigalrm_and_the_timeout_are_hangs() -> None:
+    alarmed = the(run("import signal\nsignal.alarm(1)\nwhile True: pass"))
+    assert (alarmed.kind, alarmed.signal) == (Kind.HANG, None)
+    late = the(run("import time\ntime.sleep(60)", timeout=2))
+    assert late.kind is Kind.HANG
+
+
+def test_the_signature_decides_whether_it_is_the_failure() -> None:
+    script = "raise ValueError('bad shape (2, 3)')"
+    wanted = signature(the(run(script)))
+    assert run("raise ValueError('bad shape (5, 1)')", wanted).shown == 1
+    other = run("raise ValueError('another thing')", wanted)
+    assert (other.shown, other.instead) == (0, "it shows another failure: ValueError: another thing")
+
+
+def test_runs_are_counted_and_a_flaky_script_is_not_always_shown(tmp_path: Path) -> None:
+    counter = tmp_path / "counter"
+    script = f"""
+        import pathlib
+        counter = pathlib.Path({str(counter)!r})
+        count = len(counter.read_text()) if counter.exists() else 0
+        counter.write_text("x" * (count + 1))
+        if count != 1:
+            raise ValueError("sometimes")
+    """
+    done = run(script, runs=4)
+    assert (done.shown, done.runs, done.instead) == (3, 4, "it ends with exit code 0")
+    assert [f is not None for f in done.failures] == [True, False, True]
+
+
+def test_a_script_that_needs_this_tool_or_this_process_is_not_shown() -> None:
+    script = """
+        import sys
+        if "fxminify.repro_templates.runner" in sys.modules or "runner" in sys.orig_argv[-2]:
+            raise ValueError("only under the runner")
+        if len(sys.orig_argv) > 2:
+            raise ValueError("only under the runner")
+    """
+    done = run(script, runs=2)
+    assert (done.shown, done.instead) == (1, "run plainly, it ends with exit code 0")
+
+
+def test_the_process_is_empty_but_for_the_search_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_backend.py").write_text("name = 'mine'\n")
+    monkeypatch.setenv("MY_SECRET", "1")
+    script = """
+        import os, sys
+        assert "MY_SECRET" not in os.environ
+        assert set(os.listdir()) == {"repro.py", "repro.safetensors"}
+        assert open("repro.safetensors", "rb").read() == b"data"
+        import my_backend
+        raise ValueError(my_backend.name)
+    """
+    files = {"repro.safetensors": b"data"}
+    assert the(run(script, files=files, search_path=[str(tmp_path)], runs=2)).message == "mine"
+    missing = the(run("import my_backend"))
+    assert missing.type == "ModuleNotFoundError"
+
+
+def test_what_is_written_to_standard_error_is_the_diagnostics() -> None:
+    failure = the(run("import os\nos.write(2, b'error: cannot lower\\n')\nraise RuntimeError('generic')"))
+    assert "error: cannot lower" in failure.diagnostics
+    assert signature(failure).diagnostics == "error: cannot lower"
+    assert "Traceback" not in failure.diagnostics
+
+
+def test_a_child_that_stays_behind_is_killed(tmp_path: Path) -> None:
+    script = """
+        import subprocess, sys
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+        raise ValueError("left")
+    """
+    assert the(run(script, timeout=60)).message == "left"
+
+
+def test_a_failing_comparison_is_a_divergence_of_its_class() -> None:
+    script = """
+        import torch
+        torch.testing.assert_close({}, torch.ones(2), check_stride=True)
+    """
+    for actual, kind in {"torch.zeros(2)": "value", "torch.ones(2, dtype=torch.int64)": "dtype"}.items():
+        failure = the(run(script.format(actual)))
+        assert (failure.kind, failure.phase, failure.detail["class"]) == (Kind.DIVERGENCE, Phase.FORWARD, kind)
