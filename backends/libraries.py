@@ -16,6 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 from . import modules, program, syntax
@@ -287,8 +288,9 @@ def _package_of(path: str) -> str | None:
         if getattr(module, "__file__", None) == path and modules.is_dotted(name):
             return name
     for name, module in list(sys.modules.items()):
-        for directory in list(getattr(module, "__path__", None) or []):
-            if "." not in name and path.startswith(os.path.abspath(directory) + os.sep):
+        paths = getattr(module, "__path__", None) if "." not in name and isinstance(module, ModuleType) else None
+        for directory in paths or []:
+            if path.startswith(os.path.abspath(directory) + os.sep):
                 return name
     return None
 
