@@ -37,6 +37,7 @@ def _dynamo(model: str) -> Graph:
 @functools.lru_cache(maxsize=1)
 def _aot(model: str) -> dict[str, Graph]:
     """Both graphs with Inductor's decompositions and the min-cut partitioner."""
+    import torch._inductor.lowering  # some decompositions use it without importing it
     from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
     from torch._inductor.decomposition import select_decomp_table

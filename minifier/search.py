@@ -6,7 +6,7 @@ replayed with assumed ones: that is how the engine keeps several workers busy wi
 
 `sparse` expects that very few items matter and spends about ``log2`` of the number of *kinds* of items on each, since
 bugs sit in rare operations: questions split the prior weight, not the number of items. `sweep` expects nothing and
-leaves a set from which no single item can go. Neither believes that failures are monotone: a wrong guess costs
+takes one item after the other, in growing windows. Neither believes that failures are monotone: a wrong guess costs
 questions, never the result.
 """
 
@@ -80,30 +80,30 @@ def farthest(chances: Sequence[float]) -> Search:
 
 
 def dense(count: int) -> Search:
-    """A set from which no single item can go; perhaps none is needed at all."""
+    """What is left of all items by taking them all away at once, or by a `sweep`."""
     if (yield ()):
         return ()
     return (yield from sweep(range(count)))
 
 
 def sweep(kept: Sequence[int]) -> Search:
-    """A set from which no single item can go, by taking away windows that grow as long as they may go."""
+    """Take windows of items away, from the end, windows that grow as long as they may go.
+
+    A sweep that takes nothing has shown that no single item can go.
+    """
     items = tuple(kept)
-    changed = True
-    while changed:
-        changed = False
-        end, width = len(items), 1
-        while end > 0:
-            width = min(width, end)
-            trial = items[: end - width] + items[end:]
-            if (yield trial):
-                items, changed = trial, True
-                end -= width
-                width *= 2
-            elif width > 1:
-                width = max(1, width // 4)
-            else:
-                end -= 1
+    end, width = len(items), 1
+    while end > 0:
+        width = min(width, end)
+        trial = items[: end - width] + items[end:]
+        if (yield trial):
+            items = trial
+            end -= width
+            width *= 2
+        elif width > 1:
+            width = max(1, width // 4)
+        else:
+            end -= 1
     return items
 
 
@@ -139,9 +139,10 @@ def _apart(space: Space, window: Items) -> Search:
     needed, rest = [rest[start], *needed], rest[start + 1 :]
     if not rest or (yield _union(needed)):
         return _union(needed)
-    between = _between(space, needed, rest)
-    if len(between) < len(rest) and (yield _union(needed, between)):
-        rest = between
+    for part in (_path(space, needed, rest), _between(space, needed, rest)):
+        if len(part) < len(rest) and (yield _union(needed, part)):
+            rest = part
+            break
     while rest:
         # What is there so far does not suffice: that was asked.
         last = yield from _last(space, needed, rest, near)
@@ -254,3 +255,20 @@ def _between(space: Space, needed: Sequence[int], rest: Sequence[int]) -> list[i
         if item in above:
             above.update(space.reads[item])
     return [i for i in rest if i in below and i in above]
+
+
+def _path(space: Space, needed: Sequence[int], rest: Sequence[int]) -> list[int]:
+    """Items of ``rest`` on one path in the data flow from the first to the last needed item: few, but rare ones."""
+    first, last = min(needed), max(needed)
+    price = _weight(space, rest) / max(len(rest), 1)
+    best: dict[int, tuple[float, int]] = {first: (0.0, first)}
+    for item in (*rest, last) if space.reads else ():
+        reached = [(best[r][0], r) for r in space.reads[item] if r in best]
+        if reached:
+            value, before = max(reached)
+            best[item] = (value + space.weights[item] - price, before)
+    path = []
+    while last in best and last != first:
+        last = best[last][1]
+        path.append(last)
+    return path[-2::-1]
