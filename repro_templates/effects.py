@@ -26,7 +26,7 @@ _RANDOM = re.compile(
     r"bernoulli_?|multinomial|poisson|binomial|rrelu_?|rrelu_with_noise\w*|gumbel_softmax|uniform_?|exponential_|"
     r"cauchy_|geometric_|log_normal_|random_|_sample_dirichlet|_standard_gamma|fractional_max_pool[23]d\w*|"
     r"inductor_random|inductor_randint|native_dropout|_fused_dropout|manual_seed|seed|"
-    r"\w*scaled_dot_product\w*|multi_head_attention_forward|lstm|gru|rnn_tanh|rnn_relu\Z"
+    r"multi_head_attention_forward|lstm|gru|rnn_tanh|rnn_relu"
 )
 
 
@@ -54,7 +54,15 @@ def mutates(graph: Graph) -> bool:
 
 def draws(graph: Graph) -> bool:
     """Whether a run may draw from the random generator."""
-    return any(_RANDOM.fullmatch(name) for _, _, name in functions(graph))
+    return any(_draws(node, name) for node, _, name in functions(graph))
+
+
+def _draws(node: Node, name: str) -> bool:
+    if "scaled_dot_product" in name:  # random with a dropout probability, the only positional float
+        return node.kwargs.get("dropout_p", 0.0) != 0.0 or any(type(a) is float and a for a in node.args)
+    if name == "dropout" and (False in node.args[2:3] or node.kwargs.get("training") is False):
+        return False
+    return _RANDOM.fullmatch(name) is not None
 
 
 def _writes(node: Node, namespace: str, name: str) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from types import MappingProxyType
 
 from ..store.case import Blobs, Case, TensorSpec, Value, tag
@@ -224,12 +225,9 @@ class _Printer:
         literal = self.literals.tensor(values, spec.dtype, spec.device)
         if literal is not None:
             return literal.then(grow + tail)
-        return (
-            self.stored(name, spec, data)
-            + ("" if len(shape) == 1 else f".view({', '.join(sizes(shape))})")
-            + grow
-            + tail
-        )
+        used = data[: prod(shape) * itemsize(spec.dtype)]
+        shaped = "" if len(shape) == 1 else f".view({', '.join(sizes(shape))})"
+        return self.stored(name, spec, used) + shaped + grow + tail
 
     def stored(self, name: str, spec: TensorSpec, data: bytes) -> str:
         """The tensor's storage as an entry of the file beside the script."""

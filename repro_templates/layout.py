@@ -65,11 +65,14 @@ def signature(name: str, parameters: Sequence[str]) -> str:
 
 
 def block(items: Sequence[str], indent: str) -> str:
-    """``items``, each with a comma behind it, filled into lines one step deeper than ``indent``."""
+    """``items``, each with a comma behind it, filled into lines one step deeper than ``indent``.
+
+    Rows of a matrix stand in lines of their own.
+    """
     indent += INDENT
     lines = [indent]
     for item in items:
-        if len(lines[-1]) > len(indent) and len(lines[-1]) + len(item) + 1 > WIDTH:
+        if len(lines[-1]) > len(indent) and (item.startswith("[") or len(lines[-1]) + len(item) + 1 > WIDTH):
             lines.append(indent)
         lines[-1] += f"{item}, "
     return "\n".join(line.rstrip() for line in lines)

@@ -194,7 +194,7 @@ def _advice(failure: Failure, hang: int) -> str:
 def _test_name(case: Case, failure: Failure) -> str:
     backend = re.sub(r"\W+", "_", str(case.backend.get("name", "")), flags=re.ASCII).strip("_")
     last = case.graph.compute[-1:]
-    operator = re.sub(r"_\d+$", "", last[0].name) if last else "graph"
+    operator = re.sub(r"_\d+$", "", last[0].name).strip("_") if last else "graph"
     return "_".join(["test", *([backend] if backend else []), operator, str(failure.kind)])
 
 

@@ -1,0 +1,302 @@
+"""The file a maintainer gets, for every kind of failure and every format."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fxminify.backends.spec import BackendSpec
+from fxminify.repro_templates.render import FORMATS, Header, render
+from fxminify.repro_templates.tracebacks import failure_in_script
+from fxminify.store.case import Case
+from fxminify.store.encode import encode
+from fxminify.store.failure import Failure, Kind, Phase
+
+X = torch.tensor([1.0, 1e30])
+DIVERGENCE = Failure(
+    Kind.DIVERGENCE,
+    Phase.FORWARD,
+    message="output 0: 1 of 2 elements differ",
+    detail={"class": "value", "where": "output 0"},
+)
+GRADIENT = replace(DIVERGENCE, phase=Phase.BACKWARD)
+ALIAS = replace(DIVERGENCE, detail={"class": "alias", "where": "output 0", "expected": "input 0", "actual": "no input"})
+ERROR = Failure(Kind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "index out of bounds: 37")
+HEADER = Header(
+    ERROR, "v1:ab12cd34ef56", "2.13.0+cpu", "3.11", "Linux x86_64", nodes=214, queries=14, timeout=60, equal_nan=False
+)
+
+
+def case_of(function: Callable[..., Any], *inputs: Any, backend: str = "inductor", **fields: Any) -> tuple[Case, Any]:
+    """The case Dynamo makes of ``function``."""
+    found: list[tuple[Case, Any]] = []
+
+    def record(gm: Any, examples: Any) -> Any:
+        encoded = encode(gm, inputs)
+        spec = BackendSpec(name=backend, how="registered", target=backend, dynamic=fields.pop("dynamic", None))
+        case = Case(encoded.graph, encoded.inputs, encoded.tensors, backend=spec.to_json(), **fields)
+        found.append((case, encoded.blobs))
+        return gm.forward
+
+    torch._dynamo.reset()
+    torch.compile(function, backend=record)(*inputs)
+    return found[0]
+
+
+def script(
+    function: Callable[..., Any], *inputs: Any, failure: Failure = ERROR, format: str = "script", **fields: Any
+) -> str:
+    case, blobs = case_of(function, *inputs, **fields)
+    return render(case, blobs, format=format, header=replace(HEADER, failure=failure)).text
+
+
+def code(text: str) -> str:
+    """Everything after the docstring."""
+    return text.split('"""\n', 1)[1].split('"""\n')[-1]
+
+
+def test_a_minimal_divergence_reads_as_a_person_would_write_it() -> None:
+    assert (
+        script(lambda energy: torch.acosh(energy), X, failure=DIVERGENCE)
+        == '''\
+"""inductor: divergence in forward: value: output 0: 1 of 2 elements differ
+
+Minified by fxminify 0.1.0 from 214 nodes to 1 (14 oracle calls). Signature v1:ab12cd34ef56.
+torch 2.13.0+cpu, Python 3.11, Linux x86_64.
+Run it: it fails while the bug is there; exit code 0 means the bug is gone.
+"""
+import torch
+
+def forward(energy):
+    return torch.acosh(energy)
+
+energy = torch.tensor([1.0, 1e+30])
+
+expected = forward(energy)
+actual = torch.compile(forward, backend="inductor")(energy)
+torch.testing.assert_close(actual, expected)
+'''
+    )
+
+
+def test_an_error_needs_one_call() -> None:
+    assert code(script(lambda x: x.sin(), X)).endswith('\ntorch.compile(forward, backend="inductor")(x)\n')
+
+
+def test_context_managers_stand_around_the_call_alone() -> None:
+    context = {"grad": False, "autocast": {"cpu": {"dtype": "bfloat16"}}, "threads": 1}
+    text = script(lambda x: x.sin(), X, context=context, failure=DIVERGENCE)
+    assert "\ntorch.set_num_threads(1)\n" in text
+    assert text.split("energy")[-1].endswith("torch.testing.assert_close(actual, expected)\n")
+    assert "with torch.no_grad(), torch.autocast('cpu', dtype=torch.bfloat16):\n    expected = forward(x)\n" in text
+
+
+def test_inputs_that_are_written_to_are_made_for_each_run() -> None:
+    text = code(script(lambda x: x.mul_(2), X, failure=DIVERGENCE))
+    assert "def make_inputs():\n    return [torch.tensor([1.0, 1e+30])]\n" in text
+    assert "expected = forward(*make_inputs())\n" in text
+    assert "make_inputs" not in script(lambda x: x.mul_(2), X, failure=ERROR)
+
+
+def test_random_graphs_draw_from_one_seed() -> None:
+    text = code(script(lambda x: torch.rand_like(x) + x, X, failure=DIVERGENCE))
+    assert text.count("torch.manual_seed(0)\n") == 2
+
+
+def test_dynamic_shapes_are_asked_for() -> None:
+    assert 'torch.compile(forward, backend="inductor", dynamic=True)(x)' in script(lambda x: x.sin(), X, dynamic=True)
+
+
+def test_strides_are_compared_where_they_differ() -> None:
+    failure = replace(DIVERGENCE, detail={"class": "stride"})
+    assert "assert_close(actual, expected, check_stride=True)" in script(lambda x: x.sin(), X, failure=failure)
+
+
+def test_nan_counts_as_nan_unless_eager_gives_none() -> None:
+    case, blobs = case_of(lambda x: x.sin(), X)
+    text = render(case, blobs, header=replace(HEADER, failure=DIVERGENCE, equal_nan=True)).text
+    assert "assert_close(actual, expected, equal_nan=True)" in text
+
+
+def test_a_crash_has_nothing_around_it_and_a_hang_an_alarm() -> None:
+    crash = Failure(Kind.CRASH, Phase.FORWARD, message="the process died of SIGFPE", signal=8)
+    text = script(lambda x: x.sin(), X, failure=crash)
+    assert "Run it: it dies of SIGFPE while the bug is there" in text
+    assert "import signal" not in text
+    hang = Failure(Kind.HANG, Phase.COMPILE, message="no answer within 60 s")
+    assert "import signal\nimport torch\n\nsignal.alarm(60)\n" in script(lambda x: x.sin(), X, failure=hang)
+
+
+def test_an_error_in_backward_goes_backward() -> None:
+    failure = replace(ERROR, phase=Phase.BACKWARD)
+    x = X.clone().requires_grad_()
+    text = script(lambda x: x.sin(), x, failure=failure, backward=True)
+    assert text.endswith('output = torch.compile(forward, backend="inductor")(x)\noutput.sum().backward()\n')
+    text = script(lambda x: (x.sin(), x.shape[0], x.cos()), x, failure=failure, backward=True)
+    assert "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad).backward()" in text
+
+
+# Each fault of these backends is one that a comparison must find.
+
+FAULTY_BACKEND = """\
+import torch
+from torch._dynamo import register_backend
+
+
+class Negated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+@register_backend
+def wrong_gradient(gm, inputs):
+    return lambda *args: [Negated.apply(o) for o in gm(*args)]
+
+
+@register_backend
+def unwritten(gm, inputs):
+    return lambda *args: gm(*[a.clone() for a in args])
+
+
+@register_backend
+def copies(gm, inputs):
+    return lambda *args: [o.clone() for o in gm(*args)]
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Runs a script in this process, the faulty backends beside it."""
+    (tmp_path / "faulty.py").write_text(FAULTY_BACKEND)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def run(text: str) -> None:
+        (tmp_path / "repro.py").write_text(text)
+        torch._dynamo.reset()
+        runpy.run_path(str(tmp_path / "repro.py"), run_name="__main__")
+
+    return run
+
+
+def faulty(name: str, function: Callable[..., Any], *inputs: Any, failure: Failure, backend: str = "") -> str:
+    case, blobs = case_of(function, *inputs)
+    spec = BackendSpec(name=name, how="registered", target=name, module="faulty")
+    good = BackendSpec(name="eager", how="registered", target="eager")
+    case = replace(case, backend=(good if backend == "eager" else spec).to_json())
+    return render(case, blobs, header=replace(HEADER, failure=failure)).text
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "failure", "message"),
+    [
+        ("wrong_gradient", lambda x: x.sin(), GRADIENT, "gradients differ: "),
+        ("wrong_gradient", lambda x: (x.sin(), x.cos()), GRADIENT, "gradients differ: "),
+        ("unwritten", lambda x: x.mul_(2), replace(DIVERGENCE, detail={"class": "mutation"}), "inputs differ after"),
+        ("copies", lambda x: x[1:], ALIAS, "alias: output 0 should lie in input 0"),
+    ],
+)  # fmt: skip
+def test_faults_that_only_a_comparison_finds(
+    name: str, function: Any, failure: Failure, message: str, run: Callable[[str], None]
+) -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=name == "wrong_gradient")
+    with pytest.raises(AssertionError, match=f"^{message}") as caught:
+        run(faulty(name, function, x, failure=failure))
+    seen = failure_in_script(caught.value, "repro.py")
+    assert (seen.kind, seen.phase, seen.detail["class"]) == (Kind.DIVERGENCE, failure.phase, failure.detail["class"])
+    run(faulty(name, function, x, failure=failure, backend="eager"))
+
+
+def test_cotangents_are_those_of_the_worker() -> None:
+    from fxminify.backends.execution import cotangents
+    from fxminify.repro_templates.action import COTANGENTS
+
+    outputs = [torch.zeros(3, 2), torch.zeros(5, dtype=torch.float64), torch.zeros((), dtype=torch.bfloat16)]
+    scope: dict[str, Any] = {"torch": torch, "outputs": outputs}
+    exec(COTANGENTS, scope)  # noqa: S102  the text under test
+    for printed, worked in zip(scope["cotangents"], cotangents(outputs), strict=True):
+        assert torch.equal(printed, worked)
+        assert printed.dtype == worked.dtype
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_hostile_messages_stay_text(format: str) -> None:
+    hostile = 'a """\nimport evil\n\\ \x1b]0;x\u2028 ``` \r \u202e at /home/me/secret/file.py:3'
+    failure = Failure(Kind.RUNTIME_ERROR, Phase.FORWARD, 'Bad"""', hostile)
+    case, blobs = case_of(lambda x: x.sin(), X)
+    header = replace(HEADER, failure=failure, torch='2"""\n', backend="\\")
+    text = render(case, blobs, format=format, header=header).text
+    assert text.isascii()
+    assert "/home" not in text
+    assert "\x1b" not in text
+    if format != "issue":
+        compile(text, "script", "exec")
+        assert "\nimport evil" not in text
+
+
+def test_a_report_holds_the_script_the_error_and_the_versions() -> None:
+    text = script(lambda x: x.sin(), X, format="issue")
+    assert text.startswith("### Describe the bug\n\ninductor: runtime error in forward: RuntimeError: index out of")
+    assert '```python\n"""inductor: ' in text
+    assert "**Actual:** RuntimeError: index out of bounds: 37\n" in text
+    assert "- torch 2.13.0+cpu\n- Python 3.11\n- Linux x86_64\n" in text
+
+
+def test_the_pytest_file_fails_under_pytest_and_passes_once_the_bug_is_gone(tmp_path: Path) -> None:
+    case, blobs = case_of(lambda x: x.mul_(2), X)
+    (tmp_path / "faulty.py").write_text(FAULTY_BACKEND)
+    header = replace(HEADER, failure=replace(DIVERGENCE, detail={"class": "mutation"}))
+    for name, module in (("unwritten", "faulty"), ("eager", "")):
+        spec = BackendSpec(name=name, how="registered", target=name, module=module)
+        text = render(replace(case, backend=spec.to_json()), blobs, format="pytest", header=header).text
+        (tmp_path / f"test_{name}.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-rfp"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    lines = [line.partition(" - ")[0] for line in done.stdout.splitlines() if line.startswith(("PASSED", "FAILED"))]
+    assert sorted(lines) == [
+        "FAILED test_unwritten.py::test_unwritten_mul_divergence", "PASSED test_eager.py::test_eager_mul_divergence"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "status"), [("", 0), ("raise RuntimeError('index out of bounds: 4')", 1),
+                                              ("raise KeyError('other')", 125), ("import nowhere", 125)])  # fmt: skip
+def test_the_bisect_file_answers_gone_there_or_cannot_tell(body: str, status: int, tmp_path: Path) -> None:
+    text = script(lambda x: x.sin(), X, format="bisect")
+    head, mark, _ = text.partition("\nimport torch\n")
+    assert mark
+    (tmp_path / "bisect_me.py").write_text(f"{head}\n{body}\n")
+    assert (
+        subprocess.run([sys.executable, "bisect_me.py"], cwd=tmp_path, stderr=subprocess.DEVNULL).returncode == status
+    )
+
+
+def test_the_bisect_file_knows_a_signal(tmp_path: Path) -> None:
+    crash = Failure(Kind.CRASH, Phase.FORWARD, message="the process died of SIGFPE", signal=8)
+    head = script(lambda x: x.sin(), X, format="bisect", failure=crash).partition("\nimport torch\n")[0]
+    for number, status in ((8, 1), (11, 125)):
+        (tmp_path / "bisect_me.py").write_text(f"{head}\nimport os\nos.kill(os.getpid(), {number})\n")
+        assert subprocess.run([sys.executable, "bisect_me.py"], cwd=tmp_path).returncode == status
+
+
+def test_scripts_import_nothing_of_this_tool() -> None:
+    text = script(lambda x: x.sin(), X)
+    assert not [line for line in text.splitlines() if line.startswith(("import", "from")) and "torch" not in line]
+
+
+def test_an_embedded_script_comes_with_its_file() -> None:
+    case, blobs = case_of(lambda x: x.sin(), torch.randn(100))
+    rendered = render(case, blobs, header=HEADER, embed=True)
+    assert rendered.data is not None
+    assert 'data = load_file(pathlib.Path(__file__).with_name("repro.safetensors"))\n' in rendered.text
