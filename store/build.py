@@ -74,7 +74,7 @@ class Builder:
         made = self._made.get(index)
         if made is None:
             spec = self._specs[index]
-            with modes.undisturbed(), torch.inference_mode(spec.inference):
+            with modes.undisturbed(inference=spec.inference):
                 made = self._made[index] = self._finish(spec, self._plain(index, spec))
         return made
 

@@ -9,18 +9,16 @@ edited without torch, and built by `fxminify.store.build`.
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, NoReturn
 
 from .case import FORMAT, Case, Graph, Json, Node, tag
 from .check_tensors import check_storage
 from .check_values import ValueChecks
 from .checks import DEFAULT, InvalidDocument, Limits, brief
-from .names import ANNOTATIONS, is_attribute_path, is_node_name, table
+from .names import ANNOTATIONS, is_argument_name, is_attribute_path, is_node_name, table
 
 __all__ = ["InvalidDocument", "Limits", "check_storage", "parse", "validate"]
 
-_NUMBER = re.compile(r"[0-9]{1,7}\Z")
 _OPS = frozenset({"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"})
 _KINDS = ("parameter", "buffer", "attribute")
 
@@ -168,7 +166,7 @@ class _Reader(ValueChecks):
             names.append(key)
         for group in ("parameters", "buffers", "modules"):
             for key, value in self.fields_of(doc.setdefault(group, {})):
-                self.need(_NUMBER.match(key) or ("." not in key and is_attribute_path(key)), f"bad name {brief(key)}")
+                self.need("." not in key and is_attribute_path(key), f"bad name {brief(key)}")
                 names.append(key)
                 if value is None:
                     continue
@@ -192,7 +190,7 @@ class _Reader(ValueChecks):
         args = self.items(doc.get("args", []), 10_000)
         kwargs = doc.get("kwargs", {})
         for key, value in self.fields_of(kwargs):
-            self.need(is_node_name(key) or key in ("self", "device"), f"{brief(key)} is no argument's name")
+            self.need(is_argument_name(key), f"{brief(key)} is no argument's name")
             self.value(value, seen)
         for value in args:
             self.value(value, seen)
@@ -208,7 +206,7 @@ class _Reader(ValueChecks):
             self.one_of(target, attrs, "attribute of the graph")
             self.need(op == "get_attr" or "module" in attrs[target] or "graph" in attrs[target], "it cannot be called")
         elif op == "placeholder":
-            self.need(is_node_name(target), f"{brief(target)} is no placeholder's name")
+            self.need(is_argument_name(target) and target != "self", f"{brief(target)} is no placeholder's name")
             self.need(len(args) <= 1 and not kwargs, "a placeholder takes a default at most")
         else:
             self.need(target == "output" and len(args) == 1 and not kwargs, "an output takes one value")

@@ -22,10 +22,11 @@ from torch import fx
 from . import modes
 from .case import Graph, Json, Node, TensorSpec, Value
 from .leaf_modules import NotALeaf, class_of, contents
-from .names import IDENTIFIER, UnknownName, is_attribute_path, is_node_name, table
+from .names import UnknownName, is_argument_name, is_attribute_path, is_node_name, table
 from .resolve import annotation, describe, enumeration
 from .snapshot import CannotSnapshot, Tensors, hint
 
+_ROOT = re.compile(r"L\['\w+'\]\.?")
 _LAST_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
 
 
@@ -111,8 +112,8 @@ class Encoder:
         if isinstance(x, fx.Node):
             return {"ref": x.name}
         if isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool):
-            expression = printable(str(x.node.expr), 500)
-            return {"sym": {"kind": type(x).__name__, "expr": expression, "hint": self.value(hint(x))}}
+            known = self.value(hint(x))
+            return {"sym": {"kind": type(x).__name__, "expr": printable(str(x.node.expr), 500), "hint": known}}
         if isinstance(x, torch.Generator):
             with modes.undisturbed():
                 state = x.get_state()
@@ -157,6 +158,8 @@ class Encoder:
 
     def _node(self, node: fx.Node) -> Node:
         target = node.target
+        if not all(map(is_argument_name, node.kwargs)):
+            raise Unsupported(f"keywords {sorted(node.kwargs)!r:.80}")
         if not is_node_name(node.name):
             raise Unsupported(f"{node.name!r} is no name that FX would give a node")
         if node.op == "call_function":
@@ -168,7 +171,7 @@ class Encoder:
         elif node.op == "call_method":
             if target not in table().methods and self._live is None:
                 raise Unsupported(f"method {target!r} is not in the table")
-        elif node.op == "placeholder" and not (type(target) is str and IDENTIFIER.match(target)):
+        elif node.op == "placeholder" and not (is_argument_name(target) and target != "self"):
             raise Unsupported(f"placeholder of kind {target!r}")
         return Node(
             name=node.name,
@@ -286,7 +289,7 @@ def _meta(meta: Mapping[str, Any]) -> Json:
     if isinstance(stack, Mapping) and stack:
         last = list(stack.values())[-1]
         if isinstance(last, tuple) and last and isinstance(last[0], str):
-            out["module"] = printable(last[0].replace("L['self'].", "").replace("L['self']", ""), 300)
+            out["module"] = printable(_ROOT.sub("", last[0]), 300)
     return out
 
 

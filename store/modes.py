@@ -18,15 +18,15 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Plain eager tensors: no autograd, no dispatch or function mode, no functorch level, no inference mode."""
+def undisturbed(*, inference: bool = False) -> Iterator[None]:
+    """Plain eager tensors: no autograd, no dispatch or function mode, no functorch level; inference mode on demand."""
     with ExitStack() as stack:
         stack.enter_context(torch._C.DisableTorchFunction())
         stack.enter_context(_disable_current_modes())
         if peek_interpreter_stack() is not None:
             stack.enter_context(temporarily_clear_interpreter_stack())
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.inference_mode(inference))
+        stack.enter_context(torch.no_grad())  # after inference mode, which turns gradients on where it is left
         yield
 
 

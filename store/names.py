@@ -23,6 +23,7 @@ from .case import Graph, Value, tag
 
 #: A Python identifier in ASCII (other alphabets normalise to other names), with a length a person can read.
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,511}\Z")
+_NUMBER = re.compile(r"[0-9]{1,7}\Z")
 _OPERATOR = re.compile(r"([A-Za-z_]\w{0,127})::([A-Za-z_]\w{0,127})(?:\.(\w{1,127}))?\Z", re.ASCII)
 
 
@@ -159,17 +160,19 @@ def _targets(value: Value) -> Iterator[Value]:
 
 def is_node_name(name: object) -> bool:
     """Whether FX accepts ``name`` for a node as it stands, and the code it generates stays valid."""
-    return (
-        type(name) is str
-        and IDENTIFIER.match(name) is not None
-        and not keyword.iskeyword(name)
-        and name not in RESERVED_NAMES
-    )
+    return is_argument_name(name) and name not in RESERVED_NAMES
+
+
+def is_argument_name(name: object) -> bool:
+    """Whether ``name`` may stand before ``=`` in a call."""
+    return type(name) is str and IDENTIFIER.match(name) is not None and not keyword.iskeyword(name)
 
 
 def is_attribute_path(path: object) -> bool:
-    """Whether ``path`` may name an attribute of a graph's root: dotted identifiers, none of torch.nn.Module's own."""
+    """Whether ``path`` may name an attribute of a graph's root: dotted names, none of torch.nn.Module's own.
+
+    Children of a ``Sequential`` have numbers for names.
+    """
     return type(path) is str and all(
-        IDENTIFIER.match(name) and not keyword.iskeyword(name) and name not in table().reserved
-        for name in path.split(".")
+        _NUMBER.match(name) or (is_argument_name(name) and name not in table().reserved) for name in path.split(".")
     )

@@ -24,6 +24,11 @@ import torch
 import torch.overrides
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket, _higher_order_ops
 
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 #: Modules of plain tensor functions. The first that holds an object gives it its name.
 FUNCTION_MODULES = (
     "torch", "torch.nn.functional", "torch.functional", "torch.linalg", "torch.fft", "torch.special", "torch.nn.init",
@@ -40,8 +45,8 @@ FUNCTION_DENY = re.compile(
 #: Seen in real graphs or needed by them, and outside the modules above.
 EXTRA_FUNCTIONS = (
     # Symbolic numbers and asserts.
-    *(f"torch.sym_{n}" for n in "float fresh_size int ite max min not sqrt sum".split()),
-    *(f"torch._sym_{n}" for n in "acos asin atan cos cosh log2 sin sinh sqrt tan tanh".split()),
+    *(f"torch.sym_{n}" for n in words("float fresh_size int ite max min not sqrt sum")),
+    *(f"torch._sym_{n}" for n in words("acos asin atan cos cosh log2 sin sinh sqrt tan tanh")),
     *(f"torch._check{n}" for n in ("", "_index", "_is_size", "_tensor_all", "_value", "_type")),
     "torch.fx.experimental.symbolic_shapes.guard_size_oblivious",
     "torch.fx.experimental.symbolic_shapes.sym_eq",
@@ -54,6 +59,7 @@ EXTRA_FUNCTIONS = (
     "torch.amp.autocast_mode._enter_autocast", "torch.amp.autocast_mode._exit_autocast",
     "torch.set_autocast_enabled", "torch.set_autocast_cache_enabled", "torch.is_autocast_enabled",
     "torch.autocast_increment_nesting", "torch.autocast_decrement_nesting", "torch.clear_autocast_cache",
+    "torch._C._autograd._get_data_attr",
     "torch._C._autograd._saved_tensors_hooks_disable", "torch._C._autograd._saved_tensors_hooks_enable",
     "torch.nn.attention._sdpa_kernel", "torch.nn.attention._sdpa_kernel_variadic",
     "torch.nn.attention._backend_from_string", "torch._C._set_sdp_use_math",
@@ -100,38 +106,40 @@ EXTRA_FUNCTIONS = (
 )  # fmt: skip
 
 #: ``operator`` without attrgetter, itemgetter, methodcaller and call, which turn strings into code.
-OPERATORS = (
+OPERATORS = words(
     "abs add and_ concat contains countOf delitem eq floordiv ge getitem gt iadd iand iconcat ifloordiv ilshift imatmul"
     " imod imul index indexOf inv invert ior ipow irshift is_ is_not isub itruediv ixor le length_hint lshift lt matmul"
     " mod mul ne neg not_ or_ pos pow rshift setitem sub truediv truth xor"
-).split()
-BUILTINS = "abs all any bool complex divmod float getattr int len list max min pow round slice sum tuple".split()
+)
+BUILTINS = words("abs all any bool complex divmod float getattr int len list max min pow round slice sum tuple")
 
 #: Tensor methods that run user code, hand out memory or pickles, or touch other processes.
 METHOD_DENY = frozenset(
-    "apply_ map_ map2_ backward register_hook register_post_accumulate_grad_hook reinforce numpy storage"
-    " untyped_storage storage_type data_ptr share_memory_ is_shared module_load set_ resize_as_sparse_ dlpack"
-    " record_stream grad_fn refine_names align_to align_as rename rename_ has_names names as_subclass"
-    " const_data_ptr mutable_data_ptr tolist_ shm_ from_file".split()
+    words(
+        "apply_ map_ map2_ backward register_hook register_post_accumulate_grad_hook reinforce numpy storage"
+        " untyped_storage storage_type data_ptr share_memory_ is_shared module_load set_ resize_as_sparse_ dlpack"
+        " record_stream grad_fn refine_names align_to align_as rename rename_ has_names names as_subclass"
+        " const_data_ptr mutable_data_ptr tolist_ shm_ from_file"
+    )
 )
 METHOD_DUNDERS = tuple(
     f"__{prefix}{name}__"
-    for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift div".split()
+    for name in words("add sub mul truediv floordiv mod pow matmul and or xor lshift rshift div")
     for prefix in ("", "r", "i")
 ) + tuple(
     f"__{n}__"
-    for n in "abs neg pos invert eq ne lt le gt ge getitem setitem len contains bool int float index complex".split()
+    for n in words("abs neg pos invert eq ne lt le gt ge getitem setitem len contains bool int float index complex")
 )
 METHOD_EXTRAS = (
     "_to_dense", "_to_sparse", "_nnz", "_indices", "_values", "_coalesced_", "_conj", "_conj_physical", "_neg_view",
     "_is_view", "_is_zerotensor", "_is_all_true", "_is_any_true", "_addmm_activation", "_lazy_clone",
 )  # fmt: skip
 
-GETATTR = (
+GETATTR = words(
     "T mT H mH real imag shape dtype device ndim grad data layout requires_grad is_leaf itemsize nbytes is_sparse"
     " is_sparse_csr is_quantized is_nested is_meta is_cpu is_cuda is_mps is_xpu values indices"
     " primal tangent"  # of an UnpackedDualTensor
-).split()
+)
 
 #: Namespaces of pure computation, and the torch modules that must be imported for all of their operators.
 NAMESPACES = (
@@ -153,13 +161,15 @@ OP_DENY = re.compile(
     r"|prims::(device_put_.*|_make_token|_sink_tokens)(\.|\Z)"
 )
 #: Argument types of an operator that a document cannot give.
-TYPE_DENY = re.compile(r"\b(Storage|Stream|__torch__\S*|Any|Capsule)\b")
+TYPE_DENY = re.compile(r"\b(Storage|Stream|__torch__\S*|Capsule)\b")
 
 #: Operators over Python callables, engines of other runtimes, and process-wide tables.
 HOP_DENY = frozenset(
-    "call_torchbind inductor_compiled_code invoke_leaf_function executorch_call_delegate aoti_call_delegate"
-    " triton_kernel_wrapper_mutation triton_kernel_wrapper_functional inline_asm_elementwise register_hook"
-    " custom_function_call flat_apply dynamo_bypassing_wrapper local_map_hop _export_tracepoint".split()
+    words(
+        "call_torchbind inductor_compiled_code invoke_leaf_function executorch_call_delegate aoti_call_delegate"
+        " triton_kernel_wrapper_mutation triton_kernel_wrapper_functional inline_asm_elementwise register_hook"
+        " custom_function_call flat_apply dynamo_bypassing_wrapper local_map_hop _export_tracepoint"
+    )
 )
 
 ALIASES = {

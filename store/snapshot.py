@@ -196,10 +196,12 @@ def _integers(sizes: Sequence[int | torch.SymInt]) -> tuple[int, ...]:
 
 def hint(symbol: Any) -> Any:
     """The value a symbolic number had when it was traced. Raises `CannotSnapshot` where it never had one."""
-    found = symbol.node.hint
-    if found is None:
-        raise CannotSnapshot(f"symbolic number {symbol.node.expr} without a value")
-    return found
+    node = symbol.node
+    if getattr(node, "expr", None) is None:
+        raise CannotSnapshot(f"symbolic number of a {type(node).__name__}")
+    if node.hint is None:
+        raise CannotSnapshot(f"symbolic number {node.expr} without a value")
+    return node.hint
 
 
 def _name(thing: object) -> str:
