@@ -24,7 +24,6 @@ from .subject import Subject
 from .trace import Trace
 from .verdict import Outcome, Verdict
 
-
 #: With this many nodes a coarse pass that has run has nothing more to do.
 SMALL = 16
 
@@ -63,7 +62,7 @@ class Progress:
 
 @dataclass(slots=True)
 class PassStats:
-    """What one pass cost and brought. ``repeated`` questions were answered from memory."""
+    """What one pass cost and brought. ``repeated`` questions needed no asking."""
 
     queries: int = 0
     repeated: int = 0
@@ -190,6 +189,23 @@ class Engine:
 
     def _check(self, case: Case | None, question: _Question) -> bool:
         """Whether ``case`` shows the failure."""
+        known = self._recalled(case)
+        if case is None or known is not None:
+            self.stats[self._pass].repeated += case is not None
+            return bool(known)
+        key = self._keys.key(case)
+        if self._jobs == 1:
+            self._begin(key)
+            self._learn(key, case, self._oracle.ask(case))
+        else:
+            while key not in self._known:
+                self._ahead(question)
+                self._collect()
+        self._report()
+        return self._known[key].same
+
+    def _recalled(self, case: Case | None) -> bool | None:
+        """The answer where there is no need to ask: no candidate, the best case itself, not smaller, asked before."""
         if case is None:
             return False
         key = self._keys.key(case)
@@ -197,18 +213,7 @@ class Engine:
             return True
         if size(case) >= self._best_size:
             return False
-        if key in self._known:
-            self.stats[self._pass].repeated += 1
-            return self._known[key].same
-        if self._jobs == 1:
-            self._begin(key)
-            self._learn(key, case, self._oracle.ask(case))
-        else:
-            self._ahead(question)
-            while key not in self._known:
-                self._collect()
-        self._report()
-        return self._known[key].same
+        return self._known[key].same if key in self._known else None
 
     def _begin(self, key: str) -> None:
         """Count a question and write it down before it is asked."""
@@ -258,11 +263,11 @@ class Engine:
             if kept is None:
                 continue
             case = question.candidate(kept)
-            key = None if case is None else self._keys.key(case)
-            if case is None or key is None or key == self._best_key or key in self._known:
-                known = key is not None and (key == self._best_key or self._known[key].same)
-                queue.appendleft((*assumed, known))
+            known = self._recalled(case)
+            if case is None or known is not None:
+                queue.appendleft((*assumed, bool(known)))
                 continue
+            key = self._keys.key(case)
             if key not in self._flying:
                 # The question that waits is asked in any case, the others only where a worker is free.
                 if assumed and len(self._flying) >= self._jobs:
