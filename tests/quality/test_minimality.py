@@ -1,0 +1,79 @@
+"""Results are 1-minimal: no single edit that any pass stands for can still be made, for random graphs and failures."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from made import Fails, make, ops
+
+from fxminify.minifier.engine import Engine
+from fxminify.minifier.passes import PASSES
+from fxminify.minifier.patch import apply, size
+from fxminify.minifier.subject import Subject
+from fxminify.minifier.trace import Trace
+from fxminify.store.case import Case
+
+SHAPES: list[tuple[int, ...]] = [(4,), (2, 2), (1, 4)]
+KINDS = ["add", "mul", "gelu", "view", "sum", "relu_", "cat", "asinh", "atan"]
+
+
+def random_case(rng: Random) -> tuple[Case, Trace]:
+    inputs = [f"x{i}" for i in range(rng.randrange(1, 5))]
+    names, steps = list(inputs), []
+    shapes = {n: rng.choice(SHAPES) for n in inputs}
+    for i in range(rng.randrange(3, 60)):
+        name = f"n{i}"
+        steps.append((name, rng.choice(KINDS), rng.sample(names[-6:], min(len(names), rng.randrange(1, 4)))))
+        shapes[name] = rng.choice(SHAPES)
+        names.append(name)
+    returned = rng.sample(names, rng.randrange(1, 4))
+    return make(inputs, steps, sorted(set(returned) | {steps[-1][0]}), shapes)
+
+
+def random_failure(rng: Random, case: Case) -> Callable[[Case], bool]:
+    present = sorted(set(ops(case)))
+    wanted = set(rng.sample(present, min(len(present), rng.randrange(1, 4))))
+    count, returned = rng.randrange(1, 4), rng.randrange(1, 3)
+    style = rng.randrange(4)
+
+    def fails(candidate: Case) -> bool:
+        kinds = ops(candidate)
+        if not wanted <= set(kinds):
+            return False
+        if style == 1:
+            return len(kinds) >= count
+        if style == 2:
+            return len(candidate.graph.output.inputs) >= returned
+        if style == 3:
+            # Not monotone: an odd number of one operation hides the failure.
+            return kinds.count("gelu") % 2 == ops(case).count("gelu") % 2
+        return True
+
+    return fails
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_more_can_go(seed: int) -> None:
+    rng = Random(seed)
+    case, trace = random_case(rng)
+    fails = random_failure(rng, case)
+    if not fails(case):
+        pytest.skip("this failure needs more than the graph has")
+    best = Engine(Fails(fails)).run(case, trace).case
+    assert fails(best)
+    subject = Subject(best, trace)
+    for p in PASSES:
+        step = 0
+        while not p.coarse and (proposal := p.propose(subject, step)) is not None:
+            for patch in proposal.patches:
+                candidate = apply(subject, patch)
+                if candidate is not None and size(candidate) < size(best):
+                    assert not fails(candidate), f"{p.name} can still go on with {patch}"
+            step += 1
+
+
+def test_every_row_of_the_table_is_documented() -> None:
+    for p in PASSES:
+        assert p.summary.endswith(".")
+        assert len(p.summary) > 30
+    assert len({p.name for p in PASSES}) == len(PASSES)
