@@ -23,7 +23,8 @@ class DenseLayer(nn.Module):
 
     def forward(self, features: list[Tensor]) -> Tensor:
         x = self.conv1(F.relu(self.norm1(torch.cat(features, 1)), inplace=True))
-        return self.conv2(F.relu(self.norm2(x), inplace=True))
+        out: Tensor = self.conv2(F.relu(self.norm2(x), inplace=True))
+        return out
 
 
 class DenseNet121(nn.Module):
@@ -55,7 +56,8 @@ class DenseNet121(nn.Module):
             if i < len(self.transitions):
                 x = self.transitions[i](x)
         x = F.adaptive_avg_pool2d(F.relu(self.norm(x), inplace=True), (1, 1))
-        return self.head(torch.flatten(x, 1))
+        out: Tensor = self.head(torch.flatten(x, 1))
+        return out
 
 
 class Bottleneck(nn.Module):
@@ -90,7 +92,8 @@ class ResNet50(nn.Module):
         self.layers, self.head = nn.Sequential(nn.MaxPool2d(3, 2, 1), *layers), nn.Linear(2048, 1000)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(F.adaptive_avg_pool2d(self.layers(self.stem(x)), 1).flatten(1))
+        out: Tensor = self.head(F.adaptive_avg_pool2d(self.layers(self.stem(x)), 1).flatten(1))
+        return out
 
 
 def mlp() -> Model:

@@ -11,6 +11,10 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._functorch.fx_minifier import minifier
+
+from fxminify.minifier import recorder  # noqa: F401 - so that no run pays for imports
+from fxminify.minifier.reduce import reduce
 
 from .graphs import copies
 from .plants import Plant, compute
@@ -35,16 +39,12 @@ class Measured:
 
 
 def fxminify(gm: fx.GraphModule, inputs: list[Any], fails: Callable[..., bool]) -> tuple[fx.GraphModule, Any]:
-    from fxminify.minifier.reduce import reduce
-
     return reduce(gm, inputs, fails)
 
 
 def pytorch(gm: fx.GraphModule, inputs: list[Any], fails: Callable[..., bool]) -> tuple[fx.GraphModule, Any]:
-    from torch._functorch.fx_minifier import minifier
-
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-        return minifier(gm, inputs, fails, dump_state=lambda *_: None)  # type: ignore[no-any-return]
+        return minifier(gm, inputs, fails, dump_state=lambda *_: None)
 
 
 TOOLS: dict[str, Reducer] = {"fxminify": fxminify, "pytorch": pytorch}
