@@ -40,6 +40,10 @@ class Scope:
     def __contains__(self, name: object) -> bool:
         return name in self._taken or name in self._outer or name in RESERVED
 
+    def owns(self, name: str) -> bool:
+        """Whether ``name`` was taken in this scope itself."""
+        return name in self._taken
+
     def fresh(self, base: str) -> str:
         """``base``, or ``base_1``, ``base_2``... whichever is free first."""
         return self.take(identifier(base))

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ..store.case import Case, Graph, Node, Value, refs, tag
+from . import hops
 from .expressions import Expressions, Unprintable, is_name
 from .layout import Call, Statement, signature
 from .naming import Scope, input_names, unnumbered
@@ -107,6 +108,8 @@ class _Module:
             if "graph" in attr:
                 attributes[path] = self.globals.fresh(base)
                 self.define(attr["graph"], attributes[path])
+                if decorator := hops.decorators(graph).get(path):
+                    self.definitions[-1] = f"@{decorator}\n{self.definitions[-1]}"
             elif "tensor" in attr:
                 attributes[path] = self.constant(attr["tensor"], base, attr.get("kind", "attribute"))
         function = _Function(self, graph, attributes)
@@ -202,15 +205,8 @@ class _Function:
         if name == "builtins.getattr" and len(node.args) == 2 and is_name(str(node.args[1])):
             self.assign(node, f"{_atom(self.expressions.value(node.args[0]))}.{node.args[1]}")
             return
-        if node.target.get("hop") == "tag_activation_checkpoint":
-            self.expressions.imports.add("import torch.utils.checkpoint")
-            self.assign(node, Call("torch.utils.checkpoint.checkpoint", tuple(self.arguments(node))))
-            return
-        if node.target.get("hop") == "autograd_function_apply" and len(node.args) >= 2:
-            forward, backward, *arguments = (self.expressions.value(a) for a in node.args)
-            name = self.module.globals.take(f"{forward.title().replace('_', '')}Function")
-            self.module.definitions.append(autograd_function(name, forward, backward, node.kwargs))
-            self.assign(node, Call(f"{name}.apply", tuple(arguments)))
+        if (call := hops.call(node, self.expressions, self.module.definitions, self.module.globals)) is not None:
+            self.assign(node, call)
             return
         self.assign(node, Call(self.expressions.target(node.target), tuple(self.arguments(node))))
 
@@ -239,7 +235,7 @@ class _Function:
 
     def is_in_place(self, position: int, value: Value) -> bool:
         """Whether ``value op= other`` as a statement means the same: a local that is a tensor, or is not read again."""
-        if tag(value) != "ref" or self.names[value["ref"]] not in self.scope:
+        if tag(value) != "ref" or not self.scope.owns(self.names[value["ref"]]):
             return False
         node = self.nodes[value["ref"]]
         aliases = [n for n, text in self.names.items() if text == self.names[node.name]]
@@ -311,20 +307,6 @@ def _single(output: Node) -> bool:
 
 def _prefixed(text: str, expression: str | Call) -> str | Call:
     return replace(expression, head=text + expression.head) if isinstance(expression, Call) else text + expression
-
-
-def autograd_function(name: str, forward: str, backward: str, options: Mapping[str, Value]) -> str:
-    """The class whose ``apply`` is what ``autograd_function_apply`` does; ``forward`` returns outputs and saved values.
-
-    The operator itself wants FX graphs where it is not traced.
-    """
-    lines = [f"class {name}(torch.autograd.Function):", "    @staticmethod", "    def forward(ctx, *args):"]
-    lines += [f"        outputs, ctx.saved = {forward}(*args)"]
-    for key, method in (("non_differentiable_idx", "mark_non_differentiable"), ("dirty_idx", "mark_dirty")):
-        if indices := [i for i in _items(options.get(key)) if type(i) is int]:
-            lines += [f"        ctx.{method}({', '.join(f'outputs[{i}]' for i in indices)})"]
-    lines += ["        return outputs", "", "    @staticmethod", "    def backward(ctx, *gradients):"]
-    return "\n".join([*lines, f"        return {backward}(*gradients, *ctx.saved)"])
 
 
 def _contexts(graph: Graph) -> dict[str, bool]:

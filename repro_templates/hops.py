@@ -1,0 +1,63 @@
+"""Higher-order operators in the form a person writes them, where the operator itself cannot be called from Python.
+
+Most print as ``torch.ops.higher_order.NAME`` on plain functions. These do not: outside of a trace some accept FX graphs
+only, and Dynamo accepts some only from the function that users call. The forms here mean the same and are captured as
+the same operator again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..store.case import Graph, Node, Value, tag
+from .expressions import Expressions
+from .layout import Call
+from .naming import Scope
+
+#: What the function of a sub-graph must be, where Dynamo traces the operator's call.
+_DECORATORS = {"scan": "torch.fx.symbolic_trace", "invoke_subgraph": "torch.compiler.nested_compile_region"}
+
+
+def decorators(graph: Graph) -> dict[str, str]:
+    """The decorator for each sub-graph, by attribute path, whose operator wants more than a plain function."""
+    paths = {n.name: str(n.target) for n in graph.nodes if n.op == "get_attr"}
+    calls = [(n, n.target.get("hop")) for n in graph.nodes if n.op == "call_function"]
+    return {paths[r]: _DECORATORS[hop] for n, hop in calls if hop in _DECORATORS for r in n.inputs if r in paths}
+
+
+def call(node: Node, expressions: Expressions, definitions: list[str], names: Scope) -> Call | None:
+    """The call of a higher-order operator in its natural form, None for every other function.
+
+    What must be defined first is appended to ``definitions`` under a name from ``names``.
+    """
+    operator = node.target.get("hop")
+    arguments = [expressions.value(a) for a in node.args] if operator in _FORMS else []
+    if operator == "tag_activation_checkpoint":
+        expressions.imports.add("import torch.utils.checkpoint")
+        keywords = [expressions.keyword(k, v) for k, v in node.kwargs.items()]
+        return Call("torch.utils.checkpoint.checkpoint", (*arguments, *keywords))
+    if operator == "invoke_subgraph" and len(arguments) >= 2:
+        region, _, *operands = arguments
+        return Call(region, tuple(operands))
+    if operator == "autograd_function_apply" and len(arguments) >= 2:
+        forward, backward, *operands = arguments
+        name = names.take(f"{forward.title().replace('_', '')}Function")
+        definitions.append(_autograd_function(name, forward, backward, node.kwargs))
+        return Call(f"{name}.apply", tuple(operands))
+    return None
+
+
+_FORMS = frozenset({"tag_activation_checkpoint", "invoke_subgraph", "autograd_function_apply"})
+
+
+def _autograd_function(name: str, forward: str, backward: str, options: Mapping[str, Value]) -> str:
+    """The class whose ``apply`` does what the operator does; ``forward`` returns outputs and saved values."""
+    lines = [f"class {name}(torch.autograd.Function):", "    @staticmethod", "    def forward(ctx, *args):"]
+    lines += [f"        outputs, ctx.saved = {forward}(*args)"]
+    for key, method in (("non_differentiable_idx", "mark_non_differentiable"), ("dirty_idx", "mark_dirty")):
+        given = options.get(key)
+        indices = given["tuple"] if tag(given) == "tuple" else given if isinstance(given, list) else []
+        if outputs := ", ".join(f"outputs[{i}]" for i in indices if type(i) is int):
+            lines += [f"        ctx.{method}({outputs})"]
+    lines += ["        return outputs", "", "    @staticmethod", "    def backward(ctx, *gradients):"]
+    return "\n".join([*lines, f"        return {backward}(*gradients, *ctx.saved)"])
