@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ _RANDOM = (
     "rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "rrelu", "fractional_max_pool", "gumbel",
     "exponential_", "uniform", "cauchy", "geometric", "scaled_dot_product", "multi_head_attention", "rng",
 )  # fmt: skip
+_DEVICES_OF_TORCH = frozenset({"cpu", "cuda", "meta", "mkldnn", "mps", "xpu"})
 _FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
 _FROM_STORAGE = ("as_strided", "set_.", "storage", "resize_")
 
@@ -155,6 +156,7 @@ class Received:
             module = self.module()
             encoded = encode(module, inputs)
             imports, problems = libraries.imports_for(operators(module))
+            imports += device_imports({t.device.type for t in tensors(inputs)})
             context, specs, blobs = dict(self.context), encoded.tensors, dict(encoded.blobs)
             if self.random and rng:
                 encoder = Encoder()
@@ -185,6 +187,13 @@ class Received:
 
 def cuda_devices(values: Sequence[Any]) -> list[str]:
     return sorted({str(t.device) for t in tensors(values) if t.device.type == "cuda"})
+
+
+def device_imports(devices: Iterable[str]) -> list[Json]:
+    """The plug-in packages that make devices outside of torch known."""
+    modules = [torch.get_device_module(d).__name__ for d in sorted(set(devices) - _DEVICES_OF_TORCH)]
+    packages = dict.fromkeys(name.partition(".")[0] for name in modules)
+    return [{"module": name} for name in packages if name != "torch"]
 
 
 def operators(gm: fx.GraphModule) -> list[str]:

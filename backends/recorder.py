@@ -141,13 +141,17 @@ class Recorder:
         compare: bool,
     ) -> tuple[Case | None, dict[str, bytes], str]:
         """The case, or None and why there is none; a case with a reason cannot be run elsewhere."""
+        from ..store.decode import InvalidDocument, validate
         from ..store.encode import Unsupported
 
+        problems = [spec.problem] if spec.problem else []
         try:
-            case, blobs, problems = received.case(inputs.values, rng, spec, backward=backward, compare=compare)
-        except Unsupported as exc:
-            return None, {}, str(exc)
-        return case, blobs, "; ".join([p for p in (spec.problem,) if p] + problems)
+            case, blobs, more = received.case(inputs.values, rng, spec, backward=backward, compare=compare)
+            problems += more
+            validate(to_json(case))  # what could not be read again is better said now
+        except (Unsupported, InvalidDocument) as exc:
+            return None, {}, "; ".join([*problems, str(exc)])
+        return case, blobs, "; ".join(problems)
 
     def _add(
         self,

@@ -175,7 +175,8 @@ for _ in range(4):
 PROGRAM = """
 import atexit, sys
 atexit.register(lambda: print("at exit"))
-print(sys.argv, sys.path[0], __name__, __file__, __spec__ and __spec__.name, sys.modules["__main__"].__dict__ is globals())
+print(sys.argv, sys.path[0], __name__, __file__, __spec__ and __spec__.name)
+print(sys.modules["__main__"].__dict__ is globals())
 print([p for p in sys.path if "inflight" in p], "torch" in sys.modules)
 def deep():
     raise ValueError("own")

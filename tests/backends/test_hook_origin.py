@@ -1,0 +1,106 @@
+"""What a capture says about getting its surroundings back elsewhere: the backend, custom operators, device plug-ins."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+import fxminify
+from fxminify.backends.received import device_imports
+from fxminify.store.case import Case
+from fxminify.store.index import CaptureInfo, Index, State
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """An importable module of a team: a registered backend, a plain function, and a custom operator."""
+    (tmp_path / "team_backend.py").write_text(
+        "import torch\n"
+        "from torch._dynamo import register_backend\n"
+        "@register_backend(name='team')\n"
+        "def compile_team(gm, inputs):\n    raise ValueError('cannot lower')\n"
+        "def plain(gm, inputs):\n    raise ValueError('cannot lower')\n"
+        "@torch.library.custom_op('team::op', mutates_args=())\n"
+        "def op(x: torch.Tensor) -> torch.Tensor:\n    return x + 1\n"
+        "@op.register_fake\n"
+        "def _(x):\n    return torch.empty_like(x)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    if "team_backend" not in sys.modules:  # operators are registered once in a process
+        __import__("team_backend")
+    return sys.modules["team_backend"]
+
+
+def only(db: str) -> tuple[CaptureInfo, Case]:
+    with Index.open(db) as index:
+        [row] = index.captures()
+        return row, index.case(row.id)
+
+
+def fail(db: str, function: object, backend: object) -> tuple[CaptureInfo, Case]:
+    with fxminify.capturing(db), pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+        torch.compile(function, backend=backend)(torch.ones(3))  # type: ignore[call-overload]
+    return only(db)
+
+
+def test_the_module_that_registers_a_backend(db: str, package: types.ModuleType) -> None:
+    """Row 1: PyTorch's script does not import it."""
+    row, case = fail(db, lambda x: x + 1, "team")
+    assert (row.backend, row.state) == ("team", State.PENDING)
+    assert case.backend["module"] == "team_backend"
+
+
+def test_an_importable_function(db: str, package: types.ModuleType) -> None:
+    """Row 5."""
+    row, case = fail(db, lambda x: x + 1, package.plain)
+    assert (row.backend, row.state) == ("plain", State.PENDING)
+    assert "team_backend" in str(case.backend["target"])
+
+
+def test_the_module_that_registers_an_operator(db: str, package: types.ModuleType) -> None:
+    """Row 9."""
+    row, case = fail(db, lambda x: torch.ops.team.op(x), package.plain)
+    assert row.state is State.PENDING
+    assert [i.get("module") for i in case.imports] == ["team_backend"]
+
+
+def test_an_operator_nobody_can_find_again_is_said_at_capture_time(db: str, package: types.ModuleType) -> None:
+    registration = (
+        "import torch\n"
+        "library = torch.library.Library('lost', 'DEF')\n"
+        "library.define('op(Tensor x) -> Tensor')\n"
+        "library.impl('op', lambda x: x + 1, 'CompositeExplicitAutograd')\n"
+        "library.impl('op', lambda x: torch.empty_like(x), 'Meta')\n"
+    )
+    exec(compile(registration, "<nowhere>", "exec"), namespace := {})  # noqa: S102  it must have no file
+    assert namespace["library"]
+    with fxminify.capturing(db), pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+        torch.compile(lambda x: torch.ops.lost.op(x), backend=package.plain)(torch.ones(3))
+    with Index.open(db) as index:
+        [row] = index.captures()
+    assert row.state is State.UNSUPPORTED
+    assert row.reason.startswith("operator lost::op")
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager", "team"])
+def test_one_way_to_capture_for_every_backend(db: str, package: types.ModuleType, backend: str) -> None:
+    """Row 4: PyTorch's REPRO_AFTER=aot covers Inductor only."""
+
+    def internal_overlap(x: torch.Tensor) -> torch.Tensor:
+        return (x + x).unfold(0, 4, 2).abs_()
+
+    with fxminify.capturing(db), pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+        torch.compile(internal_overlap, backend=backend)(torch.linspace(-3, 3, 8))
+    row, _ = only(db)
+    assert (row.backend, row.kind, row.phase) == (backend, "compile_error", "compile")
+
+
+def test_the_package_of_a_device_plug_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row 8: out-of-tree devices are known after an import."""
+    plugin = types.ModuleType("torch_npu.npu")
+    monkeypatch.setattr(torch, "get_device_module", {"npu": plugin}.__getitem__)
+    assert device_imports(["cpu", "npu", "meta"]) == [{"module": "torch_npu"}]
