@@ -99,7 +99,8 @@ class TensorSpec:
     ``shape``/``stride``/``offset`` count elements, ``dtype`` is torch's name without ``torch.``. Exactly one of
     these says where the values come from:
 
-    * ``storage``: key into the blobs that travel with the case;
+    * ``storage``: SHA-256 of the storage, the key into the blobs that travel with the case. Tensors with one key
+      share the storage; a storage may be longer than they reach;
     * ``init``: ``{"fn": "randn"}``, ``{"fn": "rand"}``, ``{"fn": "randint", "low": int, "high": int}``,
       ``{"fn": "full", "value": scalar Value}``, ``{"fn": "arange"}``; random ones draw in input order after one
       ``torch.manual_seed(0)``, in the build and in the printed script alike;
@@ -164,7 +165,8 @@ class Case:
 def tag(value: Value) -> str | None:
     """The tag of a tagged value, None for a plain one or a list."""
     if type(value) is dict and len(value) == 1:
-        return next(iter(value))
+        name: str = next(iter(value))
+        return name
     return None
 
 
@@ -254,7 +256,7 @@ def _sparse(item: Node | TensorSpec) -> Json:
     out: Json = {}
     for f in fields(item):
         value = getattr(item, f.name)
-        default = f.default_factory() if callable(f.default_factory) else f.default  # type: ignore[misc]
+        default = f.default_factory() if callable(f.default_factory) else f.default
         if value != default:
             out[f.name] = list(value) if isinstance(value, tuple) else value
     return out

@@ -96,7 +96,7 @@ def test_dynamos_graphs_survive(half: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_aot_autograds_graphs_survive(tmp_path: Path) -> None:
-    assert capture_and_check(FAST, ("aot",), tmp_path) >= 90
+    assert capture_and_check(FAST, ("aot",), tmp_path) >= 80
 
 
 def test_graphs_of_other_tracers_survive(tmp_path: Path) -> None:
