@@ -75,8 +75,9 @@ class Carrier:
         """Everything collected, None when that is nothing. Raises `CannotCarry` where it is no valid source."""
         if not self._blocks:
             return None
-        # `import a` says nothing that `import a.b` does not.
-        imports = [i for i in sorted(self._imports) if not any(o.startswith(i + ".") for o in self._imports)]
+        # `import a` says nothing that `import a.b` does not, unless that binds another name.
+        longer = [i for i in self._imports if " as " not in i]
+        imports = [i for i in sorted(self._imports) if not any(o.startswith(i + ".") for o in longer)]
         out = Carried(tuple(imports), _joined(self._blocks), self._file)
         try:
             compile(out.source, "<carried>", "exec", dont_inherit=True)
