@@ -55,7 +55,7 @@ def _autograd_function(name: str, forward: str, backward: str, options: Mapping[
     lines = [f"class {name}(torch.autograd.Function):", "    @staticmethod", "    def forward(ctx, *args):"]
     lines += [f"        outputs, ctx.saved = {forward}(*args)"]
     for key, method in (("non_differentiable_idx", "mark_non_differentiable"), ("dirty_idx", "mark_dirty")):
-        given = options.get(key)
+        given: Value = options.get(key)
         indices = given["tuple"] if tag(given) == "tuple" else given if isinstance(given, list) else []
         if outputs := ", ".join(f"outputs[{i}]" for i in indices if type(i) is int):
             lines += [f"        ctx.{method}({outputs})"]
