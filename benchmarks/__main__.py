@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from .graphs import Graph, capture
-from .plants import PLANTS, plant
+from .plants import PLANTS, NoPlace, plant
 from .tools import TOOLS, measure
 
 MODELS = ("mlp", "gpt2_4", "bert_4", "llama_4", "resnet50", "densenet121", "gpt2_12")
@@ -75,6 +75,8 @@ def _apart(captured: Graph, case: str, kind: str, tool: str, limit: int) -> Row:
             planted = plant(*captured, kind, case.split(":")[1])
             start = sum(n.op.startswith("call") for n in planted.gm.graph.nodes)
             row: Row = {"start_nodes": start, "optimum": planted.optimum} | asdict(measure(tool, planted))
+        except NoPlace as exc:
+            row = {"skipped": str(exc)}
         except BaseException:  # noqa: BLE001 - the line of this run says what went wrong; the others go on
             row = {"error": traceback.format_exc(limit=-3)}
         with os.fdopen(write_end, "w") as f:
@@ -99,6 +101,8 @@ def table(rows: list[Row]) -> str:
     ]
     ratios, worse = [], []
     for (case, kind), by_tool in runs.items():
+        if any("skipped" in r for r in by_tool.values()):
+            continue
         ours, theirs = by_tool.get("fxminify", {}), by_tool.get("pytorch", {})
         ratio = ""
         if "queries" in ours and "queries" in theirs:
@@ -113,12 +117,34 @@ def table(rows: list[Row]) -> str:
             f"{_cell(ours, 'seconds')} | {_cell(theirs, 'seconds')} |"
         )
     if ratios:
+        lines += ["", *_summary(runs)]
         lines += [
             "",
             f"{len(ratios)} cases measured with both: median {statistics.median(ratios):.1f} times fewer queries "
             f"(least {min(ratios):.1f}); worse than PyTorch in queries or nodes: {', '.join(worse) or 'none'}.",
         ]
     return "\n".join(lines)
+
+
+def _summary(runs: dict[tuple[str, str], dict[str, Row]]) -> list[str]:
+    """Medians by plant, over the cases that both reducers finished."""
+    lines = [
+        "| plant | cases | queries: fxminify | PyTorch | ratio | final nodes: fxminify | PyTorch | "
+        "seconds: fxminify | PyTorch |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for kind in PLANTS:
+        both = [r for (_, k), r in runs.items() if k == kind and all("queries" in r.get(t, {}) for t in TOOLS)]
+        if not both:
+            continue
+        ratio = statistics.median(r["pytorch"]["queries"] / r["fxminify"]["queries"] for r in both)
+        cells = [
+            f"{statistics.median(r[tool][what] for r in both):g}"
+            for what in ("queries", "nodes", "seconds")
+            for tool in ("fxminify", "pytorch")
+        ]
+        lines.append("| " + " | ".join([kind, str(len(both)), *cells[:2], f"{ratio:.1f}", *cells[2:]]) + " |")
+    return lines
 
 
 def _cell(row: Row, key: str) -> Any:

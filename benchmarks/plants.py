@@ -33,6 +33,10 @@ _ATEN = (torch.ops.aten.asinh.default, torch.ops.aten.atan.default, torch.ops.at
 _VIEWS = ("getitem", "t", "view", "reshape", "permute")
 
 
+class NoPlace(Exception):
+    """The graph has no node where this failure could be planted."""
+
+
 @dataclass(frozen=True)
 class Plant:
     """A graph with a planted failure. ``optimum`` is the least number of compute nodes that can show it."""
@@ -173,7 +177,10 @@ def plant(gm: fx.GraphModule, inputs: list[Any], kind: str, level: str) -> Plant
 
     def at(share: float, accept: Callable[[fx.Node], bool] = ok) -> fx.Node:
         wanted = share * len(nodes)
-        return min((abs(i - wanted), i, n) for i, n in enumerate(nodes) if accept(n))[2]
+        places = [(abs(i - wanted), i, n) for i, n in enumerate(nodes) if accept(n)]
+        if not places:
+            raise NoPlace(f"no node suits plant {kind}")
+        return min(places)[2]
 
     fails: Predicate
     if kind == "a":
