@@ -28,6 +28,12 @@ from .verdict import Outcome, Verdict
 #: The chance we accept of missing a failure that shows at its recorded rate, and the most runs we pay for it.
 MISS = 0.01
 MOST_VOTES = 20
+#: The shortest time limit of a run, in seconds: a loaded machine stalls for less.
+SHORTEST = 10.0
+#: A hang takes this many times as long as a healthy compilation of as many nodes: one of 25 takes twice as long as
+#: one of one node (Inductor: 0.5 s for 3 nodes, 7.5 s for 317).
+HEALTHY_TIMES = 5.0
+NODES_TWICE = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,9 @@ class Target:
 
 
 class Oracle:
-    """Answers `Verdict`s about candidates. ``timeout`` is in seconds per run; see `fxminify.minifier.replay`."""
+    """Answers `Verdict`s about candidates. ``timeout`` is in seconds per run; see `fxminify.minifier.replay`. Where the
+    capture is a hang, ``healthy`` is what a graph of one node takes, and smaller candidates get less time.
+    """
 
     def __init__(
         self,
@@ -72,7 +80,9 @@ class Oracle:
         entry: str = "direct",
         votes: Votes | None = None,
         threads: int = 1,
+        healthy: float = 0.0,
     ) -> None:
+        self.healthy = healthy
         self.pool = pool
         self.target = target
         self.timeout = timeout
@@ -95,9 +105,15 @@ class Oracle:
 
     def submit(self, case: Case, *, fresh: bool = False) -> Future[Verdict]:
         """`ask`, without waiting. Cancelling the future withdraws what has not started."""
-        question = _Question(self, tasks.observation(case, self.entry, self.threads), fresh)
+        question = _Question(self, tasks.observation(case, self.entry, self.threads), fresh, self.timeout_of(case))
         question.run(fresh)
         return question.future
+
+    def timeout_of(self, case: Case) -> float:
+        """Seconds that one run of ``case`` may take."""
+        if not self.healthy:
+            return self.timeout
+        return min(self.timeout, hang_seconds(self.healthy, len(case.graph.compute)))
 
     def judge(self, observation: Observation) -> Verdict:
         """What one observation means."""
@@ -118,7 +134,8 @@ class Oracle:
 class _Question:
     """One candidate on its way to a verdict: run, retry, vote. Moves on in the callbacks of the pool's futures."""
 
-    def __init__(self, oracle: Oracle, argument: Json, fresh: bool) -> None:
+    def __init__(self, oracle: Oracle, argument: Json, fresh: bool, timeout: float) -> None:
+        self.timeout = timeout
         self.oracle = oracle
         self.argument = argument
         self.fresh = fresh
@@ -129,7 +146,7 @@ class _Question:
 
     def run(self, fresh: bool) -> None:
         try:
-            inner = self.oracle.pool.submit("observe", self.argument, timeout=self.oracle.timeout, fresh=fresh)
+            inner = self.oracle.pool.submit("observe", self.argument, timeout=self.timeout, fresh=fresh)
         except SandboxError as exc:
             self._fail(exc)
             return
@@ -163,6 +180,11 @@ class _Question:
     def _fail(self, exc: BaseException) -> None:
         if self.future.set_running_or_notify_cancel():
             self.future.set_exception(exc)
+
+
+def hang_seconds(healthy: float, nodes: int) -> float:
+    """After how long a graph of ``nodes`` compute nodes hangs, if one of one node takes ``healthy`` seconds."""
+    return max(SHORTEST, HEALTHY_TIMES * healthy * (1 + nodes / NODES_TWICE))
 
 
 def tally(verdicts: Sequence[Verdict], votes: Votes) -> Verdict | None:

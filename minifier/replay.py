@@ -2,8 +2,9 @@
 
 The capture is run ``runs`` times. Both entries to the backend are tried and the faster one that shows the failure is
 kept. What is seen becomes the *target* of the oracle, how often its *votes*, how long its *timeout*: five times the
-slowest replay, at least 10 s. A hang has no such time; there it is ten times what a healthy graph of one node takes
-in a fresh worker at the same load. A failure that does not show is `reproduced = False` with the reason.
+slowest replay, at least 10 s. A hang has no such time; there it is five times what a healthy graph of that size should
+take, judged by one of one node in a fresh worker at the same load. A failure that does not show is
+``reproduced = False`` with the reason.
 """
 
 from __future__ import annotations
@@ -16,12 +17,10 @@ from ..store.case import Case, Graph, Node, TensorSpec
 from ..store.failure import Failure, Kind, Match, Signature, signature
 from . import tasks
 from .observation import Observation, Seen, of_reply
-from .oracle import Oracle, Target, Votes
+from .oracle import SHORTEST, Oracle, Target, Votes, hang_seconds
 from .sandbox.pool import Pool, Reply
 
-SHORTEST = 10.0
 SLOWEST_TIMES = 5.0
-HEALTHY_TIMES = 10.0
 #: Seconds a replay may take where the capture names no time of its own.
 LIMIT = 600.0
 #: A failure that comes and goes is replayed this many times as often, to know its rate.
@@ -45,8 +44,12 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The answer. ``failures`` has one example for each signature of ``target.allowed``; ``entries`` what each entry
-    showed; ``threads`` what torch must be given; ``reason`` why it did not reproduce, for a person."""
+    """The answer.
+
+    ``failures`` has one example for each signature of ``target.allowed``; ``entries`` what each entry showed;
+    ``threads`` what torch must be given; ``healthy`` for a hang what a graph of one node takes; ``reason`` why it did
+    not reproduce, for a person.
+    """
 
     reproduced: bool
     target: Target
@@ -55,6 +58,7 @@ class Replay:
     threads: int = 1
     rate: float = 0.0
     timeout: float = SHORTEST
+    healthy: float = 0.0
     entries: dict[str, Shown] = field(default_factory=dict)
     reason: str = ""
 
@@ -67,6 +71,7 @@ class Replay:
             entry=self.entry,
             votes=Votes.for_rate(self.rate),
             threads=self.threads,
+            healthy=self.healthy,
         )
 
 
@@ -83,12 +88,14 @@ def replay(
     """Replay ``case``, whose storages are in ``pool.scratch``. ``limit`` is the longest a run may take, in seconds:
     for a hang the time after which the capture was given up. Raises `SandboxError` when the workers cannot work."""
     hangs = captured.kind is Kind.HANG
-    timeout = min(limit, _hang_timeout(pool, case, limit)) if hangs else limit
+    one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
+    timeout = min(limit, hang_seconds(one_node, len(case.graph.compute))) if hangs else limit
     session = _Session(pool, case, Likeness(captured, match, error_regex), timeout)
     for threads in _threads(case):
         session.threads = threads
-        for entry in tasks.ENTRIES:
-            session.run(entry)
+        shows = [entry for entry in tasks.ENTRIES if session.run(entry)]
+        if shows == list(tasks.ENTRIES) and not hangs:
+            session.run("direct")  # its first run paid for what the other one found warm
         if not session.matching():
             for entry in tasks.ENTRIES:
                 session.run_until(entry, runs, stop_at_match=True)
@@ -112,6 +119,7 @@ def replay(
         session.threads,
         session.shown()[entry].rate,
         round(timeout, 1),
+        round(one_node, 3),
         session.shown(),
     )
 
@@ -232,10 +240,9 @@ def _threads(case: Case) -> tuple[int, ...]:
     return (1,) if "threads" in case.context or available == 1 else (1, available)
 
 
-def _hang_timeout(pool: Pool, case: Case, limit: float) -> float:
+def _healthy_seconds(pool: Pool, case: Case, limit: float) -> float:
     argument = tasks.observation(healthy(case), "direct")
-    reply = pool.submit("observe", argument, timeout=limit, fresh=True).result()
-    return max(SHORTEST, HEALTHY_TIMES * reply.seconds)
+    return pool.submit("observe", argument, timeout=limit, fresh=True).result().seconds
 
 
 def healthy(case: Case) -> Case:

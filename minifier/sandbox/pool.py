@@ -42,7 +42,8 @@ class Ended(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of a request. ``phase`` is the last one announced, ``marks`` when each began, in seconds."""
+    """What became of a request. ``phase`` is the last one announced, ``marks`` when each began, in seconds; ``dirty``
+    says why the worker was not used again although it answered."""
 
     ended: Ended
     phase: str = ""
@@ -55,6 +56,7 @@ class Reply:
     seconds: float = 0.0
     marks: dict[str, float] = field(default_factory=dict)
     pid: int = 0
+    dirty: str = ""
 
 
 @dataclass(slots=True)
@@ -213,7 +215,7 @@ class _Slot:
             self._discard()
         reply = Reply(
             ended, watch.phase, watch.result, watch.error, watch.signal, watch.exit_code,
-            read_output(out), read_output(err), watch.seconds, watch.marks, worker.pid,
+            read_output(out), read_output(err), watch.seconds, watch.marks, worker.pid, watch.dirty,
         )  # fmt: skip
         for path in (out, err):
             path.unlink(missing_ok=True)
@@ -237,13 +239,13 @@ class _Slot:
             self.worker.channel.close()
             self.worker = None
 
-    def _count(self, ended: Ended, dirty: bool) -> None:
+    def _count(self, ended: Ended, dirty: str) -> None:
         counts = self.pool.counts
         with self.pool._lock:
             counts.crashes += ended is Ended.CRASH
             counts.timeouts += ended is Ended.TIMEOUT
             counts.memory_kills += ended is Ended.MEMORY
-            counts.dirty += dirty
+            counts.dirty += bool(dirty)
 
 
 class _Watch:
@@ -258,7 +260,7 @@ class _Watch:
         self.marks: dict[str, float] = {}
         self.result: Json = {}
         self.error = ""
-        self.dirty = False
+        self.dirty = ""
         self.signal: int | None = None
         self.exit_code: int | None = None
         self.seconds = 0.0
@@ -285,7 +287,7 @@ class _Watch:
                 self.phase = message.phase
                 self.marks.setdefault(message.phase, round(time.monotonic() - self._began, 6))
             elif isinstance(message, Answer) and message.query == self.job.number:
-                self.result, self.error, self.dirty = message.result, message.error, bool(message.dirty)
+                self.result, self.error, self.dirty = message.result, message.error, message.dirty
                 return Ended.INFRA if message.error else Ended.DONE
             elif isinstance(message, Imported):
                 self.learn(message.modules)

@@ -16,21 +16,29 @@ from typing import Any
 
 from .messages import Ready, Setup
 from .processes import threads
+from .warm import warm
 
 #: Modules that a first compilation would import: paid once in the zygote instead of once in each worker.
 _TORCH = (
     "torch", "torch._dynamo", "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes",
     "fxminify.minifier.observe", "fxminify.minifier.recorder",
 )  # fmt: skip
-_INDUCTOR = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp_wrapper_cpu", "torch._inductor.cpu_vec_isa")
+_INDUCTOR = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp", "torch._inductor.cpu_vec_isa")
 
 #: Set in the environment before anything is imported.
-ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+ENVIRONMENT = {
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    # Every candidate is compiled: an answer out of a cache of graphs is none about the compiler.
+    "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+    "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
 #: Would make torch dump, log or swallow the very failures under study.
 UNWANTED = ("TORCHDYNAMO_REPRO_AFTER", "TORCHDYNAMO_REPRO_LEVEL", "TORCH_LOGS", "TORCH_TRACE", "TORCHDYNAMO_VERBOSE")
 
 #: Variables that compilers set for themselves when they first compile.
-_COMPILERS_OWN = ("TORCHINDUCTOR_", "TRITON_", "KMP_", "TF_")
+_COMPILERS_OWN = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_", "KMP_", "TF_")
 
 
 class CannotImport(Exception):
@@ -68,7 +76,8 @@ def prepare(setup: Setup) -> Ready:
         spec.load()
     except Exception as exc:  # foreign code: whatever it raises is the answer
         raise CannotImport(spec.module or spec.name, _reason(exc)) from exc
-    return Ready(os.getpid(), torch.__version__, threads(), torch.cuda.is_initialized())
+    warm()
+    return Ready(os.getpid(), torch.__version__, threads(), bool(torch.cuda.is_initialized()))  # type: ignore[no-untyped-call]
 
 
 def preload(modules: list[str]) -> None:
@@ -78,6 +87,7 @@ def preload(modules: list[str]) -> None:
             with contextlib.suppress(BaseException):  # generated code has names that cannot be imported
                 importlib.import_module(name)
     if modules:
+        warm()
         gc.collect()
         gc.freeze()
 
@@ -101,7 +111,7 @@ def fingerprint() -> dict[str, str]:
     """The state of this process that a request must leave as it found it, by name."""
     state = {
         "current directory": os.getcwd(),
-        "environment": str(sorted(f"{k}={v}" for k, v in os.environ.items() if not k.startswith(_COMPILERS_OWN))),
+        **{f"${k}": v for k, v in os.environ.items() if not k.startswith(_COMPILERS_OWN)},
     }
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -117,3 +127,9 @@ def fingerprint() -> dict[str, str]:
             "matmul precision": torch.get_float32_matmul_precision(),
         }
     return state
+
+
+def changes(before: dict[str, str], after: dict[str, str]) -> str:
+    """Names of what differs, and for anything but the environment from what to what; empty if nothing does."""
+    names = sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
+    return ", ".join(n if n.startswith("$") else f"{n} (from {before.get(n)} to {after.get(n)})" for n in names)

@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Callable, Iterator
 
 from .messages import Answer, Broken, Channel, Imported, Json, Mark, Message, Ready, Request, Setup
-from .prepare import CannotImport, fingerprint, prepare
+from .prepare import CannotImport, changes, fingerprint, prepare
 from .processes import die_with_parent, limit_resources
 from .scratch import Scratch
 
@@ -68,8 +68,7 @@ def serve(channel: Channel, scratch: Scratch) -> None:
         assert isinstance(request, Request)
         answer = _answer(request, channel, scratch, imports)
         imports.tell()
-        after = fingerprint()
-        dirty = next((f"{k} changed from {v} to {after.get(k)}" for k, v in clean.items() if after.get(k) != v), "")
+        dirty = changes(clean, fingerprint())
         channel.send(Answer(answer.query, answer.result, answer.error, dirty))
         if dirty:
             return

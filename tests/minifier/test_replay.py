@@ -9,7 +9,7 @@ import torch
 from captured import capture, spec
 
 from fxminify.minifier.observation import Observation, Seen
-from fxminify.minifier.oracle import Votes
+from fxminify.minifier.oracle import Oracle, Target, Votes
 from fxminify.minifier.replay import Likeness, Shown, fastest, healthy, replay
 from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
 from fxminify.minifier.verdict import Outcome
@@ -50,7 +50,7 @@ class FakePool:
 def test_both_entries_are_tried_and_the_faster_is_kept():
     pool = FakePool(direct=fails(seconds=0.5), compile=fails(seconds=2.0))
     found = replay(pool, CASE, ERROR, runs=3)
-    assert pool.asked == ["direct", "compile", "direct", "direct"]
+    assert pool.asked == ["direct", "compile", "direct", "direct"]  # twice: the first run of a worker is cold
     assert (found.reproduced, found.entry, found.rate, found.timeout) == (True, "direct", 1.0, 10.0)
     assert found.entries == {"direct": Shown(3, 3, 0.5), "compile": Shown(1, 1, 2.0)}
     assert found.target.allowed == (signature(ERROR),)
@@ -117,16 +117,24 @@ def test_our_own_trouble_is_retried():
     assert replay(pool, CASE, ERROR, runs=1).rate == 1.0
 
 
-def test_a_hang_is_given_ten_times_what_a_healthy_graph_takes():
+def test_a_hang_is_given_five_times_what_a_healthy_graph_takes():
     hang = Reply(Ended.TIMEOUT, "compile", seconds=30)
-    pool = FakePool(direct=[passes(seconds=3.0), hang], compile=hang)
+    pool = FakePool(direct=[passes(seconds=6.0), hang], compile=hang)
     found = replay(pool, CASE, HANG, runs=2, limit=60)
     assert pool.timeouts == [60, 30, 30, 30]
-    assert (found.reproduced, found.timeout) == (True, 30.0)
+    assert (found.reproduced, found.timeout, found.healthy) == (True, 30.0, 6.0)
     pool = FakePool(direct=[passes(seconds=20.0), hang], compile=hang)
     assert replay(pool, CASE, HANG, runs=1, limit=60).timeout == 60
     pool = FakePool(direct=[passes(seconds=0.1), hang], compile=hang)
     assert replay(pool, CASE, HANG, runs=1, limit=60).timeout == 10
+
+
+def test_smaller_candidates_of_a_hang_get_less_time():
+    node = Node("n", "call_function", {"fn": "torch.relu"})
+    sizes = [replace(CASE, graph=Graph((node,) * n)) for n in (1, 25, 50, 1000)]
+    oracle = Oracle(FakePool(), Target(()), timeout=60, healthy=4.0)
+    assert [oracle.timeout_of(case) for case in sizes] == [pytest.approx(20.8), 40.0, 60.0, 60]
+    assert Oracle(FakePool(), Target(()), timeout=60).timeout_of(sizes[0]) == 60
 
 
 def test_what_a_capture_does_not_know_is_not_compared():

@@ -118,8 +118,9 @@ def test_an_allocation_far_over_the_cap_is_refused(pool):
 
 
 def test_a_worker_left_in_another_state_is_replaced(pool):
-    used = ask(pool, "litter").result["pid"]
-    assert ask(pool, "echo").pid != used
+    reply = ask(pool, "litter")
+    assert reply.dirty == f"$LITTER, current directory (from {pool.scratch.work} to /)"
+    assert ask(pool, "echo").pid != reply.pid
     assert pool.counts.dirty == 1
 
 

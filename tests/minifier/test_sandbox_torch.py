@@ -4,6 +4,7 @@ The traps of forking were measured one by one: a parent that ran a two-thread pa
 pool, hangs its children. So the zygote has one thread, runs nothing, and forbids the pool before it imports.
 """
 
+import importlib.util
 import os
 import pathlib
 import signal
@@ -83,7 +84,7 @@ def test_backward_in_a_child(pool):
 
 def test_a_backend_that_mutates_global_state_does_not_reach_the_next_candidate(pool):
     used = run(pool, "default_dtype").pid
-    run(pool, "mutates")
+    assert run(pool, "mutates").dirty == "default dtype (from torch.float32 to torch.float64)"
     after = run(pool, "default_dtype")
     assert after.result == {"dtype": "torch.float32"}
     assert after.pid != used
@@ -240,6 +241,13 @@ def test_a_spawned_worker_that_cannot_import_names_the_module():
     assert "cannot import 'team_backend'" in reply.error
 
 
+def test_the_probe_that_warms_inductor_exists_and_is_cached():
+    from torch._inductor import cpu_vec_isa
+
+    assert callable(cpu_vec_isa.valid_vec_isa_list.cache_info)
+    assert importlib.util.find_spec("torch._inductor.codegen.cpp") is not None
+
+
 @pytest.mark.slow
 def test_inductor_compiles_in_workers():
     with Pool(spec("inductor", "").to_json(), path=[HERE], jobs=2) as own:
@@ -250,6 +258,8 @@ def test_inductor_compiles_in_workers():
         for entry in tasks.ENTRIES:
             reply = own.submit("observe", tasks.observation(case, entry), timeout=300).result()
             assert of_reply(reply).seen is Seen.PASS
+        assert own.counts.workers == 2
+        assert own.counts.dirty == 0
 
 
 @pytest.mark.slow
