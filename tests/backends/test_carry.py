@@ -126,6 +126,11 @@ def test_submodules_reached_as_attributes_are_imported(script: Script) -> None:
     assert carried(main.backend).startswith("import xml.etree.ElementTree\n\n\ndef")
 
 
+def test_an_alias_of_a_submodule_does_not_stand_for_its_package(script: Script) -> None:
+    main = script("import torch\nimport torch.nn.functional as F\ndef backend(gm, i):\n    return torch.relu, F.relu\n")
+    assert carried(main.backend).startswith("import torch\nimport torch.nn.functional as F\n\n\ndef")
+
+
 def test_only_what_is_read_of_command_line_arguments_comes_along(script: Script) -> None:
     main = script(
         "import argparse\n"

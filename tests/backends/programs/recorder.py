@@ -43,6 +43,7 @@ def record(cases, kwargs) -> None:
     """Print, for every backend, its spec, its source, and what it does here."""
     from fxminify.backends import origin
 
+    output_of(torch.compile(forward, backend=lambda gm, inputs: gm.forward))
     out = {}
     for name, backend in cases.items():
         given = kwargs.get(name, {})
@@ -79,7 +80,7 @@ def _copy(given):
 
 def recreate(cases, path) -> None:
     """Get every backend back: from its source alone, and from its JSON by each method. Each in its own child."""
-
+    _warm()
     out = {}
     for name, case in cases.items():
         out[name] = {
@@ -88,6 +89,18 @@ def recreate(cases, path) -> None:
             "compile": in_child(lambda case=case: _compiled(case["spec"])),
         }
     json.dump(out, sys.stdout)
+
+
+def _warm() -> None:
+    """Pay once for what the first compilation of a process costs; the registry stays as it is in a fresh one."""
+    import torch._inductor.compile_fx
+    from torch._dynamo.backends import registry
+
+    output_of(torch.compile(forward, backend=lambda gm, inputs: gm.forward))
+    registry._lazy_import.cache_clear()
+    registry._discover_entrypoint_backends.cache_clear()
+    for name in [n for n, point in registry._BACKENDS.items() if point is not None]:
+        del registry._BACKENDS[name]
 
 
 def _run(script, path) -> str:
@@ -114,6 +127,7 @@ def _compiled(doc) -> str:
 
 def call_operators(cases, path) -> None:
     """Load what registers each operator, from source and from JSON, and compile a call of it. Each in its own child."""
+    _warm()
     out = {}
     for name, case in cases.items():
         out[name] = {
