@@ -220,7 +220,7 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
 @as_json
 def backends(json_: bool) -> None:
     """List the backends torch.compile knows here, and whether each can be re-created."""
-    from .backends.spec import listing
+    from .backends.origin import listing
     from .minifier import console
 
     rows = listing()

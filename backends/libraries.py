@@ -105,8 +105,10 @@ def check(imports: Any) -> None:
 
 
 def executes(imports: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What `load` runs, one line each for a person to agree to."""
+    """What `load` runs, one line each for a person to agree to. Raises `ValueError` like `check`."""
     out = []
+    imports = list(imports)
+    check(imports)
     for item in imports:
         if "module" in item:
             out.append(f"imports {item['module']}")
@@ -121,6 +123,8 @@ def load(imports: Iterable[Mapping[str, Any]]) -> None:
     """Import what registers the operators. Raises `CannotLoad`, also where an operator is still missing after."""
     import torch
 
+    imports = list(imports)
+    check(imports)
     for item in imports:
         extend_path(item.get("search_path", ()))
         try:
@@ -142,6 +146,8 @@ def to_source(imports: Iterable[Mapping[str, Any]]) -> list[str]:
     """The lines of a script that do what `load` does; import lines first."""
     lines: dict[str, None] = {}
     setup: list[str] = []
+    imports = list(imports)
+    check(imports)
     for item in imports:
         spaces = ", ".join(dict.fromkeys(op.partition("::")[0] for op in item.get("ops", ())))
         comment = f"  # registers torch.ops.{spaces}" if spaces else ""
