@@ -44,10 +44,29 @@ def call(node: Node, expressions: Expressions, definitions: list[str], names: Sc
         name = names.take(f"{forward.title().replace('_', '')}Function")
         definitions.append(_autograd_function(name, forward, backward, node.kwargs))
         return Call(f"{name}.apply", tuple(operands))
+    if operator == "flex_attention" and 7 <= len(node.args) <= 9 and not node.kwargs:
+        return Call("torch.ops.higher_order.flex_attention", tuple(_flex_attention(list(node.args), expressions)))
     return None
 
 
 _FORMS = frozenset({"tag_activation_checkpoint", "invoke_subgraph", "autograd_function_apply"})
+
+
+def _flex_attention(arguments: list[Value], expressions: Expressions) -> list[str]:
+    """Seven arguments, as users give them: what the score and mask functions read besides is closed over."""
+    texts = [expressions.value(a) for a in arguments[:7]]
+    scores, masks = ([*_items(a)] for a in (*arguments[7:9], *[None] * (9 - len(arguments))))
+    if scores:
+        texts[3] = f"lambda *args: {texts[3]}(*args, {expressions.items(scores)})"
+    if masks and (block_mask := _items(arguments[4])):
+        mask = f"lambda *args: {expressions.value(block_mask[-1])}(*args, {expressions.items(masks)})"
+        texts[4] = f"({', '.join([*(expressions.value(v) for v in block_mask[:-1]), mask])})"
+    return texts
+
+
+def _items(value: Value) -> list[Value]:
+    found: Value = value["tuple"] if tag(value) == "tuple" else value
+    return found if isinstance(found, list) else []
 
 
 def _autograd_function(name: str, forward: str, backward: str, options: Mapping[str, Value]) -> str:
@@ -55,9 +74,7 @@ def _autograd_function(name: str, forward: str, backward: str, options: Mapping[
     lines = [f"class {name}(torch.autograd.Function):", "    @staticmethod", "    def forward(ctx, *args):"]
     lines += [f"        outputs, ctx.saved = {forward}(*args)"]
     for key, method in (("non_differentiable_idx", "mark_non_differentiable"), ("dirty_idx", "mark_dirty")):
-        given: Value = options.get(key)
-        indices = given["tuple"] if tag(given) == "tuple" else given if isinstance(given, list) else []
-        if outputs := ", ".join(f"outputs[{i}]" for i in indices if type(i) is int):
+        if outputs := ", ".join(f"outputs[{i}]" for i in _items(options.get(key)) if type(i) is int):
             lines += [f"        ctx.{method}({outputs})"]
     lines += ["        return outputs", "", "    @staticmethod", "    def backward(ctx, *gradients):"]
     return "\n".join([*lines, f"        return {backward}(*gradients, *ctx.saved)"])

@@ -93,7 +93,7 @@ class Builder:
     def _plain(self, index: int, spec: TensorSpec) -> torch.Tensor:
         dtype = _dtype(spec.dtype)
         if spec.init is not None:
-            return self._drawn[index]
+            return _signs(spec, self._drawn[index])
         if spec.parts[: len(spec.parts) - bool(spec.extra.get("grad"))]:
             return self._composite(spec)
         if spec.storage is None:

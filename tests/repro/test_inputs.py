@@ -226,6 +226,19 @@ def test_a_generator_prints_as_the_call_the_build_makes(
     torch.set_rng_state(before)
 
 
+def test_lazy_bits_of_a_generated_tensor_are_printed_as_the_build_sets_them() -> None:
+    case, _ = case_of(f32(1))
+    spec = replace(case.tensors[0], storage=None, init={"fn": "randn"}, dtype="complex64", shape=(3,), conj=True)
+    case = replace(
+        case,
+        tensors=(spec, replace(spec, dtype="float32", conj=False, neg=True)),
+        inputs=({"tensor": 0}, {"tensor": 1}),
+    )
+    built = Builder(case.tensors, {}, first=(0, 1))
+    for made, value in zip(executed(text_of(case, {})), case.inputs, strict=True):
+        assert_same(made, built.value(value))
+
+
 def test_large_data_is_refused_by_name_unless_embedded(tmp_path: Path) -> None:
     tensors = [torch.randn(100), torch.randn(3, 40).t(), torch.randint(0, 9, (2, 60)), f32(1, 2)]
     case, blobs = case_of(*tensors)
