@@ -9,7 +9,6 @@ from ..search import farthest
 from ..subject import Subject
 from .proposal import Proposal, each
 
-
 #: With this many nodes single steps do as well as jumps.
 FEW = 4
 
