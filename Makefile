@@ -35,10 +35,10 @@ $(VENV)/.lint: $(VENV)/.tests
 	@touch $@
 
 test: $(VENV)/.tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 test-slow: $(VENV)/.tests
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2 -m slow
 
 test-backends: $(VENV)/.backends
 	$(BIN)/python -m pytest -m backends
@@ -52,7 +52,8 @@ demo: $(VENV)/.installed
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	@mkdir -p $(VENV)/src && ln -sfn ../.. $(VENV)/src/fxminify  # the name by which the root is imported
+	MYPYPATH=$(VENV)/src $(BIN)/mypy -m fxminify -m fxminify.cli -p fxminify.store -p fxminify.backends -p fxminify.repro_templates -p fxminify.minifier
 
 bench: $(VENV)/.tests
 	$(BIN)/python -m benchmarks

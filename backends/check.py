@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter as preserve_version
 
 from ..store.failure import Phase
 from . import reentry
@@ -24,7 +25,7 @@ def check(region: Region, compiled: Callable[..., Any], args: Sequence[Any], cal
     """Compare one call of ``compiled`` with eager and record a divergence. Never raises."""
     try:
         with reentry.own_calls(), _unchanged(region.received.attributes):
-            torch.compiler.disable(_check)(region, compiled, args, call)
+            torch.compiler.disable(_check)(region, compiled, args, call)  # type: ignore[no-untyped-call]
     except CannotCompare as exc:
         region.recorder.unchecked(str(exc))
     except Exception as exc:  # noqa: BLE001  a check that fails must not reach the user's program
@@ -80,5 +81,5 @@ def _unchanged(attributes: dict[str, Any]) -> Iterator[None]:
     finally:
         for tensor, version, values in before:
             if tensor._version != version:
-                with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(tensor):
+                with torch.no_grad(), preserve_version(tensor):
                     tensor.copy_(values)

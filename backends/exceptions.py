@@ -43,7 +43,7 @@ def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "") -> Fa
 
 
 def text_of(exc: BaseException) -> str:
-    """The message of ``exc`` without terminal escapes. An exception that cannot print itself must not hide behind it."""
+    """The message of ``exc`` without terminal escapes. An exception that cannot print itself must not hide."""
     try:
         return _ESCAPE.sub("", str(exc))
     except Exception as error:  # noqa: BLE001  foreign code: whatever its __str__ raises
@@ -62,7 +62,8 @@ def unwrap(exc: BaseException) -> BaseException:
 
 def chain(exc: BaseException) -> list[BaseException]:
     """The causes of ``exc`` as Python would print them, nearest first, each once."""
-    seen, out = {id(exc)}, []
+    seen = {id(exc)}
+    out: list[BaseException] = []
     while True:
         following = exc.__cause__ or (None if exc.__suppress_context__ else exc.__context__)
         if following is None or id(following) in seen:

@@ -91,16 +91,7 @@ def replay(
     one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
     timeout = min(limit, hang_seconds(one_node, len(case.graph.compute))) if hangs else limit
     session = _Session(pool, case, Likeness(captured, match, error_regex), timeout)
-    for threads in _threads(case):
-        session.threads = threads
-        shows = [entry for entry in tasks.ENTRIES if session.run(entry)]
-        if shows == list(tasks.ENTRIES) and not hangs:
-            session.run("direct")  # its first run paid for what the other one found warm
-        if not session.matching():
-            for entry in tasks.ENTRIES:
-                session.run_until(entry, runs, stop_at_match=True)
-        if entries := session.matching():
-            break
+    entries = session.first_sight(again=not hangs) or session.second_sight(runs)
     target = Target((signature(captured),), match, error_regex)
     if not entries:
         return Replay(False, target, entries=session.shown(), reason=session.why_not(captured))
@@ -170,6 +161,28 @@ class _Session:
                 break
         self.seen.setdefault((entry, self.threads), []).append((observation, reply))
         return self._matches(observation)
+
+    def first_sight(self, *, again: bool) -> dict[str, Shown]:
+        """Each entry once, with one thread and then with all: the entries that show the failure. ``again`` gives the
+        one that ran first a second run, when both show it: its first paid for what the other found warm."""
+        for threads in _threads(self.case):
+            self.threads = threads
+            shows = [entry for entry in tasks.ENTRIES if self.run(entry)]
+            if again and shows == list(tasks.ENTRIES):
+                self.run(shows[0])
+            if shows:
+                break
+        return self.matching()
+
+    def second_sight(self, runs: int) -> dict[str, Shown]:
+        """A failure that did not show at once may come and go: up to ``runs`` runs of everything."""
+        for threads in _threads(self.case):
+            self.threads = threads
+            for entry in tasks.ENTRIES:
+                self.run_until(entry, runs, stop_at_match=True)
+            if self.matching():
+                break
+        return self.matching()
 
     def run_until(self, entry: str, runs: int, *, stop_at_match: bool = False) -> None:
         """Replay until there are ``runs`` runs, or, if so asked, until one of them matches."""

@@ -56,7 +56,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     "code",
     [
         "import fxminify",
-        "from click.testing import CliRunner; import fxminify.cli as c; assert not CliRunner().invoke(c.main, ['-h']).exit_code",
+        "from click.testing import CliRunner; from fxminify.cli import main; assert not CliRunner().invoke(main).exception",
     ],
     ids=["import", "help"],
 )

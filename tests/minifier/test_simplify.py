@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+
 from fxminify.minifier.passes import listing
 from fxminify.minifier.simplify import SIMPLIFICATIONS, simplify
 from fxminify.minifier.storages import settle

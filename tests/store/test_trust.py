@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from fxminify.store.case import Case, Graph, Node
 from fxminify.store.trust import is_ours, origin_tag
 
