@@ -114,7 +114,7 @@ def applied(
         for device, state in context.get("autocast", {}).items():
             dtype = getattr(torch, state["dtype"])
             stack.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=state.get("cache", True)))
-        stack.enter_context(_rng(context.get("rng", {}), tensors, blobs or {}))
+        stack.enter_context(_rng(context.get("rng", {}), tensors, {} if blobs is None else blobs))
         yield
 
 
