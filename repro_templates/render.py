@@ -175,6 +175,10 @@ def _about(case: Case, header: Header) -> list[str]:
     lines = [f"Minified by fxminify {__version__}{before}{calls}."]
     if header.signature:
         lines[0] += f" Signature {header.signature}."
+    if cause := header.failure.root_cause():
+        lines.insert(0, one_line(f"Cause: {cause}", 200))
+    if header.failure.kind is not Kind.CRASH and (said := header.failure.diagnosis()):
+        lines.insert(0, one_line(f"On standard error: {said}", 200))
     if header.runs:
         lines.append(f"It failed in {header.runs} fresh runs.")
     versions = [f"torch {header.torch}" if header.torch else "", header.backend]

@@ -93,7 +93,21 @@ class Failure:
         if self.kind is Kind.DIVERGENCE:
             return f"{self.detail.get('class', 'value')}: {self.message}".splitlines()[0]
         text = self.message.strip().splitlines()
+        if self.kind is Kind.CRASH and (said := self.diagnosis()):
+            return f"{text[0] if text else self.kind}: {said}"
         return f"{self.type}: {text[0]}" if text and self.type else self.type or (text[0] if text else str(self.kind))
+
+
+    def diagnosis(self) -> str:
+        """What standard error said of it, in one line, without paths and numbers of this machine."""
+        return mask(first_error_line(self.diagnostics)).removeprefix("what(): ")
+
+    def root_cause(self) -> str:
+        """Type and first line of the exception at the end of the chain; empty where there is no chain."""
+        if not self.causes:
+            return ""
+        kind, text = self.causes[-1]
+        return f"{kind.rpartition('.')[2]}: {text.strip().splitlines()[0] if text.strip() else ''}".rstrip(": ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +139,14 @@ class Signature:
             Match.ORIGIN: ("kind", "phase", "type", "origin"),
             Match.EXACT: ("kind", "phase", "type", "message", "origin", "diagnostics"),
         }[how]
-        return next((p for p in parts if getattr(self, p) != getattr(other, p)), None)
+        return next((p for p in parts if not self._agrees(other, p)), None)
+
+    def _agrees(self, other: Signature, part: str) -> bool:
+        """Whether ``part`` is alike. Of a crash a part may be missing: which of several threads dies first decides
+        whether its stack and its last words get out, and what was not seen is no difference."""
+        mine, theirs = getattr(self, part), getattr(other, part)
+        unknown = self.kind == Kind.CRASH and part in ("origin", "diagnostics") and not (mine and theirs)
+        return mine == theirs or unknown
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -184,6 +205,8 @@ def first_error_line(text: str) -> str:
 
     Warnings, log lines below error level, Python tracebacks and the dump of ``faulthandler`` are passed over.
     """
+    if last_words := _WHAT.search(text):  # threads that die together garble the lines before it
+        return last_words[0]
     inside = ""  # what the indented lines that follow belong to
     for line in text.splitlines():
         if inside and (not line.strip() or line[0].isspace()):
@@ -219,9 +242,11 @@ _TRAILER = re.compile(
     r"frame #\d)"
 )
 _ERROR_LINE = re.compile(
-    r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called)\b|"
+    r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called after)\b|"
     r"^\[?[EF]\d{4} |\[[EF]:"
 )
+#: What the C++ runtime says of an uncaught exception.
+_WHAT = re.compile(r"what\(\): .*")
 #: A warning, or a log line below error level: Python's, glog's, ONNX Runtime's, a C++ compiler's.
 _WARNING = re.compile(r"\w*Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |\[[IWV]:|^(WARNING|INFO|DEBUG)\b")
 #: What `faulthandler` prints; its frames become `Failure.frames`.

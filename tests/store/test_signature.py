@@ -216,7 +216,19 @@ def test_crashes_are_known_by_signal_place_and_diagnostics():
     assert crash(11).type == "signal 11"
     assert crash(11).difference(crash(8)) == "type"
     assert crash(11).difference(crash(11, "schedule")) == "origin"
-    assert crash(11).difference(crash(11, diagnostics="error: bad opcode")) == "diagnostics"
+    bad = crash(11, diagnostics="error: bad opcode")
+    assert bad.difference(crash(11, diagnostics="error: bad operand")) == "diagnostics"
+    assert bad.matches(crash(11)), "a crash whose last words did not get out is not another one"
+
+
+def test_threads_that_die_together_are_one_crash_whoever_is_first():
+    thrown = "terminate called after throwing an instance of 'std::runtime_error'"
+    what = "  what():  kernel, /tmp/x/c1.main.cpp:208, index out of bounds: 0 <= tmp56 < 8L"
+    orders = [f"{thrown}\n{what}\nterminate called recursively", f"terminate called recursively\n{thrown}\n{what}",
+              f"terminate called recursively{thrown}\n{what}", "terminate called recursively"]  # fmt: skip
+    seen = [signature(Failure(Kind.CRASH, Phase.FORWARD, signal=6, diagnostics=text)) for text in orders]
+    assert all(a.matches(b) for a in seen for b in seen)
+    assert seen[0].diagnostics == "what(): kernel, <path>, index out of bounds: <n> <= tmp < <n>"
 
 
 def test_masking_a_huge_message_is_quick_and_bounded():
