@@ -16,6 +16,7 @@ import sysconfig
 import tokenize
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from importlib import metadata
 from types import ModuleType
 from typing import Any
 
@@ -166,6 +167,12 @@ def _references(top: str) -> list[str]:
                 if isinstance(mentioned, str):
                     out[mentioned] = None
     return list(out)
+
+
+def distribution(module: str) -> str:
+    """The installed distribution that a module is from; nothing if there is none, or several share its package."""
+    owners = set(metadata.packages_distributions().get(module.partition(".")[0], ()))
+    return owners.pop() if len(owners) == 1 else ""
 
 
 def is_installed(path: str) -> bool:

@@ -13,6 +13,7 @@ import enum
 import functools
 import inspect
 import math
+import os
 import sys
 import types
 from collections.abc import Mapping
@@ -87,13 +88,15 @@ class _Origin:
         module = registry.registering_module(name, obj) if loaded else None
         if module is not None and module.startswith("torch."):
             return BackendSpec(name, "registered", name)
-        if module is not None and module not in modules.SCRIPT:
-            return BackendSpec(name, "registered", name, module)
         point = obj if isinstance(obj, EntryPoint) else registry.entry_point(name)
-        if point is not None and module is None:
-            owner = point.dist.name if point.dist is not None else ""
+        if point is not None and (module is None or registry.leaves_to(point, module, obj)):
             value = f"{point.module}:{point.attr}" if point.attr else point.module
+            owner = point.dist.name if point.dist is not None else ""
+            if point.dist is not None and not modules.is_installed(place := os.path.abspath(point.dist.locate_file(""))):
+                self._path.append(place)
             return BackendSpec(name, "entry_point", name, point.module, value, owner)
+        if module is not None and module not in modules.SCRIPT:
+            return BackendSpec(name, "registered", name, module, distribution=modules.distribution(module))
         return None
 
     def _object(self, name: str, backend: Any) -> BackendSpec:

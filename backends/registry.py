@@ -127,6 +127,17 @@ def entry_point(name: str) -> EntryPoint | None:
     return next(iter(entry_points(group=GROUP, name=name)), None)
 
 
+def leaves_to(point: EntryPoint, module: str, obj: Any) -> bool:
+    """Whether ``module``, which can register ``obj``, leaves that to the entry point ``point`` of the same name.
+
+    It does if it registers under a condition only, ``if "x" not in list_backends()``. Where it always registers, torch's
+    look-up through the entry point fails on a duplicate name, and the module must be imported beforehand.
+    """
+    tree = modules.tree_of(module)
+    always = tree is None or point.name in syntax.registered_names(tree, conditional=False)
+    return not always and modules.holds(point.module, point.attr, obj)
+
+
 def registering_module(name: str, obj: Any) -> str | None:
     """The loaded module whose import registers ``name``; torch's own and the running script count.
 

@@ -50,7 +50,7 @@ class BackendSpec:
 
     ``target`` is an expression (`fxminify.backends.expression`) for what goes to ``torch.compile(backend=...)``: a
     registered name, or the backend itself. ``module`` is imported first, because it registers the name; torch's own
-    names need none. ``how`` says in one word which way it is: ``registered``, ``entry_point``, ``attribute``,
+    names need none, and torch finds the ``entry_point`` of an installed ``distribution`` by itself. ``how`` says in one word which way it is: ``registered``, ``entry_point``, ``attribute``,
     ``partial``, ``aot_autograd``, ``instance``, ``method``, ``source`` (carried) or ``unknown``. ``search_path`` holds
     directories of this machine and is never printed. ``problem`` says why there is no way, or is empty.
     """
@@ -190,9 +190,8 @@ class BackendSpec:
         carried = self.source.names() if self.source is not None else frozenset()
         printer = Printer(frozenset(reserved) | carried | {"torch", "backend"})
         imports, setup = [], []
-        if self.module:
-            what = "registers the backend" if self.how == "registered" else "entry point of the backend"
-            imports.append(f'import {self.module}  # {what} "{self.target}"')
+        if self.module and not self.entry_point:
+            imports.append(f'import {self.module}  # registers the backend "{self.target}"')
         if self.source is not None:
             setup = self.source.text.split("\n")
         backend = printer.text(self.target)

@@ -149,9 +149,11 @@ def without_annotations(text: str) -> str:
     return ast.unparse(tree)
 
 
-def registered_names(tree: ast.Module) -> frozenset[str]:
-    """Names of the backends that importing a module with this syntax tree registers."""
-    return frozenset(n for node in statements(tree) for n in names_registered_by(node))
+def registered_names(tree: ast.Module, *, conditional: bool = True) -> frozenset[str]:
+    """Names of the backends that importing a module with this syntax tree registers; without ``conditional`` only those
+    that it registers in any case."""
+    nodes = statements(tree) if conditional else tree.body
+    return frozenset(n for node in nodes for n in names_registered_by(node))
 
 
 def names_registered_by(node: ast.stmt) -> list[str]:

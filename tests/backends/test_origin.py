@@ -68,6 +68,7 @@ def test_odd_objects_are_problems_or_specs_never_exceptions(name: str) -> None:
         ("registered", "registered"),
         ("late", "attribute"),
         ("entry", "entry_point"),
+        ("entry_or_module", "entry_point"),
         ("both", "registered"),
         ("function", "attribute"),
         ("closure", "source"),

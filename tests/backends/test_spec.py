@@ -38,7 +38,8 @@ PRINTED = {
     "inductor_mode": ([], 'backend="inductor", mode="max-autotune-no-cudagraphs"'),
     "eager": ([], 'backend="eager"'),
     "aot_eager": ([], 'backend="aot_eager"'),
-    "entry": (['import team.entry  # entry point of the backend "team_entry"'], 'backend="team_entry"'),
+    "entry": ([], 'backend="team_entry"'),
+    "entry_or_module": ([], 'backend="team_either"'),
     "both": (['import team.both  # registers the backend "team_both"'], 'backend="team_both"'),
     "function": (
         ["from team.impl import with_option", "from team.impl import tuned", "import torch"],

@@ -21,6 +21,7 @@ CASES = {
     "ts": "ts",
     "openxla": "openxla",
     "entry": "team_entry",
+    "entry_or_module": torch._dynamo.lookup_backend("team_either"),
     "both": "team_both",
     "function": impl.with_option,
     "decorated": impl.decorated,
