@@ -203,7 +203,8 @@ def first_paragraph(text: str) -> str:
 def first_error_line(text: str) -> str:
     """The first line of captured standard error that reports an error, or nothing.
 
-    Warnings, log lines below error level, Python tracebacks and the dump of ``faulthandler`` are passed over.
+    Warnings, log lines below error level or of Dynamo, Python tracebacks and the dump of ``faulthandler`` are passed
+    over.
     """
     if last_words := _WHAT.search(text):  # threads that die together garble the lines before it
         return last_words[0]
@@ -215,7 +216,7 @@ def first_error_line(text: str) -> str:
             inside = "traceback"
         elif inside == "traceback":
             inside = ""  # its last line is the exception, which the program has caught or reports itself
-        elif _WARNING.search(line) or _FAULT.match(line):
+        elif _WARNING.search(line) or _FAULT.match(line) or _DYNAMO.match(line):
             inside = "warning"
         elif _ERROR_LINE.search(line):
             return _LOG_PREFIX.sub("", line.strip())
@@ -249,6 +250,8 @@ _ERROR_LINE = re.compile(
 _WHAT = re.compile(r"what\(\): .*")
 #: A warning, or a log line below error level: Python's, glog's, ONNX Runtime's, a C++ compiler's.
 _WARNING = re.compile(r"\w*Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |\[[IWV]:|^(WARNING|INFO|DEBUG)\b")
+#: What Dynamo logs about its own work: it raises that too.
+_DYNAMO = re.compile(r"^\[?[EF]\d{4} .*\btorch/(_guards|_dynamo/(?!backends/)[\w/]+)\.py:\d+\]")
 #: What `faulthandler` prints; its frames become `Failure.frames`.
 _FAULT = re.compile(r"Fatal Python error: |Current thread |Thread 0x|Stack \(most recent|Extension modules: ")
 _LOG_PREFIX = re.compile(r"^\[?[EF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] |^\d{4}-\d\d-\d\d [\d:.]+ (?=\[[EF]:)")
