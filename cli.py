@@ -110,7 +110,7 @@ def run(db: str, ids: tuple[int, ...], json_: bool, again: bool, **options: Any)
 
     Interrupted runs resume where they stopped: no question is put to the backend twice.
     """
-    from .minifier.reduction import Options
+    from .minifier.options import Options
     from .minifier.runner import run_pending
 
     rows = run_pending(db, ids, Options(**options), again=again, quiet=json_, confirm=ask)

@@ -95,7 +95,7 @@ def _backends() -> tuple[bool, str]:
 
 def _planted() -> tuple[bool, str]:
     """Capture, minify and verify a planted failure in a temporary directory."""
-    from .reduction import Options
+    from .options import Options
     from .runner import run_pending
 
     with tempfile.TemporaryDirectory(prefix="fxminify-doctor-") as folder:

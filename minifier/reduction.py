@@ -1,67 +1,24 @@
 """One capture, from its replay to its verified script.
 
 Replay first: a capture that does not fail here is not minified. Then the engine removes, the simplifications make
-plain, and the script is rendered and run as a file in fresh processes. What the oracle tested and what the script
-does must be one thing: where the script does not show the failure, the reduction goes on through the entry that is
-nearest to the script, and only then is the capture left unverified.
-
-Every question is in the index before it is asked, so a second run repeats none; see `fxminify.minifier.engine`.
+plain, and the script is rendered and run as a file in fresh processes (`fxminify.minifier.attempt`). What the oracle
+tested and what the script does must be one thing: where the script does not show the failure, the reduction goes on
+through the entry that is nearest to the script, then with the script itself as the oracle, and only then is the
+capture left unverified.
 """
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass
 
-from ..backends import libraries
 from ..backends.spec import BackendSpec, CannotLoad
-from ..repro_templates.expressions import Unprintable
-from ..repro_templates.inputs import NeedsData
-from ..store.case import Case, operators
-from ..store.failure import Failure, Match
+from ..store.failure import Match
 from ..store.index import CaptureInfo, Index, State
-from ..store.trust import origin_tag
-from . import tasks
-from .emit import Emitter
-from .engine import BudgetSpent, Engine, Progress
-from .identity import Keys
-from .oracle import Oracle
-from .replay import LIMIT, Likeness, Replay, replay
+from .attempt import SCRIPT, Attempt, Job
+from .options import Listener, Options
+from .replay import LIMIT, replay
 from .sandbox.launcher import BackendImportError, SandboxError
-from .sandbox.pool import Ended, Pool
-from .simplify import simplify
-from .storages import settle
-from .trace import Trace
-from .verdict import Outcome, Verdict
-
-#: The best case is stored on the way only while its storages are at most this many elements.
-_SMALL = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of `minify run`. Times are in seconds, ``memory`` in GiB."""
-
-    jobs: int = 1
-    match: str = "exact"
-    error_regex: str | None = None
-    replays: int = 3
-    runs: int = 3
-    budget: float | None = None
-    max_queries: int | None = None
-    timeout: float | None = None
-    memory: float | None = None
-    embed_data: bool = False
-    trust: bool = False
-
-
-class Listener(Protocol):
-    """Is told how a reduction goes."""
-
-    def step(self, *, nodes: int, start: int, queries: int, stage: str, budget: float | None = None) -> None: ...
-
-    def note(self, text: str) -> None: ...
+from .sandbox.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +57,7 @@ def reduce_capture(index: Index, capture: CaptureInfo, options: Options, listene
             )
             if not shown.reproduced:
                 return Outcomes(State.NOT_REPRODUCED, shown.reason)
-            return _Reduction(index, capture, case, shown, pool, options, listener).run()
+            return _attempts(Job(index, capture, case, shown, pool, options, listener))
     except BackendImportError as error:
         return Outcomes(State.BLOCKED, str(error))
     except CannotLoad as error:
@@ -109,228 +66,15 @@ def reduce_capture(index: Index, capture: CaptureInfo, options: Options, listene
         return Outcomes(State.BLOCKED, f"the workers cannot work: {error}")
 
 
-@dataclass(slots=True)
-class _Reduction:
-    index: Index
-    capture: CaptureInfo
-    case: Case
-    shown: Replay
-    pool: Pool
-    options: Options
-    listener: Listener
-    others: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
-    queries: int = 0
-
-    def run(self) -> Outcomes:
-        entries = [self.shown.entry, *(e for e, s in self.shown.entries.items() if s.matched and e != self.shown.entry)]
-        if "compile" not in entries:
-            entries.append("compile")
-        state, reason = State.UNVERIFIED, ""
-        for entry in entries:
-            attempt = _Attempt(self, entry)
-            if attempt.shows():
-                state, reason = attempt.run()
-                if state is State.VERIFIED or attempt.unprintable:
-                    break
-        return Outcomes(state, reason, tuple(self.keep_others()))
-
-    def is_shown(self, failure: Failure) -> bool:
-        """Whether a failure seen in a fresh process is the captured one, or one of those that the replays showed."""
-        target = self.shown.target
-        likeness = Likeness(self.shown.failures[0], target.match, target.error_regex)
-        return target.shows(failure) or likeness.holds(failure)
-
-    def keep_others(self) -> list[int]:
-        """Store the other failures that candidates showed, the smallest example of each, as captures of their own."""
-        known = {c.signature for c in self.index.captures()}
-        ids = []
-        for digest, (case, verdict) in self.others.items():
-            if digest in known or verdict.signature is None:
-                continue
-            settled, blobs = settle(case, self.pool.scratch)
-            provenance = {"found": f"while minifying capture {self.capture.id}"}
-            if self.capture.provenance.get("origin"):
-                provenance["origin"] = origin_tag(settled)
-            ids.append(
-                self.index.add(
-                    case=settled,
-                    blobs=blobs,
-                    failure=verdict.failure,
-                    signature=verdict.signature,
-                    provenance=provenance,
-                    parent=self.capture.id,
-                )
-            )
-        return ids
-
-
-class _Attempt:
-    """A reduction through one entry to the backend."""
-
-    def __init__(self, reduction: _Reduction, entry: str) -> None:
-        self.of = reduction
-        self.entry = entry
-        self.oracle: Oracle = reduction.shown.oracle(reduction.pool)
-        self.oracle.entry = entry
-        if reduction.options.timeout is not None:
-            self.oracle.timeout = reduction.options.timeout
-        self.keys = Keys()
-        self.log = _Log(
-            reduction.index,
-            reduction.index.begin_reduction(
-                reduction.capture.id,
-                {
-                    "entry": entry,
-                    "match": reduction.options.match,
-                    "error_regex": reduction.options.error_regex,
-                    "allowed": [s.digest for s in reduction.shown.target.allowed],
-                },
-            ).id,
-        )
-        self.started = time.monotonic()
-        #: There is no script to disagree with: another entry would not help.
-        self.unprintable = False
-
-    def shows(self) -> bool:
-        """Whether the whole case fails through this entry. The replay has answered that for the entry it chose."""
-        return self.entry == self.of.shown.entry or self.oracle.ask(self.of.case).same
-
-    def run(self) -> tuple[State, str]:
-        trace = self.record()
-        engine = Engine(
-            self.oracle,
-            jobs=self.of.options.jobs,
-            max_queries=self.of.options.max_queries,
-            seconds=self.of.options.budget,
-            verdicts=self.log.known,
-            log=self.log,
-            progress=self.progress,
-            accepted=self.accepted,
-            other=self.other,
-        )
-        result = engine.run(self.of.case, trace)
-        self.log.start_nodes = len(self.of.case.graph.compute)
-        case, plain_reason = self.plain(result.case, stopped=not result.complete)
-        case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))
-        settled, blobs = settle(case, self.of.pool.scratch)
-        self.of.index.accept(self.log.reduction, settled, blobs)
-        self.of.queries += self.log.queries
-        self.of.index.finish_reduction(
-            self.log.reduction,
-            queries=self.of.queries,
-            nodes_before=len(self.of.case.graph.compute),
-            nodes_after=len(case.graph.compute),
-            seconds=time.monotonic() - self.started,
-        )
-        state, reason = self.emit(settled, blobs)
-        stopped = result.reason or plain_reason
-        if stopped:
-            reason = "; ".join(filter(None, (reason, f"stopped after {stopped}")))
-        return state, reason
-
-    def record(self) -> Trace:
-        """The values of one eager run, made in a worker."""
-        reply = self.of.pool.submit("record", tasks.recording(self.of.case), timeout=LIMIT).result()
-        if reply.ended is not Ended.DONE:
-            raise SandboxError(f"recording the values of the graph ended in {reply.ended}: {reply.error}")
-        return Trace.from_json(reply.result)
-
-    def plain(self, case: Case, *, stopped: bool) -> tuple[Case, str]:
-        """`simplify` with the log of this reduction; the reason why it ended early, if it did."""
-        best = case
-
-        def same(candidate: Case, name: str) -> bool:
-            nonlocal best
-            if stopped or self.spent():
-                raise BudgetSpent("")
-            key = self.keys.key(candidate)
-            if key not in self.log.known:
-                self.log.asked(key, name)
-                self.log.answered(key, self.oracle.ask(candidate))
-                self.listen(len(candidate.graph.compute), name)
-            accepted = self.log.known[key].same
-            best = candidate if accepted else best
-            return accepted
-
-        try:
-            return simplify(case, self.of.pool.scratch, same), ""
-        except BudgetSpent:
-            return best, "" if stopped else "the budget was spent"
-
-    def spent(self) -> bool:
-        budget, most = self.of.options.budget, self.of.options.max_queries
-        return (budget is not None and time.monotonic() - self.started >= budget) or (
-            most is not None and self.log.queries >= most
-        )
-
-    def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
-        """Render the script, run it, store it with the record of its verification."""
-        emitter = Emitter(self.of.index, self.of.capture, self.of.is_shown, self.oracle.timeout)
-        self.listen(len(case.graph.compute), "verifying the script")
-        self.of.pool.scratch.put(blobs)
-        last = self.oracle.ask(case, fresh=True)
-        try:
-            return emitter.emit(
-                case,
-                blobs,
-                failure=(last.failure if last.same else None) or self.of.shown.failures[0],
-                queries=self.of.queries,
-                runs=self.of.options.runs,
-                embed=self.of.options.embed_data,
-            )
-        except NeedsData as error:
-            self.unprintable = True
-            command = f"minify run {self.of.index.name} {self.of.capture.id} --again --embed-data"
-            return State.UNVERIFIED, f"{error}: {command}"
-        except (Unprintable, CannotLoad) as error:
-            self.unprintable = True
-            return State.UNVERIFIED, f"no script can be printed: {error}"
-
-    def accepted(self, case: Case, key: str) -> None:
-        if sum(spec.numel for spec in case.tensors) <= _SMALL:
-            self.of.index.accept(self.log.reduction, *settle(case, self.of.pool.scratch))
-
-    def other(self, case: Case, verdict: Verdict) -> None:
-        if verdict.signature is None:
-            return
-        known = self.of.others.get(verdict.signature.digest)
-        if known is None or len(case.graph.compute) < len(known[0].graph.compute):
-            self.of.others[verdict.signature.digest] = case, verdict
-
-    def progress(self, progress: Progress) -> None:
-        self.listen(progress.nodes, progress.pass_name)
-
-    def listen(self, nodes: int, stage: str) -> None:
-        self.of.listener.step(
-            nodes=nodes,
-            start=len(self.of.case.graph.compute),
-            queries=self.of.queries + self.log.queries,
-            stage=stage,
-            budget=self.of.options.budget,
-        )
-
-
-class _Log:
-    """The verdict log of one reduction: what a former run was told, and every question before it is asked."""
-
-    def __init__(self, index: Index, reduction: int) -> None:
-        self.index = index
-        self.reduction = reduction
-        self.start_nodes = 0
-        self.known: dict[str, Verdict] = {
-            key: Verdict(Outcome(stored.outcome), seconds=stored.seconds, detail=stored.detail)
-            for key, stored in index.verdicts(reduction).items()
-            if stored.outcome != Outcome.INFRA
-        }
-
-    @property
-    def queries(self) -> int:
-        return len(self.known)
-
-    def asked(self, key: str, pass_name: str) -> None:
-        self.index.asked(self.reduction, key, pass_name)
-
-    def answered(self, key: str, verdict: Verdict) -> None:
-        self.known[key] = verdict
-        digest = verdict.signature.digest if verdict.signature is not None else None
-        self.index.answered(self.reduction, key, verdict.outcome, digest, verdict.seconds, verdict.detail)
+def _attempts(job: Job) -> Outcomes:
+    """Through the entry that the replay chose, and through others while the script disagrees with the oracle."""
+    shown = job.shown
+    others = [entry for entry, seen in shown.entries.items() if seen.matched and entry != shown.entry]
+    state, reason = State.UNVERIFIED, ""
+    for entry in dict.fromkeys([shown.entry, *others, "compile", SCRIPT]):
+        attempt = Attempt(job, entry)
+        if attempt.shows():
+            state, reason = attempt.run()
+            if state is State.VERIFIED or attempt.unprintable:
+                break
+    return Outcomes(state, reason, tuple(job.keep_others()))

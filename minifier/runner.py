@@ -10,7 +10,8 @@ from ..store.case import Case
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours
 from . import console
-from .reduction import Options, Outcomes, reduce_capture
+from .options import Options
+from .reduction import Outcomes, reduce_capture
 
 #: What a plain `minify run` takes up.
 OPEN = (State.PENDING, State.REDUCING, State.BLOCKED)

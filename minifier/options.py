@@ -1,0 +1,31 @@
+"""What a person can say about a reduction, and who is told how it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of `minify run`. Times are in seconds, ``memory`` in GiB."""
+
+    jobs: int = 1
+    match: str = "exact"
+    error_regex: str | None = None
+    replays: int = 3
+    runs: int = 3
+    budget: float | None = None
+    max_queries: int | None = None
+    timeout: float | None = None
+    memory: float | None = None
+    embed_data: bool = False
+    trust: bool = False
+
+
+class Listener(Protocol):
+    """Is told how a reduction goes."""
+
+    def step(self, *, nodes: int, start: int, queries: int, stage: str, budget: float | None = None) -> None: ...
+
+    def note(self, text: str) -> None: ...
