@@ -91,9 +91,10 @@ class _Origin:
         point = obj if isinstance(obj, EntryPoint) else registry.entry_point(name)
         if point is not None and (module is None or registry.leaves_to(point, module, obj)):
             value = f"{point.module}:{point.attr}" if point.attr else point.module
-            owner = point.dist.name if point.dist is not None else ""
-            if point.dist is not None and not modules.is_installed(place := os.path.abspath(point.dist.locate_file(""))):
+            place = "" if point.dist is None else os.path.abspath(str(point.dist.locate_file("")))
+            if place and not modules.is_installed(place):
                 self._path.append(place)
+            owner = "" if point.dist is None else point.dist.name
             return BackendSpec(name, "entry_point", name, point.module, value, owner)
         if module is not None and module not in modules.SCRIPT:
             return BackendSpec(name, "registered", name, module, distribution=modules.distribution(module))

@@ -130,8 +130,8 @@ def entry_point(name: str) -> EntryPoint | None:
 def leaves_to(point: EntryPoint, module: str, obj: Any) -> bool:
     """Whether ``module``, which can register ``obj``, leaves that to the entry point ``point`` of the same name.
 
-    It does if it registers under a condition only, ``if "x" not in list_backends()``. Where it always registers, torch's
-    look-up through the entry point fails on a duplicate name, and the module must be imported beforehand.
+    It does if it registers under a condition only, ``if "x" not in list_backends()``. Where it always registers,
+    torch's look-up through the entry point fails on a duplicate name, and the module must be imported beforehand.
     """
     tree = modules.tree_of(module)
     always = tree is None or point.name in syntax.registered_names(tree, conditional=False)

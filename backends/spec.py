@@ -50,9 +50,10 @@ class BackendSpec:
 
     ``target`` is an expression (`fxminify.backends.expression`) for what goes to ``torch.compile(backend=...)``: a
     registered name, or the backend itself. ``module`` is imported first, because it registers the name; torch's own
-    names need none, and torch finds the ``entry_point`` of an installed ``distribution`` by itself. ``how`` says in one word which way it is: ``registered``, ``entry_point``, ``attribute``,
-    ``partial``, ``aot_autograd``, ``instance``, ``method``, ``source`` (carried) or ``unknown``. ``search_path`` holds
-    directories of this machine and is never printed. ``problem`` says why there is no way, or is empty.
+    names need none, and torch finds the ``entry_point`` of an installed ``distribution`` by itself. ``how`` says in one
+    word which way it is: ``registered``, ``entry_point``, ``attribute``, ``partial``, ``aot_autograd``, ``instance``,
+    ``method``, ``source`` (carried) or ``unknown``. ``search_path`` holds directories of this machine and is never
+    printed. ``problem`` says why there is no way, or is empty.
     """
 
     name: str = ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -178,7 +179,7 @@ def _about(case: Case, header: Header) -> list[str]:
     if cause := header.failure.root_cause():
         lines.insert(0, one_line(f"Cause: {cause}", 200))
     if header.failure.kind is not Kind.CRASH and (said := header.failure.diagnosis()):
-        lines.insert(0, one_line(f"On standard error: {said}", 200))
+        lines[:0] = textwrap.wrap(one_line(f"On standard error: {said}", 400), 118, break_on_hyphens=False)
     if header.runs:
         lines.append(f"It failed in {header.runs} fresh runs.")
     versions = [f"torch {header.torch}" if header.torch else "", header.backend]

@@ -100,7 +100,8 @@ class Failure:
 
     def diagnosis(self) -> str:
         """What standard error said of it, in one line, without paths and numbers of this machine."""
-        return mask(first_error_line(self.diagnostics)).removeprefix("what(): ")
+        said = _PLACE.sub("", mask(first_error_line(self.diagnostics)).removeprefix("what(): "))
+        return _ALIKE.sub(r"\1, ...", said)
 
     def root_cause(self) -> str:
         """Type and first line of the exception at the end of the chain; empty where there is no chain."""
@@ -254,6 +255,9 @@ _WARNING = re.compile(r"\w*Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |\[[IWV
 _DYNAMO = re.compile(r"^\[?[EF]\d{4} .*\btorch/(_guards|_dynamo/(?!backends/)[\w/]+)\.py:\d+\]")
 #: What `faulthandler` prints; its frames become `Failure.frames`.
 _FAULT = re.compile(r"Fatal Python error: |Current thread |Thread 0x|Stack \(most recent|Extension modules: ")
+#: A masked position in a source nobody else has, and a run of masked operands.
+_PLACE = re.compile(r"^[\w.-]+:<n>:<n>: (?=error: )")
+_ALIKE = re.compile(r"(<value>)(?:, <value>){2,}")
 _LOG_PREFIX = re.compile(r"^\[?[EF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] |^\d{4}-\d\d-\d\d [\d:.]+ (?=\[[EF]:)")
 _NAME = r"[A-Za-z_]\w*"
 #: Names that compilers number: a buffer, a temporary, an index.
