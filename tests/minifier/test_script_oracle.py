@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BACKEND = '''\
 import sys
 
@@ -39,6 +41,7 @@ def minify(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_the_reduction_goes_on_with_the_script_as_the_oracle(tmp_path: Path) -> None:
     (tmp_path / "moody.py").write_text(BACKEND)
     (tmp_path / "program.py").write_text(PROGRAM)
