@@ -56,7 +56,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     "code",
     [
         "import fxminify",
-        "from click.testing import CliRunner; from fxminify.cli import main; assert not CliRunner().invoke(main).exception",
+        "from click.testing import CliRunner as C; from fxminify.cli import main; assert C().invoke(main, '-h').exit_code == 0",
     ],
     ids=["import", "help"],
 )
