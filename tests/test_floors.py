@@ -56,7 +56,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     "code",
     [
         "import fxminify",
-        "from click.testing import CliRunner as C; from fxminify.cli import main; assert C().invoke(main, '-h').exit_code == 0",
+        "from click.testing import CliRunner; import fxminify.cli as c; assert not CliRunner().invoke(c.main, '-h').exit_code",
     ],
     ids=["import", "help"],
 )
