@@ -6,8 +6,8 @@ input moved by a few units in the last place. A value is divergent if it is furt
 times what the tolerance, eager's own error and the shaken inputs allow. Integers and booleans must agree exactly,
 except where shaking the inputs changes them too (an argmax over a tie).
 
-What cannot be judged (a graph that draws random numbers, or that gives other results each time) raises
-`CannotCompare`: it is never a pass.
+What cannot be judged (a result that random numbers reach, or that is another each time) does not hide the rest; if
+nothing else is found it raises `CannotCompare`: it is never a pass.
 
 Method: https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/utils.py (``same``, float64 reference), with the
 condition of the graph measured instead of guessed.
@@ -25,6 +25,7 @@ from torch.testing._comparison import default_tolerances
 
 from ..store.failure import Failure, Kind, Phase
 from .execution import Run
+from .randomness import Drawn
 from .reference import Reference
 
 #: In the order in which they are looked for; the first that is found names the divergence.
@@ -58,13 +59,18 @@ def compare(expected: Run, actual: Run, reference: Reference | None = None) -> D
 
     Without a reference the eager run itself is taken for the truth, with a wide margin. Raises `CannotCompare`.
     """
-    found = _forward(expected, actual, reference)
+    doubts: list[CannotCompare] = []
+    found = _forward(expected, actual, reference, doubts)
     if found is None and expected.gradients is not None:
-        found = _backward(expected, actual, reference)
+        found = _backward(expected, actual, reference, doubts)
+    if found is None and doubts:
+        raise doubts[0]
     return found
 
 
-def _forward(expected: Run, actual: Run, reference: Reference | None) -> Divergence | None:
+def _forward(
+    expected: Run, actual: Run, reference: Reference | None, doubts: list[CannotCompare]
+) -> Divergence | None:
     if len(expected.outputs) != len(actual.outputs) or expected.structure != actual.structure:
         return Divergence("structure", "outputs", f"eager returns {expected.structure}, compiled {actual.structure}")
     pairs = list(zip(expected.outputs, actual.outputs, strict=True))
@@ -78,7 +84,7 @@ def _forward(expected: Run, actual: Run, reference: Reference | None) -> Diverge
             if read(e) != read(a):
                 return _attribute(kind, places[i], read(e), read(a))
     for i, (e, a) in enumerate(pairs):
-        found = _value("value", places[i], e, a, reference, partial(_output, index=i))
+        found = _value("value", places[i], e, a, reference, partial(_output, index=i), doubts)
         if found:
             return found
     for i, e, a in tensor_pairs:
@@ -88,15 +94,18 @@ def _forward(expected: Run, actual: Run, reference: Reference | None) -> Diverge
         if e_owner != a_owner:
             return _attribute("alias", places[i], _owner(e_owner), _owner(a_owner))
     for i, (e, a) in enumerate(zip(expected.inputs, actual.inputs, strict=True)):
-        found = _value("mutation", f"input {i}", e, a, reference, partial(_input, index=i))
+        found = _value("mutation", f"input {i}", e, a, reference, partial(_input, index=i), doubts)
         if found:
             return found
     return None
 
 
-def _backward(expected: Run, actual: Run, reference: Reference | None) -> Divergence | None:
+def _backward(
+    expected: Run, actual: Run, reference: Reference | None, doubts: list[CannotCompare]
+) -> Divergence | None:
     if actual.gradients is None:
-        raise CannotCompare("the compiled outputs have no gradient")
+        doubts.append(CannotCompare("the compiled outputs have no gradient"))
+        return None
     for i, (e, a) in enumerate(zip(expected.gradients or (), actual.gradients, strict=True)):
         place = f"gradient of input {i}"
         if e is None or a is None:
@@ -110,7 +119,7 @@ def _backward(expected: Run, actual: Run, reference: Reference | None) -> Diverg
         if e.shape != a.shape:
             return _attribute("shape", place, list(e.shape), list(a.shape), Phase.BACKWARD)
         read = partial(_gradient, index=i)
-        found = _value("value", place, e, a, reference, read, Phase.BACKWARD)
+        found = _value("value", place, e, a, reference, read, doubts, Phase.BACKWARD)
         if found:
             return found
     return None
@@ -155,9 +164,10 @@ def _value(
     actual: Any,
     reference: Reference | None,
     read: Callable[[Run], Any],
+    doubts: list[CannotCompare],
     phase: Phase = Phase.FORWARD,
 ) -> Divergence | None:
-    """Compare one result; ``read`` finds the same result in another run."""
+    """Compare one result; ``read`` finds the same result in another run. What cannot be judged joins ``doubts``."""
     if not isinstance(expected, torch.Tensor | bool | int | float | complex):
         return None
     e, a = _numbers(expected), _numbers(actual)
@@ -166,9 +176,11 @@ def _value(
     exact, shaken, factor = e, list[torch.Tensor](), FACTOR_UNREFERENCED
     if reference is not None:
         if not _close(e, _numbers(read(reference.repeated))):
-            raise CannotCompare(f"{place}: eager gives another result each time")
-        if reference.repeated.random:
-            raise CannotCompare(f"{place}: differs, but the graph is random, and backends may draw other numbers")
+            doubts.append(CannotCompare(f"{place}: eager gives another result each time"))
+            return None
+        if reference.repeated.random and _is_drawn(reference.drawn, place):
+            doubts.append(CannotCompare(f"{place}: differs, but it is random, and backends may draw other numbers"))
+            return None
         runs = [read(run) for run in (reference.exact, *reference.shaken) if run is not None]
         numbers = [_numbers(r) for r in runs if r is not None]
         if reference.exact is not None and [r.shape for r in numbers] == [e.shape] * len(runs):
@@ -176,13 +188,21 @@ def _value(
             factor = FACTOR
     bad, error, eager_error = _divergent(e, a, exact, shaken, factor)
     count = int(bad.sum())
-    if not count and factor == FACTOR:
-        return None
     if not count:
-        raise CannotCompare(f"{place}: differs, but there is no float64 run to compare with")
+        if factor != FACTOR:
+            doubts.append(CannotCompare(f"{place}: differs, but there is no float64 run to compare with"))
+        return None
     message = f"{place}: {count} of {e.numel()} elements differ, error {error:.3g} (eager's own {eager_error:.3g})"
     detail = {"error": repr(error), "eager_error": repr(eager_error), "elements": count, "of": e.numel()}
     return Divergence(kind, place, message, phase, detail)
+
+
+def _is_drawn(drawn: Drawn, place: str) -> bool:
+    """Do random numbers reach ``place``? Gradients are of all outputs together."""
+    where, _, index = place.rpartition(" ")
+    if where == "output":
+        return int(index) in drawn.outputs
+    return int(index) in drawn.inputs if where == "input" else drawn.gradients
 
 
 def _numbers(t: Any) -> torch.Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .execution import Run, copy_inputs, execute, widened
+from .randomness import Drawn, drawn
 
 #: Seeds of the two runs on shaken inputs.
 _SHAKES = (1, 2)
@@ -32,6 +33,11 @@ class Reference:
     def repeated(self) -> Run:
         """The same run once more."""
         return execute(copy.deepcopy(self._graph), self._fresh(), self._backward)
+
+    @cached_property
+    def drawn(self) -> Drawn:
+        """What random numbers reach."""
+        return drawn(copy.deepcopy(self._graph), self._fresh())
 
     @cached_property
     def exact(self) -> Run | None:

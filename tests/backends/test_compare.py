@@ -17,6 +17,7 @@ from torch import fx, nn
 import fxminify
 from fxminify.backends.compare import CannotCompare, Divergence, compare
 from fxminify.backends.execution import copy_inputs, execute
+from fxminify.backends.randomness import drawn
 from fxminify.backends.reference import Reference
 from fxminify.store.failure import Phase, signature
 from fxminify.store.index import Index
@@ -101,6 +102,56 @@ def test_what_cannot_be_judged_is_said() -> None:
         judge(lambda x: F.dropout(x, 0.5), lambda x: F.dropout(x, 0.4), [X])
     with pytest.raises(CannotCompare, match="no gradient"):
         judge(lambda x: x * 2, lambda x: x.detach() * 2, [X.clone().requires_grad_()], backward=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "eager", "compiled"),
+    [
+        ("stride", lambda x: (F.dropout(x), x.t() * 2), lambda x: (F.dropout(x, 0.4), (x.t() * 2).contiguous())),
+        ("value", lambda x: (F.dropout(x), x * 2), lambda x: (F.dropout(x, 0.4), x * 3)),
+        ("mutation", lambda x: F.dropout(x.add_(1)), lambda x: F.dropout(x.add_(2), 0.4)),
+        ("alias", lambda x: (F.dropout(x), x.t()), lambda x: (F.dropout(x, 0.4), x.clone().t())),
+    ],
+)
+def test_random_results_do_not_hide_the_others(kind: str, eager: Any, compiled: Any) -> None:
+    found = judge(eager, compiled, [X])
+    assert found is not None
+    assert found.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("program", "outputs", "inputs"),
+    [
+        (lambda x: (F.dropout(x).relu().view(-1)[:2], x.relu()), {0}, set()),
+        (lambda x: (x.clone().mul_(torch.rand_like(x)) + 1, x, [x.sin(), None]), {0}, set()),
+        (lambda x: (x * 2, x.view(-1)[3:].bernoulli_(0.5).sum(), x + 1), {1, 2}, {0}),
+        (lambda x: (torch.rand_like(x).max(0), x.max(0)), {0, 1}, set()),
+        (lambda x: (x.sum(), x + 3), set(), set()),
+    ],
+)
+def test_random_numbers_are_followed_through_views_and_writes(
+    program: Any, outputs: set[int], inputs: set[int]
+) -> None:
+    found = drawn(fx.symbolic_trace(program), [X.clone()])
+    assert (set(found.outputs), set(found.inputs), found.gradients) == (outputs, inputs, False)
+
+
+def test_a_random_output_makes_every_gradient_random() -> None:
+    with pytest.raises(CannotCompare, match="random"):
+        judge(
+            lambda x: (F.dropout(x, 0.5), x * 2),
+            lambda x: (F.dropout(x, 0.4), x * 2),
+            [X.clone().requires_grad_()],
+            backward=True,
+        )
+    found = judge(
+        lambda x: (torch.rand_like(x), x * 2),
+        lambda x: (torch.rand_like(x) + 1, (x * 2).detach() + (x - x.detach())),
+        [X.clone().requires_grad_()],
+        backward=True,
+    )
+    assert found is not None
+    assert found.where == "gradient of input 0"
 
 
 def test_a_graph_without_a_float64_run_is_judged_with_a_wide_margin() -> None:
@@ -271,5 +322,13 @@ def test_what_could_not_be_checked_is_logged(db: str, caplog: pytest.LogCaptureF
         torch.compile(lambda x: F.dropout(x, 0.5), backend="inductor")(torch.ones(64))
     [message] = [r.getMessage() for r in caplog.records if r.name == "fxminify"]
     assert message.startswith(
-        "fxminify could not check a compiled graph against eager: output 0: differs, but the graph"
+        "fxminify could not check a compiled graph against eager: output 0: differs, but it is random"
     )
+
+
+def test_the_gradient_of_an_input_changed_in_place_goes_through_the_graph() -> None:
+    inputs = [(X.clone().requires_grad_() * 1)]
+    run = execute(lambda x: (x.mul_(3),), inputs, backward=True)
+    assert run.gradients is not None
+    (cotangent,) = cotangents([X])
+    torch.testing.assert_close(run.gradients[0], cotangent * 3, rtol=0, atol=0)
