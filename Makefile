@@ -41,7 +41,7 @@ test-slow: $(VENV)/.tests
 	$(BIN)/python -m pytest -n 2 -m slow
 
 test-backends: $(VENV)/.backends
-	$(BIN)/python -m pytest -m backends
+	$(BIN)/python -m pytest -n 2 -m backends
 
 demo: $(VENV)/.installed
 	@rm -rf $(DEMO) && mkdir -p $(DEMO) && cp docs/demo/densenet.py $(DEMO)/
