@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils._pytree import TreeSpec, tree_flatten
 
 Mark = Callable[[str], None]
@@ -45,6 +46,7 @@ def execute(
     ``mark`` is called with ``"backward"`` when the backward pass begins. Exceptions of ``function`` pass through.
     """
     inputs = list(inputs)
+    sources = _sources(inputs) if backward else []
     devices = sorted({t.device.index for t in tensors(inputs) if t.device.type == "cuda"})
     with torch.random.fork_rng(devices=devices):
         before = torch.get_rng_state()
@@ -54,7 +56,7 @@ def execute(
         gradients = None
         if backward and any(differentiable(t) for t in outputs):
             mark("backward")
-            gradients = _gradients(outputs, inputs)
+            gradients = _gradients(outputs, sources)
     return Run(tuple(outputs), structure, tuple(inputs), _aliases(outputs, inputs), gradients, random)
 
 
@@ -77,14 +79,23 @@ def cotangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return made
 
 
-def _gradients(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[torch.Tensor | None, ...]:
+def _sources(inputs: Sequence[Any]) -> list[GradientEdge | None]:
+    """Where the gradient of each input arrives. Asked before the call: an input that is changed in place is the
+    result of the graph afterwards, and its gradient would pass the graph by."""
+    wants = [isinstance(t, torch.Tensor) and t.requires_grad for t in inputs]
+    return [get_gradient_edge(t) if wanted else None for t, wanted in zip(inputs, wants, strict=True)]
+
+
+def _gradients(
+    outputs: Sequence[Any], sources: Sequence[GradientEdge | None]
+) -> tuple[torch.Tensor | None, ...]:
     roots = [t for t in outputs if differentiable(t)]
-    wanted = [t for t in tensors(inputs) if t.requires_grad]
+    wanted = [edge for edge in sources if edge is not None]
     if not wanted:  # only the graph's own parameters
         torch.autograd.backward(roots, cotangents(roots))
-        return (None,) * len(inputs)
+        return (None,) * len(sources)
     found = iter(torch.autograd.grad(roots, wanted, cotangents(roots), allow_unused=True))
-    return tuple(next(found) if isinstance(t, torch.Tensor) and t.requires_grad else None for t in inputs)
+    return tuple(None if edge is None else next(found) for edge in sources)
 
 
 def _aliases(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[int | None, ...]:

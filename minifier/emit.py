@@ -51,6 +51,7 @@ class Emitter:
             timeout=self.timeout + START,
             search_path=search_path(case),
             files={} if rendered.data is None else {SIDE_FILE: rendered.data},
+            carried=carried_from(case),
         )
         self.index.save_repro(
             self.capture.id, "script", rendered.text, verified=done.shown, runs=done.runs, log=done.log
@@ -89,6 +90,12 @@ def search_path(case: Case) -> list[str]:
     for item in case.imports:
         paths += item.get("search_path", ())
     return list(dict.fromkeys(paths))
+
+
+def carried_from(case: Case) -> str:
+    """The file that the script's copy of the backend is from, nothing where the script imports its backend."""
+    source = BackendSpec.from_json(case.backend).source
+    return source.file if source is not None else ""
 
 
 def stored_repro(
@@ -166,4 +173,7 @@ def verify_stored(
 def _again(index: Index, capture: CaptureInfo, case: Case, text: str, runs: int, timeout: float) -> Verification:
     _, files, _ = stored_repro(index, capture.id, "script", unverified=True)
     likeness = Likeness(capture.failure or Failure(Kind(capture.kind), Phase(capture.phase)))
-    return verify(text, likeness.holds, runs=runs, timeout=timeout, search_path=search_path(case), files=files)
+    return verify(
+        text, likeness.holds, runs=runs, timeout=timeout, search_path=search_path(case), files=files,
+        carried=carried_from(case),
+    )  # fmt: skip

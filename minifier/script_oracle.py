@@ -14,7 +14,7 @@ from ..repro_templates.verify import verify
 from ..store.case import Blobs, Case
 from ..store.failure import Failure, signature
 from ..store.index import CaptureInfo
-from .emit import START, Shows, make_header, search_path
+from .emit import START, Shows, carried_from, make_header, search_path
 from .verdict import Outcome, Verdict
 
 
@@ -38,8 +38,9 @@ class ScriptOracle:
             return Verdict(Outcome.INVALID, detail=str(error))
         files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
         done = verify(
-            rendered.text, self.shows, runs=1, timeout=self.timeout + START, search_path=search_path(case), files=files
-        )
+            rendered.text, self.shows, runs=1, timeout=self.timeout + START, search_path=search_path(case), files=files,
+            carried=carried_from(case),
+        )  # fmt: skip
         failure = done.failures[0]
         if done.shown and failure is not None:
             return Verdict(Outcome.SAME, signature(failure), failure)

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..backends import deaths
-from ..store.failure import Failure, Phase, Signature, signature
+from ..store.failure import Failure, Kind, Phase, Signature, signature
 from .tracebacks import phase_of_crash
 
 #: What a fresh process inherits; nothing else of this environment may make a script work.
@@ -66,10 +66,12 @@ def verify(
     timeout: float = 300.0,
     search_path: Sequence[str] = (),
     files: Mapping[str, bytes] = MappingProxyType({}),
+    carried: str = "",
 ) -> Verification:
     """Run the text ``script``; ``expected`` is the signature it must show, or says of a failure whether it is the one.
 
-    ``files`` lie beside the script. A run that takes longer than ``timeout`` seconds counts as a hang.
+    ``files`` lie beside the script. A run that takes longer than ``timeout`` seconds counts as a hang. ``carried`` is
+    the file that source in the script is from: what raises there, raises in that file.
     """
     shows = expected if callable(expected) else lambda failure: signature(failure) == expected
     runs = max(runs, 1)
@@ -79,11 +81,13 @@ def verify(
     for _ in range(max(runs - 1, 1)):
         ended = _run(script, files, timeout, search_path, plain=False)
         log.append(_log("reported", ended))
-        failures.append(failure := failure_of_run(ended, timeout))
-        if failure is not None and shows(failure):
-            seen.append(failure)
+        readings = [_at_home(failure, carried) for failure in _readings(ended, timeout)]
+        shown = next(filter(shows, readings), None)
+        failures.append(shown or next(iter(readings), None))
+        if shown is not None:
+            seen.append(shown)
         else:
-            instead = instead or _instead(ended, failure)
+            instead = instead or _instead(ended, failures[-1])
     if not seen:
         return Verification(0, runs, tuple(failures), instead, "\n".join(log))
     ended = _run(script, files, timeout, search_path, plain=True)
@@ -91,8 +95,8 @@ def verify(
     agrees = _agrees(ended, seen[-1])
     if not agrees:
         instead = instead or f"run plainly, it ends with {_status(ended)}"
-    shown = int(agrees) if runs == 1 else len(seen) + agrees
-    return Verification(shown, runs, tuple(failures), instead, "\n".join(log))
+    count = int(agrees) if runs == 1 else len(seen) + agrees
+    return Verification(count, runs, tuple(failures), instead, "\n".join(log))
 
 
 def failure_of_run(ended: _Ended, timeout: float) -> Failure | None:
@@ -110,6 +114,24 @@ def failure_of_run(ended: _Ended, timeout: float) -> Failure | None:
     if ended.code < 0:
         return deaths.crash(phase, signal=-ended.code, diagnostics=ended.output)
     return deaths.crash(phase, exit_code=ended.code, diagnostics=ended.output)
+
+
+def _readings(ended: _Ended, timeout: float) -> list[Failure]:
+    """What the run may have shown: a process that left without a stack does not say in which phase."""
+    failure = failure_of_run(ended, timeout)
+    if failure is None:
+        return []
+    if failure.kind is not Kind.CRASH or failure.frames:
+        return [failure]
+    return [failure, *(replace(failure, phase=phase) for phase in Phase if phase is not failure.phase)]
+
+
+def _at_home(failure: Failure, carried: str) -> Failure:
+    """``failure`` with the frames of source that the script carries in the file it is from."""
+    if not carried:
+        return failure
+    frames = tuple(replace(f, file=carried) if f.file == SCRIPT else f for f in failure.frames)
+    return replace(failure, frames=frames)
 
 
 def _agrees(ended: _Ended, failure: Failure) -> bool:

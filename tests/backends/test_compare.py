@@ -16,7 +16,7 @@ from torch import fx, nn
 
 import fxminify
 from fxminify.backends.compare import CannotCompare, Divergence, compare
-from fxminify.backends.execution import copy_inputs, execute
+from fxminify.backends.execution import copy_inputs, cotangents, execute
 from fxminify.backends.randomness import drawn
 from fxminify.backends.reference import Reference
 from fxminify.store.failure import Phase, signature

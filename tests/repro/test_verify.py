@@ -133,3 +133,13 @@ def test_a_failing_comparison_is_a_divergence_of_its_class() -> None:
     for actual, kind in {"torch.zeros(2)": "value", "torch.ones(2, dtype=torch.int64)": "dtype"}.items():
         failure = the(run(script.format(actual)))
         assert (failure.kind, failure.phase, failure.detail["class"]) == (Kind.DIVERGENCE, Phase.FORWARD, kind)
+
+
+def test_source_that_a_script_carries_raises_in_the_file_it_is_from() -> None:
+    failure = the(run("def lower():\n    raise KeyError('no lowering')\nlower()", carried="train.py"))
+    assert (failure.frames[-1].file, failure.frames[-1].function) == ("train.py", "lower")
+
+
+def test_a_process_that_left_without_a_stack_does_not_say_in_which_phase() -> None:
+    left = Failure(Kind.CRASH, Phase.COMPILE, "exit 77")
+    assert the(run("import os\nos._exit(77)", signature(left))).phase is Phase.COMPILE
