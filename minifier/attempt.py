@@ -49,7 +49,21 @@ class Job:
     options: Options
     listener: Listener
     others: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
+    #: Questions that the attempts stand on, and those of them that were asked now and not by a former run.
     queries: int = 0
+    asked: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def queries_left(self) -> int | None:
+        most = self.options.max_queries
+        return None if most is None else max(0, most - self.asked)
+
+    def seconds_left(self) -> float | None:
+        return None if self.options.budget is None else self.options.budget - (time.monotonic() - self.started)
+
+    def spent(self) -> bool:
+        seconds = self.seconds_left()
+        return self.queries_left() == 0 or (seconds is not None and seconds <= 0)
 
     def is_shown(self, failure: Failure) -> bool:
         """Whether a failure seen in a fresh process is the captured one, or one of those that the replays showed."""
@@ -93,6 +107,9 @@ class Attempt:
         self.started = time.monotonic()
         #: There is no script to disagree with: another entry would not help.
         self.unprintable = False
+        #: The reduction came to its end; else a later run can go on with it.
+        self.complete = False
+        self.nodes = 0
 
     def _oracle(self) -> Oracle | ScriptOracle:
         if self.entry == SCRIPT:
@@ -114,13 +131,13 @@ class Attempt:
             "error_regex": self.of.options.error_regex,
             "allowed": [s.digest for s in self.of.shown.target.allowed],
         }
-        self.log = Log(self.of.index, self.of.index.begin_reduction(self.of.capture.id, config).id)
+        self.log = Log(self.of, self.of.index.begin_reduction(self.of.capture.id, config).id)
         trace = self.record()
         engine = Engine(
             self.oracle,
             jobs=self.of.options.jobs,
-            max_queries=self.of.options.max_queries,
-            seconds=self.of.options.budget,
+            max_queries=self.of.queries_left(),
+            seconds=self.of.seconds_left(),
             verdicts=self.log.known,
             log=self.log,
             progress=self.progress,
@@ -133,18 +150,26 @@ class Attempt:
         settled, blobs = settle(case, self.of.pool.scratch)
         self.of.index.accept(self.log.reduction, settled, blobs)
         self.of.queries += self.log.queries
+        self.nodes = len(case.graph.compute)
+        self.complete = result.complete and not plain_reason
+        self.close(finished=False)
+        state, reason = self.emit(settled, blobs)
+        if not self.complete:
+            command = f"minify run {self.of.index.name} {self.of.capture.id} --again"
+            stopped = f"stopped by its budget; to go on: {command}"
+            reason = "; ".join(filter(None, (reason, stopped)))
+        return state, reason
+
+    def close(self, *, finished: bool = True) -> None:
+        """Write down how the reduction ended. Only when ``finished`` will no later run resume it."""
         self.of.index.finish_reduction(
             self.log.reduction,
             queries=self.of.queries,
             nodes_before=len(self.of.case.graph.compute),
-            nodes_after=len(case.graph.compute),
+            nodes_after=self.nodes,
             seconds=time.monotonic() - self.started,
+            finished=finished,
         )
-        state, reason = self.emit(settled, blobs)
-        stopped = result.reason or plain_reason
-        if stopped:
-            reason = "; ".join(filter(None, (reason, f"stopped after {stopped}")))
-        return state, reason
 
     def record(self) -> Trace:
         """The values of one eager run, made in a worker."""
@@ -159,10 +184,10 @@ class Attempt:
 
         def same(candidate: Case, name: str) -> bool:
             nonlocal best
-            if stopped or self.spent():
-                raise BudgetSpent("")
             key = self.keys.key(candidate)
             if key not in self.log.known:
+                if stopped or self.of.spent():
+                    raise BudgetSpent("")
                 self.log.asked(key, name)
                 self.log.answered(key, self.oracle.ask(candidate))
                 self.listen(len(candidate.graph.compute), name)
@@ -174,12 +199,6 @@ class Attempt:
             return simplify(case, self.of.pool.scratch, same), ""
         except BudgetSpent:
             return best, "" if stopped else "the budget was spent"
-
-    def spent(self) -> bool:
-        budget, most = self.of.options.budget, self.of.options.max_queries
-        return (budget is not None and time.monotonic() - self.started >= budget) or (
-            most is not None and self.log.queries >= most
-        )
 
     def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
         """Render the script, run it, store it with the record of its verification."""
@@ -231,8 +250,9 @@ class Attempt:
 class Log:
     """The verdict log of one reduction: what a former run was told, and every question before it is asked."""
 
-    def __init__(self, index: Index, reduction: int) -> None:
-        self.index = index
+    def __init__(self, job: Job, reduction: int) -> None:
+        self.job = job
+        self.index = index = job.index
         self.reduction = reduction
         self.known: dict[str, Verdict] = {
             key: Verdict(Outcome(stored.outcome), seconds=stored.seconds, detail=stored.detail)
@@ -245,6 +265,7 @@ class Log:
         return len(self.known)
 
     def asked(self, key: str, pass_name: str) -> None:
+        self.job.asked += 1
         self.index.asked(self.reduction, key, pass_name)
 
     def answered(self, key: str, verdict: Verdict) -> None:

@@ -71,10 +71,18 @@ def _attempts(job: Job) -> Outcomes:
     shown = job.shown
     others = [entry for entry, seen in shown.entries.items() if seen.matched and entry != shown.entry]
     state, reason = State.UNVERIFIED, ""
-    for entry in dict.fromkeys([shown.entry, *others, "compile", SCRIPT]):
-        attempt = Attempt(job, entry)
-        if attempt.shows():
-            state, reason = attempt.run()
-            if state is State.VERIFIED or attempt.unprintable:
-                break
-    return Outcomes(state, reason, tuple(job.keep_others()))
+    attempts: list[Attempt] = []
+    try:
+        for entry in dict.fromkeys([shown.entry, *others, "compile", SCRIPT]):
+            attempt = Attempt(job, entry)
+            if attempt.shows():
+                attempts.append(attempt)
+                state, reason = attempt.run()
+                if state is State.VERIFIED or attempt.unprintable or not attempt.complete:
+                    break
+    finally:  # Ctrl-C among the ways to get here
+        children = job.keep_others()
+    if all(attempt.complete for attempt in attempts):  # only now: a run that is killed before resumes them all
+        for attempt in attempts:
+            attempt.close()
+    return Outcomes(state, reason, tuple(children))

@@ -180,13 +180,20 @@ class Reductions:
         self._blobs.sweep(dropped)
 
     def finish_reduction(
-        self, reduction_id: int, *, queries: int, nodes_before: int, nodes_after: int, seconds: float
+        self,
+        reduction_id: int,
+        *,
+        queries: int,
+        nodes_before: int,
+        nodes_after: int,
+        seconds: float,
+        finished: bool = True,
     ) -> None:
-        """Close a reduction: it is never resumed again."""
+        """Write down the figures of a reduction; ``finished`` closes it, and it is never resumed again."""
         with self._database.writing() as session:
             row = self._need(session, ReductionRow, reduction_id)
             row.queries, row.nodes_before, row.nodes_after = queries, nodes_before, nodes_after
-            row.seconds, row.finished = float(seconds), now()
+            row.seconds, row.finished = float(seconds), now() if finished else row.finished
 
     def save_repro(self, capture_id: int, format: str, text: str, *, verified: int, runs: int, log: str) -> None:
         """Keep a rendered file; it replaces the one of the same format."""
