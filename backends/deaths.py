@@ -30,7 +30,8 @@ def crash(phase: Phase, *, signal: int | None = None, exit_code: int | None = No
 def hang(phase: Phase, seconds: float, *, diagnostics: str = "") -> Failure:
     """No answer within ``seconds``."""
     frames, rest = fault_frames(diagnostics)
-    return Failure(Kind.HANG, phase, message=f"no answer within {seconds:g} s", frames=frames, diagnostics=rest)
+    message, detail = f"no answer within {seconds:g} s", {"seconds": seconds}
+    return Failure(Kind.HANG, phase, message=message, frames=frames, diagnostics=rest, detail=detail)
 
 
 def out_of_memory(phase: Phase, message: str, *, diagnostics: str = "") -> Failure:
