@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import sys
+from types import TracebackType
 
 VARIABLE = "FXMINIFY_CAPTURE"
 SITECUSTOMIZE = "from fxminify.backends.child import start\nstart(__file__)\n"
@@ -46,3 +47,17 @@ def _arm() -> None:
     if not faulthandler.is_enabled():  # where a crash happens is told to the parent, not to the terminal
         faulthandler.enable(journal.faults(), all_threads=False)
     hook.install(asked["db"], check=asked["check"], journal=journal)
+    _print_exceptions_as_without_us()
+
+
+def _print_exceptions_as_without_us() -> None:
+    """An exception that nobody catches is printed without the frames of the hook it passed through."""
+    from .exceptions import leave_us_out
+
+    printed = sys.excepthook
+
+    def excepthook(kind: type[BaseException], exc: BaseException, trace: TracebackType | None) -> None:
+        leave_us_out(exc)
+        printed(kind, exc, trace)
+
+    sys.excepthook = excepthook

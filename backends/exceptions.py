@@ -16,6 +16,13 @@ from ..store.failure import Failure, Frame, Kind, Phase
 #: Dynamo's envelopes; the exception inside is the backend's own.
 _ENVELOPES = frozenset({"BackendCompilerFailed"})
 _OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory", "bad_alloc", "CUDA out of memory")
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_FLOORS = tuple(os.path.join(_ROOT, floor, "") for floor in ("backends", "repro_templates", "minifier"))
+#: Where the hook and the workers stand between a program and its backend.
+_OWN = tuple(
+    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), floor) + os.sep
+    for floor in ("backends", "minifier")
+)
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
@@ -79,10 +86,25 @@ def type_name(exc: BaseException) -> str:
     return cls.__qualname__ if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}.{cls.__qualname__}"
 
 
+def leave_us_out(exc: BaseException) -> None:
+    """Take this package's own frames out of the tracebacks of ``exc`` and its causes, all but an outermost one."""
+    for each in (exc, *chain(exc)):
+        entry = each.__traceback__
+        while entry is not None and (following := entry.tb_next) is not None:
+            if _ours(following.tb_frame.f_code.co_filename):
+                entry.tb_next = following.tb_next
+            else:
+                entry = following
+
+
 def frames_of(exc: BaseException) -> tuple[Frame, ...]:
-    """The last 40 Python frames of ``exc``, outermost first."""
-    summary = traceback.extract_tb(exc.__traceback__)
+    """The last 40 Python frames of ``exc``, outermost first, without this package's own."""
+    summary = [f for f in traceback.extract_tb(exc.__traceback__) if not _ours(f.filename)]
     return tuple(Frame(portable(f.filename), f.name, f.lineno or 0) for f in summary[-40:])
+
+
+def _ours(filename: str) -> bool:
+    return filename.startswith(_FLOORS)
 
 
 def portable(filename: str) -> str:
