@@ -7,6 +7,7 @@ the exit code of the program it ran.
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -21,7 +22,7 @@ DEFAULT_DB = "repro.db"
 
 
 class Verbs(click.Group):
-    """A group that lists its verbs in the order of a session and turns our errors into exit code 2."""
+    """A group that lists its verbs in the order of a session and turns our errors into exit code 2, Ctrl-C into 130."""
 
     ORDER = ("capture", "run", "list", "show", "repro", "verify", "backends", "passes", "doctor")
 
@@ -29,12 +30,16 @@ class Verbs(click.Group):
         return sorted(super().list_commands(ctx), key=self.ORDER.index)
 
     def invoke(self, ctx: click.Context) -> Any:
+        from .backends.spec import InvalidSpec
         from .store.errors import StoreError
 
         try:
             return super().invoke(ctx)
-        except StoreError as error:
+        except (StoreError, InvalidSpec) as error:
             raise Problem(str(error)) from error
+        except (KeyboardInterrupt, click.Abort) as interrupt:
+            click.echo("Interrupted.", err=True)
+            raise click.exceptions.Exit(130) from interrupt
 
 
 class Problem(click.ClickException):
@@ -53,6 +58,9 @@ def main() -> None:
     minify run repro.db                   minify every pending failure
     minify repro repro.db 3 -o repro.py   write the script of failure 3
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what the terminal has no character for becomes "?"
+            stream.reconfigure(errors="replace")
 
 
 def database(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,11 +77,11 @@ def dump(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str))
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@main.command(context_settings={"allow_interspersed_args": False})
 @click.option("--db", default=DEFAULT_DB, show_default=True, metavar="FILE", help="Where failures are stored.")
 @click.option("--check", is_flag=True, help="Also compare the first calls of each graph with eager.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S",
-              help="Take S seconds without an end of the program as a hang.")
+              help="Take a compilation or a call that lasts longer than S seconds as a hang.")
 @click.option("-m", "module", is_flag=True, help="Run a module, as python -m does.")
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -83,7 +91,9 @@ def capture(db: str, check: bool, timeout: float | None, module: bool, program: 
     The program needs no edit. Its output and exit code are its own.
     """
     from .backends import supervise
+    from .store.index import Index
 
+    Index.check(db)
     sys.exit(supervise.run(db, [program, *args], module=module, check=check, timeout=timeout))
 
 
@@ -179,14 +189,15 @@ def repro(db: str, id_: int, output: Path | None, format_: str, force: bool, jso
     with Index.open(db, readonly=True) as index:
         text, files, info = stored_repro(index, id_, format_, unverified=force)
     if output is not None:
-        if output.exists() and not force:
-            raise Problem(f"{output} exists; add --force to overwrite it.")
+        contents = {output: text.encode()} | {output.with_name(name): data for name, data in files.items()}
+        for path, content in contents.items():
+            if path.exists() and not force and not (path != output and path.read_bytes() == content):
+                raise Problem(f"{path} exists; add --force to overwrite it.")
         try:
-            output.write_text(text)
-            for name, data in files.items():
-                output.with_name(name).write_bytes(data)
+            for path, content in contents.items():
+                path.write_bytes(content)
         except OSError as error:
-            raise Problem(f"cannot write {output}: {error.strerror}.") from error
+            raise Problem(f"cannot write {path}: {error.strerror}.") from error
     elif files and not json_:
         raise Problem(f"this script needs {', '.join(files)} beside it; write both with -o FILE.")
     if json_:

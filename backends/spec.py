@@ -27,6 +27,13 @@ _MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-c
 _INLINE = 60
 
 
+class InvalidSpec(ValueError):
+    """A backend in a file that no fxminify wrote."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"a capture names a backend that cannot be read: {what}")
+
+
 class CannotLoad(Exception):
     """A backend that cannot be had back here; the text says why and, where one is known, what to do."""
 
@@ -85,26 +92,29 @@ class BackendSpec:
 
     @classmethod
     def from_json(cls, doc: Mapping[str, Any]) -> BackendSpec:
-        """Inverse of `to_json`; checks everything, executes nothing. Raises `ValueError`."""
+        """Inverse of `to_json`; checks everything, executes nothing. Raises `InvalidSpec`."""
         if unknown := set(doc) - {f.name for f in fields(cls)}:
-            raise ValueError(f"a backend has no field {sorted(map(str, unknown))[0]!r}")
+            raise InvalidSpec(f"a backend has no field {sorted(map(str, unknown))[0]!r}")
         for key in ("name", "how", "module", "entry_point", "distribution", "problem"):
             if type(doc.get(key, "")) is not str:
-                raise ValueError(f"backend.{key} is not a string")
+                raise InvalidSpec(f"backend.{key} is not a string")
         module, entry = doc.get("module", ""), doc.get("entry_point", "")
         if (module and not is_dotted(module)) or (entry and not all(map(is_dotted, entry.split(":")))):
-            raise ValueError(f"not a module: {module or entry!r:.80}")
+            raise InvalidSpec(f"not a module: {module or entry!r:.80}")
         if doc.get("mode") is not None and type(doc["mode"]) is not str:
-            raise ValueError("backend.mode is not a string")
+            raise InvalidSpec("backend.mode is not a string")
         if doc.get("dynamic") not in (None, True, False) or type(doc.get("dynamic")) is int:
-            raise ValueError("backend.dynamic is not true, false or null")
-        check(doc.get("target"))
-        check(doc.get("options"))
+            raise InvalidSpec("backend.dynamic is not true, false or null")
+        try:
+            check(doc.get("target"))
+            check(doc.get("options"))
+        except ValueError as error:
+            raise InvalidSpec(str(error)) from error
         if doc.get("options") is not None and set(doc["options"]) != {"dict"}:
-            raise ValueError("backend.options is not a dict")
+            raise InvalidSpec("backend.options is not a dict")
         paths = doc.get("search_path", [])
         if type(paths) is not list or any(type(p) is not str for p in paths):
-            raise ValueError("backend.search_path is not a list of strings")
+            raise InvalidSpec("backend.search_path is not a list of strings")
         values = {**doc, "search_path": tuple(paths), "source": _source_from_json(doc.get("source"))}
         return cls(**values)
 
@@ -241,9 +251,9 @@ def _source_from_json(doc: Any) -> Carried | None:
     if doc is None:
         return None
     if type(doc) is not dict or set(doc) != {"imports", "text", "file"} or type(doc["imports"]) is not list:
-        raise ValueError("backend.source is malformed")
+        raise InvalidSpec("backend.source is malformed")
     if any(type(v) is not str for v in (*doc["imports"], doc["text"], doc["file"])):
-        raise ValueError("backend.source is malformed")
+        raise InvalidSpec("backend.source is malformed")
     return Carried(tuple(doc["imports"]), doc["text"], doc["file"])
 
 

@@ -17,6 +17,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from ..backends import libraries
+from ..backends.spec import BackendSpec
+from ..store.case import Case
 from ..store.index import CaptureInfo, Index
 
 STATES = {
@@ -50,8 +53,8 @@ def table(captures: Sequence[CaptureInfo], db: str, *, console: Console | None =
         out.add_row(
             str(row.id),
             Text(plain(row.state), style=STATES.get(row.state, "")),
-            plain(row.kind),
-            plain(row.backend, 24),
+            Text(plain(row.kind)),
+            Text(plain(row.backend, 24)),
             nodes,
             str(row.occurrences),
             Text(plain(row.reason or row.headline, 120), overflow="ellipsis", no_wrap=True),
@@ -125,6 +128,13 @@ def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
     console.print(Text(plain(details.get("graph") or "", 100_000)), soft_wrap=True)
 
 
+def question(capture: CaptureInfo, case: Case) -> str:
+    """What running a capture from elsewhere executes, for a person to agree to."""
+    lines = [*BackendSpec.from_json(case.backend).executes(), *libraries.executes(case.imports)]
+    listed = "\n".join(f"  - {plain(line, 200)}" for line in lines)
+    return f"Capture {capture.id} was not made here. Running it\n{listed}\nRun it?"
+
+
 def outcome(row: CaptureInfo) -> str:
     """One line about a capture that was worked on."""
     if row.state in ("verified", "unverified") and row.nodes_after is not None:
@@ -134,9 +144,22 @@ def outcome(row: CaptureInfo) -> str:
     return f"{row.state}: {row.reason}" if row.reason else str(row.state)
 
 
-def summary(done: Sequence[CaptureInfo], children: Sequence[int], db: str, *, console: Console | None = None) -> None:
-    """The end of `minify run`: a table of states and the next command."""
+def summary(
+    done: Sequence[CaptureInfo],
+    children: Sequence[int],
+    db: str,
+    *,
+    skipped: Sequence[CaptureInfo] = (),
+    console: Console | None = None,
+) -> None:
+    """The end of `minify run`: a table of states and the next command. ``skipped`` were asked for and not run."""
     console = console or Console()
+    for row in skipped:
+        command = f"minify run {plain(db)} {row.id} --again"
+        again = "" if row.state == "unsupported" else f"; to minify it once more: {command}"
+        console.print(Text(f"Capture {row.id} was left as it is, {plain(outcome(row))}{again}"), soft_wrap=True)
+    if not done and skipped:
+        return
     if not done:
         console.print(Text(f"Nothing to do: no capture of {plain(db)} is pending. See them: minify list {plain(db)}"))
         return

@@ -21,6 +21,7 @@ from ..store.errors import StoreError
 from ..store.failure import Failure, Kind, Phase, signature
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours
+from . import console
 from .replay import Likeness
 
 #: Is a failure, seen in a fresh process, the captured one?
@@ -146,10 +147,12 @@ def verify_stored(
 ) -> list[dict[str, Any]]:
     """Run the stored scripts again, those of ``ids`` or all; one row each, in order.
 
+    What was verified stays so: that a bug is gone here does not make its script a wrong one. A script that shows its
+    failure now and did not before is verified from now on.
     Raises `StoreError` where a script is missing, or is from elsewhere and not trusted.
     """
     answers = []
-    with Index.open(db) as index:
+    with Index.open(db, readonly=True) as index:
         for capture in index.captures(ids):
             repro = index.repro(capture.id, "script")
             if repro is None:
@@ -157,12 +160,16 @@ def verify_stored(
                     raise StoreError(f"capture {capture.id} has no script yet: minify run {db} {capture.id}")
                 continue
             case = index.case(capture.id)
-            if not trust and not is_ours(case, capture.provenance.get("origin")):
-                lines = "\n".join(BackendSpec.from_json(case.backend).executes())
-                if not confirm(f"The script of capture {capture.id} was not made here. It\n{lines}\nRun it?"):
-                    raise StoreError(f"the script of capture {capture.id} is not trusted: add --trust to run it")
+            trusted = trust or is_ours(case, capture.provenance.get("origin"))
+            if not trusted and not confirm(console.question(capture, case)):
+                raise StoreError(f"the script of capture {capture.id} is not trusted: add --trust to run it")
             done = _again(index, capture, case, repro.text, runs, timeout)
-            index.save_repro(capture.id, "script", repro.text, verified=done.shown, runs=done.runs, log=done.log)
+            if done.shown and capture.state is State.UNVERIFIED:
+                with Index.open(db) as writable:
+                    writable.save_repro(
+                        capture.id, "script", repro.text, verified=done.shown, runs=done.runs, log=done.log
+                    )
+                    writable.set_state(capture.id, State.VERIFIED)
             answers.append(
                 {"id": capture.id, "shown": done.shown, "runs": done.runs, "signature": capture.signature,
                  "instead": done.instead}

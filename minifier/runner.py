@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..backends import libraries
-from ..backends.spec import BackendSpec
-from ..store.case import Case
+from ..backends.spec import InvalidSpec
+from ..store.errors import StoreError
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours
 from . import console
@@ -26,14 +25,17 @@ def run_pending(
     quiet: bool = False,
     confirm: Callable[[str], bool] = lambda question: False,
 ) -> list[CaptureInfo]:
-    """Minify the captures of ``db`` that are pending, or those with the given ``ids``; their rows afterwards.
+    """Minify the captures of ``db`` that are pending, or those of ``ids`` that are; their rows afterwards.
 
+    Of ``ids``, a capture that was done before is left as it is unless ``again``; its row is among the answers.
     Captures made elsewhere run only with ``options.trust`` or when ``confirm(question)`` says so. Other failures
     found on the way are stored as pending captures and left for the next run. ``KeyboardInterrupt`` leaves the
     capture at work pending; everything learned so far is kept.
     """
     with Index.open(db) as index, console.RunProgress(quiet=quiet) as progress:
-        todo = [c for c in index.captures(ids) if c.state in OPEN or (again and c.state is not State.UNSUPPORTED)]
+        chosen = index.captures(ids)
+        todo = [c for c in chosen if c.state in OPEN or (again and c.state is not State.UNSUPPORTED)]
+        skipped = [c for c in chosen if c not in todo] if ids else []
         children: list[int] = []
         for capture in todo:
             progress.begin(capture)
@@ -42,8 +44,8 @@ def run_pending(
             progress.end(console.outcome(index.capture(capture.id)))
         done = index.captures([c.id for c in todo]) if todo else []
     if not quiet:
-        console.summary(done, children, db)
-    return done
+        console.summary(done, children, db, skipped=skipped)
+    return sorted([*done, *skipped], key=lambda row: row.id)
 
 
 def _one(
@@ -54,10 +56,15 @@ def _one(
     confirm: Callable[[str], bool],
 ) -> Outcomes:
     """Minify one capture and write down its state, whatever happens."""
-    case = index.case(capture.id)
+    try:
+        case = index.case(capture.id)
+        question = console.question(capture, case)
+    except (StoreError, InvalidSpec) as error:  # the others still get their turn
+        index.set_state(capture.id, State.BLOCKED, str(error))
+        return Outcomes(State.BLOCKED, str(error))
     if not options.trust and not is_ours(case, capture.provenance.get("origin")):
         with progress.paused():
-            agreed = confirm(question(capture, case))
+            agreed = confirm(question)
         if not agreed:
             outcome = Outcomes(State.BLOCKED, "not run: it was captured elsewhere, and was not trusted (--trust)")
             index.set_state(capture.id, outcome.state, outcome.reason)
@@ -70,10 +77,3 @@ def _one(
         raise
     index.set_state(capture.id, outcome.state, outcome.reason)
     return outcome
-
-
-def question(capture: CaptureInfo, case: Case) -> str:
-    """What running a foreign capture executes, for a person to agree to."""
-    lines = [*BackendSpec.from_json(case.backend).executes(), *libraries.executes(case.imports)]
-    listed = "\n".join(f"  - {console.plain(line, 200)}" for line in lines)
-    return f"Capture {capture.id} was not made here. Running it\n{listed}\nRun it?"

@@ -117,7 +117,7 @@ def open_database(name: str, *, create: bool, readonly: bool, timeout: float) ->
             if revision != SCHEMA:
                 raise StoreError(
                     f"{given} was written by an older fxminify (schema {revision}): "
-                    f"`minify run --max-queries 0 {shlex.quote(given)}` brings it up to date"
+                    f"`minify run {shlex.quote(given)}` brings it up to date"
                 )
             return reading
         engine = _engine(sqlite.writer(path, create=create, timeout=timeout), QueuePool, max_overflow=-1)
@@ -130,6 +130,20 @@ def open_database(name: str, *, create: bool, readonly: bool, timeout: float) ->
             database.close()
             raise
         return database
+
+
+def check_place(name: str, *, timeout: float) -> None:
+    """Raise `StoreError` if ``name`` is, or can be, no index to write to. Makes nothing."""
+    if "://" in name:
+        open_database(name, create=False, readonly=True, timeout=timeout).close()
+        return
+    with _explained(name):
+        path = Path(os.path.realpath(name))
+        sqlite.check_path(path, name, create=True, readonly=False)
+        if path.exists():
+            database = Database(name, _engine(sqlite.reader(path, timeout=timeout), NullPool), path, readonly=True)
+            database.revision()
+            database.close()
 
 
 def _engine(connect: sqlite.Connect, pool: type[Pool], **options: Any) -> Engine:

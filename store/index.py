@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session, load_only
 
 from .blobs import INLINE_LIMIT, StoredBlobs
 from .case import Blobs, Case, Json
-from .database import open_database
+from .database import check_place, open_database
 from .documents import digest, dumps, graph_hash, loads, pack, plain
 from .errors import ForeignValue, StoreError
 from .failure import Failure, Signature
@@ -88,6 +88,11 @@ class Index(Reductions):
         """
         database = open_database(str(path_or_url), create=create and not readonly, readonly=readonly, timeout=timeout)
         return cls(database, inline_limit)
+
+    @classmethod
+    def check(cls, path_or_url: str, *, timeout: float = 30.0) -> None:
+        """Raise `StoreError` if nothing can be stored there; makes nothing."""
+        check_place(str(path_or_url), timeout=timeout)
 
     def close(self) -> None:
         self._database.close()
