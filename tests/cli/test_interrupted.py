@@ -1,0 +1,127 @@
+"""A search that is cut short, by Ctrl-C, by ``kill -9`` or by its budget, goes on later and repeats no question."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+QUICK = ("--replays", "1", "--runs", "1")
+#: Seconds the backend sleeps, so that a signal meets a search.
+PAUSE = "0.3"
+
+
+@pytest.fixture(scope="module")
+def captured(make_desk: Callable[..., Any]) -> Any:
+    return make_desk("slow_pair")
+
+
+@pytest.fixture
+def desk(captured: Any, tmp_path: Path) -> Any:
+    """A copy of the desk with one pending capture."""
+    copy = type(captured)(tmp_path)
+    shutil.copytree(captured.path, tmp_path, dirs_exist_ok=True)
+    return copy
+
+
+def asked(desk: Any) -> list[tuple[str, int, str | None]]:
+    """Key, number of times asked, and answer of every question so far."""
+    with contextlib.closing(sqlite3.connect(f"{desk.db.as_uri()}?mode=ro", uri=True)) as connection:
+        return connection.execute("SELECT key, asks, outcome FROM verdicts").fetchall()
+
+
+def end_in_the_middle(desk: Any, number: signal.Signals, *, answers: int) -> int:
+    """The exit code of a `minify run` that is sent ``number`` after ``answers``; nothing that it started is left."""
+    process = subprocess.Popen(
+        desk.command("run", "repro.db", *QUICK), cwd=desk.path, env=desk.environment(PLANTED_PAUSE=PAUSE),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while sum(outcome is not None for _, _, outcome in asked(desk)) < answers:
+        assert process.poll() is None, process.stderr
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert family
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as the terminal does
+    else:
+        process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert "Traceback" not in said
+    _, alive = psutil.wait_procs(family, timeout=15)
+    assert alive == []
+    return process.returncode
+
+
+@pytest.fixture(scope="module")
+def undisturbed(captured: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int, str]:
+    """Nodes, queries and script of a run with nothing in its way."""
+    desk = type(captured)(tmp_path_factory.mktemp("undisturbed"))
+    shutil.copytree(captured.path, desk.path, dirs_exist_ok=True)
+    assert desk.minify("run", *QUICK).returncode == 0
+    assert {asks for _, asks, _ in asked(desk)} == {1}
+    return result(desk)
+
+
+def result(desk: Any) -> tuple[int, int, str]:
+    row = desk.row()
+    assert (row["state"], row["verified"]) == ("verified", 1), row
+    return row["nodes_after"], row["queries"], desk.minify("repro", "repro.db", 1).stdout
+
+
+def test_the_pair_is_all_that_is_left(undisturbed: tuple[int, int, str]) -> None:
+    nodes, queries, script = undisturbed
+    assert nodes == 2
+    assert queries > 6
+    assert "torch.relu(torch.sigmoid(" in script or ("torch.relu(" in script and "torch.sigmoid(" in script)
+
+
+def test_ctrl_c_and_kill_lose_nothing_and_leave_nobody(desk: Any, undisturbed: tuple[int, int, str]) -> None:
+    assert end_in_the_middle(desk, signal.SIGINT, answers=3) == 130
+    assert desk.row()["state"] == "pending"
+    assert end_in_the_middle(desk, signal.SIGKILL, answers=5) == -signal.SIGKILL
+    assert desk.row()["state"] == "reducing"
+    answered = [key for key, _, outcome in asked(desk) if outcome is not None]
+    assert len(answered) >= 5
+    assert desk.minify("run", *QUICK, "-j", 2).returncode == 0
+    nodes, _, script = result(desk)
+    assert (nodes, body(script)) == (undisturbed[0], body(undisturbed[2]))  # two workers: the same minimum
+    again = {key: asks for key, asks, _ in asked(desk)}
+    assert {again[key] for key in answered} == {1}
+
+
+def body(script: str) -> str:
+    """Without the header, which counts queries."""
+    return script.split('"""', 2)[2]
+
+
+def test_a_budget_ends_cleanly_and_can_be_raised_later(desk: Any, undisturbed: tuple[int, int, str]) -> None:
+    done = desk.minify("run", "repro.db", *QUICK, "--max-queries", 3)
+    assert done.returncode == 0, done.stderr
+    row = desk.row()
+    assert (row["state"], row["verified"], row["queries"]) == ("verified", 1, 3)
+    assert undisturbed[0] <= row["nodes_after"] < row["nodes_before"]
+    assert "minify run repro.db 1 --again" in row["reason"]
+    assert "torch.relu(" in desk.minify("repro", "repro.db", 1).stdout
+    assert desk.minify("run", "repro.db", 1, "--again", *QUICK).returncode == 0
+    assert result(desk) == undisturbed
+    assert {asks for _, asks, _ in asked(desk)} == {1}
+
+
+@pytest.mark.slow
+def test_no_time_at_all_still_ends_with_a_script(desk: Any) -> None:
+    done = desk.minify("run", "repro.db", *QUICK, "--budget", 0.001)
+    assert done.returncode == 0, done.stderr
+    assert desk.row()["nodes_after"] == desk.row()["nodes_before"]
+    assert asked(desk) == []

@@ -1,0 +1,205 @@
+"""The whole way, on planted failures: from an ordinary program to scripts that strangers can run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+#: Failures of one process, in the order of their ids.
+NAMES = ["two_bugs", "imported", "fuses", "edits", "no_kernel", "wrong", "segfaults"]
+#: What `minify list --json` promises.
+KEYS = {
+    "id", "parent", "state", "kind", "phase", "backend", "signature", "occurrences", "nodes_before", "nodes_after",
+    "inputs_after", "queries", "verified",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def captured(make_desk: Callable[..., Any]) -> Any:
+    """Seven failures of one process, the last of which killed it."""
+    return make_desk(*NAMES, options=["--check"])
+
+
+@pytest.fixture(scope="module")
+def pending(captured: Any) -> list[dict[str, Any]]:
+    return captured.json("list")
+
+
+@pytest.fixture(scope="module")
+def minified(captured: Any, pending: list[dict[str, Any]]) -> Any:
+    """The same desk after `minify run`."""
+    captured.said = captured.minify("run", "--replays", 2, "--runs", 1)
+    return captured
+
+
+@pytest.fixture(scope="module")
+def rows(minified: Any) -> dict[int, dict[str, Any]]:
+    return {row["id"]: row for row in minified.json("list")}
+
+
+def test_every_failure_of_a_process_is_a_row(pending: list[dict[str, Any]]) -> None:
+    assert all(row.keys() >= KEYS for row in pending)
+    assert [(r["id"], r["backend"], r["kind"], r["phase"], r["state"], r["occurrences"]) for r in pending] == [
+        (1, "raises", "compile_error", "compile", "pending", 1),
+        (2, "planted:imported", "compile_error", "compile", "pending", 1),
+        (3, "fuses", "compile_error", "compile", "pending", 1),
+        (4, "edits", "compile_error", "compile", "pending", 1),
+        (5, "no_kernel", "compile_error", "compile", "pending", 1),
+        (6, "wrong", "divergence", "forward", "pending", 1),
+        (7, "segfaults", "crash", "compile", "pending", 1),
+    ]
+
+
+def test_the_graph_is_the_one_the_backend_received(captured: Any) -> None:
+    """Row 7: the backend had replaced every operator before it failed."""
+    graph = captured.json("show", "repro.db", 4)["graph"]
+    assert [name for name in ("sin", "cos", "relu", "sum") if f"{name}(" in graph] == ["sin", "cos", "relu", "sum"]
+
+
+def test_all_are_minified_to_one_node_and_verified(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+    """Rows 1, 2, 5, 6, 7, 9: registered, imported, with options, editing, with a custom operator."""
+    assert minified.said.returncode == 0, minified.said.stdout
+    assert {i: (r["state"], r["nodes_after"], r["inputs_after"], r["verified"]) for i, r in rows.items() if i <= 7} == (
+        dict.fromkeys(range(1, 8), ("verified", 1, 1, 1))
+    )
+    assert "Print a script: minify repro repro.db 1" in minified.said.stdout
+
+
+def test_another_failure_on_the_way_is_a_child(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+    assert [(i, r["parent"], r["state"], r["headline"]) for i, r in rows.items() if i > 7] == [
+        (8, 1, "pending", "ValueError: planted: tanh has no kernel")
+    ]
+    assert "Other failures were found on the way, 1 of them: minify run repro.db" in minified.said.stdout
+
+
+SCRIPTS = {
+    1: ["import planted  # registers", 'backend="raises"', "torch.relu("],
+    2: ["import planted", "backend=planted.imported"],
+    3: ["options=", '"fuse": True'],
+    4: ["torch.relu("],
+    5: ["import myops", "torch.ops.myops.twice"],
+    6: ["torch.testing.assert_close(actual, expected"],
+    7: ["dies of SIGSEGV"],
+}
+
+
+@pytest.mark.parametrize("id", SCRIPTS)
+def test_the_script_is_short_plain_and_needs_nothing_of_ours(minified: Any, id: int) -> None:
+    text = minified.minify("repro", "repro.db", id).stdout
+    assert text.isascii()
+    assert len(text.splitlines()) < 40
+    assert "import fxminify" not in text
+    assert [part for part in SCRIPTS[id] if part not in text] == []
+
+
+def run_in(folder: Path, desk: Any, *command: str) -> subprocess.CompletedProcess[str]:
+    """``command`` in ``folder``, where only the modules of the backend and the operators can be imported."""
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(desk.path), "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_a_script_fails_elsewhere_with_the_same_error(minified: Any, tmp_path: Path) -> None:
+    assert minified.minify("repro", "repro.db", 1, "-o", tmp_path / "repro.py").stdout == ""
+    done = run_in(tmp_path, minified, "repro.py")
+    assert done.returncode == 1
+    assert "RuntimeError: planted: cannot lower relu" in done.stderr
+
+
+def test_the_pytest_file_fails_under_pytest(minified: Any, tmp_path: Path) -> None:
+    minified.minify("repro", "repro.db", 1, "--format", "pytest", "-o", tmp_path / "test_it.py")
+    done = run_in(tmp_path, minified, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
+    assert done.returncode == 1
+    assert "planted: cannot lower relu" in done.stdout
+
+
+def test_bisect_says_there_gone_or_cannot_tell(minified: Any, tmp_path: Path) -> None:
+    minified.minify("repro", "repro.db", 1, "--format", "bisect", "-o", tmp_path / "bisect.py")
+    assert run_in(tmp_path, minified, "bisect.py").returncode == 1
+    planted = (minified.path / "planted.py").read_text()
+    (tmp_path / "planted.py").write_text(planted.replace("cannot lower relu", "another message"))
+    assert run_in(tmp_path, minified, "bisect.py").returncode == 125
+    (tmp_path / "planted.py").write_text(planted.replace('"relu"', '"no such operator"'))
+    assert run_in(tmp_path, minified, "bisect.py").returncode == 0
+
+
+def test_the_issue_holds_the_script(minified: Any) -> None:
+    script = minified.minify("repro", "repro.db", 1).stdout
+    issue = minified.minify("repro", "repro.db", 1, "--format", "issue").stdout
+    assert script.rstrip() in issue
+    assert "RuntimeError: planted: cannot lower relu" in issue
+
+
+@pytest.mark.parametrize("id", [1, 2, 5, 6, 7, 8])
+def test_nothing_of_this_machine_is_shown(minified: Any, id: int) -> None:
+    """No directory, user or host name, in whatever may be handed on."""
+    said = [minified.minify("show", "repro.db", id).stdout, minified.minify("show", "repro.db", id, "--json").stdout]
+    if id < 8:
+        formats = ("script", "pytest", "issue", "bisect")
+        said += [minified.minify("repro", "repro.db", id, "--format", f).stdout for f in formats]
+    private = [str(minified.path), minified.path.name, os.path.expanduser("~"), socket.gethostname(), sys.prefix]
+    assert all(said)
+    assert [(word, text) for text in said for word in private if word in text] == []
+
+
+def test_an_output_is_not_overwritten_unless_forced(minified: Any, tmp_path: Path) -> None:
+    output = tmp_path / "mine.py"
+    output.write_text("mine")
+    done = minified.minify("repro", "repro.db", 1, "-o", output)
+    assert (done.returncode, output.read_text()) == (2, "mine")
+    assert done.stderr == f"Error: {output} exists; add --force to overwrite it.\n"
+    assert minified.minify("repro", "repro.db", 1, "-o", output, "--force").returncode == 0
+    assert "torch.relu" in output.read_text()
+
+
+def test_what_is_done_is_not_done_again(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+    done = minified.minify("run", "repro.db", 1)
+    assert done.returncode == 0
+    assert "--again" in done.stdout
+
+
+def test_tables_fit_eighty_columns(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+    listed = minified.minify("list", COLUMNS="80").stdout.splitlines()
+    assert max(map(len, listed)) <= 80
+    for row, line in zip(rows.values(), listed[1:], strict=True):
+        assert line.split()[:3] == [str(row["id"]), row["state"], row["kind"]]
+        assert row["backend"] in line
+    assert "RuntimeError: planted" in listed[1]
+
+
+def test_a_file_that_cannot_be_written_is_still_read(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+    copy = minified.path / "copy"
+    copy.mkdir()
+    shutil.copy(minified.db, copy)
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    copy.chmod(0o500)
+    assert [minified.minify(*v).returncode for v in (["list", "copy/repro.db"], ["show", "copy/repro.db", 1])] == [0, 0]
+
+
+# The last two change the desk.
+
+
+def test_a_later_run_takes_up_the_child(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+    (row,) = minified.json("run", "--replays", 1, "--runs", 1)
+    assert (row["id"], row["parent"], row["state"], row["nodes_after"]) == (8, 1, "verified", 1)
+    assert "torch.tanh" in minified.minify("repro", "repro.db", 8).stdout
+
+
+def test_verify_says_when_the_bug_is_gone(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+    shown = minified.minify("verify", "repro.db", 1, "--runs", 1).stdout
+    assert shown == f"1: 1 of 1 runs show {rows[1]['signature']}\n"
+    planted = minified.path / "planted.py"
+    planted.write_text(planted.read_text().replace('"relu"', '"no such operator"'))
+    done = minified.minify("verify", "repro.db", 1, "--runs", 1)
+    assert (done.returncode, done.stdout) == (1, f"1: 0 of 1 runs show {rows[1]['signature']}\n")
+    assert "torch.relu" in minified.minify("repro", "repro.db", 1, "--format", "bisect").stdout

@@ -1,0 +1,44 @@
+"""Verbs that need no database, and the help of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+
+from fxminify.cli import main
+
+VERBS = ["capture", "run", "list", "show", "repro", "verify", "backends", "passes", "doctor"]
+
+
+def test_the_verbs_are_listed_in_the_order_of_a_session() -> None:
+    assert main.list_commands(click.Context(main)) == VERBS
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_and_option_says_what_it_does(verb: str) -> None:
+    command = main.commands[verb]
+    assert command.help
+    silent = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
+    assert silent == []
+
+
+def test_passes_are_listed_with_what_they_do(desk: Any) -> None:
+    listed = desk.json("passes")
+    assert [row["pass"] for row in listed if len(row["what"].split()) < 4] == []
+    assert max(map(len, desk.minify("passes", COLUMNS="80").stdout.splitlines())) <= 80
+
+
+def test_backends_are_listed(desk: Any) -> None:
+    listed = {row["name"]: row for row in desk.json("backends")}
+    assert {"inductor", "eager", "aot_eager"} <= listed.keys()
+    assert max(map(len, desk.minify("backends", COLUMNS="80").stdout.splitlines())) <= 80
+
+
+def test_doctor_takes_a_planted_failure_the_whole_way_and_says_it_is_planted(desk: Any) -> None:
+    rows = desk.json("doctor", "--synthetic")
+    assert [row["check"] for row in rows if row["ok"] is False] == []
+    assert rows[-1]["check"] == "planted failure"
+    assert rows[-1]["found"].startswith("planted (not a real bug): ")
+    assert rows[-1]["found"].endswith("script verified")
