@@ -18,11 +18,6 @@ _ENVELOPES = frozenset({"BackendCompilerFailed"})
 _OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory", "bad_alloc", "CUDA out of memory")
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _FLOORS = tuple(os.path.join(_ROOT, floor, "") for floor in ("backends", "repro_templates", "minifier"))
-#: Where the hook and the workers stand between a program and its backend.
-_OWN = tuple(
-    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), floor) + os.sep
-    for floor in ("backends", "minifier")
-)
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 

@@ -97,7 +97,7 @@ class Region:
 
     def wrap(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """``compiled``, observed."""
-        seam.prepare(compiled)
+        compiled = seam.prepare(compiled)
         journal = self.recorder.journal
 
         def run(*args: Any, **kwargs: Any) -> Any:

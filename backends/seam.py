@@ -188,13 +188,15 @@ def keep_unwrapped(gm: Any, compiled: Any) -> bool:
     return getattr(gm, "_backend_id", None) is not None or isinstance(compiled, SerializableCallable)
 
 
-def prepare(compiled: Any) -> None:
-    """What Dynamo does to a lazily compiled graph module it can see, for one it cannot."""
+def prepare(compiled: Any) -> Any:
+    """What Dynamo does to a lazily compiled graph module it can see, for one it cannot: the function to call."""
     from torch.fx._lazy_graph_module import _LazyGraphModule
 
     owner = getattr(compiled, "__self__", compiled)
-    if isinstance(owner, _LazyGraphModule):
-        _LazyGraphModule.force_recompile(owner)
+    if not isinstance(owner, _LazyGraphModule):
+        return compiled
+    _LazyGraphModule.force_recompile(owner)
+    return owner.forward if getattr(compiled, "__name__", "") == "_lazy_forward" else compiled
 
 
 def compiled_autograd() -> bool:

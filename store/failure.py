@@ -184,11 +184,17 @@ def signature(failure: Failure) -> Signature:
 
 
 def origin(failure: Failure) -> str:
-    """``file:function`` of the frame that raised; generated code is one place, whatever its temporary name."""
+    """``file:function`` of the frame that raised; generated code is one place, whatever its temporary name.
+
+    Nothing where Dynamo itself called what the backend returned: an extension raised, and it has no frames.
+    """
     if not failure.frames:
         return ""
     last = failure.frames[-1]
-    return "<generated>" if _GENERATED.search(last.file) else f"{last.file}:{last.function}"
+    place = f"{last.file}:{last.function}"
+    if place in _CALLERS:
+        return ""
+    return "<generated>" if _GENERATED.search(last.file) or place in _GENERATED_CALLS else place
 
 
 def first_paragraph(text: str) -> str:
@@ -238,6 +244,9 @@ def mask(text: str) -> str:
 
 
 _GENERATED = re.compile(r"^<|(^|/)c[a-z0-9]{40,}\.py$|^[a-z0-9]{51,53}\.py$")
+#: `GraphModule` drops the frames of its generated code from the exceptions that it raises again.
+_GENERATED_CALLS = ("torch/fx/graph_module.py:__call__", "torch/fx/graph_module.py:call_wrapped")
+_CALLERS = ("torch/_dynamo/eval_frame.py:_fn",)
 _TRAILER = re.compile(
     r"\s*(Set TORCH|While executing|Original traceback|from user code|Traceback \(most recent|target:|  args\[|"
     r"GraphModule:|You can suppress|Hint:|Developer debug|Found from|Exception raised from|C\+\+ CapturedTraceback|"

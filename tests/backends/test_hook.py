@@ -16,7 +16,9 @@ import torch
 from torch import fx
 
 import fxminify
+from fxminify.backends.exceptions import failure_of
 from fxminify.store.build import build
+from fxminify.store.failure import Failure, Phase, signature
 from fxminify.store.index import CaptureInfo, Index, State
 
 
@@ -505,3 +507,37 @@ def test_two_processes_capture_into_one_file(db: str, tmp_path: Path) -> None:
     assert [process.wait() for process in running] == [0, 0, 0]
     messages = {row.failure.message: row.occurrences for row in captures(db)}  # type: ignore[union-attr]
     assert messages == {"no cats": 2, "no dogs": 1}
+
+
+def edits(gm: fx.GraphModule, returned: Callable[[fx.GraphModule], Any]) -> Any:
+    for node in gm.graph.nodes:
+        node.target = torch.linalg.cholesky if node.target is torch.sin else node.target
+    gm.recompile()
+    return returned(gm)
+
+
+@pytest.mark.parametrize(
+    ("returned", "origin"),
+    [
+        (lambda gm: gm, "<generated>"),
+        (lambda gm: gm.forward, "<generated>"),
+        (lambda gm: torch._C._nn.one_hot, ""),
+    ],
+)
+def test_the_origin_is_where_the_backend_raised_and_not_who_called_it(db: str, returned: Any, origin: str) -> None:
+    def backend(gm: fx.GraphModule, example_inputs: list[torch.Tensor]) -> Any:
+        return edits(gm, returned)
+
+    def outcome() -> Failure:
+        torch._dynamo.reset()
+        with pytest.raises((RuntimeError, TypeError)) as raised:
+            torch.compile(model, backend=backend)(torch.zeros(2, 3))
+        return failure_of(raised.value, Phase.FORWARD)
+
+    with fxminify.capturing(db):
+        observed = outcome()
+    [row] = captures(db)
+    assert row.failure is not None
+    plain = outcome()
+    assert signature(row.failure).origin == signature(plain).origin == signature(observed).origin == origin
+    assert not any(frame.file in ("region.py", "hook.py", "seam.py") for frame in observed.frames)
