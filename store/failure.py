@@ -283,6 +283,8 @@ _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"%?" + _NAME + r" : (?:\[[^\]]*\] )*= (\w+\[target=[^\]]*\])\(args = .*?, kwargs = \{.*?\}\)",
             r"<node> = \1",
         ),
+        # the operands of a call that the dispatcher refused: how many there are, and whether they are parameters
+        (r"(?<=[(\s])(?:Tensor|Parameter)(?:, (?:Tensor|Parameter))*(?=[,)])", "Tensor"),
         (r"\b0x[0-9a-fA-F]{4,}", "<addr>"),
         (r"(?:[A-Za-z]:)?(?:[\w.~+-]*/)+[\w.+@-]+(?::\d+)*", "<path>"),
         (r"\bc[a-z0-9]{49,52}\b", "<generated>"),

@@ -60,6 +60,10 @@ SAME = {
         "'linalg.generic' op failed on tensor<1x?x7xf32> and !torch.vtensor<[?,3],f32> %1#2",
     ),
     "names of fused kernels": ("cpp_fused_add_relu_3 failed", "cpp_fused_relu_0 failed"),
+    "operands of a refused call": (
+        "addmm() received an invalid combination of arguments - got (Tensor, Parameter, Parameter, int), but expected",
+        "addmm() received an invalid combination of arguments - got (Tensor, int), but expected",
+    ),
     "colours": ("This is \x1b[96mstep\x1b[0m 3", "This is step 3"),
 }
 
