@@ -35,6 +35,8 @@ _NOT_SETTINGS = (
     "thread", "worker", "cache", "dir", "path", "log", "trace", "debug", "verbose", "repro", "dynamic",
     "deterministic",
 )  # fmt: skip
+#: Texts that are one word name a choice ("compile_error", "triton"); others may be a path or worse, and stay here.
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}", re.ASCII)
 _SDP_KERNELS = ("flash", "mem_efficient", "math", "cudnn")
 
 
@@ -189,7 +191,8 @@ def _changed(name: str) -> Json:
         if module._is_default(key) or any(w.startswith(_NOT_SETTINGS) for w in re.split("[._]", key)):
             continue
         value = getattr(module, key)
-        if isinstance(value, bool | int | float) and value != module._config[key].default and not key.startswith("_"):
+        plain = isinstance(value, bool | int | float) or (isinstance(value, str) and _WORD.fullmatch(value) is not None)
+        if plain and value != module._config[key].default and not key.startswith("_"):
             out[key] = value
     return out
 

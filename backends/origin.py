@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import inspect
 import math
 import os
 import sys
@@ -21,7 +20,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from . import modules, registry, syntax
+from . import constructor, modules, registry, syntax
 from .carry import Carrier
 from .expression import Expression, imported
 from .program import CannotCarry, reimportable
@@ -208,7 +207,7 @@ class _Origin:
                 call["call"]["kwargs"]["decompositions"] = self._decompositions(table)
             return call
         if isinstance(value, types.MethodType) and getattr(value.__self__, value.__name__, None) == value:
-            return {"get": [self.express(value.__self__), value.__name__]}
+            return {"get": [self._owner(value.__self__), value.__name__]}
         if isinstance(value, types.SimpleNamespace) or _is_argparse(value):
             return self._call(type(value), **vars(value))
         if isinstance(value, type | types.FunctionType) or not hasattr(value, "__dict__"):
@@ -216,7 +215,21 @@ class _Origin:
         cls = type(value)
         if dataclasses.is_dataclass(cls) and all(f.init for f in dataclasses.fields(cls)):
             return self._call(cls, **{f.name: getattr(value, f.name) for f in dataclasses.fields(cls)})
-        return self._call(cls) if callable(value) and _made_without_arguments(value) else None
+        return self._made(value) if callable(value) else None
+
+    def _owner(self, value: Any) -> Expression:
+        """The object that a bound method belongs to; it need not be callable."""
+        try:
+            return self.express(value)
+        except CannotCarry:
+            if (made := None if isinstance(value, type) else self._made(value)) is None:
+                raise
+            return made
+
+    def _made(self, value: Any) -> Expression | None:
+        """The call that makes an instance again."""
+        given = constructor.arguments(value) if hasattr(value, "__dict__") else None
+        return None if given is None else self._call(type(value), **given)
 
     def _call(self, func: Any, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
         arguments = {k: self.express(v) for k, v in kwargs.items()}
@@ -249,8 +262,8 @@ class _Origin:
         if cls.__module__ in ("builtins",):
             return f"an object of type {cls.__name__} has no source"
         return (
-            f"it is an instance of {cls.__qualname__} that no module holds under a name; "
-            f"assign it to a module-level name and pass that"
+            f"it is an instance of {cls.__qualname__} that no module holds under a name, and {cls.__qualname__} does not "
+            f"keep what it was made with; assign it to a module-level name and pass that"
         )
 
 
@@ -292,19 +305,6 @@ def _torch_atom(value: Any) -> Expression:
 
 def _is_argparse(value: Any) -> bool:
     return type(value).__module__ == "argparse" and type(value).__name__ == "Namespace"
-
-
-def _made_without_arguments(value: Any) -> bool:
-    """Whether calling its class again gives the same: it has no state, or its ``__init__`` has no parameters."""
-    cls = type(value)
-    if any(getattr(c, "__slots__", ()) for c in cls.__mro__):
-        return False
-    if not vars(value):
-        return True
-    try:
-        return not inspect.signature(cls).parameters
-    except (TypeError, ValueError):
-        return False
 
 
 def listing() -> list[dict[str, Any]]:

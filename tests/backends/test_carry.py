@@ -59,7 +59,6 @@ def test_what_the_script_guards_can_be_imported(recreated: Recreated) -> None:
     ("name", "reason"),
     [
         ("unwritable_cell", "the closure cell 'extra' of make.<locals>.inner, a Handle, cannot be written down"),
-        ("anonymous_instance", "it is an instance of Compiler that no module holds under a name"),
     ],
 )
 def test_the_reason_of_a_refusal_names_the_culprit(recreated: Recreated, name: str, reason: str) -> None:
