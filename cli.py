@@ -189,6 +189,8 @@ def repro(db: str, id_: int, output: Path | None, format_: str, force: bool, jso
     with Index.open(db, readonly=True) as index:
         text, files, info = stored_repro(index, id_, format_, unverified=force)
     if output is not None:
+        if output.suffix == ".py" and output.stem in {*sys.stdlib_module_names, "torch"}:
+            raise Problem(f"{output.name} would hide the module {output.stem} from the script; choose another name.")
         contents = {output: text.encode()} | {output.with_name(name): data for name, data in files.items()}
         for path, content in contents.items():
             if path.exists() and not force and not (path != output and path.read_bytes() == content):

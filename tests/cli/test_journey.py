@@ -49,7 +49,7 @@ def test_every_failure_of_a_process_is_a_row(pending: list[dict[str, Any]]) -> N
     assert all(row.keys() >= KEYS for row in pending)
     assert [(r["id"], r["backend"], r["kind"], r["phase"], r["state"], r["occurrences"]) for r in pending] == [
         (1, "raises", "compile_error", "compile", "pending", 1),
-        (2, "planted:imported", "compile_error", "compile", "pending", 1),
+        (2, "imported", "compile_error", "compile", "pending", 1),
         (3, "fuses", "compile_error", "compile", "pending", 1),
         (4, "edits", "compile_error", "compile", "pending", 1),
         (5, "no_kernel", "compile_error", "compile", "pending", 1),
@@ -82,7 +82,7 @@ def test_another_failure_on_the_way_is_a_child(minified: Any, rows: dict[int, di
 
 SCRIPTS = {
     1: ["import planted  # registers", 'backend="raises"', "torch.relu("],
-    2: ["import planted", "backend=planted.imported"],
+    2: ["from planted import imported", "backend=imported"],
     3: ["options=", '"fuse": True'],
     4: ["torch.relu("],
     5: ["import myops", "torch.ops.myops.twice"],
@@ -123,13 +123,13 @@ def test_the_pytest_file_fails_under_pytest(minified: Any, tmp_path: Path) -> No
 
 
 def test_bisect_says_there_gone_or_cannot_tell(minified: Any, tmp_path: Path) -> None:
-    minified.minify("repro", "repro.db", 1, "--format", "bisect", "-o", tmp_path / "bisect.py")
-    assert run_in(tmp_path, minified, "bisect.py").returncode == 1
+    minified.minify("repro", "repro.db", 1, "--format", "bisect", "-o", tmp_path / "is_bad.py")
+    assert run_in(tmp_path, minified, "is_bad.py").returncode == 1
     planted = (minified.path / "planted.py").read_text()
     (tmp_path / "planted.py").write_text(planted.replace("cannot lower relu", "another message"))
-    assert run_in(tmp_path, minified, "bisect.py").returncode == 125
+    assert run_in(tmp_path, minified, "is_bad.py").returncode == 125
     (tmp_path / "planted.py").write_text(planted.replace('"relu"', '"no such operator"'))
-    assert run_in(tmp_path, minified, "bisect.py").returncode == 0
+    assert run_in(tmp_path, minified, "is_bad.py").returncode == 0
 
 
 def test_the_issue_holds_the_script(minified: Any) -> None:
@@ -159,6 +159,12 @@ def test_an_output_is_not_overwritten_unless_forced(minified: Any, tmp_path: Pat
     assert done.stderr == f"Error: {output} exists; add --force to overwrite it.\n"
     assert minified.minify("repro", "repro.db", 1, "-o", output, "--force").returncode == 0
     assert "torch.relu" in output.read_text()
+
+
+def test_a_name_that_would_hide_a_module_is_refused(minified: Any, tmp_path: Path) -> None:
+    done = minified.minify("repro", "repro.db", 1, "--format", "bisect", "-o", tmp_path / "bisect.py")
+    assert done.returncode == 2
+    assert done.stderr == "Error: bisect.py would hide the module bisect from the script; choose another name.\n"
 
 
 def test_what_is_done_is_not_done_again(minified: Any, rows: dict[int, dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from torch._dynamo import register_backend
 
 
 def calls(gm, name):
-    return any(name in str(node.target) for node in gm.graph.nodes)
+    return any(name in str(node.target) for node in gm.graph.nodes if node.op == "call_function")
 
 
 @register_backend
