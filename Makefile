@@ -46,7 +46,7 @@ test-backends: $(VENV)/.backends
 demo: $(VENV)/.installed
 	@rm -rf $(DEMO) && mkdir -p $(DEMO) && cp docs/demo/densenet.py $(DEMO)/
 	-cd $(DEMO) && ../$(BIN)/minify capture --db repro.db densenet.py
-	cd $(DEMO) && ../$(BIN)/minify run --trust repro.db
+	cd $(DEMO) && ../$(BIN)/minify run repro.db
 	cd $(DEMO) && ../$(BIN)/minify repro repro.db 1 -o repro.py && cat repro.py
 
 lint: $(VENV)/.lint

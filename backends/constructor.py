@@ -22,7 +22,8 @@ def arguments(value: Any) -> dict[str, Any] | None:
     Arguments that are their default are left out. A class with ``__slots__`` or a ``__new__`` of its own is not read.
     """
     cls = type(value)
-    if cls.__new__ is not object.__new__ or any(getattr(c, "__slots__", ()) for c in cls.__mro__):
+    makes: object = cls.__new__
+    if makes is not object.__new__ or any(getattr(c, "__slots__", ()) for c in cls.__mro__):
         return None
     if not vars(value):
         return {}

@@ -262,8 +262,8 @@ class _Origin:
         if cls.__module__ in ("builtins",):
             return f"an object of type {cls.__name__} has no source"
         return (
-            f"it is an instance of {cls.__qualname__} that no module holds under a name, and {cls.__qualname__} does not "
-            f"keep what it was made with; assign it to a module-level name and pass that"
+            f"it is an instance of {cls.__qualname__} that no module holds under a name, and {cls.__qualname__} does "
+            f"not keep what it was made with; assign it to a module-level name and pass that"
         )
 
 

@@ -18,7 +18,13 @@ FAILURES = Path(__file__).parent / "failures"
 #: Seconds until a program is taken to hang; only the one that hangs needs it.
 HANG = 60
 #: Through every floor in the default tests: one of each kind that is quick, on three backends.
-QUICK = set(["005_put_stride", "007_unfold_abs_inplace", "026_ts_any_graph", "037_ort_floor_divide_intmin", "039_ort_lgamma"])
+QUICK = {
+    "005_put_stride",
+    "007_unfold_abs_inplace",
+    "026_ts_any_graph",
+    "037_ort_floor_divide_intmin",
+    "039_ort_lgamma",
+}
 
 CASES = [
     pytest.param(path.stem, marks=() if path.stem in QUICK else pytest.mark.slow)
