@@ -32,8 +32,10 @@ _COMPILE = {
 _DYNAMO = "torch/_dynamo/convert_frame.py"
 _GUARDS = "torch/_dynamo/guards.py"
 _RUNTIME = {("torch/_dynamo/eval_frame.py", "_fn")}
+_ENTRY = "torch/_dynamo/eval_frame.py"
 #: Directories that only a compilation passes through, for stacks whose outer frames are cut off.
 _COMPILERS = ("torch/_inductor/", "torch/_dynamo/", "torch/_functorch/_aot_autograd/", "torch/fx/")
+_CALLED_BY_DYNAMO = ("torch/_inductor/", "torch/_functorch/", "torch/fx/")
 _COMPARISON = "torch/testing/_comparison.py"
 _FAULT_FRAME = re.compile(r'  File "([^"]*)", line \S+ in (.*)')
 _ATTRIBUTE = re.compile(r"The values for attribute '(\w+)(?:\(\))?' do not match")
@@ -50,13 +52,15 @@ def phase_of_places(frames: Iterable[Place], *, complete: bool = True) -> Phase:
     """The phase of a stack, outermost frame first; ``complete`` is False where outer frames are missing."""
     frames = list(frames)
     in_dynamo = False
-    for file, function in frames:
+    for (file, function), (following, _) in zip(frames, [*frames[1:], ("", "")], strict=True):
         if (file, function) in _BACKWARD and not in_dynamo:
             return Phase.BACKWARD
         if (file, function) in _COMPILE:
             return Phase.COMPILE
         if file == _GUARDS:
             return Phase.GUARDS
+        if file == _ENTRY and following.startswith(_CALLED_BY_DYNAMO) and not in_dynamo:
+            return Phase.COMPILE  # Dynamo takes its own frames out of the stack of Inductor's exceptions
         if (file, function) in _RUNTIME and not in_dynamo:
             return Phase.FORWARD
         in_dynamo = in_dynamo or file == _DYNAMO

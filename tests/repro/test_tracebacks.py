@@ -10,7 +10,7 @@ import torch
 
 from fxminify.backends.exceptions import failure_of
 from fxminify.repro_templates.action import ALIAS_PREFIX, GRADIENT_PREFIX, MUTATION_PREFIX
-from fxminify.repro_templates.tracebacks import failure_in_script, phase_of, phase_of_crash, phase_of_places
+from fxminify.repro_templates.tracebacks import failure_in_script, phase_of, phase_of_crash, phase_of_places, places
 from fxminify.store.failure import Kind, Phase
 
 HERE = "test_tracebacks.py"
@@ -168,3 +168,16 @@ def test_a_crash_is_placed_by_the_stack_that_faulthandler_prints() -> None:
 def test_a_stack_cut_off_inside_a_compiler_is_in_compile() -> None:
     assert phase_of_places([("torch/_inductor/graph.py", "run")], complete=False) is Phase.COMPILE
     assert phase_of_places([("torch/_inductor/graph.py", "run")]) is Phase.FORWARD
+
+
+def test_an_error_of_inductor_is_in_compile_although_dynamo_hides_its_own_frames() -> None:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("no lowering")
+
+    with (
+        torch._inductor.config.patch(post_grad_custom_pre_pass=refuse),
+        pytest.raises(torch._inductor.exc.InductorError) as caught,
+    ):
+        torch.compile(torch.sin)(torch.ones(3))
+    assert ("torch/_dynamo/output_graph.py", "call_user_compiler") not in places(caught.value)
+    assert phase_of(caught.value) is Phase.COMPILE
