@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterable
+from itertools import pairwise
 
 from ..backends.exceptions import failure_of, portable, type_name, unwrap
 from ..store.failure import Failure, Kind, Phase
@@ -52,7 +53,7 @@ def phase_of_places(frames: Iterable[Place], *, complete: bool = True) -> Phase:
     """The phase of a stack, outermost frame first; ``complete`` is False where outer frames are missing."""
     frames = list(frames)
     in_dynamo = False
-    for (file, function), (following, _) in zip(frames, [*frames[1:], ("", "")], strict=True):
+    for (file, function), (following, _) in pairwise([*frames, ("", "")]):
         if (file, function) in _BACKWARD and not in_dynamo:
             return Phase.BACKWARD
         if (file, function) in _COMPILE:

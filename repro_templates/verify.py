@@ -1,8 +1,9 @@
 """Does a script show the failure it was made for? It is run as its receiver would run it, several times.
 
 Each run is a fresh process in an empty directory, with nothing importable but what is installed and ``search_path``.
-All runs but the last go through `runner`, which reports the exception as data; the last is plainly ``python
-repro.py``, whose exit status must agree. Whatever a run leaves behind is killed with its process group.
+They run side by side, as many as there are processors. All but the last go through `runner`, which reports the
+exception as data; the last is plainly ``python repro.py``, whose exit status must agree. Whatever a run leaves behind
+is killed with its process group.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,12 +77,16 @@ def verify(
     """
     shows = expected if callable(expected) else lambda failure: signature(failure) == expected
     runs = max(runs, 1)
+
+    def once(plain: bool) -> _Ended:
+        return _run(script, files, timeout, search_path, plain=plain)
+
+    with ThreadPoolExecutor(min(runs, len(os.sched_getaffinity(0)))) as together:
+        *reported, plainly = together.map(once, [False] * max(runs - 1, 1) + [True])
     failures: list[Failure | None] = []
     seen: list[Failure] = []
-    instead, log = "", []
-    for _ in range(max(runs - 1, 1)):
-        ended = _run(script, files, timeout, search_path, plain=False)
-        log.append(_log("reported", ended))
+    instead = ""
+    for ended in reported:
         readings = [_at_home(failure, carried) for failure in _readings(ended, timeout)]
         shown = next(filter(shows, readings), None)
         failures.append(shown or next(iter(readings), None))
@@ -88,15 +94,14 @@ def verify(
             seen.append(shown)
         else:
             instead = instead or _instead(ended, failures[-1])
+    log = "\n".join([*(_log("reported", ended) for ended in reported), _log("plain", plainly)])
     if not seen:
-        return Verification(0, runs, tuple(failures), instead, "\n".join(log))
-    ended = _run(script, files, timeout, search_path, plain=True)
-    log.append(_log("plain", ended))
-    agrees = _agrees(ended, seen[-1])
+        return Verification(0, runs, tuple(failures), instead, log)
+    agrees = _agrees(plainly, seen[-1])
     if not agrees:
-        instead = instead or f"run plainly, it ends with {_status(ended)}"
+        instead = instead or f"run plainly, it ends with {_status(plainly)}"
     count = int(agrees) if runs == 1 else len(seen) + agrees
-    return Verification(count, runs, tuple(failures), instead, "\n".join(log))
+    return Verification(count, runs, tuple(failures), instead, log)
 
 
 def failure_of_run(ended: _Ended, timeout: float) -> Failure | None:

@@ -181,3 +181,7 @@ def test_an_error_of_inductor_is_in_compile_although_dynamo_hides_its_own_frames
         torch.compile(torch.sin)(torch.ones(3))
     assert ("torch/_dynamo/output_graph.py", "call_user_compiler") not in places(caught.value)
     assert phase_of(caught.value) is Phase.COMPILE
+
+
+def test_no_stack_at_all_is_in_forward() -> None:
+    assert phase_of_places([]) is Phase.FORWARD
