@@ -279,7 +279,8 @@ def _shared_libraries(op: str) -> Iterator[str]:
             continue
         with open(path, "rb") as file:
             content = file.read()
-        if namespace.encode() in content and name.encode() in content:
+        # As C strings: `TORCH_LIBRARY` makes one of the namespace, `def` and `impl` get the name or the whole schema.
+        if all(re.search(rb"(?<!\w)%s[\0(]" % text.encode(), content) for text in (namespace, name)):
             yield _package_of(path) or os.path.abspath(path)
 
 

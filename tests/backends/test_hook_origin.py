@@ -71,7 +71,7 @@ def test_the_module_that_registers_an_operator(db: str, package: types.ModuleTyp
 def test_an_operator_nobody_can_find_again_is_said_at_capture_time(db: str, package: types.ModuleType) -> None:
     registration = (
         "import torch\n"
-        "library = torch.library.Library('lost', 'DEF')\n"
+        "library = torch.library.Library('nowhere_kept', 'DEF')\n"
         "library.define('op(Tensor x) -> Tensor')\n"
         "library.impl('op', lambda x: x + 1, 'CompositeExplicitAutograd')\n"
         "library.impl('op', lambda x: torch.empty_like(x), 'Meta')\n"
@@ -79,11 +79,11 @@ def test_an_operator_nobody_can_find_again_is_said_at_capture_time(db: str, pack
     exec(compile(registration, "<nowhere>", "exec"), namespace := {})  # noqa: S102  it must have no file
     assert namespace["library"]
     with fxminify.capturing(db), pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
-        torch.compile(lambda x: torch.ops.lost.op(x), backend=package.plain)(torch.ones(3))
+        torch.compile(lambda x: torch.ops.nowhere_kept.op(x), backend=package.plain)(torch.ones(3))
     with Index.open(db) as index:
         [row] = index.captures()
     assert row.state is State.UNSUPPORTED
-    assert row.reason.startswith("operator lost::op")
+    assert row.reason.startswith("operator nowhere_kept::op")
 
 
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager", "team"])

@@ -100,7 +100,7 @@ def test_quantized_decomposed_is_imported_because_not_every_backend_does() -> No
 
 def test_a_shared_library_is_found_by_the_names_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "libteam.so"
-    file.write_bytes(b"\x7fELF" + b"team_native\x00launch\x00")
+    file.write_bytes(b"\x7fELF\x00" + b"team_native\x00launch\x00")
     monkeypatch.setattr(torch.ops, "loaded_libraries", {str(file)})
     imports, problems = libraries.imports_for(["team_native::launch"])
     assert problems == []
