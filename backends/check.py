@@ -59,6 +59,7 @@ def _compiled_run(
 ) -> Run | None:
     """The compiled run; None where it failed. Its failure is recorded here only if the program may never show it."""
     phases = [Phase.FORWARD]
+    region.invoked += 1
     with region.marked("forward"):
         try:
             return execute(compiled, inputs, backward, mark=lambda phase: phases.append(Phase(phase)))

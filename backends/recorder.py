@@ -13,6 +13,7 @@ import platform
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -48,11 +49,12 @@ class Recorder:
         *,
         backward: bool = False,
         compare: bool = False,
+        calls: int = 1,
     ) -> None:
-        """Store ``failure`` of the graph ``received``, called with ``inputs``."""
+        """Store ``failure`` of the graph ``received``, called with ``inputs``, ``calls`` times by now."""
         try:
             with self._lock, own_calls():
-                self._record(received, spec(), inputs, rng, failure, backward, compare)
+                self._record(received, spec(), inputs, rng, failure, backward, compare, calls)
         except Exception as exc:  # noqa: BLE001  whatever goes wrong here must not reach the user's program
             log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
 
@@ -67,7 +69,13 @@ class Recorder:
             log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
 
     def write_ahead(
-        self, graph: int, received: Received, spec: Callable[[], BackendSpec], inputs: Inputs, rng: dict[str, Any]
+        self,
+        graph: int,
+        received: Received,
+        spec: Callable[[], BackendSpec],
+        inputs: Inputs,
+        rng: dict[str, Any],
+        calls: int = 1,
     ) -> None:
         """Put the case into the journal, if there is one."""
         if self.journal is None:
@@ -76,7 +84,7 @@ class Recorder:
             with own_calls():
                 backend = spec()
                 document: Json = {"provenance": self._provenance(received, backend)}
-                case, blobs, reason = self._case(received, backend, inputs, rng, False, False)
+                case, blobs, reason = self._case(received, backend, inputs, rng, False, False, calls)
                 if case is None:
                     document |= {"reason": reason, "graph_text": self._text(received)}
                 else:
@@ -115,6 +123,7 @@ class Recorder:
         failure: Failure,
         backward: bool,
         compare: bool,
+        calls: int,
     ) -> None:
         known = signature(failure)
         key = (received.text(), spec.name, known.digest)
@@ -122,7 +131,7 @@ class Recorder:
             capture = self._known[key]
             self._again[capture] = self._again.get(capture, 0) + 1
             return
-        case, blobs, reason = self._case(received, spec, inputs, rng, backward, compare)
+        case, blobs, reason = self._case(received, spec, inputs, rng, backward, compare, calls)
         provenance = self._provenance(received, spec)
         if inputs.changed:
             provenance["inputs_changed"] = inputs.changed
@@ -139,6 +148,7 @@ class Recorder:
         rng: dict[str, Any],
         backward: bool,
         compare: bool,
+        calls: int,
     ) -> tuple[Case | None, dict[str, bytes], str]:
         """The case, or None and why there is none; a case with a reason cannot be run elsewhere."""
         from ..store.decode import InvalidDocument, validate
@@ -148,6 +158,7 @@ class Recorder:
         try:
             case, blobs, more = received.case(inputs.values, rng, spec, backward=backward, compare=compare)
             problems += more
+            case = replace(case, calls=calls)
             validate(to_json(case))  # what could not be read again is better said now
         except (Unsupported, InvalidDocument) as exc:
             return None, {}, "; ".join([*problems, str(exc)])

@@ -22,6 +22,7 @@ import torch
 from torch.autograd.graph import Node
 from torch.utils._pytree import tree_leaves
 
+from ..store.case import MOST_CALLS
 from ..store.failure import Failure, Phase
 from . import ambient, reentry, seam
 from .exceptions import failure_of, unwrap
@@ -70,6 +71,7 @@ class Region:
         self.reported: set[str] = set()
         self._spec = spec
         self._known_spec: BackendSpec | None = None
+        self.invoked = 0
         self._calls = 0
         self._written: list[int] = []
         self._simple = False  # whether a plain clone copies what is overwritten
@@ -87,7 +89,12 @@ class Region:
         return nullcontext() if journal is None else journal.marked(phase, self.number)
 
     def record(self, failure: Failure, inputs: Inputs, rng: dict[str, torch.Tensor], **asked: bool) -> None:
-        self.recorder.record(self.received, self.spec, inputs, rng, failure, **asked)
+        """Store ``failure``, seen in a call or while compiling."""
+        self.recorder.record(self.received, self.spec, inputs, rng, failure, calls=self.calls(), **asked)
+
+    def calls(self) -> int:
+        """How often what was compiled has been called until now, once at least."""
+        return min(max(self.invoked, 1), MOST_CALLS)
 
     def failed(self, exc: Exception, call: Call, phase: Phase) -> None:
         """``call`` raised ``exc``."""
@@ -107,6 +114,7 @@ class Region:
                 return self._learn(compiled, args, kwargs)
             call = self._call(args)
             mark = journal.begin("forward", self.number) if journal is not None else None
+            self.invoked += 1
             try:
                 result = compiled(*args, **kwargs)
             except Exception as exc:
@@ -142,6 +150,7 @@ class Region:
             check(self, compiled, args, call)
         before = [_version(a) for a in args]
         began = time.perf_counter()
+        self.invoked += 1
         try:
             with self.marked("forward"):
                 result = compiled(*args, **kwargs)
@@ -184,7 +193,7 @@ class Region:
             log.warning("fxminify could not copy the inputs of a compiled graph: %s", exc)
             inputs = Inputs(list(args), [None] * len(args))
         rng = ambient.rng_states(cuda_devices(args))
-        self.recorder.write_ahead(self.number, self.received, self.spec, inputs, rng)
+        self.recorder.write_ahead(self.number, self.received, self.spec, inputs, rng, self.calls() + bool(self.invoked))
         return Call(args, inputs, rng, reentry.enter())
 
     def _watch_backward(self, result: Any, call: Call) -> None:

@@ -27,6 +27,8 @@ class Keys:
         for spec in case.tensors:
             digest.update(self._text(spec))
         digest.update(_dump([case.inputs, case.graph.training, case.backward, case.compare]))
+        if case.calls != 1:
+            digest.update(b"%d" % case.calls)
         for part in (case.graph.attrs, case.context, case.backend, case.imports):
             if part:
                 digest.update(_dump(part))

@@ -137,7 +137,7 @@ class _Observer:
         with self.ambient():
             compiled = backend(gm, examples)
         self.phases("forward")
-        return self.execute(compiled, inputs)
+        return self.called(compiled, inputs)
 
     def compiled(self, inputs: list[Any], backend: Callable[[Any, Any], Any]) -> Run:
         """The ``compile`` entry: the printed source through `torch.compile`, with the backend's doings in sight."""
@@ -157,7 +157,14 @@ class _Observer:
         self.phases("trace")
         printed, function = source_function(self.case, self.blobs)
         compiled = torch.compile(function, backend=watched, dynamic=spec.dynamic)
-        return self.execute((lambda *args: (compiled(*args),)) if printed.single else compiled, inputs)
+        return self.called((lambda *args: (compiled(*args),)) if printed.single else compiled, inputs)
+
+    def called(self, function: Callable[..., Any], inputs: list[Any]) -> Run:
+        """The last call; those before it get inputs of their own."""
+        for _ in range(self.case.calls - 1):
+            self.execute(function, copy_inputs(inputs))
+            self.phases("forward")
+        return self.execute(function, inputs)
 
     def compare(self, expected: Run, actual: Run) -> Observation:
         """Nothing fails here: what cannot be judged is invalid, never a pass."""

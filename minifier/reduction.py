@@ -9,7 +9,7 @@ capture left unverified.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..backends.spec import BackendSpec, CannotLoad
 from ..store.failure import Match
@@ -46,15 +46,19 @@ def reduce_capture(index: Index, capture: CaptureInfo, options: Options, listene
         with pool:
             pool.scratch.put(index.blobs(case.storages))
             hang = failure.detail.get("seconds")
-            shown = replay(
-                pool,
-                case,
-                failure,
-                runs=options.replays,
-                match=Match(options.match),
-                error_regex=options.error_regex,
-                limit=options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT),
-            )
+            for called in sorted({1, case.calls}):  # as often as the program did only where once will not do
+                case = replace(case, calls=called)
+                shown = replay(
+                    pool,
+                    case,
+                    failure,
+                    runs=options.replays,
+                    match=Match(options.match),
+                    error_regex=options.error_regex,
+                    limit=options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT),
+                )
+                if shown.reproduced:
+                    break
             if not shown.reproduced:
                 return Outcomes(State.NOT_REPRODUCED, shown.reason)
             return _attempts(Job(index, capture, case, shown, pool, options, listener))

@@ -21,6 +21,16 @@ Candidates = Generator[Case, bool, Case]
 Simplification = Callable[[Case, Blobs], Candidates]
 
 
+def fewer_calls(case: Case, blobs: Blobs) -> Candidates:
+    """Call what was compiled less often: once, or the least power of two that will do."""
+    calls = 1
+    while calls < case.calls:
+        if (yield (candidate := replace(case, calls=calls))):
+            return candidate
+        calls *= 2
+    return case
+
+
 def forward_only(case: Case, blobs: Blobs) -> Candidates:
     """Leave out the backward pass: a failure that shows before it does not need it."""
     if case.backward and (yield (candidate := replace(case, backward=False))):
@@ -96,6 +106,7 @@ def plain_strides(case: Case, blobs: Blobs) -> Candidates:
 
 #: In the order they run. `fxminify.minifier.passes.listing` shows them after the engine's passes.
 SIMPLIFICATIONS: tuple[Simplification, ...] = (
+    fewer_calls,
     forward_only,
     no_gradients,
     plain_tensors,

@@ -64,6 +64,7 @@ def case_from_json(doc: Json) -> Case:
         backward=doc["backward"],
         compare=doc["compare"],
         torch=doc["torch"],
+        calls=doc.get("calls", 1),
     )
 
 

@@ -56,7 +56,7 @@ def make_action(
     kind = str(failure.detail.get("class", "value")) if failure.kind is Kind.DIVERGENCE else ""
     backward = failure.phase is Phase.BACKWARD
     twice = bool(kind) and kind != "alias"
-    separate = kind == "mutation" or (twice and mutates(case.graph))
+    separate = kind == "mutation" or ((twice or case.calls > 1) and mutates(case.graph))
     in_function = separate or len(inputs.arguments) > _FEW_INPUTS
     maker = _Maker(case, printed, inputs, f"torch.compile({printed.name}, {arguments})", managers, in_function)
     if backward and kind:
@@ -106,6 +106,8 @@ class _Maker:
         return ["def make_inputs():", *lines, last.layout()]
 
     def exception(self, backward: bool) -> str:
+        if self.case.calls > 1:
+            return self.repeated(backward)
         if not backward:
             return self.within([*self.seed, *self.called(self.compiled, "")])
         lines = self.called(self.compiled, "output" if self.printed.single else "outputs")
@@ -114,9 +116,23 @@ class _Maker:
         total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
         return self.within([*self.seed, *lines, f"{total}.backward()"])
 
+    def repeated(self, backward: bool) -> str:
+        """Several calls of what was compiled once, each with its backward pass."""
+        name = ("output" if self.printed.single else "outputs") if backward else ""
+        inner = [*self.seed, f"{name} = compiled({self.arguments})" if name else f"compiled({self.arguments})"]
+        if backward:
+            total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
+            inner.append("output.sum().backward()" if self.printed.single else f"{total}.backward()")
+        loop = [f"for _ in range({self.case.calls}):", textwrap.indent("\n".join(inner), INDENT)]
+        return f"compiled = {self.compiled}\n" + self.within(loop)
+
     def divergence(self, kind: str, equal_nan: bool) -> str:
         lines = [*self.seed, *self.called(self.printed.name, "expected")]
-        lines += [*self.seed, *self.called(self.compiled, "actual")]
+        actual = [*self.seed, *self.called("compiled" if self.case.calls > 1 else self.compiled, "actual")]
+        if self.case.calls > 1:
+            loop = textwrap.indent("\n".join(actual), INDENT)
+            actual = [f"compiled = {self.compiled}", f"for _ in range({self.case.calls}):", loop]
+        lines += actual
         options = ", check_stride=True" if kind == "stride" else ""
         options += ", equal_nan=True" if equal_nan and kind == "value" else ""
         return self.within(lines, f"torch.testing.assert_close(actual, expected{options})")

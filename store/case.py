@@ -132,13 +132,18 @@ class TensorSpec:
         return count
 
 
+#: The most calls of a case.
+MOST_CALLS = 64
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """What is compiled. ``inputs`` has one value per placeholder of ``graph``, in order.
 
     ``context`` is the ambient state (`fxminify.backends.ambient`), ``backend`` the `BackendSpec` as data
     (`fxminify.backends.spec`), ``imports`` what must be imported besides the backend (custom-op libraries).
-    ``backward`` asks for a backward pass after the forward one, ``compare`` for a comparison with eager.
+    ``backward`` asks for a backward pass after the forward one, ``compare`` for a comparison with eager. ``calls`` is
+    how often what was compiled is called: some failures need a second time.
     """
 
     graph: Graph
@@ -150,6 +155,7 @@ class Case:
     backward: bool = False
     compare: bool = False
     torch: str = ""
+    calls: int = 1
 
     @property
     def storages(self) -> frozenset[str]:
@@ -237,6 +243,7 @@ def to_json(case: Case) -> Json:
         "imports": list(case.imports),
         "backward": case.backward,
         "compare": case.compare,
+        **({"calls": case.calls} if case.calls != 1 else {}),
     }
 
 

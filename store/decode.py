@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-from .case import FORMAT, Case, Graph, Json, Node, tag
+from .case import FORMAT, MOST_CALLS, Case, Graph, Json, Node, tag
 from .check_tensors import check_storage
 from .check_values import ValueChecks
 from .checks import DEFAULT, InvalidDocument, Limits, brief
@@ -63,7 +63,7 @@ class _Reader(ValueChecks):
     def case(self, doc: object) -> Case:
         if type(doc) is dict and type(doc.get("format")) is int and doc["format"] > FORMAT:
             self.fail(f"format {doc['format']} is newer than this fxminify, which reads up to {FORMAT}: update it")
-        doc = self.fields(doc, "format graph inputs", "torch tensors context backend imports backward compare")
+        doc = self.fields(doc, "format graph inputs", "torch tensors context backend imports backward compare calls")
         self.integer(doc["format"], 1, FORMAT)
         self.where = "imports"
         imports = tuple(self.import_(i) for i in self.items(doc.get("imports", []), 1000))
@@ -91,6 +91,7 @@ class _Reader(ValueChecks):
             backward=self.flag(doc.get("backward", False)),
             compare=self.flag(doc.get("compare", False)),
             torch=self.printable(doc.get("torch", "")),
+            calls=self.integer(doc.get("calls", 1), 1, MOST_CALLS),
         )
 
     def import_(self, doc: object) -> Json:
