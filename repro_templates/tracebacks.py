@@ -60,10 +60,10 @@ def phase_of_places(frames: Iterable[Place], *, complete: bool = True) -> Phase:
             return Phase.COMPILE
         if file == _GUARDS:
             return Phase.GUARDS
-        if file == _ENTRY and following.startswith(_CALLED_BY_DYNAMO) and not in_dynamo:
-            return Phase.COMPILE  # Dynamo takes its own frames out of the stack of Inductor's exceptions
         if (file, function) in _RUNTIME and not in_dynamo:
             return Phase.FORWARD
+        if file == _ENTRY and following.startswith(_CALLED_BY_DYNAMO) and not in_dynamo:
+            return Phase.COMPILE  # Dynamo takes its own frames out of the stack of Inductor's exceptions
         in_dynamo = in_dynamo or file == _DYNAMO
     cut_off = not complete and any(file.startswith(_COMPILERS) for file, _ in frames)
     return Phase.COMPILE if in_dynamo or cut_off else Phase.FORWARD

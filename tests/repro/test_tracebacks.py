@@ -185,3 +185,15 @@ def test_an_error_of_inductor_is_in_compile_although_dynamo_hides_its_own_frames
 
 def test_no_stack_at_all_is_in_forward() -> None:
     assert phase_of_places([]) is Phase.FORWARD
+
+
+def test_compiled_code_that_raises_is_in_forward_though_inductor_made_it() -> None:
+    called = [
+        ("torch/_dynamo/eval_frame.py", "compile_wrapper"),
+        (HERE, "forward"),
+        ("torch/_dynamo/eval_frame.py", "_fn"),
+        ("torch/_functorch/_aot_autograd/runtime_wrappers.py", "runtime_wrapper"),
+        ("torch/_inductor/output_code.py", "__call__"),
+    ]
+    assert phase_of_places(called) is Phase.FORWARD
+    assert phase_of_places([called[0], called[-1]]) is Phase.COMPILE
