@@ -1,8 +1,8 @@
 """How an instance was made: the call of its class that gives the same again, read from the source of ``__init__``.
 
 Nothing is executed. A class qualifies if each parameter of ``__init__`` is kept as it was given, by a statement
-``self.name = parameter`` of its body; the present value of that attribute is the argument. What else the instance
-holds (counters, caches) starts afresh, as it does in a fresh process.
+``self.name = parameter`` of its body, ``**kwargs`` as a dict; the present value of that attribute is the argument.
+What else the instance holds (counters, caches) starts afresh, as it does in a fresh process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import inspect
 import textwrap
 from typing import Any
 
-_EMPTY = inspect.Parameter.empty
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -35,10 +34,14 @@ def arguments(value: Any) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for parameter in parameters:
         attribute = kept.get(parameter.name)
-        if parameter.kind not in _NAMED or attribute is None or attribute not in vars(value):
+        if attribute is None or attribute not in vars(value):
             return None
         argument = vars(value)[attribute]
-        if argument is not parameter.default:
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD and type(argument) is dict:
+            found |= argument
+        elif parameter.kind not in _NAMED:
+            return None
+        elif argument is not parameter.default:
             found[parameter.name] = argument
     return found
 
@@ -52,7 +55,8 @@ def _kept(init: Any) -> dict[str, str]:
     if not isinstance(node, ast.FunctionDef) or not node.args.args:
         return {}
     me = node.args.args[0].arg
-    names = {a.arg for a in (*node.args.args[1:], *node.args.kwonlyargs)}
+    rest = [node.args.kwarg] if node.args.kwarg is not None else []
+    names = {a.arg for a in (*node.args.args[1:], *node.args.kwonlyargs, *rest)}
     rebound = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     kept: dict[str, str] = {}
     for statement in node.body:

@@ -38,7 +38,7 @@ def spec_of(backend: Any, *, compile_kwargs: Mapping[str, Any] | None = None) ->
     try:
         name = backend if isinstance(backend, str) else _shown(backend)
         found = registry.unwrap(backend)
-        name = found.name or name
+        name = found.name or (found.backend if isinstance(found.backend, str) else _shown(found.backend))
         given = {"options": found.options, "mode": found.mode, "dynamic": found.dynamic}
         given |= {k: v for k, v in (compile_kwargs or {}).items() if k in given and v is not None}
         return _Origin().spec(found.backend, **given)
@@ -181,6 +181,9 @@ class _Origin:
     def _carry(self, value: Any) -> Expression:
         if isinstance(value, types.FunctionType):
             return {"carried": self._carrier.function(value)}
+        if isinstance(value, type) and vars(sys.modules["__main__"]).get(value.__name__) is value:
+            self._carrier.bind(value.__name__, value, vars(sys.modules["__main__"]), value.__name__)
+            return {"carried": value.__name__}
         if callable(value) and (name := self._script_global(value)):
             self._carrier.bind(name, value, vars(sys.modules["__main__"]), name)
             return {"carried": name}

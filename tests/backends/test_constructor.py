@@ -22,6 +22,12 @@ class Keeps:
         return gm.forward
 
 
+class Collects:
+    def __init__(self, level: int, **options: int) -> None:
+        self.level = level
+        self.options = options
+
+
 class Inherits(Keeps):
     pass
 
@@ -56,6 +62,7 @@ def used() -> Keeps:
         (Keeps(4, names=("a",)), {"level": 4, "names": ("a",)}),
         (used(), {"level": 3}),
         (Inherits(1), {"level": 1}),
+        (Collects(1, depth=2), {"level": 1, "depth": 2}),
         (Fresh(), {}),
         (Derives(1), None),
         (Rebinds(1), None),
