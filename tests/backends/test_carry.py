@@ -278,3 +278,18 @@ def test_carried_source_runs_under_the_name_of_its_file(script: Script) -> None:
         seen.append(signature(failure_of(info.value, Phase.COMPILE)))
     assert seen[0] == seen[1]
     assert seen[0].origin == "work.py:backend"
+
+
+def test_an_instance_without_a_name_is_made_again_from_its_class(script: Script) -> None:
+    main = script(
+        "class Level:\n"
+        "    def __init__(self, level, **options):\n"
+        "        self.level = level\n"
+        "        self.options = options\n"
+        "    def __call__(self, gm, inputs):\n"
+        "        return gm.forward\n"
+    )
+    found = origin.spec_of(main.Level(2, depth=3))
+    assert found.source is not None
+    assert "class Level:" in found.source.source
+    assert found.to_source().arguments == "backend=Level(level=2, depth=3)"
