@@ -85,16 +85,19 @@ def dump(value: Any) -> None:
 @click.option("-m", "module", is_flag=True, help="Run a module, as python -m does.")
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def capture(db: str, check: bool, timeout: float | None, module: bool, program: str, args: tuple[str, ...]) -> None:
+def capture(
+    db: str, timeout: float | None, module: bool, program: str, args: tuple[str, ...], **settings: Any
+) -> None:
     """Run PROGRAM with ARGS; every backend failure in it becomes a row of the database.
 
     The program needs no edit. Its output and exit code are its own.
     """
     from .backends import supervise
+    from .backends.settings import Settings
     from .store.index import Index
 
     Index.check(db)
-    sys.exit(supervise.run(db, [program, *args], module=module, check=check, timeout=timeout))
+    sys.exit(supervise.run(db, [program, *args], Settings(**settings), module=module, timeout=timeout))
 
 
 @main.command()

@@ -46,7 +46,7 @@ def _arm() -> None:
     journal = Journal(asked["journal"])
     if not faulthandler.is_enabled():  # where a crash happens is told to the parent, not to the terminal
         faulthandler.enable(journal.faults(), all_threads=False)
-    hook.install(asked["db"], check=asked["check"], journal=journal)
+    hook.install(asked["db"], journal=journal, **asked["settings"])
     _print_exceptions_as_without_us()
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import reentry, seam
 from .journal import Journal
+from .settings import Settings
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Target:
-    """Where captures go, and whether calls are compared with eager."""
+    """Where captures go, and what is asked of them."""
 
     db: str
-    check: bool = False
+    settings: Settings
     journal: Journal | None = None
 
     @cached_property
@@ -43,13 +44,14 @@ class Target:
             self.recorder.flush()
 
 
-def install(db: str = "repro.db", *, check: bool = False, journal: Journal | None = None) -> None:
+def install(db: str = "repro.db", *, journal: Journal | None = None, **settings: Any) -> None:
     """Capture the failures of every backend in this process into ``db`` from now on.
 
-    ``check`` also compares the first calls of each compiled graph with eager. ``journal`` is for `minify capture`.
+    ``settings`` are the fields of `fxminify.backends.settings.Settings`: ``check=True`` also compares the first calls
+    of each compiled graph with eager. ``journal`` is for `minify capture`.
     """
     uninstall()
-    _hook.everything = Target(str(db), check, journal)
+    _hook.everything = Target(str(db), Settings(**settings), journal)
     seam.attach(_hook)
 
 
@@ -63,10 +65,10 @@ def uninstall() -> None:
 
 
 @contextmanager
-def capturing(db: str = "repro.db", *, check: bool = False) -> Iterator[None]:
-    """Capture the failures of every backend inside the block."""
+def capturing(db: str = "repro.db", **settings: Any) -> Iterator[None]:
+    """Capture the failures of every backend inside the block. ``settings`` are those of `install`."""
     before = _hook.everything
-    _hook.everything = Target(str(db), check)
+    _hook.everything = Target(str(db), Settings(**settings))
     seam.attach(_hook)
     try:
         yield
@@ -77,9 +79,12 @@ def capturing(db: str = "repro.db", *, check: bool = False) -> Iterator[None]:
             uninstall()
 
 
-def capture(backend: str | Callable[..., Any], *, db: str = "repro.db", check: bool = False) -> CapturedBackend:
-    """``backend``, a name or a callable, for ``torch.compile(backend=...)``: only its failures are captured."""
-    wrapped = CapturedBackend(backend, Target(str(db), check))
+def capture(backend: str | Callable[..., Any], *, db: str = "repro.db", **settings: Any) -> CapturedBackend:
+    """``backend``, a name or a callable, for ``torch.compile(backend=...)``: only its failures are captured.
+
+    ``settings`` are those of `install`.
+    """
+    wrapped = CapturedBackend(backend, Target(str(db), Settings(**settings)))
     _hook.single.add(wrapped)
     seam.attach(_hook)
     return wrapped
@@ -142,7 +147,7 @@ class _Hook:
         try:
             with reentry.own_calls():
                 received = Received.take(gm, inputs, compile_id=seam.compile_id())
-                region = Region(received, spec, target.recorder, target.check)
+                region = Region(received, spec, target.recorder, target.settings)
                 kept = received.inputs or Inputs([], [])
                 target.recorder.write_ahead(region.number, received, region.spec, kept, received.rng)
         except Exception as exc:  # noqa: BLE001  a graph of a kind nobody thought of: the program goes on without us

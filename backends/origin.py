@@ -181,11 +181,10 @@ class _Origin:
     def _carry(self, value: Any) -> Expression:
         if isinstance(value, types.FunctionType):
             return {"carried": self._carrier.function(value)}
-        if isinstance(value, type) and vars(sys.modules["__main__"]).get(value.__name__) is value:
-            self._carrier.bind(value.__name__, value, vars(sys.modules["__main__"]), value.__name__)
-            return {"carried": value.__name__}
-        if callable(value) and (name := self._script_global(value)):
-            self._carrier.bind(name, value, vars(sys.modules["__main__"]), name)
+        script = vars(sys.modules["__main__"])
+        name = value.__name__ if isinstance(value, type) else self._script_global(value) if callable(value) else None
+        if name and script.get(name) is value:
+            self._carrier.bind(name, value, script, name)
             return {"carried": name}
         raise CannotCarry(self._why_not(value))
 

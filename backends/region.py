@@ -28,6 +28,7 @@ from . import ambient, reentry, seam
 from .exceptions import failure_of, unwrap
 from .received import Inputs, Received, cuda_devices
 from .recorder import Recorder, log
+from .settings import Settings
 from .spec import BackendSpec
 
 #: Calls that are watched closely.
@@ -62,10 +63,12 @@ class Call:
 class Region:
     """A graph between its compilation and its last call."""
 
-    def __init__(self, received: Received, spec: Callable[[], BackendSpec], recorder: Recorder, check: bool) -> None:
+    def __init__(
+        self, received: Received, spec: Callable[[], BackendSpec], recorder: Recorder, settings: Settings
+    ) -> None:
         self.received = received
         self.recorder = recorder
-        self.check = check
+        self.settings = settings
         self.number = next(_numbers)
         self.specialized = False
         self.reported: set[str] = set()
@@ -144,7 +147,7 @@ class Region:
 
     def _learn(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         call = self._first_call(args)
-        if self.check and not kwargs:
+        if self.settings.check and not kwargs:
             from .check import check
 
             check(self, compiled, args, call)

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ import psutil
 from ..store.failure import Failure, Phase, signature
 from ..store.names import UnknownName
 from . import child, deaths, journal
+from .settings import Settings
 
 #: Signals by which a person or a scheduler ends a program: no crash.
 _ENDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGQUIT}
@@ -37,7 +38,7 @@ _GRACE = 2.0
 
 
 def run(
-    db: str, argv: Sequence[str], *, module: bool = False, check: bool = False, timeout: float | None = None
+    db: str, argv: Sequence[str], settings: Settings, *, module: bool = False, timeout: float | None = None
 ) -> int:
     """Run ``python argv`` (``python -m argv`` if ``module``) and capture into ``db``; the program's exit code.
 
@@ -50,7 +51,7 @@ def run(
         (directory / "site").mkdir()
         (directory / "site" / "sitecustomize.py").write_text(child.SITECUSTOMIZE)
         command = [sys.executable, *(["-m"] if module else []), *argv]
-        process, stuck = _supervise(command, _environment(db, directory, check), directory, timeout)
+        process, stuck = _supervise(command, _environment(db, directory, settings), directory, timeout)
         captured = [line.split(" ", 1) for line in journal.told(directory, "captured")]
         captured += _post_mortem(db, directory, process, stuck, timeout)
         _say(db, captured, journal.told(directory, "unchecked"))
@@ -69,9 +70,9 @@ def _directory(db: str) -> Path:
     )
 
 
-def _environment(db: str, directory: Path, check: bool) -> dict[str, str]:
+def _environment(db: str, directory: Path, settings: Settings) -> dict[str, str]:
     place = db if "://" in db else os.path.abspath(db)
-    asked = {"db": place, "journal": str(directory), "check": check}
+    asked = {"db": place, "journal": str(directory), "settings": asdict(settings)}
     path = [str(directory / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, child.VARIABLE: json.dumps(asked), "PYTHONPATH": os.pathsep.join(path)}
 

@@ -17,8 +17,9 @@ FAILURES = Path(__file__).parents[1] / "failures"
 CAPTURE = """
 import sys
 from fxminify.backends import supervise
+from fxminify.backends.settings import Settings
 timeout, module, check = float(sys.argv[1]) or None, sys.argv[2] == "m", sys.argv[3] == "c"
-sys.exit(supervise.run("repro.db", sys.argv[4:], module=module, check=check, timeout=timeout))
+sys.exit(supervise.run("repro.db", sys.argv[4:], Settings(check), module=module, timeout=timeout))
 """
 
 
