@@ -8,13 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .backends.chain import chain
+    from .backends.explain import Explain
     from .backends.hook import capture, capturing, install, uninstall
     from .minifier.reduce import reduce
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "capture", "capturing", "install", "reduce", "uninstall"]
+__all__ = ["Explain", "__version__", "capture", "capturing", "chain", "install", "reduce", "uninstall"]
 
 _LAZY = {
+    "Explain": ".backends.explain",
+    "chain": ".backends.chain",
     "capture": ".backends.hook",
     "capturing": ".backends.hook",
     "install": ".backends.hook",

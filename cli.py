@@ -233,17 +233,27 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
 
 
 @main.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--test", is_flag=True, help="Compile a small module with each, forward and backward, in a process each.")
 @as_json
-def backends(json_: bool) -> None:
-    """List the backends torch.compile knows here, and whether each can be re-created."""
-    from .backends.origin import listing
+def backends(names: tuple[str, ...], test: bool, json_: bool) -> None:
+    """List the backends torch.compile knows here: where each comes from, what it needs, whether it works.
+
+    With NAMEs only these.
+    """
+    from .backends import catalog
     from .minifier import console
 
-    rows = listing()
+    rows = catalog.listing()
+    if unknown := set(names) - {row["name"] for row in rows}:
+        raise Problem(f"no backend is registered as {min(unknown)!r}; `minify backends` lists those that are.")
+    rows = [row for row in rows if not names or row["name"] in names]
+    if test:
+        catalog.try_each(rows, done=lambda row: click.echo(f"{row['name']}: {row['test']}", err=True))
     if json_:
         dump(rows)
     else:
-        console.rows(rows)
+        console.backends(rows)
 
 
 @main.command()

@@ -90,6 +90,20 @@ def capture(backend: str | Callable[..., Any], *, db: str = "repro.db", **settin
     return wrapped
 
 
+def observed(backend: Any, gm: Any, inputs: Sequence[Any], given: dict[str, Any], *, db: str) -> Callable[..., Any]:
+    """``backend`` called on a graph by another backend, its failures captured as if `torch.compile` had called it.
+
+    ``given`` may hold ``options`` and ``mode``. Captures go where `install` said, otherwise into ``db``.
+    """
+    from . import registry
+
+    captured = CapturedBackend(backend, _hook.everything or Target(db, Settings()))
+    wrapped = registry.wrap(captured, given.get("options"), given.get("mode"), None)
+    seam.attach(_hook)
+    compiled: Callable[..., Any] = _hook.compiling(wrapped, gm, inputs, lambda: wrapped(gm, inputs))
+    return compiled
+
+
 class CapturedBackend:
     """A backend whose failures are captured. ``options`` and ``mode`` reach it as if it had been given itself."""
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from . import constructor, modules, registry, syntax
 from .carry import Carrier
-from .expression import Expression, imported
+from .expression import Expression
 from .program import CannotCarry, reimportable
 from .spec import BackendSpec
 
@@ -36,9 +36,9 @@ def spec_of(backend: Any, *, compile_kwargs: Mapping[str, Any] | None = None) ->
     """
     name = ""
     try:
-        name = backend if isinstance(backend, str) else _shown(backend)
+        name = shown(backend)
         found = registry.unwrap(backend)
-        name = found.name or (found.backend if isinstance(found.backend, str) else _shown(found.backend))
+        name = found.name or shown(found.backend)
         given = {"options": found.options, "mode": found.mode, "dynamic": found.dynamic}
         given |= {k: v for k, v in (compile_kwargs or {}).items() if k in given and v is not None}
         return _Origin().spec(found.backend, **given)
@@ -105,12 +105,12 @@ class _Origin:
         if not callable(backend):
             raise CannotCarry(f"it is {type(backend).__name__}, not callable")
         target = self.express(backend)
-        shown = name or _shown(backend)
+        label = name or shown(backend)
         how = _how(backend, target)
         carried = self._carrier.carried()
         if how == "source" and name and carried is not None and name in syntax.registered_names(carried.tree()):
             target = name
-        return BackendSpec(shown, how, target)
+        return BackendSpec(label, how, target)
 
     def _options(self, options: Any) -> Expression:
         if not isinstance(options, Mapping):
@@ -269,12 +269,14 @@ class _Origin:
         )
 
 
-def _shown(backend: Any) -> str:
-    """What to call a backend that is not registered."""
+def shown(backend: Any) -> str:
+    """What to call a backend: its name, or one for an object that has none."""
+    if isinstance(backend, str):
+        return backend
     if registry.is_aot_autograd(backend):
-        return f"aot_autograd({_shown(backend.kwargs.get('fw_compiler'))})"
+        return f"aot_autograd({shown(backend.kwargs.get('fw_compiler'))})"
     if type(backend) is functools.partial:
-        return f"partial({_shown(backend.func)})"
+        return f"partial({shown(backend.func)})"
     return str(getattr(backend, "__name__", "") or type(backend).__name__)
 
 
@@ -307,24 +309,3 @@ def _torch_atom(value: Any) -> Expression:
 
 def _is_argparse(value: Any) -> bool:
     return type(value).__module__ == "argparse" and type(value).__name__ == "Namespace"
-
-
-def listing() -> list[dict[str, Any]]:
-    """Every backend that torch knows, for ``minify backends``: where it comes from, whether it can be re-created."""
-    return [_row(name, obj) for name, obj in sorted(registry.registered().items())]
-
-
-def _row(name: str, obj: Any) -> dict[str, Any]:
-    spec = spec_of(name)
-    if spec.how == "registered" and not spec.module:
-        origin = "torch"
-    else:
-        origin = spec.entry_point or spec.module or ", ".join(imported(spec.target)) or spec.how
-    return {
-        "name": name,
-        "origin": origin,
-        "distribution": spec.distribution,
-        "tags": [str(t) for t in getattr(obj, "_tags", ())],
-        "recreatable": not spec.problem,
-        "problem": spec.problem,
-    }

@@ -73,6 +73,21 @@ def rows(items: Sequence[Mapping[str, Any]], *, console: Console | None = None) 
     console.print(out)
 
 
+def backends(items: Sequence[Mapping[str, Any]]) -> None:
+    """What `fxminify.backends.catalog` found, a backend a row; what there is to say of one stands below the table."""
+    table, notes = [], []
+    for item in items:
+        verdict, _, said = str(item.get("test", "")).partition(": ")
+        table.append({"name": item["name"], "origin": item["origin"], "recreatable": item["recreatable"]})
+        if "test" in item:
+            table[-1]["test"] = verdict
+        notes += [f"{item['name']}: {plain(text)}" for text in (item["problem"], said, item["needs"]) if text]
+    rows(table)
+    console = Console()
+    for note in notes:
+        console.print(Text(note))
+
+
 def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[str, Any]:
     """Everything known of one capture, as data. Opens no graph and runs nothing."""
     from ..repro_templates.source import print_graph

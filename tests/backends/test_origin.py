@@ -15,7 +15,8 @@ from torch._dynamo.backends.debugging import boxed_nop, eager
 from torch._dynamo.repro.after_dynamo import wrap_backend_debug
 
 from fxminify.backends import origin, registry, syntax
-from fxminify.backends.origin import listing, spec_of, spec_of_wrapped
+from fxminify.backends.catalog import listing
+from fxminify.backends.origin import spec_of, spec_of_wrapped
 
 LIB = Path(__file__).parent / "programs" / "lib"
 Recreated = Callable[..., dict[str, Any]]
@@ -161,6 +162,7 @@ def test_listing_has_a_row_for_every_backend() -> None:
         "tags": [],
         "recreatable": True,
         "problem": "",
+        "needs": "",
     }
     assert rows["eager"]["tags"] == ["debug"]
 

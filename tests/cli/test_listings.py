@@ -36,6 +36,17 @@ def test_backends_are_listed(desk: Any) -> None:
     assert max(map(len, desk.minify("backends", COLUMNS="80").stdout.splitlines())) <= 80
 
 
+def test_backends_are_tried_in_processes_of_their_own(desk: Any) -> None:
+    listed = {row["name"]: row for row in desk.json("backends", "--test", "fxminify_chain", "fxminify_faulty", "tvm")}
+    assert listed["fxminify_chain"]["test"] == "ok"
+    assert listed["fxminify_faulty"]["test"] == "fails: PlantedFault: planted: cannot compile relu"
+    assert (listed["tvm"]["test"][:18], listed["tvm"]["needs"]) == ("fails: ImportError", "pip install apache-tvm")
+    refused = desk.minify("backends", "inductr")
+    assert (refused.returncode, refused.stderr.splitlines()[0]) == (
+        2, "Error: no backend is registered as 'inductr'; `minify backends` lists those that are."
+    )  # fmt: skip
+
+
 def test_doctor_takes_a_planted_failure_the_whole_way_and_says_it_is_planted(desk: Any) -> None:
     rows = desk.json("doctor", "--synthetic")
     assert [row["check"] for row in rows if row["ok"] is False] == []

@@ -1,0 +1,47 @@
+"""Failures of the backends fxminify ships, from a program that names them to scripts that need no import for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PROGRAM = """
+import torch
+
+torch.set_num_threads(1)
+
+
+def model(x):
+    for _ in range(4):
+        x = torch.sin(x) + torch.cos(x)
+    return (torch.relu(x) * 2).sum()
+
+
+def run(fault):
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="fxminify_faulty", options={"fault": fault, "op": "relu"})
+    compiled(torch.randn(8, requires_grad=True)).backward()
+
+
+run("wrong_gradient")
+chain = {"backends": ["relu_compile_error_TESTING_ONLY", "eager"]}
+torch._dynamo.reset()
+print(float(torch.compile(model, backend="fxminify_chain", options=chain)(torch.zeros(8))))
+run("crash")
+"""
+
+
+def test_faults_and_chains_by_name_are_captured_and_minified(desk: Any) -> None:
+    (desk.path / "faults.py").write_text(PROGRAM)
+    done = desk.minify("capture", "--check", "faults.py")
+    assert done.returncode == 128 + 11
+    assert float(done.stdout) > 0  # the chain went on
+    assert desk.minify("run").returncode == 0
+    rows = desk.json("list", "repro.db")
+    assert [(r["backend"], r["kind"], r["phase"], r["state"], r["nodes_after"]) for r in rows] == [
+        ("fxminify_faulty", "divergence", "backward", "verified", 1),
+        ("relu_compile_error_TESTING_ONLY", "compile_error", "compile", "verified", 1),
+        ("fxminify_faulty", "crash", "forward", "verified", 1),
+    ]
+    script = desk.minify("repro", "repro.db", rows[2]["id"]).stdout
+    assert 'torch.compile(forward, backend="fxminify_faulty", options={"fault": "crash"})' in script
+    assert [line for line in script.splitlines() if line.startswith(("import", "from"))] == ["import torch"]
