@@ -24,7 +24,7 @@ DEFAULT_DB = "repro.db"
 class Verbs(click.Group):
     """A group that lists its verbs in the order of a session and turns our errors into exit code 2, Ctrl-C into 130."""
 
-    ORDER = ("capture", "run", "list", "show", "repro", "verify", "backends", "passes", "doctor")
+    ORDER = ("capture", "run", "list", "show", "repro", "verify", "ablate", "backends", "passes", "doctor")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(super().list_commands(ctx), key=self.ORDER.index)
@@ -230,6 +230,31 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
             click.echo(f"{answer['id']}: {answer['shown']} of {answer['runs']} runs show {answer['signature']}")
     if any(answer["shown"] == 0 for answer in answers):
         sys.exit(1)
+
+
+@main.command()
+@click.argument("db", metavar="DB")
+@click.argument("id_", type=int, metavar="ID")
+@click.option("--backend", "names", multiple=True, metavar="NAME", help="Try this one too, instead of all installed.")
+@click.option("--timeout", default=300.0, show_default=True, metavar="S", help="Seconds for one run.")
+@click.option("--trust", is_flag=True, help="Run a capture made elsewhere without asking.")
+@as_json
+def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, trust: bool, json_: bool) -> None:
+    """Run failure ID under other backends: at which layer does it enter?
+
+    The layers are Dynamo, AOTAutograd, its decompositions, and the backend. The issue report shows the answer.
+    """
+    from .minifier import console
+    from .minifier.ablation import ablate
+
+    def done(row: Any) -> None:
+        click.echo(f"{row.backend}: {row.result}", err=True)
+
+    found = ablate(db, id_, backends=names, timeout=timeout, trust=trust, confirm=ask, done=done)
+    if json_:
+        dump(found.to_json())
+    else:
+        console.ablation(found)
 
 
 @main.command()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
@@ -21,6 +21,9 @@ from ..backends import libraries
 from ..backends.spec import BackendSpec
 from ..store.case import Case
 from ..store.index import CaptureInfo, Index
+
+if TYPE_CHECKING:
+    from .ablation import Ablation
 
 STATES = {
     "verified": "green",
@@ -86,6 +89,16 @@ def backends(items: Sequence[Mapping[str, Any]]) -> None:
     console = Console()
     for note in notes:
         console.print(Text(note))
+
+
+def ablation(found: Ablation) -> None:
+    """A row for each backend, what failed below the table, and where the failure enters."""
+    rows([{"backend": r.backend, "layer": r.layer, "result": r.result, "seconds": r.seconds} for r in found.rows])
+    console = Console()
+    for row in found.rows:
+        if row.said:
+            console.print(Text(plain(f"{row.backend}: {row.said}")))
+    console.print(Text(plain(f"The failure enters at: {found.enters}")))
 
 
 def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
@@ -22,6 +23,7 @@ from ..store.failure import Failure, Kind, Phase, signature
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours
 from . import console
+from .ablation import stored
 from .replay import Likeness
 
 #: Is a failure, seen in a fresh process, the captured one?
@@ -124,6 +126,10 @@ def stored_repro(
     if format == "script" and not embed:
         return repro.text, {}, info
     header = make_header(capture, case, failure, queries=capture.queries, timeout=alarm(repro.text))
+    found = stored(index, capture_id)
+    if found is not None:
+        layers = tuple((row.backend, row.layer, row.result) for row in found.rows)
+        header = replace(header, layers=layers, enters=found.enters)
     rendered = render(case, index.blobs(case.storages), format=format, header=header, embed=embed)
     files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
     return repro.text if format == "script" else rendered.text, files, info

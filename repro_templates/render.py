@@ -29,7 +29,7 @@ from .expressions import Unprintable
 from .inputs import print_inputs
 from .naming import OWN, RESERVED
 from .source import print_graph
-from .wording import actual, distinctive, docstring, expected, headline, one_line
+from .wording import actual, cell, distinctive, docstring, expected, headline, one_line
 
 FORMATS = MappingProxyType({"script": "script.py.j2", "pytest": "pytest.py.j2", "issue": "issue.md.j2",
                             "bisect": "bisect.py.j2"})  # fmt: skip
@@ -43,7 +43,7 @@ class Header:
     backend's name and version where it is no part of torch. ``nodes`` counts the compute nodes of the capture before
     it was minified, ``queries`` how often the backend was asked, ``runs`` is what verification saw (``3 of 3``).
     ``timeout`` is the time in seconds after which a hang is one. ``equal_nan`` is False where eager is known to give
-    no NaN.
+    no NaN. ``layers`` are backend, layer and result of an ablation, ``enters`` is its answer.
     """
 
     failure: Failure
@@ -57,6 +57,8 @@ class Header:
     runs: str = ""
     timeout: int = 60
     equal_nan: bool = True
+    layers: tuple[tuple[str, str, str], ...] = ()
+    enters: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class Context:
     log: str = ""
     versions: tuple[str, ...] = ()
     script: str = ""
+    layers: tuple[tuple[str, ...], ...] = ()
+    enters: str = ""
 
 
 def render(case: Case, blobs: Blobs, *, format: str = "script", header: Header, embed: bool = False) -> Rendered:
@@ -166,6 +170,8 @@ def _report(context: Context, header: Header, script: str) -> Context:
         log=one_line(failure.message, 2000, lines=20) if failure.kind is not Kind.DIVERGENCE else "",
         versions=tuple(v for v in versions if v.strip()),
         script=script,
+        layers=tuple(tuple(cell(text) for text in row) for row in header.layers),
+        enters=cell(header.enters),
     )
 
 

@@ -18,6 +18,11 @@ def one_line(text: str, length: int, *, lines: int = 1) -> str:
     return safe if len(safe) <= length else f"{safe[: length - 3]}..."
 
 
+def cell(text: str) -> str:
+    """``text`` as one cell of a Markdown table, nothing in it but text."""
+    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", one_line(text, 120))
+
+
 def docstring(text: str) -> str:
     """``text`` so that it can stand inside a docstring."""
     return text.replace("\\", "\\\\").replace('"""', "'''")

@@ -90,9 +90,7 @@ def test_every_module_is_packaged() -> None:
 
 def commands(text: str) -> list[list[str]]:
     """The ``minify VERB ...`` of a document, as words without what follows a ``#``."""
-    found = re.findall(
-        r"(?:^|[`$ ])minify ((?:capture|run|list|show|repro|verify|backends|passes|doctor)\b[^`\n;#|)]*)", text
-    )
+    found = re.findall(rf"(?:^|[`$ ])minify ((?:{'|'.join(main.commands)})\b[^`\n;#|)]*)", text)
     return [command.split() for command in found]
 
 

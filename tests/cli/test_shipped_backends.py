@@ -45,3 +45,18 @@ def test_faults_and_chains_by_name_are_captured_and_minified(desk: Any) -> None:
     script = desk.minify("repro", "repro.db", rows[2]["id"]).stdout
     assert 'torch.compile(forward, backend="fxminify_faulty", options={"fault": "crash"})' in script
     assert [line for line in script.splitlines() if line.startswith(("import", "from"))] == ["import torch"]
+    ablated = desk.json("ablate", "repro.db", rows[2]["id"], "--backend", "fxminify_torchscript")
+    assert ablated["enters"] == "the backend fxminify_faulty"
+    assert [(row["backend"], row["layer"], row["result"]) for row in ablated["rows"]] == [
+        ("eager", "Dynamo", "passes"),
+        ("aot_eager", "AOTAutograd", "passes"),
+        ("aot_eager_decomp_partition", "decompositions and partitioner", "passes"),
+        ("fxminify_faulty", "the backend", "same failure"),
+        ("fxminify_torchscript", "", "passes"),
+    ]
+    issue = desk.minify("repro", "repro.db", rows[2]["id"], "--format", "issue").stdout
+    assert "| aot\\_eager | AOTAutograd | passes |\n" in issue
+    assert "The failure enters at: the backend fxminify\\_faulty\n" in issue
+    unknown = desk.minify("ablate", "repro.db", rows[2]["id"], "--backend", "inductr")
+    assert unknown.returncode == 2
+    assert "no backend is registered as 'inductr'" in unknown.stderr
