@@ -10,6 +10,7 @@ import atexit
 import logging
 import os
 import platform
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -217,8 +218,14 @@ class Recorder:
             out |= {"compile_id": received.compile_id, "frame": received.frame}
         test = os.environ.get("PYTEST_CURRENT_TEST")
         if test:
-            out["test"] = os.path.basename(test.partition("::")[0]) + "".join(test.partition("::")[1:]).split(" ")[0]
+            out["test"] = _test(test)
         return out
+
+
+def _test(current: str) -> str:
+    """The id of the test that pytest names in ``current``, ``path/file.py::name[parameters] (call)``, free of paths."""
+    file, separator, name = current.rpartition(" (")[0].partition("::")
+    return os.path.basename(file) + separator + re.sub(r"[^\[\]=,]*/", "", name)
 
 
 def _said(exc: BaseException) -> str:
