@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from .backends.chain import chain
     from .backends.explain import Explain
     from .backends.hook import capture, capturing, install, uninstall
+    from .backends.manual import record
     from .minifier.reduce import reduce
 
 __version__ = "0.1.0"
-__all__ = ["Explain", "__version__", "capture", "capturing", "chain", "install", "reduce", "uninstall"]
+__all__ = ["Explain", "__version__", "capture", "capturing", "chain", "install", "record", "reduce", "uninstall"]
 
 _LAZY = {
     "Explain": ".backends.explain",
@@ -23,6 +24,7 @@ _LAZY = {
     "capturing": ".backends.hook",
     "install": ".backends.hook",
     "uninstall": ".backends.hook",
+    "record": ".backends.manual",
     "reduce": ".minifier.reduce",
 }
 

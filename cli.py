@@ -24,7 +24,7 @@ DEFAULT_DB = "repro.db"
 class Verbs(click.Group):
     """A group that lists its verbs in the order of a session and turns our errors into exit code 2, Ctrl-C into 130."""
 
-    ORDER = ("capture", "run", "list", "show", "repro", "verify", "ablate", "backends", "passes", "doctor")
+    ORDER = ("capture", "import", "run", "list", "show", "repro", "verify", "ablate", "backends", "passes", "doctor")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(super().list_commands(ctx), key=self.ORDER.index)
@@ -80,14 +80,16 @@ def dump(value: Any) -> None:
 @main.command(context_settings={"allow_interspersed_args": False})
 @click.option("--db", default=DEFAULT_DB, show_default=True, metavar="FILE", help="Where failures are stored.")
 @click.option("--check", is_flag=True, help="Also compare the first calls of each graph with eager.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S",
-              help="Take a compilation or a call that lasts longer than S seconds as a hang.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Take a compilation or a call that lasts longer than S seconds as a hang.",
+)
 @click.option("-m", "module", is_flag=True, help="Run a module, as python -m does.")
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def capture(
-    db: str, timeout: float | None, module: bool, program: str, args: tuple[str, ...], **settings: Any
-) -> None:
+def capture(db: str, timeout: float | None, module: bool, program: str, args: tuple[str, ...], **settings: Any) -> None:
     """Run PROGRAM with ARGS; every backend failure in it becomes a row of the database.
 
     The program needs no edit. Its output and exit code are its own.
@@ -100,19 +102,66 @@ def capture(
     sys.exit(supervise.run(db, [program, *args], Settings(**settings), module=module, timeout=timeout))
 
 
+@main.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--db", default=DEFAULT_DB, show_default=True, metavar="FILE", help="Where failures are stored.")
+@click.option(
+    "--import",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="Import MODULE first: it registers the backend, or operators. May be given again.",
+)
+@click.option("--backend", metavar="NAME", help="Use this backend instead of the one the file names.")
+@click.option("--check", is_flag=True, help="Also compare with eager; done where the file is about accuracy.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Take a compilation or a call that lasts longer than S seconds as a hang.",
+)
+@click.option("--trust", is_flag=True, help="Run the files without asking.")
+@as_json
+def import_(files: tuple[Path, ...], db: str, trust: bool, json_: bool, **options: Any) -> None:
+    """Capture the failures of PyTorch's repro.py, minifier_launcher.py or fx_graph_runnable.py.
+
+    Such a file has a graph but no record of its failure, so it is run once, in a process of its own; crashes and
+    hangs are captured, too. A file of an accuracy failure is compared with eager.
+    """
+    from .backends import foreign_script
+    from .store.index import Index
+
+    Index.check(db)
+    confirm = (lambda _: True) if trust else ask
+    rows, complete = foreign_script.take(db, files, confirm=confirm, **options)
+    if json_:
+        dump([row.to_json() for row in rows])
+    if not complete:
+        sys.exit(1)
+
+
 @main.command()
 @database
 @click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
 @click.option("-j", "--jobs", default=1, show_default=True, type=click.IntRange(1, 64), help="Workers at a time.")
-@click.option("--match", type=click.Choice(["exact", "origin", "any"]), default="exact", show_default=True,
-              help="How much of the signature must agree for a failure to be the same one.")
+@click.option(
+    "--match",
+    type=click.Choice(["exact", "origin", "any"]),
+    default="exact",
+    show_default=True,
+    help="How much of the signature must agree for a failure to be the same one.",
+)
 @click.option("--error-regex", metavar="REGEX", help="A failure is the same one when its text matches REGEX.")
 @click.option("--replays", default=3, show_default=True, type=click.IntRange(1, 100), help="Replays before a search.")
 @click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100), help="Fresh runs of a script.")
 @click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for one capture.")
 @click.option("--max-queries", type=click.IntRange(1), help="Oracle calls for one capture.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S",
-              help="Seconds for one oracle call; by default derived from the replays.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Seconds for one oracle call; by default derived from the replays.",
+)
 @click.option("--memory", type=click.FloatRange(min=0, min_open=True), metavar="GIB", help="Memory cap of a worker.")
 @click.option("--embed-data", is_flag=True, help="Keep input data beside the script where no seed reproduces.")
 @click.option("--trust", is_flag=True, help="Run captures made elsewhere without asking.")
@@ -180,8 +229,14 @@ def show(db: str, id_: int, minified: bool, json_: bool) -> None:
 @click.argument("db", metavar="DB")
 @click.argument("id_", type=int, metavar="ID")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
-@click.option("--format", "format_", type=click.Choice(["script", "pytest", "issue", "bisect"]), default="script",
-              show_default=True, help="What to write.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["script", "pytest", "issue", "bisect"]),
+    default="script",
+    show_default=True,
+    help="What to write.",
+)
 @click.option("--force", is_flag=True, help="Overwrite the output; show a script that was not verified.")
 @as_json
 def repro(db: str, id_: int, output: Path | None, format_: str, force: bool, json_: bool) -> None:

@@ -163,10 +163,20 @@ def _references(top: str) -> list[str]:
     for name, module in list(sys.modules.items()):
         if name == top or name.startswith(top + "."):
             for value in list(getattr(module, "__dict__", {}).values()):
-                mentioned = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+                mentioned = _module_of(value)
                 if isinstance(mentioned, str):
                     out[mentioned] = None
     return list(out)
+
+
+def _module_of(value: object) -> object:
+    """The module of ``value``, or its own name, without running code of its class: that may warn, or compute."""
+    try:
+        if issubclass(type(value), ModuleType):
+            return object.__getattribute__(value, "__name__")
+        return object.__getattribute__(value, "__module__")
+    except AttributeError:
+        return None
 
 
 def distribution(module: str) -> str:

@@ -10,12 +10,9 @@ the summary compares the database with what it held before.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from ..store.index import CaptureInfo
 
 #: Captures that the summary lists; the others are counted.
 _LISTED = 20
@@ -82,18 +79,19 @@ class Summary:
     """Says at the end what was captured, from which test, and what to type next."""
 
     def __init__(self, db: str, place: str) -> None:
+        from ..store.changes import Changes
+
         self._db = db
-        self._place = place
-        self._before = {row.id: row.occurrences for row in self._rows()}
+        self._changes = Changes(place)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if _supervised():
             return
-        rows = [row for row in self._rows() if row.occurrences != self._before.get(row.id)]
+        rows = self._changes.rows()
         if not rows:
             terminalreporter.write_line("fxminify: no failure of a backend was seen")
             return
-        new = sum(row.id not in self._before for row in rows)
+        new = sum(self._changes.is_new(row) for row in rows)
         terminalreporter.section("failures of torch.compile backends")
         for row in rows[:_LISTED]:
             where = row.provenance.get("test") or row.provenance.get("program", "")
@@ -102,19 +100,6 @@ class Summary:
             terminalreporter.write_line(f"... and {len(rows) - _LISTED} more: minify list {self._db}")
         known = f", {len(rows) - new} known" if new < len(rows) else ""
         terminalreporter.write_line(f"fxminify: captured {new} new{known}; next: minify run {self._db}")
-
-    def _rows(self) -> list[CaptureInfo]:
-        """The captures of the database, none while there is no database."""
-        from ..store.errors import StoreError
-        from ..store.index import Index
-
-        if "://" not in self._place and not os.path.exists(self._place):
-            return []
-        try:
-            with Index.open(self._place, readonly=True) as index:
-                return index.captures()
-        except StoreError:  # an empty file, or a server without tables: nothing was captured
-            return []
 
 
 def _supervised() -> bool:

@@ -26,6 +26,10 @@ from .reentry import own_calls
 from .spec import BackendSpec
 
 log = logging.getLogger("fxminify")
+#: What else is known of where this process's captures come from: provenance that `minify import` gives.
+ABOUT: dict[str, str] = {}
+#: The captures of this process, in the order in which they were stored.
+STORED: list[int] = []
 
 
 class Recorder:
@@ -192,6 +196,7 @@ class Recorder:
             )
             if case is not None and reason and index.capture(capture).state is State.PENDING:
                 index.set_state(capture, State.BLOCKED, reason)
+        STORED.append(capture)
         if self.journal is not None:
             self.journal.tell("captured", f"{capture} {failure.kind}")
         else:
@@ -216,6 +221,7 @@ class Recorder:
         }
         if received is not None:
             out |= {"compile_id": received.compile_id, "frame": received.frame}
+        out |= ABOUT
         test = os.environ.get("PYTEST_CURRENT_TEST")
         if test:
             out["test"] = _test(test)

@@ -9,7 +9,7 @@ import pytest
 
 from fxminify.cli import main
 
-VERBS = ["capture", "run", "list", "show", "repro", "verify", "ablate", "backends", "passes", "doctor"]
+VERBS = ["capture", "import", "run", "list", "show", "repro", "verify", "ablate", "backends", "passes", "doctor"]
 
 
 def test_the_verbs_are_listed_in_the_order_of_a_session() -> None:
