@@ -65,7 +65,7 @@ def _hand_over(
     autocast: bool = False,
     backend: Any = "inductor",
     tracing_mode: str = "real",
-    **_: Any,
+    **ignored: Any,
 ) -> NoReturn:
     import torch
     from torch._dynamo.debug_utils import run_fwd_maybe_bwd
@@ -90,10 +90,10 @@ def _hand_over(
 
     loaded = inputs()
     devices = {v.device.type for v in loaded if isinstance(v, torch.Tensor)} - {"cpu"}
-    with torch.amp.autocast(next(iter(sorted(devices)), "cpu"), enabled=autocast):  # type: ignore[attr-defined]
+    with torch.amp.autocast(next(iter(sorted(devices)), "cpu"), enabled=autocast):
         call: Callable[[Any, list[Any]], object] = lambda f, values: f(*values)  # noqa: E731
         if after == AFTER_DYNAMO:
-            call = lambda f, values: run_fwd_maybe_bwd(f, values, disable_clone=True)  # type: ignore[arg-type]  # noqa: E731
+            call = lambda f, values: run_fwd_maybe_bwd(f, values, disable_clone=True)  # noqa: E731
         try:
             call(mod, loaded)
         except Exception as exc:  # noqa: BLE001  eager on any graph

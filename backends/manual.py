@@ -68,7 +68,7 @@ def record(
 def _flat(gm: fx.GraphModule) -> fx.GraphModule:
     """``gm`` with its placeholders as arguments, and without the checks that ``torch.export`` puts before it."""
     graph = fx.Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))  # type: ignore[arg-type]
+    graph.output(graph.graph_copy(gm.graph, {}))
     for node in list(graph.nodes):
         if node.op == "call_module" and not node.users and type(gm.get_submodule(node.target)).__name__ == "GuardsFn":
             graph.erase_node(node)
