@@ -9,15 +9,15 @@ removes a node, so none can undo the engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..repro_templates.recipes import recipes
 from ..repro_templates.strides import contiguous
 from ..store.case import Blobs, Case, TensorSpec
+from . import dimensions
+from .dimensions import Candidates
 
-#: Yields candidates, is sent whether each still fails in the same way, returns the plainest case.
-Candidates = Generator[Case, bool, Case]
 Simplification = Callable[[Case, Blobs], Candidates]
 
 
@@ -104,6 +104,11 @@ def plain_strides(case: Case, blobs: Blobs) -> Candidates:
     return case
 
 
+def smaller_dimensions(case: Case, blobs: Blobs) -> Candidates:
+    """Make dimensions smaller, those of one size together: most failures do not depend on sizes."""
+    return (yield from dimensions.smaller_dimensions(case))
+
+
 #: In the order they run. `fxminify.minifier.passes.listing` shows them after the engine's passes.
 SIMPLIFICATIONS: tuple[Simplification, ...] = (
     fewer_calls,
@@ -113,6 +118,7 @@ SIMPLIFICATIONS: tuple[Simplification, ...] = (
     default_context,
     default_arguments,
     plain_values,
+    smaller_dimensions,
     plain_strides,
 )
 

@@ -250,7 +250,7 @@ _CALLERS = ("torch/_dynamo/eval_frame.py:_fn",)
 _TRAILER = re.compile(
     r"\s*(Set TORCH|While executing|Original traceback|from user code|Traceback \(most recent|target:|  args\[|"
     r"GraphModule:|You can suppress|Hint:|Developer debug|Found from|Exception raised from|C\+\+ CapturedTraceback|"
-    r"frame #\d)"
+    r"frame #\d|File \"[^\"]*\", line \d)"
 )
 _ERROR_LINE = re.compile(
     r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called after)\b|"

@@ -1,0 +1,129 @@
+"""Smaller dimensions: a failure that does not depend on sizes ends with sizes of 1.
+
+Dimensions of one size are taken to be one dimension that appears in many places, so all of them change together, and
+with them the numbers of that value in the graph: first those in lists (``view(x, [2, 12, 32])``), then all, then
+none. Whether the result still is a program is eager's to say. A recorded tensor keeps the elements with the lowest
+indices. Where size matters, the smallest that fails is looked for by doubling, then halving the gap: vector widths
+and block sizes show (``17``), and so do thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..repro_templates.strides import contiguous
+from ..store.case import Case, Node, TensorSpec, Value, tag
+
+#: Yields candidates, is sent whether each still fails in the same way, returns the plainest case.
+Candidates = Generator[Case, bool, Case]
+#: The most candidates for one case: sizes are the last thing a reader minds.
+MOST = 48
+#: Which numbers of the graph follow a size.
+_FOLLOW = ("lists", "all", "none")
+
+
+def smaller_dimensions(case: Case) -> Candidates:
+    """Propose smaller inputs. Symbolic sizes are left alone: a graph with them holds relations that are not written."""
+    if any(tag(value) == "sym" for value in case.inputs):
+        return case
+    left = MOST
+
+    def ask(sizes: Mapping[int, int], only: tuple[int, int] | None = None) -> Generator[Case, bool, Case | None]:
+        nonlocal left
+        asked: list[Case] = []
+        for follow in _FOLLOW if only is None else ("none",):
+            candidate = resized(case, sizes, follow, only)
+            if candidate not in (case, *asked) and left > 0:
+                left -= 1
+                asked.append(candidate)
+                if (yield candidate):
+                    return candidate
+        return None
+
+    for size in (1, 2):
+        case = (yield from ask({s: size for s in sizes_of(case) if s > size})) or case
+    for size in sorted(sizes_of(case), reverse=True):
+        low, best = 0, size
+        step = 1
+        while step < best and best == size:  # doubling, up to the first size that fails
+            found = yield from ask({size: step})
+            if found is None:
+                low, step = step, 2 * step
+            else:
+                smaller, best = found, step
+        while best - low > 1:
+            middle = (low + best) // 2
+            found = yield from ask({size: middle})
+            if found is None:
+                low = middle
+            else:
+                smaller, best = found, middle
+        if best < size:
+            case = smaller
+        else:
+            for place in list(places(case, size)):
+                case = (yield from ask({size: 1}, place)) or case
+    return case
+
+
+def sizes_of(case: Case) -> set[int]:
+    """The sizes above 1 of the tensors that may change."""
+    return {size for i in changeable(case) for size in case.tensors[i].shape if size > 1}
+
+
+def changeable(case: Case) -> list[int]:
+    """Indices of the tensors given as inputs or held by the graph as they are."""
+    used = [v["tensor"] for v in case.inputs if tag(v) == "tensor"]
+    used += [attr["tensor"] for attr in case.graph.attrs.values() if "tensor" in attr]
+    plain = (i for i in dict.fromkeys(used) if case.tensors[i].layout == "strided")
+    return [i for i in plain if not case.tensors[i].parts and not case.tensors[i].extra]
+
+
+def places(case: Case, size: int) -> Iterator[tuple[int, int]]:
+    """The dimensions of that size, as ``(tensor, dimension)``, where there is more than one."""
+    found = [(i, d) for i in changeable(case) for d, s in enumerate(case.tensors[i].shape) if s == size]
+    yield from found if len(found) > 1 else ()
+
+
+def resized(case: Case, sizes: Mapping[int, int], follow: str, only: tuple[int, int] | None = None) -> Case:
+    """``case`` with dimensions of size ``s`` made ``sizes[s]``, or ``only`` the dimension ``(tensor, dimension)``."""
+    tensors = list(case.tensors)
+    for i in changeable(case):
+        shape = tuple(sizes.get(s, s) if only is None or only == (i, d) else s for d, s in enumerate(tensors[i].shape))
+        tensors[i] = _cut(tensors[i], shape)
+    if tuple(tensors) == case.tensors:
+        return case
+    given = dict(zip((n.name for n in case.graph.placeholders), case.inputs, strict=True))
+    nodes = tuple(_renumbered(node, sizes, follow, given.get(node.name), tensors) for node in case.graph.nodes)
+    return replace(case, tensors=tuple(tensors), graph=replace(case.graph, nodes=nodes))
+
+
+def _cut(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
+    """``spec`` with fewer elements: generated ones are laid out anew, of recorded ones the first are kept."""
+    if shape == spec.shape:
+        return spec
+    stride = contiguous(shape) if spec.init is not None and spec.stride == contiguous(spec.shape) else spec.stride
+    return replace(spec, shape=shape, stride=stride)
+
+
+def _renumbered(node: Node, sizes: Mapping[int, int], follow: str, given: Value, tensors: list[TensorSpec]) -> Node:
+    """``node`` with the numbers that follow sizes, and with what its metadata says of shapes."""
+    if follow != "none" and node.is_compute:
+        node = node.map_values(lambda value: _numbers(value, sizes, inside=follow == "all"))
+    if tag(given) == "tensor":
+        return replace(node, meta={**node.meta, "shape": list(tensors[given["tensor"]].shape)})
+    return replace(node, meta={k: v for k, v in node.meta.items() if k != "shape"})
+
+
+def _numbers(value: Value, sizes: Mapping[int, int], *, inside: bool) -> Any:
+    """``value`` with integers replaced by ``sizes``; those outside of lists only if ``inside`` is said already."""
+    if type(value) is int:
+        return sizes.get(value, value) if inside else value
+    if type(value) is list:
+        return [_numbers(item, sizes, inside=True) for item in value]
+    kind = tag(value)
+    if kind in ("tuple", "size", "slice"):
+        return {kind: [_numbers(item, sizes, inside=True) for item in value[kind]]}
+    return value

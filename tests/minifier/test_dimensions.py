@@ -1,0 +1,108 @@
+"""Sizes shrink together, with the numbers of the graph that follow them, to the smallest that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from fxminify.minifier.dimensions import MOST, smaller_dimensions
+from fxminify.repro_templates.strides import contiguous
+from fxminify.store.build import build
+from fxminify.store.case import Case, Graph, Node, TensorSpec
+
+OUTPUT = Node("output", "output", "output", ({"tuple": [{"ref": "out"}]},))
+
+
+def case(*shapes: tuple[int, ...], out: tuple[object, dict[str, object]] = ((), {})) -> Case:
+    """A graph ``out = f(x0, x1, ...)`` of inputs of ones."""
+    names = [f"x{i}" for i in range(len(shapes))]
+    target, arguments = out
+    nodes = [
+        Node(n, "placeholder", n, meta={"dtype": "float32", "shape": list(s)})
+        for n, s in zip(names, shapes, strict=True)
+    ]
+    nodes.append(Node("out", "call_function", {"fn": target}, tuple(arguments)))
+    tensors = tuple(TensorSpec("float32", s, contiguous(s), init={"fn": "full", "value": 1.0}) for s in shapes)
+    inputs = tuple({"tensor": i} for i in range(len(shapes)))
+    return Case(Graph((*nodes, OUTPUT)), inputs, tensors)
+
+
+def smallest(start: Case, fails: Callable[[Case], bool]) -> tuple[Case, int]:
+    """What ``fails`` leaves, and how often it was asked; what eager cannot run does not fail."""
+    asked = 0
+    candidates = smaller_dimensions(start)
+    try:
+        candidate = next(candidates)
+        while True:
+            asked += 1
+            candidate = candidates.send(runs(candidate) and fails(candidate))
+    except StopIteration as end:
+        return end.value, asked
+
+
+def runs(candidate: Case) -> bool:
+    gm, inputs = build(candidate, {})
+    try:
+        gm(*inputs)
+    except (RuntimeError, ValueError):
+        return False
+    return True
+
+
+def shapes(found: Case) -> list[tuple[int, ...]]:
+    return [t.shape for t in found.tensors]
+
+
+MATMUL = case((3, 24), (24, 40), out=("torch.matmul", [{"ref": "x0"}, {"ref": "x1"}]))
+RESHAPE = case((2, 12, 32), out=("torch.reshape", [{"ref": "x0"}, [24, 32]]))
+TRANSPOSED = case((4, 4, 4), out=("torch.transpose", [{"ref": "x0"}, 1, 2]))
+
+
+def test_sizes_that_do_not_matter_are_one_after_a_single_question() -> None:
+    found, asked = smallest(MATMUL, lambda c: True)
+    assert shapes(found) == [(1, 1), (1, 1)]
+    assert asked == 1
+    assert [n.meta.get("shape") for n in found.graph.nodes] == [[1, 1], [1, 1], None, None]
+
+
+@pytest.mark.parametrize("threshold", [2, 3, 8, 17, 23, 24])
+def test_a_threshold_is_found_exactly(threshold: int) -> None:
+    found, asked = smallest(MATMUL, lambda c: c.tensors[0].shape[1] >= threshold)
+    assert shapes(found) == [(1, threshold), (threshold, 1)]
+    assert asked <= MOST
+
+
+def test_numbers_in_lists_follow_and_dimensions_do_not() -> None:
+    found, _ = smallest(TRANSPOSED, lambda c: True)
+    assert shapes(found) == [(1, 1, 1)]
+    assert found.graph.nodes[1].args == ({"ref": "x0"}, 1, 2)
+    found, _ = smallest(RESHAPE, lambda c: c.tensors[0].shape[2] > 1)
+    assert shapes(found)[0][2] == 2
+    assert found.graph.nodes[1].args[1][1] == 2
+
+
+def test_one_of_two_equal_sizes_may_matter_alone() -> None:
+    added = case((6, 6), (6, 6), out=("torch.add", [{"ref": "x0"}, {"ref": "x1"}]))
+    found, _ = smallest(added, lambda c: c.tensors[0].shape == (6, 6))
+    assert shapes(found) == [(6, 6), (1, 1)]
+
+
+def test_recorded_values_keep_their_first_elements() -> None:
+    recorded = TensorSpec("float32", (4, 8), (8, 1), storage="s")
+    start = Case(MATMUL.graph, ({"tensor": 0}, {"tensor": 0}), (recorded,))
+    candidate = next(smaller_dimensions(start))
+    assert candidate.tensors == (TensorSpec("float32", (1, 1), (8, 1), storage="s"),)
+
+
+def test_symbolic_sizes_are_left_alone() -> None:
+    symbolic = Case(MATMUL.graph, ({"sym": {"kind": "int", "expr": "s0", "hint": 3}}, {"tensor": 0}), MATMUL.tensors)
+    assert smallest(symbolic, lambda c: True) == (symbolic, 0)
+
+
+def test_a_smaller_graph_computes_what_its_own_sizes_give() -> None:
+    found, _ = smallest(RESHAPE, lambda c: True)
+    gm, inputs = build(found, {})
+    (out,) = gm(*inputs)
+    assert torch.equal(out, torch.ones(out.shape))
