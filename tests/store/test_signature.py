@@ -201,7 +201,7 @@ Extension modules: numpy.error (total: 1)
 def test_a_message_ends_where_advice_and_stacks_begin():
     assert first_paragraph("\nno kernel\nfor int64\n\nSet TORCH_LOGS") == "no kernel\nfor int64"
     assert first_paragraph("no kernel\nException raised from f at a.cpp:1 (most recent call first):") == "no kernel"
-    quoted = 'not supported in Torchscript:\n  File "<eval_with_key>.2", line 43\n    cos = x.cos()\n          ~~~ <--- HERE'
+    quoted = 'not supported in Torchscript:\n  File "<eval_with_key>.2", line 43\n    y = cos(x)\n        ~ <--- HERE'
     assert first_paragraph(quoted) == "not supported in Torchscript:"
 
 
