@@ -1,8 +1,9 @@
 """Custom operators: which module, shared library or source registers ``torch.ops.NS.OP``, and getting it back.
 
-An *import* is JSON: ``{"module": name}``, ``{"library": file name}`` or ``{"source": text, "imports": [lines]}``, with
-``"ops"``, the operators it registers here (`needed` drops an import once none of them is left in the graph),
-and ``"search_path"``, directories of this machine that are never printed.
+An *import* is JSON: ``{"module": name}``, ``{"library": file name}``, ``{"source": text, "imports": [lines]}`` or
+``{"processes": ...}`` (`fxminify.backends.collectives`), with ``"ops"``, the operators it registers (`needed` drops
+an import once none of them is left in the graph), and ``"search_path"``, directories of this machine that are never
+printed.
 
 Leans on ``torch._library`` (``custom_ops.OPDEFS``, ``simple_registry``) and ``torch._C._dispatch_dump`` for the places
 of registration.
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from . import modules, program, syntax
+from . import collectives, modules, program, syntax
 from .carry import Carried, Carrier
 from .expression import Expression
 from .program import CannotCarry
@@ -42,6 +43,7 @@ _LAZY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
 _OP = re.compile(r"^([A-Za-z_]\w*)::([A-Za-z_]\w*)(\.\w+)?$", re.ASCII)
 _PLACE = re.compile(r"registered at (.+?):(\d+)(?= ::|$)", re.MULTILINE)
 _REGISTERS = re.compile(r"^(impl|define|fallback|custom_op|triton_op|register_\w+|impl_abstract|Library)$")
+_KINDS = frozenset({"module", "library", "source", "processes"})
 _LARGEST_LIBRARY = 512 << 20
 
 
@@ -55,12 +57,12 @@ def imports_for(ops: Iterable[str]) -> tuple[list[Json], list[str]]:
     script: list[str] = []
     for op in dict.fromkeys(_qualified(op) for op in ops):
         namespace = op.partition("::")[0]
-        if namespace in BUILTIN:
+        if namespace in collectives.NAMESPACES:
+            found.setdefault("", collectives.described())["ops"].append(op)
+        elif namespace in BUILTIN:
             if lazy := _LAZY.get(namespace):
                 found.setdefault(lazy, {"module": lazy, "ops": []})["ops"].append(op)
-            continue
-        places = _places(op)
-        if "__main__" in places:
+        elif "__main__" in (places := _places(op)):
             script.append(op)
         elif places:
             for place in places:
@@ -86,10 +88,12 @@ def check(imports: Any) -> None:
     if type(imports) not in (list, tuple):
         raise ValueError("imports is not a list")
     for item in imports:
-        if type(item) is not dict or len({"module", "library", "source"} & set(item)) != 1:
-            raise ValueError("an import is one of module, library and source")
-        if set(item) - {"module", "library", "source", "imports", "file", "ops", "search_path"}:
+        if type(item) is not dict or len(_KINDS & set(item)) != 1:
+            raise ValueError("an import is one of module, library, source and processes")
+        if set(item) - {*_KINDS, "imports", "file", "ops", "search_path"}:
             raise ValueError("an import has an unknown field")
+        if "processes" in item:
+            collectives.check(item["processes"])
         for key in ("module", "library", "source", "file"):
             if type(item.get(key, "")) is not str:
                 raise ValueError(f"import.{key} is not a string")
@@ -114,7 +118,7 @@ def executes(imports: Iterable[Mapping[str, Any]]) -> list[str]:
             out.append(f"imports {item['module']}")
         elif "library" in item:
             out.append(f"loads the shared library {item['library']}")
-        else:
+        elif "source" in item:
             out.append(f"runs {_source(item).source.count(chr(10)) + 1} lines of source that register an operator")
     return out
 
@@ -132,6 +136,8 @@ def load(imports: Iterable[Mapping[str, Any]]) -> None:
                 importlib.import_module(item["module"])
             elif "library" in item:
                 torch.ops.load_library(_locate(item["library"], item.get("search_path", ())))  # type: ignore[no-untyped-call]
+            elif "processes" in item:
+                collectives.start(item["processes"])
             elif not all(_is_registered(op) for op in item.get("ops", ())) or "ops" not in item:
                 run(_source(item))
         except Exception as exc:
@@ -158,6 +164,10 @@ def to_source(imports: Iterable[Mapping[str, Any]]) -> list[str]:
             setup.append(f"library = {item['library']!a}  # must lie beside this script or on PYTHONPATH")
             setup.append("path = next(p for d in sys.path if os.path.exists(p := os.path.join(d, library)))")
             setup.append(f"torch.ops.load_library(path){comment}")
+        elif "processes" in item:
+            needed_first, call = collectives.to_source(item["processes"])
+            lines |= dict.fromkeys(needed_first)
+            setup.append(call)
         else:
             source = _source(item)
             lines |= dict.fromkeys(source.imports)

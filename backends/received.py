@@ -20,7 +20,7 @@ from torch import fx
 from ..store import modes
 from ..store.case import Case, Json, Value
 from ..store.encode import Encoder, encode
-from . import ambient, libraries
+from . import ambient, collectives, libraries
 from .execution import copy_inputs, tensors
 from .spec import BackendSpec
 
@@ -45,14 +45,18 @@ class Inputs:
 
     @classmethod
     def keep(cls, values: Sequence[Any], *, whole: bool = False, only: Sequence[int] | None = None) -> Inputs:
-        """Copies of the tensors among ``values`` that are no parameters, or of ``only`` these, up to the budget."""
+        """Copies of the tensors among ``values`` that are no parameters, or of ``only`` these, up to the budget.
+
+        A tensor of a subclass is never copied.
+        """
         chosen: dict[int, list[int]] = {}
         held: set[int] = set()
         for index, value in enumerate(values):
             if isinstance(value, torch.Tensor):
                 storage = _storage(value)
                 chosen.setdefault(storage, []).append(index)
-                if isinstance(value, torch.nn.Parameter) if only is None else index not in only:
+                by_reference = isinstance(value, torch.nn.Parameter) if only is None else index not in only
+                if by_reference or _of_a_subclass(value):
                     held.add(storage)
         budget, copied = INPUT_BUDGET, list[int]()
         for storage, indices in chosen.items():
@@ -156,6 +160,7 @@ class Received:
             module = self.module()
             encoded = encode(module, inputs)
             imports, problems = libraries.imports_for(operators(module))
+            problems += collectives.problems(m.graph for m in module.modules() if isinstance(m, fx.GraphModule))
             imports += device_imports({t.device.type for t in tensors(inputs)})
             context, specs, blobs = dict(self.context), encoded.tensors, dict(encoded.blobs)
             if self.random and rng:
@@ -231,6 +236,11 @@ def _private(gm: torch.nn.Module, path: str) -> Any:
     inner = _copy(found.graph)
     paths = [n.target for n in inner.nodes if n.op in ("get_attr", "call_module")]
     return fx.GraphModule({p: _private(found, p) for p in dict.fromkeys(paths)}, inner)
+
+
+def _of_a_subclass(t: torch.Tensor) -> bool:
+    """Would a copy lose the class of ``t``? It is kept as it is then, and named where it cannot be stored."""
+    return type(t) not in (torch.Tensor, torch.nn.Parameter) and not modes.is_fake(t)
 
 
 def _storage(t: torch.Tensor) -> int:

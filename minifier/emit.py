@@ -110,6 +110,8 @@ def stored_repro(
     """
     capture = index.capture(capture_id)
     repro = index.repro(capture_id, "script")
+    if repro is None and capture.state == "unsupported":
+        raise StoreError(f"capture {capture_id} has no script, and cannot have one: {capture.reason}")
     if repro is None:
         hint = f"minify run {index.name} {capture_id}"
         raise StoreError(f"capture {capture_id} has no script yet ({capture.state}); make one: {hint}")

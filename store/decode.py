@@ -67,7 +67,7 @@ class _Reader(ValueChecks):
         self.integer(doc["format"], 1, FORMAT)
         self.where = "imports"
         imports = tuple(self.import_(i) for i in self.items(doc.get("imports", []), 1000))
-        self.custom = bool(imports)
+        self.custom = any("processes" not in item for item in imports)
         self.tensors = self.specs(doc.get("tensors", []))
         graph = self.graph(doc["graph"], "graph", 0)
         self.where = "inputs"

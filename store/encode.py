@@ -23,7 +23,7 @@ from . import modes
 from .case import Graph, Json, Node, TensorSpec, Value
 from .leaf_modules import NotALeaf, class_of, contents
 from .names import UnknownName, is_argument_name, is_attribute_path, is_node_name, table
-from .resolve import annotation, describe, enumeration
+from .resolve import annotation, describe, enumeration, triton_kernel
 from .snapshot import CannotSnapshot, Tensors, hint
 
 _ROOT = re.compile(r"L\['\w+'\]\.?")
@@ -162,6 +162,8 @@ class Encoder:
             raise Unsupported(f"keywords {sorted(node.kwargs)!r:.80}")
         if not is_node_name(node.name):
             raise Unsupported(f"{node.name!r} is no name that FX would give a node")
+        if self._live is None and (kernel := triton_kernel(node)) is not None:
+            raise Unsupported(f"the Triton kernel {kernel!r} cannot be stored: its source belongs to the program")
         if node.op == "call_function":
             target = self.target(target)
             if node.target is getattr:

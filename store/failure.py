@@ -97,7 +97,6 @@ class Failure:
             return f"{text[0] if text else self.kind}: {said}"
         return f"{self.type}: {text[0]}" if text and self.type else self.type or (text[0] if text else str(self.kind))
 
-
     def diagnosis(self) -> str:
         """What standard error said of it, in one line, without paths and numbers of this machine."""
         said = _PLACE.sub("", mask(first_error_line(self.diagnostics)).removeprefix("what(): "))

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket, _higher_order_ops
 
 from .case import Json, tag
@@ -62,6 +63,19 @@ def describe(obj: Any) -> Json:
     if resolve(target) is not obj:
         raise UnknownName(f"{_title(obj)} is another object than the one registered under that name")
     return target
+
+
+def triton_kernel(node: fx.Node) -> str | None:
+    """The name of the Triton kernel that ``node`` launches, None for any other node."""
+    if node.op != "call_function" or not str(getattr(node.target, "_name", "")).startswith("triton_kernel_wrapper"):
+        return None
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    number: Any = node.kwargs.get("kernel_idx")
+    kernel: Any = kernel_side_table.id_to_kernel.get(number)
+    while kernel is not None and not isinstance(getattr(kernel, "__name__", None), str):
+        kernel = getattr(kernel, "fn", None)  # an autotuner or a heuristic around it
+    return f"number {number}" if kernel is None else str(kernel.__name__)
 
 
 def _title(obj: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from fxminify.backends import libraries
+from fxminify.backends import collectives, libraries
 from fxminify.backends.spec import CannotLoad
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -73,7 +73,7 @@ def test_several_operators_share_their_imports(found: dict[str, Any]) -> None:
 
 
 def test_builtin_namespaces_need_nothing() -> None:
-    ops = ["aten::relu.default", "prims::add", "higher_order::cond", "_c10d_functional::wait_tensor"]
+    ops = ["aten::relu.default", "prims::add", "higher_order::cond"]
     assert libraries.imports_for(ops) == ([], [])
 
 
@@ -140,3 +140,42 @@ def test_loading_says_what_is_missing() -> None:
 def test_malformed_imports_are_refused(bad: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         libraries.check(bad)
+
+
+def test_collectives_need_a_fake_group_of_the_same_size() -> None:
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    op = "_c10d_functional::all_reduce"
+    assert libraries.imports_for([op]) == ([{"processes": {"size": 1, "rank": 0}, "ops": [op]}], [])
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=2, world_size=4)
+    try:
+        other = torch.distributed.new_group([0, 2])
+        imports, problems = libraries.imports_for([op])
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        for name in ("0", "sum", other.group_name):
+            graph.call_function(torch.ops._c10d_functional.all_reduce, (x, "sum", name))
+        refused = collectives.problems([graph])
+    finally:
+        torch.distributed.destroy_process_group()
+    assert (imports, problems) == ([{"processes": {"size": 4, "rank": 2}, "ops": [op]}], [])
+    assert refused == [
+        f"node 'all_reduce_2' works on the process group {other.group_name!r}; only the default group can be made again"
+    ]
+    libraries.load(imports)
+    try:
+        assert (torch.distributed.get_world_size(), torch.distributed.get_rank()) == (4, 2)
+        x = torch.ones(3)
+        reduced = torch.ops._c10d_functional.all_reduce(x, "sum", "0")
+        assert torch.equal(torch.ops._c10d_functional.wait_tensor(reduced), x)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert libraries.needed(imports, ["aten::add"]) == []
+
+
+@pytest.mark.parametrize(
+    "bad", [{"size": 2}, {"size": 2, "rank": 2}, {"size": True, "rank": 0}, {"size": 2, "rank": -1}, 3]
+)
+def test_a_process_group_is_a_size_and_a_rank(bad: object) -> None:
+    with pytest.raises(ValueError, match=r"import\.processes"):
+        libraries.check([{"processes": bad}])

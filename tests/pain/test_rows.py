@@ -1,7 +1,15 @@
 """What users of PyTorch's own minifier complain about, row by row, each as a small failing program.
 
 The failures of `programs/rows.py` are captured by one run of the program and minified by one `minify run`; each test
-looks at one of them. The backends are in `programs/team.py`, a module beside the program, as a team keeps them. The
+looks at one of them. Rows that no such program can show are tests of their own below; these are proven elsewhere, too:
+
+* 15, a float64 reference and gradients of random cotangents: ``tests/backends/test_compare.py``
+* 27, failures of a later call: ``tests/backends/test_hook.py`` and ``tests/minifier/test_replay.py``
+* 28, symbolic sizes: row 20 here, and ``tests/quality/test_exact_graphs.py``
+* 29, every ambient state there and back: ``tests/backends/test_ambient.py``
+* 34, tensors of every layout, and what is refused: ``tests/store/test_tensors.py``
+
+The backends are in `programs/team.py`, a module beside the program, as a team keeps them. The
 rows that `QUICK` does not name are minified only where slow tests are asked for.
 """
 
@@ -19,9 +27,11 @@ import pytest
 import torch
 
 import fxminify
+from fxminify.store.build import build
+from fxminify.store.index import Index
 
 PROGRAMS = Path(__file__).parent / "programs"
-QUICK = {"row01", "partial(_limited)", "in_script", "row06", "row10", "row12", "row18", "row27"}
+QUICK = {"row01", "partial(_limited)", "in_script", "row06", "row10", "row12", "row18", "row27", "row35"}
 
 
 def minify(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -289,3 +299,168 @@ def test_27_a_failure_of_the_second_call_is_called_twice(session: Session) -> No
     script = session.script("row27")
     assert session.row("row27")["nodes_after"] == 1
     assert "for _ in range(2):" in script
+
+
+def test_15_what_is_nearer_to_the_truth_than_eager_is_no_divergence(tmp_path: Path) -> None:
+    """And a loss that is the same on the whole does not hide wrong gradients: each is compared."""
+
+    def exact(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        return lambda *args: [r.to(torch.float32) for r in gm(*(a.double() for a in args))]
+
+    class Shifted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            return gradient.roll(1)
+
+    def shifts_gradients(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        return lambda *args: [Shifted.apply(r) for r in gm(*args)]  # type: ignore[no-untyped-call]
+
+    x = torch.linspace(-1, 1, 64)
+    for backend, y in ((exact, x * 1e4), (shifts_gradients, x.clone().requires_grad_())):
+        torch._dynamo.reset()
+        with fxminify.capturing(str(tmp_path / f"{backend.__name__}.db"), check=True):
+            result = torch.compile(lambda x: torch.cumsum(torch.exp(torch.cos(x)), 0), backend=backend)(y)
+            if y.requires_grad:
+                result.sum().backward()
+    torch._dynamo.reset()
+    assert not (tmp_path / "exact.db").exists()
+    with Index.open(str(tmp_path / "shifts_gradients.db"), readonly=True) as index:
+        assert [(row.kind, row.phase) for row in index.captures()] == [("divergence", "backward")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "line"),
+    [
+        ("row29", "with torch.no_grad(), torch.autocast('cpu', dtype=torch.bfloat16):"),
+        ("row29_double", "torch.set_default_dtype(torch.float64)"),
+    ],
+)
+def test_29_modes_around_the_call_are_in_the_script(whole: Session, backend: str, line: str) -> None:
+    assert line in whole.script(backend)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("backend", "operator"), [("row30_cond", "cond"), ("row30_flex", "flex_attention")])
+def test_30_higher_order_operators_are_captured_and_verified(whole: Session, backend: str, operator: str) -> None:
+    assert f"torch.ops.higher_order.{operator}(" in whole.script(backend)
+
+
+@pytest.mark.slow
+def test_31_modules_of_a_model_are_operations_on_inputs(whole: Session) -> None:
+    script = whole.script("row31")
+    assert "torch.nn.functional.group_norm(" in script
+    assert "torch.nn.functional.silu(" in script
+
+
+class Refused31(torch.nn.Module):
+    """Modules that PyTorch's minifier has no text for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.GroupNorm(2, 4)
+        self.attention = torch.nn.MultiheadAttention(4, 2, batch_first=True)
+        self.rms = torch.nn.RMSNorm(4)
+        self.up = torch.nn.Upsample(scale_factor=2)
+        self.bag = torch.nn.EmbeddingBag(8, 4)
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        x = self.rms(self.norm(x.transpose(1, 2)).transpose(1, 2))
+        return self.up(self.attention(x, x, x)[0]) + self.bag(index).sum()
+
+
+def test_31_modules_that_stay_in_a_graph_are_stored(tmp_path: Path) -> None:
+    gm = torch.fx.symbolic_trace(Refused31().eval())
+    assert len([n for n in gm.graph.nodes if n.op == "call_module"]) == 5
+    inputs = [torch.randn(2, 3, 4), torch.tensor([[1, 2]])]
+    fxminify.record(gm, inputs, backend="eager", db=str(tmp_path / "x.db"), error=RuntimeError("refused"))
+    with Index.open(str(tmp_path / "x.db"), readonly=True) as index:
+        (row,) = index.captures()
+        case = index.case(row.id)
+        again, values = build(case, index.blobs(case.storages))
+    assert row.state == "pending"
+    assert torch.equal(again(*values), gm(*inputs))
+
+
+@pytest.mark.slow
+def test_32_a_buffer_keeps_the_values_that_matter(whole: Session) -> None:
+    assert "torch.arange(1000, dtype=torch.float32)" in whole.script("row32")
+
+
+@pytest.mark.slow
+def test_33_a_script_alone_shows_the_failure_of_integers(whole: Session, tmp_path: Path) -> None:
+    (tmp_path / "alone.py").write_text(whole.script("row33"))
+    environment = {**os.environ, "PYTHONPATH": str(PROGRAMS)}
+    done = subprocess.run(
+        [sys.executable, "alone.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "index outside of the table" in done.stderr) == (1, True)
+
+
+class Tagged(torch.Tensor):
+    """A subclass of this process alone."""
+
+
+@pytest.mark.parametrize(
+    ("value", "state", "reason"),
+    [
+        (torch.eye(4).to_sparse(), "pending", ""),
+        (torch.eye(4).to_sparse_csr(), "pending", ""),
+        (torch.quantize_per_tensor(torch.ones(4, 4), 0.5, 0, torch.qint8), "pending", ""),
+        (torch.eye(4).to_mkldnn(), "pending", ""),
+        (torch.ones(4, 4).as_subclass(Tagged), "unsupported", "Tagged"),
+    ],
+    ids=["coo", "csr", "quantized", "mkldnn", "subclass"],
+)
+def test_34_a_tensor_comes_back_as_it_was_or_is_refused_by_name(
+    value: torch.Tensor, state: str, reason: str, tmp_path: Path
+) -> None:
+    gm = torch.fx.symbolic_trace(lambda x: x * 2)
+    fxminify.record(gm, [value], backend="eager", db=str(tmp_path / "x.db"), error=RuntimeError("refused"))
+    with Index.open(str(tmp_path / "x.db"), readonly=True) as index:
+        (row,) = index.captures()
+        assert (row.state, reason in row.reason) == (state, True)
+        if state == "pending":
+            case = index.case(row.id)
+            (again,) = build(case, index.blobs(case.storages))[1]
+            assert (again.layout, again.dtype) == (value.layout, value.dtype)
+            dense = (lambda t: t.dequantize()) if value.is_quantized else (lambda t: t.to_dense())
+            assert torch.equal(dense(again), dense(value))
+
+
+def test_35_collectives_run_in_one_process(session: Session) -> None:
+    script = session.script("row35")
+    assert 'torch.distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=4)' in script
+    assert "torch.ops._c10d_functional.all_reduce(" in script
+
+
+def test_36_a_triton_kernel_is_refused_by_its_name(tmp_path: Path) -> None:
+    """A row with the reason and the graph's text; no script is written."""
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table, triton_kernel_wrapper_mutation
+
+    def scale_rows(pointer: Any) -> None:
+        """Stands for what ``triton.jit`` would make of it; Triton needs a GPU."""
+
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    number = kernel_side_table.add_kernel(scale_rows)  # type: ignore[arg-type]
+    launch = {"kernel_idx": number, "constant_args_idx": 0, "grid": [(1, 1, 1)], "tma_descriptor_metadata": {}}
+    graph.call_function(triton_kernel_wrapper_mutation, (), {**launch, "kwargs": {"pointer": x}})
+    graph.output((x,))
+    gm = torch.fx.GraphModule({}, graph)
+    db = str(tmp_path / "x.db")
+    fxminify.record(gm, [torch.ones(4)], backend="eager", db=db, error=RuntimeError("no Triton"))
+    with Index.open(db, readonly=True) as index:
+        (row,) = index.captures()
+    assert row.state == "unsupported"
+    assert row.reason.startswith(
+        "node 'triton_kernel_wrapper_mutation': the Triton kernel 'scale_rows' cannot be stored"
+    )
+    assert "triton_kernel_wrapper_mutation" in row.graph_text
+    done = minify("repro", "x.db", "1", cwd=tmp_path)
+    said = f"Error: capture 1 has no script, and cannot have one: {row.reason}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)

@@ -2,6 +2,9 @@
 
 import team
 import torch
+import torch.distributed
+from torch.nn.attention.flex_attention import flex_attention
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 X = torch.linspace(-1, 1, 16).reshape(4, 4)
 
@@ -66,3 +69,45 @@ attempt(lambda x: torch.erf(torch.relu(x) * 3) - 1, "row16", X.clone().requires_
 attempt(chain, "row18", X)
 attempt(lambda x: torch.cos(x).view(x.shape[0] * x.shape[1]) + 1, "row20", X, dynamic=True)
 attempt(lambda x: torch.exp(torch.cos(x)) + 1, "row27", X, calls=3)
+
+
+def inference(x):
+    return torch.matmul(torch.relu(x), x.t()) + 1
+
+
+def branches(x):
+    return torch.cond(x.sum() > 0, lambda x: torch.sin(x) + 1, lambda x: torch.cos(x), (x * 2,)) - 1
+
+
+def attention(q):
+    return flex_attention(q * 2, q, q, score_mod=lambda score, b, h, i, j: score + (i - j)) + 1
+
+
+def gathered(x):
+    x = torch.sin(x)
+    torch.distributed.all_reduce(x)
+    return x * 2
+
+
+class Buffered(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.arange(1000.0))
+
+    def forward(self, x):
+        return torch.cos(x).sum() + self.steps * 2
+
+
+with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+    attempt(inference, "row29", X)
+torch.set_default_dtype(torch.float64)
+attempt(lambda x: torch.sigmoid(x * 2) + 1, "row29_double", X)
+torch.set_default_dtype(torch.float32)
+attempt(branches, "row30_cond", X)
+attempt(attention, "row30_flex", torch.linspace(-1, 1, 256).reshape(1, 1, 16, 16))
+layers = torch.nn.Sequential(torch.nn.GroupNorm(2, 4), torch.nn.SiLU(), torch.nn.Upsample(scale_factor=2))
+attempt(layers.eval(), "row31", torch.linspace(-1, 1, 16).reshape(1, 4, 2, 2))
+attempt(Buffered(), "row32", X)
+attempt(lambda x: torch.nn.functional.one_hot(x, 9) * 2, "row33", torch.tensor([1, 8, 0, 2]))
+torch.distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=4)
+attempt(gathered, "row35", X)

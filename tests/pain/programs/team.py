@@ -164,3 +164,74 @@ def row27(gm, inputs):
         return gm(*args)
 
     return run
+
+
+@register_backend
+def row29(gm, inputs):
+    """No kernel for what autocast gives a graph that needs no gradients."""
+    if torch.is_autocast_enabled("cpu") and not torch.is_grad_enabled() and "matmul" in names(gm):
+        raise RuntimeError(f"no {torch.get_autocast_dtype('cpu')} kernel for inference")
+    return gm.forward
+
+
+@register_backend
+def row29_double(gm, inputs):
+    if torch.get_default_dtype() is torch.float64 and "sigmoid" in names(gm):
+        raise RuntimeError("no double precision")
+    return gm.forward
+
+
+def everywhere(gm):
+    return [name for module in gm.modules() if isinstance(module, torch.fx.GraphModule) for name in names(module)]
+
+
+@register_backend
+def row30_cond(gm, inputs):
+    if "cond" in everywhere(gm):
+        raise NotImplementedError("control flow")
+    return gm.forward
+
+
+@register_backend
+def row30_flex(gm, inputs):
+    if any("flex_attention" in name for name in everywhere(gm)):
+        raise NotImplementedError("no pattern for flex_attention")
+    return gm.forward
+
+
+@register_backend
+def row31(gm, inputs):
+    if "silu" in names(gm) and "group_norm" in names(gm):
+        raise RuntimeError("normalization is not fused with its activation")
+    return gm.forward
+
+
+@register_backend
+def row32(gm, inputs):
+    """A kernel with an accumulator that is too small for the sum of a buffer's thousand numbers."""
+
+    def run(*args):
+        if any(isinstance(a, torch.Tensor) and a.shape == (1000,) and a.sum() > 400_000 for a in args):
+            raise OverflowError("the accumulator has 18 bits")
+        return gm(*args)
+
+    return run
+
+
+@register_backend
+def row33(gm, inputs):
+    """A kernel that looks indices up in a table of four."""
+
+    def run(*args):
+        if any(isinstance(a, torch.Tensor) and a.dtype is torch.int64 and a.max() > 3 for a in args):
+            raise IndexError("index outside of the table")
+        return gm(*args)
+
+    return run
+
+
+@register_backend
+def row35(gm, inputs):
+    if any("all_reduce" in n for n in names(gm)):
+        raise NotImplementedError("no transport")
+    return gm.forward
