@@ -84,7 +84,8 @@ class Inputs:
 class Received:
     """What one call of a backend was given.
 
-    ``symbols`` are the symbolic inputs by position, ``compile_id`` is Dynamo's number of the frame.
+    ``symbols`` are the symbolic inputs by position, ``compile_id`` is Dynamo's number of the frame. ``number`` counts
+    the graphs of this process, ``shapes_before`` lists the shapes of the first calls.
     """
 
     graph: fx.Graph
@@ -97,6 +98,8 @@ class Received:
     symbols: dict[int, Json] = field(default_factory=dict)
     random: bool = False
     whole: bool = False
+    number: int = 0
+    shapes_before: list[str] = field(default_factory=list)
     _text: str | None = None
 
     @classmethod

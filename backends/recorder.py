@@ -138,6 +138,9 @@ class Recorder:
             return
         case, blobs, reason = self._case(received, spec, inputs, rng, backward, compare, calls)
         provenance = self._provenance(received, spec)
+        provenance |= {"graph": received.number, "call": calls}
+        if len(received.shapes_before) > 1:
+            provenance["shapes_before"] = "; ".join(received.shapes_before[:-1])
         if inputs.changed:
             provenance["inputs_changed"] = inputs.changed
         text = self._text(received) if case is None else ""

@@ -69,7 +69,7 @@ class Region:
         self.received = received
         self.recorder = recorder
         self.settings = settings
-        self.number = next(_numbers)
+        self.number = received.number = next(_numbers)
         self.specialized = False
         self.reported: set[str] = set()
         self._spec = spec
@@ -147,6 +147,9 @@ class Region:
 
     def _learn(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         call = self._first_call(args)
+        shapes = self.received.shapes_before
+        if self.received.symbols and (seen := _shapes(args)) not in shapes:
+            shapes.append(seen)
         if self.settings.check and not kwargs:
             from .check import check
 
@@ -284,6 +287,12 @@ def _foreign_nodes(roots: Sequence[Node], stop: set[int]) -> Iterator[Node]:
         if _is_foreign(node):
             yield node
         pending += [following for following, _ in node.next_functions if following is not None]
+
+
+def _shapes(args: Sequence[Any]) -> str:
+    """Shapes of the arguments that are no parameters, for a person."""
+    tensors = [a for a in args if isinstance(a, torch.Tensor) and not isinstance(a, torch.nn.Parameter)]
+    return ", ".join(str(list(t.shape)) for t in tensors)[:500]
 
 
 def _storage(t: torch.Tensor) -> int:

@@ -207,7 +207,7 @@ class Attempt:
         self.of.pool.scratch.put(blobs)
         last = self.oracle.ask(case, fresh=True)
         try:
-            return emitter.emit(
+            state, reason = emitter.emit(
                 case,
                 blobs,
                 failure=(last.failure if last.same else None) or self.of.shown.failures[0],
@@ -215,6 +215,9 @@ class Attempt:
                 runs=self.of.options.runs,
                 embed=self.of.options.embed_data,
             )
+            if state is State.UNVERIFIED and not last.same:
+                reason += "; nor does a fresh process show it: it may need what came before it, such as other graphs"
+            return state, reason
         except NeedsData as error:
             self.unprintable = True
             command = f"minify run {self.of.index.name} {self.of.capture.id} --again --embed-data"

@@ -28,7 +28,7 @@ from ..backends.reference import Reference
 from ..backends.spec import BackendSpec
 from ..repro_templates.source import Printed, print_graph
 from ..store.build import build, build_value
-from ..store.case import Blobs, Case
+from ..store.case import Blobs, Case, tag
 from ..store.failure import Phase
 from .observation import Observation, Seen
 
@@ -159,11 +159,20 @@ class _Observer:
         compiled = torch.compile(function, backend=watched, dynamic=spec.dynamic)
         return self.called((lambda *args: (compiled(*args),)) if printed.single else compiled, inputs)
 
+    def mark_dynamic(self, inputs: list[Any]) -> None:
+        """Make the dimensions symbolic that the case names."""
+        for value, tensor in zip(self.case.inputs, inputs, strict=True):
+            if tag(value) == "tensor" and (dimensions := self.case.tensors[value["tensor"]].dynamic):
+                torch._dynamo.mark_dynamic(tensor, dimensions)
+
     def called(self, function: Callable[..., Any], inputs: list[Any]) -> Run:
         """The last call; those before it get inputs of their own."""
         for _ in range(self.case.calls - 1):
-            self.execute(function, copy_inputs(inputs))
+            again = copy_inputs(inputs)
+            self.mark_dynamic(again)
+            self.execute(function, again)
             self.phases("forward")
+        self.mark_dynamic(inputs)
         return self.execute(function, inputs)
 
     def compare(self, expected: Run, actual: Run) -> Observation:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..backends.spec import BackendSpec, CannotLoad
+from ..store.case import Case, tag
 from ..store.failure import Match
 from ..store.index import CaptureInfo, Index, State
 from .attempt import SCRIPT, Attempt, Job
@@ -46,8 +47,7 @@ def reduce_capture(index: Index, capture: CaptureInfo, options: Options, listene
         with pool:
             pool.scratch.put(index.blobs(case.storages))
             hang = failure.detail.get("seconds")
-            for called in sorted({1, case.calls}):  # as often as the program did only where once will not do
-                case = replace(case, calls=called)
+            for case in variants(case):  # noqa: B020  the one that shows the failure goes on
                 shown = replay(
                     pool,
                     case,
@@ -60,7 +60,7 @@ def reduce_capture(index: Index, capture: CaptureInfo, options: Options, listene
                 if shown.reproduced:
                     break
             if not shown.reproduced:
-                return Outcomes(State.NOT_REPRODUCED, shown.reason)
+                return Outcomes(State.NOT_REPRODUCED, shown.reason + earlier(capture))
             return _attempts(Job(index, capture, case, shown, pool, options, listener))
     except BackendImportError as error:
         return Outcomes(State.BLOCKED, str(error))
@@ -68,6 +68,31 @@ def reduce_capture(index: Index, capture: CaptureInfo, options: Options, listene
         return Outcomes(State.BLOCKED, str(error))
     except SandboxError as error:
         return Outcomes(State.BLOCKED, f"the workers cannot work: {error}")
+
+
+def variants(case: Case) -> list[Case]:
+    """Ways to replay a capture, the one that leaves most to the reduction first.
+
+    A graph with symbolic sizes is compiled with ``dynamic=True``, however its sizes became symbolic; then as the
+    program did it. What was compiled is called as often as the program did only where once will not do.
+    """
+    symbolic = any(tag(value) == "sym" for value in case.inputs) and case.backend.get("dynamic") is None
+    dynamic = replace(case, backend={**case.backend, "dynamic": True})
+    ways = [dynamic, case] if symbolic else [case]
+    return [replace(way, calls=calls) for way in ways for calls in sorted({1, case.calls})]
+
+
+def earlier(capture: CaptureInfo) -> str:
+    """What the process had done before the failure, in words, if that may be what a replay lacks."""
+    graphs, calls, shapes = (capture.provenance.get(key) for key in ("graph", "call", "shapes_before"))
+    parts = []
+    if isinstance(graphs, int) and graphs > 1:
+        parts.append(f"it was graph {graphs} that this process compiled")
+    if isinstance(calls, int) and calls > 1:
+        parts.append(f"it showed at call {calls}" + (f", after calls with shapes {shapes}" if shapes else ""))
+    if not parts:
+        return ""
+    return f"\n{' and '.join(parts)}: a failure that needs what came before does not show from one graph and one call"
 
 
 def _attempts(job: Job) -> Outcomes:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ..repro_templates.recipes import recipes
 from ..repro_templates.strides import contiguous
-from ..store.case import Blobs, Case, TensorSpec
+from ..store.case import Blobs, Case, TensorSpec, tag
 from . import dimensions
 from .dimensions import Candidates
 
@@ -84,6 +84,26 @@ def default_arguments(case: Case, blobs: Blobs) -> Candidates:
     return case
 
 
+def static_dimensions(case: Case, blobs: Blobs) -> Candidates:
+    """Make symbolic only the dimensions that must be, by `mark_dynamic` in place of ``dynamic=True``."""
+    given = [v["tensor"] for v in case.inputs if tag(v) == "tensor"]
+    if case.backend.get("dynamic") is True:
+        candidate = replace(case, backend={k: v for k, v in case.backend.items() if k != "dynamic"})
+        for i in given:
+            spec = case.tensors[i]
+            sizes = tuple(d for d, size in enumerate(spec.shape) if size > 1)
+            candidate = with_tensor(candidate, i, replace(spec, dynamic=sizes))
+        if candidate.tensors == case.tensors or not (yield candidate):
+            return case
+        case = candidate
+    for i in given:
+        for dimension in case.tensors[i].dynamic:
+            left = tuple(d for d in case.tensors[i].dynamic if d != dimension)
+            if (yield (candidate := with_tensor(case, i, replace(case.tensors[i], dynamic=left)))):
+                case = candidate
+    return case
+
+
 def plain_values(case: Case, blobs: Blobs) -> Candidates:
     """Replace recorded values by a constant, a sequence or seeded random numbers that show the failure, too."""
     for i, spec in enumerate(case.tensors):
@@ -117,6 +137,7 @@ SIMPLIFICATIONS: tuple[Simplification, ...] = (
     plain_tensors,
     default_context,
     default_arguments,
+    static_dimensions,
     plain_values,
     smaller_dimensions,
     plain_strides,

@@ -78,5 +78,5 @@ def _node(doc: Json) -> Node:
 
 
 def _tensor(doc: Json) -> TensorSpec:
-    tuples: dict[str, Any] = {name: tuple(doc[name]) for name in ("shape", "stride", "parts") if name in doc}
+    tuples: dict[str, Any] = {name: tuple(doc[name]) for name in ("shape", "stride", "parts", "dynamic") if name in doc}
     return TensorSpec(**{**doc, **tuples})

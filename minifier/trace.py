@@ -16,7 +16,7 @@ the same candidate alike whatever the random numbers were.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -86,7 +86,7 @@ class Trace:
                 for n, (kind, snapshots, literal) in doc["values"].items()
             },
             tensors=tuple(
-                replace(TensorSpec(**t), shape=tuple(t["shape"]), stride=tuple(t["stride"]), parts=tuple(t["parts"]))
+                TensorSpec(**{**t, **{name: tuple(t[name]) for name in ("shape", "stride", "parts", "dynamic")}})
                 for t in doc["tensors"]
             ),
             positions=dict(doc["positions"]),

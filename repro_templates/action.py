@@ -85,9 +85,19 @@ class _Maker:
         self.seed = ["torch.manual_seed(0)"] if draws(case.graph) else []
         self.arguments = "*make_inputs()" if in_function else ", ".join(inputs.arguments)
 
+    def marks(self) -> list[Statement]:
+        """Statements that make dimensions of the inputs symbolic."""
+        marks = []
+        for name, value in zip(self.inputs.arguments, self.case.inputs, strict=True):
+            dynamic = self.case.tensors[value["tensor"]].dynamic if tag(value) == "tensor" else ()
+            if dynamic:
+                which = repr(dynamic[0] if len(dynamic) == 1 else dynamic)
+                marks.append(Statement(Call("torch._dynamo.mark_dynamic", (name, which))))
+        return marks
+
     def inputs_text(self) -> str:
         """The inputs as assignments, or as a function that makes new ones each time."""
-        statements, constants = list(self.inputs.statements), list(self.inputs.constants)
+        statements, constants = [*self.inputs.statements, *self.marks()], list(self.inputs.constants)
         if not self.in_function:
             return "\n".join(s.layout() for s in (*statements, *constants))
         if self.inputs.seeded_constants:

@@ -105,6 +105,8 @@ class TensorSpec:
       ``{"fn": "full", "value": scalar Value}``, ``{"fn": "arange"}``; random ones draw in input order after one
       ``torch.manual_seed(0)``, in the build and in the printed script alike;
     * ``parts``: indices of the component tensors of a sparse (``layout``) or quantized (``extra``) tensor.
+
+    ``dynamic`` lists dimensions that `torch._dynamo.mark_dynamic` makes symbolic.
     """
 
     dtype: str
@@ -122,6 +124,7 @@ class TensorSpec:
     inference: bool = False
     layout: str = "strided"
     parts: tuple[int, ...] = ()
+    dynamic: tuple[int, ...] = ()
     extra: Json = field(default_factory=dict)
 
     @property

@@ -62,7 +62,7 @@ class TensorChecks(Checks):
         doc = self.fields(
             doc,
             "dtype shape stride",
-            "offset storage init device requires_grad leaf parameter conj neg inference layout parts extra",
+            "offset storage init device requires_grad leaf parameter conj neg inference layout parts dynamic extra",
         )
         size = self.limits.dimensions
         spec = TensorSpec(
@@ -75,6 +75,7 @@ class TensorChecks(Checks):
             device=self.device(doc.get("device", "cpu")),
             layout=self.one_of(doc.get("layout", "strided"), table().layouts, "layout"),
             parts=tuple(self.integer(p, 0, self.limits.tensors) for p in self.items(doc.get("parts", []), 4)),
+            dynamic=tuple(self.integer(d, 0, len(doc["shape"]) - 1) for d in self.items(doc.get("dynamic", []), size)),
             extra=self.fields(doc.get("extra", {}), "", "coalesced qscheme scale zero_point axis grad"),
             requires_grad=self.flag(doc.get("requires_grad", False)),
             leaf=self.flag(doc.get("leaf", True)),

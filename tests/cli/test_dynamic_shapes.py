@@ -1,0 +1,117 @@
+"""Failures that need symbolic sizes, however the program's sizes became symbolic, and those that need more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BACKENDS = """
+import torch
+from torch._dynamo import register_backend
+
+
+@register_backend
+def any_symbol(gm, inputs):
+    if any(isinstance(i, torch.SymInt) for i in inputs):
+        raise RuntimeError("planted: no symbolic sizes")
+    return gm.forward
+
+
+@register_backend
+def two_symbols(gm, inputs):
+    if len({str(i.node.expr) for i in inputs if isinstance(i, torch.SymInt)}) >= 2:
+        raise RuntimeError("planted: two symbols are too many")
+    return gm.forward
+
+
+@register_backend
+def symbolic_relu(gm, inputs):
+    for node in gm.graph.nodes:
+        shape = getattr(node.meta.get("example_value"), "shape", ())
+        if "relu" in str(node.target) and any(isinstance(size, torch.SymInt) for size in shape):
+            raise RuntimeError("planted: relu of a symbolic shape")
+    return gm.forward
+
+
+@register_backend
+def first_shape(gm, inputs):
+    seen = []
+
+    def run(*args):
+        seen.append([a.shape for a in args if isinstance(a, torch.Tensor)])
+        if seen[0] != seen[-1]:
+            raise RuntimeError("planted: another shape than the first")
+        return gm.forward(*args)
+
+    return run
+
+
+graphs = []
+
+
+@register_backend
+def fifth_graph(gm, inputs):
+    graphs.append(gm)
+    if len(graphs) == 5:
+        raise RuntimeError("planted: that was one graph too many")
+    return gm.forward
+"""
+PROGRAM = """
+import torch
+import symbolic
+
+torch.set_num_threads(1)
+
+
+def model(x, y):
+    scaled = torch.relu((torch.sin(x) + 1) * x.shape[0])
+    return scaled.sum() + torch.cos(y).view(-1, y.shape[0]).sum() + x.reshape(x.shape[0] * x.shape[1]).sum()
+
+
+def call(compiled, *inputs):
+    try:
+        compiled(*inputs)
+    except Exception as error:
+        print(type(error).__name__)
+
+
+def marked(*shape):
+    x = torch.randn(shape)
+    torch._dynamo.mark_dynamic(x, 0)
+    return x
+
+
+automatic = torch.compile(model, backend="any_symbol")
+call(automatic, torch.randn(4, 6), torch.randn(8, 3))
+call(automatic, torch.randn(5, 6), torch.randn(8, 3))
+torch._dynamo.reset()
+call(torch.compile(model, backend="two_symbols", dynamic=True), torch.randn(4, 6), torch.randn(8, 3))
+torch._dynamo.reset()
+call(torch.compile(model, backend="symbolic_relu"), marked(4, 6), torch.randn(8, 3))
+torch._dynamo.reset()
+stateful = torch.compile(lambda x: torch.relu(x) + 1, backend="first_shape", dynamic=True)
+call(stateful, torch.randn(4, 6))
+call(stateful, torch.randn(5, 6))
+torch._dynamo.reset()
+for number in range(5):
+    call(torch.compile(lambda x: torch.sin(x) + number, backend="fifth_graph"), torch.randn(4))
+"""
+
+
+def test_symbolic_sizes_reproduce_and_only_those_that_matter_stay(desk: Any) -> None:
+    (desk.path / "symbolic.py").write_text(BACKENDS)
+    (desk.path / "sizes.py").write_text(PROGRAM)
+    assert desk.minify("capture", "sizes.py").returncode == 0
+    assert desk.minify("run", "repro.db", "1", "2", "3", "4", "5", "--replays", "1").returncode == 1
+    rows = desk.json("list", "repro.db")
+    assert [(r["backend"], r["state"], r["nodes_after"]) for r in rows[:3]] == [
+        ("any_symbol", "verified", 1), ("two_symbols", "verified", 1), ("symbolic_relu", "verified", 1)
+    ]  # fmt: skip
+    one, two, relu = (desk.minify("repro", "repro.db", i).stdout for i in (1, 2, 3))
+    for script, dimensions in ((one, "1"), (two, "(0, 1)"), (relu, "1")):
+        (line,) = (line for line in script.splitlines() if "mark_dynamic" in line)
+        assert line.endswith(f", {dimensions})")
+        assert "dynamic=True" not in script
+    assert rows[3]["state"] == "not_reproduced"
+    assert "it showed at call 2, after calls with shapes [4, 6]" in rows[3]["reason"]
+    assert rows[4]["state"] == "not_reproduced"
+    assert "it was graph" in rows[4]["reason"]
