@@ -57,7 +57,8 @@ def work(rank, backend, store):
         dist.destroy_process_group()
 
 if __name__ == "__main__":
-    torch.multiprocessing.start_processes(work, (sys.argv[1], os.path.abspath(sys.argv[2])), nprocs=2, start_method="spawn")
+    store = os.path.abspath(sys.argv[2])
+    torch.multiprocessing.start_processes(work, (sys.argv[1], store), nprocs=2, start_method="spawn")
 """
 WORKERS = """
 import sys, torch, torch._inductor.config as config
