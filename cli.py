@@ -19,6 +19,7 @@ import click
 from . import __version__
 
 DEFAULT_DB = "repro.db"
+DEFAULT_CHECK = "first:2"
 
 
 class Verbs(click.Group):
@@ -77,9 +78,42 @@ def dump(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str))
 
 
-@main.command(context_settings={"allow_interspersed_args": False})
+class Capture(click.Command):
+    """``--check`` may stand alone before PROGRAM: what follows it is its value only if that begins like one."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        valued = {o for p in self.params if isinstance(p, click.Option) and not p.is_flag for o in p.opts}
+        index = 0
+        while index < len(args) and args[index].startswith("-") and args[index] != "--":
+            following = args[index + 1] if index + 1 < len(args) else ""
+            if args[index] == "--check" and not following.startswith(("first:", "every:")):
+                args[index] = f"--check={DEFAULT_CHECK}"
+            index += 1 + (args[index] in valued)
+        return super().parse_args(ctx, args)
+
+
+class Setting(click.ParamType[Any]):
+    """A value of the field of this name of `fxminify.backends.settings.Settings`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from .backends.settings import Settings
+
+        try:
+            Settings(**{self.name: value})
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+        return value
+
+
+@main.command(cls=Capture, context_settings={"allow_interspersed_args": False})
 @click.option("--db", default=DEFAULT_DB, show_default=True, metavar="FILE", help="Where failures are stored.")
-@click.option("--check", is_flag=True, help="Also compare the first calls of each graph with eager.")
+@click.option("--check", type=Setting("check"), default=False, metavar="[SPEC]",
+              help="Also compare calls of each graph with eager: the first two, or as SPEC says (first:2,every:1000).")
+@click.option("--tolerance", default="", type=Setting("tolerance"), metavar="DTYPE=T,...",
+              help="What may differ, relative to 1 + the value; without it as torch.testing.assert_close.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),

@@ -27,9 +27,16 @@ def check(region: Region, compiled: Callable[..., Any], args: Sequence[Any], cal
         with reentry.own_calls(), _unchanged(region.received.attributes):
             torch.compiler.disable(_check)(region, compiled, args, call)  # type: ignore[no-untyped-call]
     except CannotCompare as exc:
-        region.recorder.unchecked(str(exc))
+        _unchecked(region, str(exc))
     except Exception as exc:  # noqa: BLE001  a check that fails must not reach the user's program
-        region.recorder.unchecked(f"{type(exc).__name__}: {exc}")
+        _unchecked(region, f"{type(exc).__name__}: {exc}")
+
+
+def _unchecked(region: Region, reason: str) -> None:
+    """Say so once for each graph and reason, not at every call that is due."""
+    if reason not in region.reported:
+        region.reported.add(reason)
+        region.recorder.unchecked(reason)
 
 
 def _check(region: Region, compiled: Callable[..., Any], args: Sequence[Any], call: Call) -> None:
@@ -47,7 +54,8 @@ def _check(region: Region, compiled: Callable[..., Any], args: Sequence[Any], ca
     if actual is None:
         return
     with region.marked("eager"):
-        found = compare(expected, actual, Reference(graph, fresh, backward))
+        short = region.recorder.short(region.spec)
+        found = compare(expected, actual, Reference(graph, fresh, backward), region.received.tolerance, short)
     if found is not None and f"{found.phase} {found.kind}" not in region.reported:
         region.reported.add(f"{found.phase} {found.kind}")
         backward = found.phase is Phase.BACKWARD

@@ -1,13 +1,13 @@
 """Do two runs of one graph agree? A divergence is reported only where eager itself can be trusted.
 
 Compilers reorder arithmetic, so results that differ are not yet a bug. Where they differ by more than
-`torch.testing.assert_close` allows, a `Reference` is computed: the graph in eager and float64, twice more with every
-input moved by a few units in the last place. A value is divergent if it is further from the float64 result than ten
-times what the tolerance, eager's own error and the shaken inputs allow. Integers and booleans must agree exactly,
-except where shaking the inputs changes them too (an argmax over a tie).
+`torch.testing.assert_close` allows, a `Reference` is computed: the graph in eager and float64, and more times with
+every input moved by a few units in the last place; `fxminify.backends.values` then judges each value. A backend that
+computes in a shorter type throughout (`fxminify.backends.precision`) is a class of its own.
 
-What cannot be judged (a result that random numbers reach, or that is another each time) does not hide the rest; if
-nothing else is found it raises `CannotCompare`: it is never a pass.
+Every output, changed input and gradient is looked at. The first disagreement in the order of `CLASSES` names the
+divergence, the others stand beside it. What cannot be judged (a result that random numbers reach, or that is another
+each time) does not hide the rest; if nothing else is found it raises `CannotCompare`: it is never a pass.
 
 Method: https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/utils.py (``same``, float64 reference), with the
 condition of the graph measured instead of guessed.
@@ -15,24 +15,31 @@ condition of the graph measured instead of guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch.testing._comparison import default_tolerances
 
-from ..store.failure import Failure, Kind, Phase
-from .execution import Run
+from ..store.failure import PRECISION, Failure, Kind, Phase
+from .execution import Run, differentiable
 from .randomness import Drawn
 from .reference import Reference
+from .values import FACTOR, FACTOR_UNREFERENCED, close, judge, numbers, tolerance_of
 
-#: In the order in which they are looked for; the first that is found names the divergence.
-CLASSES = ("structure", "dtype", "shape", "value", "stride", "alias", "mutation")
-#: How many times the allowed error counts as divergence, with a float64 reference and without one.
-FACTOR = 10.0
-FACTOR_UNREFERENCED = 1000.0
+#: Classes, those that name a divergence first. Of ``nan``, ``inf``, ``value`` and ``number`` (a result that is no
+#: tensor) the first result that differs decides, as it does in `torch.testing.assert_close`.
+CLASSES = (
+    "structure", "dtype", "shape", "nan", "inf", "value", "number", "stride", "alias", "mutation", "gradient",
+    "precision",
+)  # fmt: skip
+_RANK = {name: CLASSES.index("value" if name in ("nan", "inf", "number") else name) for name in CLASSES}
+#: The compiled result, the float64 one and eager's, as numbers, and how to find it in another run.
+Evidence = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Callable[[Run], Any]]
+#: At most so many places are named.
+_MOST = 20
 
 
 class CannotCompare(Exception):
@@ -41,92 +48,191 @@ class CannotCompare(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """One disagreement: its class, the place (``output 0``, ``input 2``, ``gradient of input 1``) and the evidence."""
+    """One disagreement: its class, the place (``output 0``, ``input 2``, ``gradient of input 1``) and the evidence.
+
+    ``others`` are the disagreements beside the one that gives its name.
+    """
 
     kind: str
     where: str
     message: str
     phase: Phase = Phase.FORWARD
     detail: dict[str, Any] = field(default_factory=dict)
+    others: tuple[Divergence, ...] = ()
 
     def failure(self) -> Failure:
         detail = {"class": self.kind, "where": self.where, **self.detail}
-        return Failure(Kind.DIVERGENCE, self.phase, message=self.message, detail=detail)
+        message = self.message
+        if self.others:
+            named = self.others[:_MOST]
+            detail["others"] = [{"class": o.kind, "where": o.where, **o.detail} for o in named]
+            more = len(self.others) - len(named)
+            message += "\nalso: " + ", ".join(f"{o.where} ({o.kind})" for o in named) + f", {more} more" * (more > 0)
+        return Failure(Kind.DIVERGENCE, self.phase, message=message, detail=detail)
 
 
-def compare(expected: Run, actual: Run, reference: Reference | None = None) -> Divergence | None:
-    """The first disagreement of ``actual`` with the eager run ``expected``, or None.
+def compare(
+    expected: Run,
+    actual: Run,
+    reference: Reference | None = None,
+    tolerances: Mapping[str, float] = MappingProxyType({}),
+    short: Iterable[str] = (),
+) -> Divergence | None:
+    """How ``actual`` disagrees with the eager run ``expected``, or None. ``tolerances`` are by dtype,
+    ``short`` the types in which the backend is known to compute.
 
     Without a reference the eager run itself is taken for the truth, with a wide margin. Raises `CannotCompare`.
     """
-    doubts: list[CannotCompare] = []
-    found = _forward(expected, actual, reference, doubts)
-    if found is None and expected.gradients is not None:
-        found = _backward(expected, actual, reference, doubts)
-    if found is None and doubts:
-        raise doubts[0]
-    return found
-
-
-def _forward(
-    expected: Run, actual: Run, reference: Reference | None, doubts: list[CannotCompare]
-) -> Divergence | None:
-    if len(expected.outputs) != len(actual.outputs) or expected.structure != actual.structure:
-        return Divergence("structure", "outputs", f"eager returns {expected.structure}, compiled {actual.structure}")
-    pairs = list(zip(expected.outputs, actual.outputs, strict=True))
-    places = [f"output {i}" for i in range(len(pairs))]
-    for place, (e, a) in zip(places, pairs, strict=True):
-        if isinstance(e, torch.Tensor) != isinstance(a, torch.Tensor):
-            return Divergence("structure", place, f"{place}: eager gives {_kind(e)}, compiled {_kind(a)}")
-    tensor_pairs = [(i, e, a) for i, (e, a) in enumerate(pairs) if isinstance(e, torch.Tensor)]
-    for kind, read in (("dtype", lambda t: str(t.dtype).removeprefix("torch.")), ("shape", lambda t: list(t.shape))):
-        for i, e, a in tensor_pairs:
-            if read(e) != read(a):
-                return _attribute(kind, places[i], read(e), read(a))
-    for i, (e, a) in enumerate(pairs):
-        found = _value("value", places[i], e, a, reference, partial(_output, index=i), doubts)
-        if found:
-            return found
-    for i, e, a in tensor_pairs:
-        if _strides(e) != _strides(a):
-            return _attribute("stride", places[i], list(e.stride()), list(a.stride()))
-    for i, (e_owner, a_owner) in enumerate(zip(expected.aliases, actual.aliases, strict=True)):
-        if e_owner != a_owner:
-            return _attribute("alias", places[i], _owner(e_owner), _owner(a_owner))
-    for i, (e, a) in enumerate(zip(expected.inputs, actual.inputs, strict=True)):
-        found = _value("mutation", f"input {i}", e, a, reference, partial(_input, index=i), doubts)
-        if found:
-            return found
-    return None
-
-
-def _backward(
-    expected: Run, actual: Run, reference: Reference | None, doubts: list[CannotCompare]
-) -> Divergence | None:
-    if actual.gradients is None:
-        doubts.append(CannotCompare("the compiled outputs have no gradient"))
+    comparison = _Comparison(expected, actual, reference, tolerances)
+    found = list(comparison.forward())
+    if expected.gradients is not None and not any(f.kind in ("structure", "dtype", "shape") for f in found):
+        found += comparison.backward()
+    found = comparison.explained(found, {*short})
+    if not found:
+        if comparison.doubts:
+            raise comparison.doubts[0]
         return None
-    for i, (e, a) in enumerate(zip(expected.gradients or (), actual.gradients, strict=True)):
-        place = f"gradient of input {i}"
-        if e is None or a is None:
-            there = a if e is None else e
-            if there is not None and bool((there != 0).any()):
-                message = f"{place}: eager gives {_kind(e)}, compiled {_kind(a)}"
-                return Divergence("structure", place, message, Phase.BACKWARD)
-            continue
-        if e.dtype != a.dtype:
-            return _attribute("dtype", place, str(e.dtype), str(a.dtype), Phase.BACKWARD)
-        if e.shape != a.shape:
-            return _attribute("shape", place, list(e.shape), list(a.shape), Phase.BACKWARD)
-        read = partial(_gradient, index=i)
-        found = _value("value", place, e, a, reference, read, doubts, Phase.BACKWARD)
-        if found:
+    first = min(found, key=lambda f: (f.phase is Phase.BACKWARD, _RANK[f.kind]) if f.kind != PRECISION else (2, 0))
+    others = tuple(f for f in found if f is not first)
+    return Divergence(first.kind, first.where, first.message, first.phase, first.detail, others)
+
+
+class _Comparison:
+    """``doubts`` collects what could not be judged."""
+
+    def __init__(
+        self, expected: Run, actual: Run, reference: Reference | None, tolerances: Mapping[str, float]
+    ) -> None:
+        self.expected, self.actual, self.reference, self.tolerances = expected, actual, reference, tolerances
+        self.doubts: list[CannotCompare] = []
+        self.evidence: dict[str, Evidence] = {}
+
+    def forward(self) -> Iterator[Divergence]:
+        expected, actual = self.expected, self.actual
+        if len(expected.outputs) != len(actual.outputs) or expected.structure != actual.structure:
+            yield Divergence("structure", "outputs", f"eager returns {expected.structure}, compiled {actual.structure}")
+            return
+        for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
+            yield from self._result("value", f"output {i}", e, a, partial(_output, index=i))
+        for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
+            if _alike(e, a) and _strides(e) != _strides(a):
+                yield _attribute("stride", f"output {i}", list(e.stride()), list(a.stride()))
+        for i, owners in enumerate(zip(_owners(expected), _owners(actual), strict=True)):
+            if owners[0] != owners[1]:
+                yield _attribute("alias", f"output {i}", *owners)
+        for i, (e, a) in enumerate(zip(expected.inputs, actual.inputs, strict=True)):
+            yield from self._result("mutation", f"input {i}", e, a, partial(_input, index=i))
+
+    def backward(self) -> Iterator[Divergence]:
+        expected, actual = self.expected, self.actual
+        if actual.gradients is None:
+            self.doubts.append(CannotCompare("the compiled outputs have no gradient"))
+            return
+        roots = [(differentiable(e), differentiable(a)) for e, a in zip(expected.outputs, actual.outputs, strict=True)]
+        for i, (wanted, there) in enumerate(roots):
+            if wanted != there:
+                there_or_not = ("one", "none") if wanted else ("none", "one")
+                yield _attribute("gradient", f"output {i}", *there_or_not, Phase.BACKWARD)
+        if any(wanted != there for wanted, there in roots):
+            return  # each run had other gradients of its outputs
+        for i, (e, a) in enumerate(zip(expected.gradients or (), actual.gradients, strict=True)):
+            place = f"gradient of input {i}"
+            if (e is None) != (a is None):
+                given = a if e is None else e
+                if given is not None and bool((given != 0).any()):
+                    message = f"{place}: eager gives {_kind(e)}, compiled {_kind(a)}"
+                    yield Divergence("gradient", place, message, Phase.BACKWARD)
+            elif e is not None:
+                yield from self._result("value", place, e, a, partial(_gradient, index=i), Phase.BACKWARD)
+
+    def _result(
+        self, kind: str, place: str, e: Any, a: Any, read: Callable[[Run], Any], phase: Phase = Phase.FORWARD
+    ) -> Iterator[Divergence]:
+        """Compare one result; ``read`` finds the same result in another run."""
+        if isinstance(e, torch.Tensor) != isinstance(a, torch.Tensor):
+            message = f"{place}: eager gives {_kind(e)}, compiled {_kind(a)}"
+            yield Divergence("structure", place, message, phase)
+        elif isinstance(e, torch.Tensor) and e.dtype != a.dtype:
+            yield _attribute("dtype", place, _dtype(e), _dtype(a), phase)
+        elif isinstance(e, torch.Tensor) and e.shape != a.shape:
+            yield _attribute("shape", place, list(e.shape), list(a.shape), phase)
+        elif isinstance(e, torch.Tensor | bool | int | float | complex):
+            yield from self._value(kind, place, e, a, read, phase)
+
+    def _value(
+        self, kind: str, place: str, expected: Any, actual: Any, read: Callable[[Run], Any], phase: Phase
+    ) -> Iterator[Divergence]:
+        e, a = numbers(expected), numbers(actual)
+        tolerance = tolerance_of(expected, self.tolerances)
+        if e.dtype != a.dtype or e.shape != a.shape or close(e, a, tolerance):
+            return
+        exact, shaken, repeated, factor = e, list[torch.Tensor](), None, FACTOR_UNREFERENCED
+        reference = self.reference
+        if reference is not None:
+            repeated = numbers(read(reference.repeated))
+            if repeated.shape != e.shape or not close(e, repeated, tolerance):
+                self.doubts.append(CannotCompare(f"{place}: eager gives another result each time"))
+                return
+            if reference.repeated.random and _is_drawn(reference.drawn, place):
+                message = f"{place}: differs, but it is random, and backends may draw other numbers"
+                self.doubts.append(CannotCompare(message))
+                return
+            runs = [read(run) for run in (reference.exact, *reference.shaken) if run is not None]
+            found = [numbers(r) for r in runs if r is not None]
+            if reference.exact is not None and [r.shape for r in found] == [e.shape] * len(runs):
+                exact, *shaken = found
+                factor = FACTOR
+        more = partial(self._more, read, e.shape)
+        judged = judge(e, a, exact, shaken, more, repeated=repeated, factor=factor, tolerance=tolerance)
+        if judged is None:
+            if factor != FACTOR:
+                self.doubts.append(CannotCompare(f"{place}: differs, but there is no float64 run to compare with"))
+            return
+        detail: dict[str, Any] = {"error": repr(judged.error), "eager_error": repr(judged.eager)}
+        detail |= {"allowed": repr(judged.allowed), "elements": judged.count, "of": judged.of}
+        if isinstance(expected, torch.Tensor):
+            detail["dtype"] = _dtype(expected)
+        said = f"error {judged.error:.3g} (eager's own {judged.eager:.3g})"
+        if kind == "value":
+            kind = judged.kind if isinstance(expected, torch.Tensor) else "number"
+        if kind == "value" and factor == FACTOR:
+            self.evidence[place] = a, exact, e, read
+        message = f"{place}: {judged.count} of {judged.of} elements differ, {said}"
+        yield Divergence(kind, place, message, phase, detail)
+
+    def explained(self, found: list[Divergence], known: set[str]) -> list[Divergence]:
+        """``found``, with class ``precision`` where values are as wrong as a shorter type makes them. Once one place
+        gives the type away, the size of the error decides about the others."""
+        if self.reference is None:
             return found
-    return None
+        explain, short = self.reference.emulations.explain, dict[str, str]()
+        for _ in range(2):
+            for place in self.evidence.keys() - short:
+                said = explain(*self.evidence[place], known)
+                if said is not None:
+                    short[place] = said
+            if not short or known.issuperset(short.values()):
+                break
+            known.update(short.values())
+        return [_precision(f, short[f.where]) if f.where in short else f for f in found]
+
+    def _more(self, read: Callable[[Run], Any], shape: torch.Size) -> Iterator[torch.Tensor]:
+        """The result on inputs shaken in yet other ways."""
+        if self.reference is not None and self.reference.exact is not None:
+            found = (numbers(value) for run in self.reference.more() if (value := read(run)) is not None)
+            yield from (value for value in found if value.shape == shape)
 
 
-def _owner(index: int | None) -> str:
-    return "no input" if index is None else f"input {index}"
+def _precision(found: Divergence, short: str) -> Divergence:
+    said = found.message.partition("differ, ")[2]
+    message = f"computes {found.detail['dtype']} as {short}: {found.where}: {said}"
+    return Divergence(PRECISION, found.where, message, found.phase, found.detail | {"as": short})
+
+
+def _owners(run: Run) -> list[str]:
+    """For each output in whose storage it lies: an input's, or an earlier output's."""
+    pairs = zip(run.aliases, run.shared, strict=True)
+    return [f"input {i}" if i is not None else "no input" if o is None else f"output {o}" for i, o in pairs]
 
 
 def _output(run: Run, index: int) -> Any:
@@ -146,8 +252,16 @@ def _attribute(kind: str, place: str, expected: Any, actual: Any, phase: Phase =
     return Divergence(kind, place, message, phase, {"expected": expected, "actual": actual})
 
 
+def _dtype(t: Any) -> str:
+    return str(t.dtype).removeprefix("torch.")
+
+
 def _kind(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _alike(e: Any, a: Any) -> bool:
+    return isinstance(e, torch.Tensor) and isinstance(a, torch.Tensor) and e.dtype == a.dtype and e.shape == a.shape
 
 
 def _strides(t: torch.Tensor) -> list[int] | None:
@@ -157,115 +271,9 @@ def _strides(t: torch.Tensor) -> list[int] | None:
     return [stride for size, stride in zip(t.shape, t.stride(), strict=True) if size > 1]
 
 
-def _value(
-    kind: str,
-    place: str,
-    expected: Any,
-    actual: Any,
-    reference: Reference | None,
-    read: Callable[[Run], Any],
-    doubts: list[CannotCompare],
-    phase: Phase = Phase.FORWARD,
-) -> Divergence | None:
-    """Compare one result; ``read`` finds the same result in another run. What cannot be judged joins ``doubts``."""
-    if not isinstance(expected, torch.Tensor | bool | int | float | complex):
-        return None
-    e, a = _numbers(expected), _numbers(actual)
-    if e.dtype != a.dtype or e.shape != a.shape or _close(e, a):
-        return None
-    exact, shaken, factor = e, list[torch.Tensor](), FACTOR_UNREFERENCED
-    if reference is not None:
-        if not _close(e, _numbers(read(reference.repeated))):
-            doubts.append(CannotCompare(f"{place}: eager gives another result each time"))
-            return None
-        if reference.repeated.random and _is_drawn(reference.drawn, place):
-            doubts.append(CannotCompare(f"{place}: differs, but it is random, and backends may draw other numbers"))
-            return None
-        runs = [read(run) for run in (reference.exact, *reference.shaken) if run is not None]
-        numbers = [_numbers(r) for r in runs if r is not None]
-        if reference.exact is not None and [r.shape for r in numbers] == [e.shape] * len(runs):
-            exact, *shaken = numbers
-            factor = FACTOR
-    bad, error, eager_error = _divergent(e, a, exact, shaken, factor)
-    count = int(bad.sum())
-    if not count:
-        if factor != FACTOR:
-            doubts.append(CannotCompare(f"{place}: differs, but there is no float64 run to compare with"))
-        return None
-    message = f"{place}: {count} of {e.numel()} elements differ, error {error:.3g} (eager's own {eager_error:.3g})"
-    detail = {"error": repr(error), "eager_error": repr(eager_error), "elements": count, "of": e.numel()}
-    return Divergence(kind, place, message, phase, detail)
-
-
 def _is_drawn(drawn: Drawn, place: str) -> bool:
     """Do random numbers reach ``place``? Gradients are of all outputs together."""
     where, _, index = place.rpartition(" ")
     if where == "output":
         return int(index) in drawn.outputs
     return int(index) in drawn.inputs if where == "input" else drawn.gradients
-
-
-def _numbers(t: Any) -> torch.Tensor:
-    """Plain dense numbers to compare: complex as pairs of reals, sparse and quantized ones unpacked."""
-    if not isinstance(t, torch.Tensor):
-        return torch.tensor(t)
-    t = t.detach()
-    if t.is_quantized:
-        t = t.dequantize()
-    if t.layout is not torch.strided:
-        t = t.to_dense()
-    t = t.resolve_conj().resolve_neg()
-    return torch.view_as_real(t) if t.is_complex() else t
-
-
-def _close(e: torch.Tensor, a: torch.Tensor) -> bool:
-    try:
-        torch.testing.assert_close(a, e, equal_nan=True, check_stride=False)
-    except AssertionError:
-        return False
-    return True
-
-
-def _divergent(
-    e: torch.Tensor, a: torch.Tensor, exact: torch.Tensor, shaken: Sequence[torch.Tensor], factor: float
-) -> tuple[torch.Tensor, float, float]:
-    """Which elements diverge, the largest error among them and eager's largest finite error."""
-    if not e.is_floating_point():
-        bad = (e != a) & (e == exact.to(e.dtype))
-        for other in shaken:
-            bad &= other.to(e.dtype) == e
-        return bad, float((e != a).sum()), float((e != exact.to(e.dtype)).sum())
-    # Where one is finite and the other is not, or both are infinite with other signs: is eager right?
-    rounded = exact.to(e.dtype)
-    unlike = _class(e) != _class(a)
-    bad = unlike & (_class(rounded) == _class(e))
-    for other in shaken:
-        bad &= _class(other.to(e.dtype)) == _class(rounded)
-    e, a, r = (t.to(torch.float64) for t in (e, a, exact))
-    finite = e.isfinite() & a.isfinite() & r.isfinite()
-    rtol, atol = default_tolerances(rounded)
-    unit = atol + rtol * r.abs()
-    zero = torch.zeros_like(r)
-    error = torch.where(finite, (a - r).abs() / unit, zero)
-    eager = torch.where(finite, (e - r).abs() / unit, zero)
-    moved = zero
-    for other in shaken:
-        step = torch.where(finite & other.isfinite(), (other.double() - r).abs() / unit, zero)
-        moved = torch.maximum(moved, step)
-    allowed = factor * (1 + eager + moved + _typical(eager) + _typical(moved))
-    bad |= finite & (error > allowed) & ((a - r).abs() > (e - r).abs())
-    worst = torch.where(bad, (a - r).abs(), zero)
-    worst = torch.where(bad & ~worst.isfinite(), torch.full_like(worst, float("inf")), worst)
-    largest = float(worst.max()) if bad.numel() else 0.0
-    return bad, largest, float(torch.where(finite, (e - r).abs(), zero).max()) if bad.numel() else 0.0
-
-
-def _class(t: torch.Tensor) -> torch.Tensor:
-    """0 finite, 1 NaN, 2 and 3 the infinities."""
-    return t.isnan().int() + 2 * t.isposinf().int() + 3 * t.isneginf().int()
-
-
-def _typical(errors: torch.Tensor) -> torch.Tensor:
-    """The error that nine of ten elements stay below."""
-    flat = errors.flatten()
-    return flat.kthvalue(max(1, int(0.9 * flat.numel()))).values if flat.numel() else flat.sum()

@@ -19,6 +19,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils._pytree import TreeSpec, tree_flatten
 
 Mark = Callable[[str], None]
+#: How inputs are moved: by which numbers, and by how many units in the last place at most.
+Shake = tuple[torch.Generator, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Run:
     ``outputs`` are the flattened results, ``structure`` their nesting, ``inputs`` the inputs as the call left them,
     ``aliases`` for every output the index of the input whose storage it lies in, ``gradients`` one entry per input
     (None where there is none), or None where there was no backward pass. ``random`` says that numbers were drawn.
+    ``shared`` has for every output the index of the first earlier output in its storage.
     """
 
     outputs: tuple[Any, ...]
@@ -36,6 +39,7 @@ class Run:
     aliases: tuple[int | None, ...]
     gradients: tuple[torch.Tensor | None, ...] | None
     random: bool
+    shared: tuple[int | None, ...] = ()
 
 
 def execute(
@@ -57,7 +61,9 @@ def execute(
         if backward and any(differentiable(t) for t in outputs):
             mark("backward")
             gradients = _gradients(outputs, sources)
-    return Run(tuple(outputs), structure, tuple(inputs), _aliases(outputs, inputs), gradients, random)
+    return Run(
+        tuple(outputs), structure, tuple(inputs), _aliases(outputs, inputs), gradients, random, _shared(outputs)
+    )
 
 
 def tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
@@ -106,6 +112,12 @@ def _aliases(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[int | None,
     return tuple(owners.get(t.untyped_storage()._cdata) if _plain(t) else None for t in outputs)
 
 
+def _shared(outputs: Sequence[Any]) -> tuple[int | None, ...]:
+    first: dict[int, int] = {}
+    found = [first.setdefault(t.untyped_storage()._cdata, i) if _plain(t) else i for i, t in enumerate(outputs)]
+    return tuple(None if owner == i else owner for i, owner in enumerate(found))
+
+
 def _plain(value: Any) -> bool:
     """Is it an ordinary strided tensor with a storage of its own to copy?"""
     return (
@@ -129,23 +141,23 @@ def span(values: Sequence[torch.Tensor]) -> tuple[int, int]:
 
 
 def copy_inputs(
-    values: Sequence[Any], *, wide: bool = False, noise: int | None = None, whole: bool = False
+    values: Sequence[Any], *, wide: bool = False, noise: int | None = None, units: int = 8, whole: bool = False
 ) -> list[Any]:
     """Private copies of the tensors among ``values``; everything else is passed through.
 
     Of a storage only what the tensors reach is copied, or all of it if ``whole``: ``as_strided`` counts from its start.
-    ``wide`` makes floating and complex tensors float64 and complex128; ``noise`` then moves every element by a few
-    units in the last place of its original type, seeded by the number.
+    ``wide`` makes floating and complex tensors float64 and complex128; ``noise`` then moves every element by up to
+    ``units`` in the last place of its original type, seeded by the number.
     """
     groups: dict[int, list[torch.Tensor]] = {}
     for t in values:
         if _plain(t):
             groups.setdefault(t.untyped_storage()._cdata, []).append(t)
-    generator = torch.Generator().manual_seed(noise) if noise is not None else None
+    shake = (torch.Generator().manual_seed(noise), units) if noise is not None else None
     done: dict[int, Any] = {}
     with torch.no_grad():
         for group in groups.values():
-            for original, bare in zip(group, _copy_storage(group, wide, generator, whole), strict=True):
+            for original, bare in zip(group, _copy_storage(group, wide, shake, whole), strict=True):
                 done.setdefault(id(original), _like(original, bare))
         for t in values:
             if isinstance(t, torch.Tensor) and id(t) not in done:
@@ -157,7 +169,7 @@ def copy_inputs(
 
 
 def _copy_storage(
-    group: list[torch.Tensor], wide: bool, generator: torch.Generator | None, whole: bool
+    group: list[torch.Tensor], wide: bool, shake: Shake | None, whole: bool
 ) -> list[torch.Tensor]:
     first = group[0]
     low, high = (0, first.untyped_storage().nbytes()) if whole else span(group)
@@ -168,20 +180,21 @@ def _copy_storage(
             storage = source.clone().untyped_storage()
             return [_view(t, storage, t.dtype, low) for t in group]
         if any(t.dtype != first.dtype for t in group):
-            return [_view(t, _widened(t, *span([t]), generator), widened(t.dtype), span([t])[0]) for t in group]
-        storage = _widened(first, low, high, generator)
+            return [_view(t, _widened(t, *span([t]), shake), widened(t.dtype), span([t])[0]) for t in group]
+        storage = _widened(first, low, high, shake)
         return [_view(t, storage, widened(t.dtype), low) for t in group]
 
 
-def _widened(t: torch.Tensor, low: int, high: int, generator: torch.Generator | None) -> torch.UntypedStorage:
+def _widened(t: torch.Tensor, low: int, high: int, shake: Shake | None) -> torch.UntypedStorage:
     """Bytes ``low`` to ``high`` of the storage of ``t``, read as its type, as a storage of the wide type."""
     size = t.element_size()
     narrow = torch.empty(0, dtype=t.dtype, device=t.device)
     narrow.set_(t.untyped_storage(), low // size, ((high - low) // size,), (1,))
     values = narrow.to(widened(t.dtype), copy=True)
-    if generator is not None:
-        shake = torch.rand(values.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        values *= 1 + 8 * torch.finfo(t.dtype).eps * shake.to(values.device)
+    if shake is not None:
+        generator, units = shake
+        moves = torch.rand(values.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        values *= 1 + units * torch.finfo(t.dtype).eps * moves.to(values.device)
     return values.untyped_storage()
 
 

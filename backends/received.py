@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +100,7 @@ class Received:
     whole: bool = False
     number: int = 0
     shapes_before: list[str] = field(default_factory=list)
+    tolerance: Mapping[str, float] = field(default_factory=dict)
     _text: str | None = None
 
     @classmethod
@@ -183,6 +184,7 @@ class Received:
             backward=backward,
             compare=compare,
             torch=str(torch.__version__),
+            tolerance=self.tolerance if compare else {},
         )
         return case, blobs, problems
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..store.case import Case, Json, to_json
-from ..store.failure import Failure, Signature, signature
+from ..store.failure import PRECISION, Failure, Kind, Signature, signature
 from .journal import Journal
 from .received import Inputs, Received
 from .reentry import own_calls
@@ -41,6 +41,7 @@ class Recorder:
         self._lock = threading.RLock()
         self._known: dict[tuple[str, str, str], int] = {}
         self._again: dict[int, int] = {}
+        self._short: dict[str, set[str]] = {}
         self._pid = os.getpid()
         atexit.register(self.flush)
 
@@ -98,6 +99,10 @@ class Recorder:
         except Exception as exc:  # noqa: BLE001  see record
             log.warning("fxminify could not write ahead; a crash here would not be captured: %s", _said(exc))
 
+    def short(self, spec: Callable[[], BackendSpec]) -> frozenset[str]:
+        """The shorter types in which this backend was seen to compute."""
+        return frozenset(self._short.get(spec().name, ())) if self._short else frozenset()
+
     def unchecked(self, reason: str) -> None:
         """Note a call that could not be compared with eager."""
         log.warning("fxminify could not check a compiled graph against eager: %s", reason)
@@ -131,7 +136,12 @@ class Recorder:
         calls: int,
     ) -> None:
         known = signature(failure)
-        key = (received.text(), spec.name, known.digest)
+        of_backend = failure.kind is Kind.DIVERGENCE and failure.detail.get("class") == PRECISION
+        key = ("" if of_backend else received.text(), spec.name, known.digest)
+        if of_backend and key not in self._known:
+            self._known.update((key, row) for row in self._recorded(spec, known)[:1])
+        if of_backend:
+            self._short.setdefault(spec.name, set()).add(str(failure.detail.get("as", "")))
         if key in self._known:
             capture = self._known[key]
             self._again[capture] = self._again.get(capture, 0) + 1
@@ -147,6 +157,16 @@ class Recorder:
         self._known[key] = self._add(case, blobs, failure, known, provenance, text, reason)
         if reason:
             log.warning("fxminify captured a failure that it cannot run again: %s", reason)
+
+    def _recorded(self, spec: BackendSpec, known: Signature) -> list[int]:
+        """The captures that other processes and former runs made of a failure of the backend as a whole."""
+        from ..store.index import Index
+
+        if "://" not in self.db and not os.path.exists(self.db):
+            return []
+        with Index.open(self.db, create=True) as index:
+            rows = index.captures()
+        return [row.id for row in rows if row.signature == known.digest and row.backend == spec.name]
 
     def _case(
         self,

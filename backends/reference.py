@@ -13,11 +13,14 @@ from typing import Any
 
 import torch
 
-from .execution import Run, copy_inputs, execute, widened
+from .execution import Run, copy_inputs, execute, tensors, widened
+from .precision import Emulations
 from .randomness import Drawn, drawn
 
-#: Seeds of the two runs on shaken inputs.
+#: Seeds of the two runs on shaken inputs, and of those made where few values differ, which are shaken more.
 _SHAKES = (1, 2)
+_MORE = tuple(range(3, 13))
+_UNITS, _MORE_UNITS = 8, 32
 
 
 class Reference:
@@ -28,6 +31,7 @@ class Reference:
 
     def __init__(self, graph: torch.fx.GraphModule, fresh: Callable[[], list[Any]], backward: bool = False) -> None:
         self._graph, self._fresh, self._backward = graph, fresh, backward
+        self._further: list[Run] = []
 
     @cached_property
     def repeated(self) -> Run:
@@ -49,11 +53,28 @@ class Reference:
         """In float64 on inputs moved by a few units in the last place."""
         return [run for run in map(self._wide, _SHAKES) if run is not None]
 
+    def more(self) -> Iterator[Run]:
+        """Further runs on shaken inputs, one at a time; none where there is nothing to shake."""
+        if not any(t.is_floating_point() or t.is_complex() for t in tensors(self._fresh())):
+            return
+        for index, seed in enumerate(_MORE):
+            if index == len(self._further):
+                run = self._wide(seed)
+                if run is None:
+                    return
+                self._further.append(run)
+            yield self._further[index]
+
+    @cached_property
+    def emulations(self) -> Emulations:
+        """In eager with results rounded to shorter types."""
+        return Emulations(self._graph, self._fresh, self._backward)
+
     def _wide(self, noise: int | None) -> Run | None:
         default = torch.get_default_dtype()
         try:
             graph = widen(copy.deepcopy(self._graph))
-            inputs = copy_inputs(self._fresh(), wide=True, noise=noise)
+            inputs = copy_inputs(self._fresh(), wide=True, noise=noise, units=_MORE_UNITS if noise in _MORE else _UNITS)
             torch.set_default_dtype(torch.float64)
             with _no_autocast(inputs):
                 return execute(graph, inputs, self._backward)

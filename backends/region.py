@@ -70,8 +70,11 @@ class Region:
         self.recorder = recorder
         self.settings = settings
         self.number = received.number = next(_numbers)
+        received.tolerance = settings.tolerances
         self.specialized = False
         self.reported: set[str] = set()
+        self._sampling = settings.sampling
+        self._wait = self._due = self._sampling.wait(0)  # calls until the next that is compared with eager; its number
         self._spec = spec
         self._known_spec: BackendSpec | None = None
         self.invoked = 0
@@ -115,7 +118,8 @@ class Region:
                 return compiled(*args, **kwargs)
             if self._calls < LEARNING:
                 return self._learn(compiled, args, kwargs)
-            call = self._call(args)
+            self._wait -= 1
+            call = self._checked(compiled, args, kwargs) if self._wait == 0 else self._call(args)
             mark = journal.begin("forward", self.number) if journal is not None else None
             self.invoked += 1
             try:
@@ -150,10 +154,9 @@ class Region:
         shapes = self.received.shapes_before
         if self.received.symbols and (seen := _shapes(args)) not in shapes:
             shapes.append(seen)
-        if self.settings.check and not kwargs:
-            from .check import check
-
-            check(self, compiled, args, call)
+        self._wait -= 1
+        if self._wait == 0:
+            self._check(compiled, args, kwargs, call)
         before = [_version(a) for a in args]
         began = time.perf_counter()
         self.invoked += 1
@@ -174,6 +177,21 @@ class Region:
             self._draws = seconds >= PAYS_FOR_HOOKS
         self._learn_written([i for i, a in enumerate(args) if _version(a) != before[i]], args, seconds)
         return result
+
+    def _checked(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+        """A later call that is compared with eager."""
+        call = self._first_call(args)
+        self._check(compiled, args, kwargs, call)
+        return call
+
+    def _check(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], call: Call) -> None:
+        """Compare ``call``, which is due, before it is made."""
+        from .check import check
+
+        if not kwargs:
+            check(self, compiled, args, call)
+        self._wait = self._sampling.wait(self._due)
+        self._due += self._wait
 
     def _learn_written(self, written: list[int], args: Sequence[Any], seconds: float) -> None:
         """The inputs that later calls copy because this one of ``seconds`` wrote to them."""

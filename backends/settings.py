@@ -6,11 +6,33 @@ of `minify capture`. Processes of a supervised program get them as JSON. Nothing
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from ..store import tolerance
+from .sampling import Sampling
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``check``: also compare the first calls of each compiled graph with eager."""
+    """``check``: also compare calls of each compiled graph with eager, the first two or those that a sampling names
+    (``"first:2,every:1000"``, see `fxminify.backends.sampling`). ``tolerance``: how much values of a dtype may differ
+    (``"float32=1e-4"`` or a mapping, see `fxminify.store.tolerance`).
 
-    check: bool = False
+    Raises `ValueError` for what cannot be read.
+    """
+
+    check: bool | str = False
+    tolerance: str | Mapping[str, float] = ""
+
+    def __post_init__(self) -> None:
+        Sampling.parse(self.check)
+        tolerance.parse(self.tolerance)
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling.parse(self.check)
+
+    @property
+    def tolerances(self) -> dict[str, float]:
+        return tolerance.parse(self.tolerance)

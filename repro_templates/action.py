@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..store.case import Case, tag
-from ..store.failure import Failure, Kind, Phase
+from ..store.failure import PRECISION, VALUES, Failure, Kind, Phase
 from .effects import draws, mutates
 from .expressions import Unprintable, string
 from .inputs import Inputs
@@ -26,6 +26,8 @@ _FEW_INPUTS = 6
 MUTATION_PREFIX = "inputs differ after the call: "
 ALIAS_PREFIX = "alias: "
 GRADIENT_PREFIX = "gradients differ: "
+MISSING_PREFIX = "gradients are missing: "
+PRECISION_PREFIX = "computes "
 
 #: The gradients of the outputs that the worker gives: `fxminify.backends.execution.cotangents` (a test compares them).
 COTANGENTS = """\
@@ -59,6 +61,7 @@ def make_action(
     separate = kind == "mutation" or ((twice or case.calls > 1) and mutates(case.graph))
     in_function = separate or len(inputs.arguments) > _FEW_INPUTS
     maker = _Maker(case, printed, inputs, f"torch.compile({printed.name}, {arguments})", managers, in_function)
+    maker.read(failure)
     if backward and kind:
         body = maker.gradients(equal_nan)
     elif kind == "alias":
@@ -94,6 +97,21 @@ class _Maker:
                 which = repr(dynamic[0] if len(dynamic) == 1 else dynamic)
                 marks.append(Statement(Call("torch._dynamo.mark_dynamic", (name, which))))
         return marks
+
+    def read(self, failure: Failure) -> None:
+        """What a comparison must know of the divergence: its tolerance, and the words by which it is told."""
+        detail = failure.detail
+        self.missing = detail.get("class") == "gradient"
+        tolerance = self.case.tolerance.get(str(detail.get("dtype", "")))
+        self.options = "" if tolerance is None else f", rtol={tolerance!r}, atol={tolerance!r}"
+        self.said = ""
+        if detail.get("class") == PRECISION:
+            self.said = f"{PRECISION_PREFIX}{detail.get('dtype', '')} as {detail.get('as', '')}: "
+
+    def message(self, prefix: str = "") -> str:
+        """The ``msg`` of `assert_close`, where the text alone would not tell what differs."""
+        prefix = self.said or prefix
+        return f", msg=lambda text: {string(prefix)} + text" if prefix else ""
 
     def inputs_text(self) -> str:
         """The inputs as assignments, or as a function that makes new ones each time."""
@@ -144,8 +162,16 @@ class _Maker:
             actual = [f"compiled = {self.compiled}", f"for _ in range({self.case.calls}):", loop]
         lines += actual
         options = ", check_stride=True" if kind == "stride" else ""
-        options += ", equal_nan=True" if equal_nan and kind == "value" else ""
-        return self.within(lines, f"torch.testing.assert_close(actual, expected{options})")
+        options += ", equal_nan=True" if equal_nan and kind in (*VALUES, PRECISION) else ""
+        return self.within(lines, self.close(options))
+
+    def close(self, options: str, prefix: str = "") -> str:
+        """The comparison, on several lines where it is long."""
+        arguments = f"actual, expected{self.options}{options}{self.message(prefix)}"
+        line = f"torch.testing.assert_close({arguments})"
+        if len(line) <= WIDTH:
+            return line
+        return f"torch.testing.assert_close(\n{INDENT}{arguments}\n)"
 
     def mutation(self, equal_nan: bool) -> str:
         options = ", equal_nan=True" if equal_nan else ""
@@ -156,13 +182,14 @@ class _Maker:
             *self.seed,
             f"{self.compiled}(*actual)",
         ]
-        message = f"lambda text: {string(MUTATION_PREFIX)} + text"
-        return self.within(lines, f"torch.testing.assert_close(actual, expected{options}, msg={message})")
+        return self.within(lines, self.close(options, MUTATION_PREFIX))
 
     def alias(self, failure: Failure) -> str:
-        """Does an output lie in the storage of the input it should, and in no other?"""
+        """Does an output lie in the storage of the input, or of the other output, it should, and in no other?"""
         place = re.fullmatch(r"output (\d+)", str(failure.detail.get("where", "")))
-        owner, found = (re.fullmatch(r"input (\d+)", str(failure.detail.get(k, ""))) for k in ("expected", "actual"))
+        owner, found = (
+            re.fullmatch(r"(input|output) (\d+)", str(failure.detail.get(k, ""))) for k in ("expected", "actual")
+        )
         index = owner or found
         if place is None or index is None:
             raise Unprintable("which output should alias which input is not known")
@@ -178,7 +205,8 @@ class _Maker:
         message = (
             f"{ALIAS_PREFIX}{place[0]} should lie in {(owner or ['no input'])[0]}, not in {(found or ['no input'])[0]}"
         )
-        after = f"assert storage {same} {inputs[int(index[1])]}.untyped_storage().data_ptr(), {string(message)}"
+        other = inputs[int(index[2])] if index[1] == "input" else f"actual[{index[2]}]"
+        after = f"assert storage {same} {other}.untyped_storage().data_ptr(), {string(message)}"
         return self.within(lines, after)
 
     def gradients(self, equal_nan: bool) -> str:
@@ -196,13 +224,16 @@ class _Maker:
         inner.append(COTANGENTS)
         inner.append(f"return torch.autograd.grad(outputs, [{', '.join(wanted)}], cotangents, allow_unused=True)")
         options = ", equal_nan=True" if equal_nan else ""
-        message = f"lambda text: {string(GRADIENT_PREFIX)} + text"
         lines = [f"expected = gradients({self.printed.name})", f"actual = gradients({self.compiled})"]
+        after = self.close(options, GRADIENT_PREFIX)
+        if self.missing:
+            there = "[g is not None for g in {}]"
+            after = f"assert {there.format('actual')} == {there.format('expected')}, {string(MISSING_PREFIX)}"
         return "\n".join([
             "def gradients(function):",
             textwrap.indent("\n".join(inner), INDENT),
             "",
-            self.within(lines, f"torch.testing.assert_close(actual, expected{options}, msg={message})"),
+            self.within(lines, after),
         ])  # fmt: skip
 
     def called(self, function: str, name: str, arguments: str | None = None) -> list[str]:

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from ..backends.exceptions import failure_of, portable, type_name, unwrap
-from ..store.failure import Failure, Kind, Phase
-from .action import ALIAS_PREFIX, GRADIENT_PREFIX, MUTATION_PREFIX
+from ..store.failure import PRECISION, Failure, Kind, Phase
+from .action import ALIAS_PREFIX, GRADIENT_PREFIX, MISSING_PREFIX, MUTATION_PREFIX, PRECISION_PREFIX
 
 #: ``(file, function)`` of one frame.
 Place = tuple[str, str]
@@ -39,6 +39,7 @@ _COMPILERS = ("torch/_inductor/", "torch/_dynamo/", "torch/_functorch/_aot_autog
 _CALLED_BY_DYNAMO = ("torch/_inductor/", "torch/_functorch/", "torch/fx/")
 _COMPARISON = "torch/testing/_comparison.py"
 _FAULT_FRAME = re.compile(r'  File "([^"]*)", line \S+ in (.*)')
+_PRECISION = re.compile(PRECISION_PREFIX + r"(\w+) as ([\w ]+): ")
 _ATTRIBUTE = re.compile(r"The values for attribute '(\w+)(?:\(\))?' do not match")
 
 
@@ -98,10 +99,15 @@ def _divergence(exc: BaseException, stack: list[Place], script: str) -> Failure 
         kind = _class(text)
     elif not inside and isinstance(exc, AssertionError) and text.startswith(ALIAS_PREFIX):
         kind = "alias"
+    elif not inside and isinstance(exc, AssertionError) and text.startswith(MISSING_PREFIX):
+        kind = "gradient"
     else:
         return None
-    phase = Phase.BACKWARD if text.startswith(GRADIENT_PREFIX) else Phase.FORWARD
-    return Failure(Kind.DIVERGENCE, phase, type=type_name(exc), message=text, detail={"class": kind})
+    phase = Phase.BACKWARD if text.startswith((GRADIENT_PREFIX, MISSING_PREFIX)) else Phase.FORWARD
+    detail = {"class": kind}
+    if short := _PRECISION.match(text):
+        detail = {"class": PRECISION, "dtype": short[1], "as": short[2]}
+    return Failure(Kind.DIVERGENCE, phase, type=type_name(exc), message=text, detail=detail)
 
 
 def _class(text: str) -> str:

@@ -146,7 +146,8 @@ class Case:
     ``context`` is the ambient state (`fxminify.backends.ambient`), ``backend`` the `BackendSpec` as data
     (`fxminify.backends.spec`), ``imports`` what must be imported besides the backend (custom-op libraries).
     ``backward`` asks for a backward pass after the forward one, ``compare`` for a comparison with eager. ``calls`` is
-    how often what was compiled is called: some failures need a second time.
+    how often what was compiled is called: some failures need a second time. ``tolerance`` is what may differ in a
+    comparison, by dtype (`fxminify.store.tolerance`), where a person said so.
     """
 
     graph: Graph
@@ -159,6 +160,7 @@ class Case:
     compare: bool = False
     torch: str = ""
     calls: int = 1
+    tolerance: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def storages(self) -> frozenset[str]:
@@ -247,6 +249,7 @@ def to_json(case: Case) -> Json:
         "backward": case.backward,
         "compare": case.compare,
         **({"calls": case.calls} if case.calls != 1 else {}),
+        **({"tolerance": dict(case.tolerance)} if case.tolerance else {}),
     }
 
 

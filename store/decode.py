@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
+from . import tolerance
 from .case import FORMAT, MOST_CALLS, Case, Graph, Json, Node, tag
 from .check_tensors import check_storage
 from .check_values import ValueChecks
@@ -63,7 +64,8 @@ class _Reader(ValueChecks):
     def case(self, doc: object) -> Case:
         if type(doc) is dict and type(doc.get("format")) is int and doc["format"] > FORMAT:
             self.fail(f"format {doc['format']} is newer than this fxminify, which reads up to {FORMAT}: update it")
-        doc = self.fields(doc, "format graph inputs", "torch tensors context backend imports backward compare calls")
+        optional = "torch tensors context backend imports backward compare calls tolerance"
+        doc = self.fields(doc, "format graph inputs", optional)
         self.integer(doc["format"], 1, FORMAT)
         self.where = "imports"
         imports = tuple(self.import_(i) for i in self.items(doc.get("imports", []), 1000))
@@ -92,7 +94,14 @@ class _Reader(ValueChecks):
             compare=self.flag(doc.get("compare", False)),
             torch=self.printable(doc.get("torch", "")),
             calls=self.integer(doc.get("calls", 1), 1, MOST_CALLS),
+            tolerance=self.tolerance(doc.get("tolerance", {})),
         )
+
+    def tolerance(self, doc: object) -> dict[str, float]:
+        for name, value in self.fields_of(doc):
+            self.need(name in tolerance.DTYPES and tolerance.is_tolerance(value), "no tolerance of a floating type")
+        assert isinstance(doc, dict)
+        return doc
 
     def import_(self, doc: object) -> Json:
         self.plain(doc, 0)

@@ -16,6 +16,9 @@ from enum import StrEnum
 from typing import Any
 
 SIGNATURE_VERSION = 1
+#: Classes of divergences that are about what a result is worth, and the one that is about the backend as a whole.
+VALUES = ("value", "nan", "inf", "number")
+PRECISION = "precision"
 
 
 class Kind(StrEnum):
@@ -159,11 +162,17 @@ class Signature:
 def signature(failure: Failure) -> Signature:
     """The signature of ``failure``. Pure and deterministic: the same failure has one signature on every machine.
 
-    A divergence is known by its class. A hang and a failure for want of memory are known by their phase alone: where
-    exactly the clock or the allocation struck is chance.
+    A divergence is known by its class. NaN, infinities and wrong numbers are one: as a graph shrinks one becomes the
+    other. One of precision is known by the types and not by its phase: it is one finding about the backend. A hang and
+    a failure for want of memory are known by their phase alone: where exactly the clock or the allocation struck is
+    chance.
     """
     if failure.kind is Kind.DIVERGENCE:
-        return Signature(failure.kind, failure.phase, message=str(failure.detail.get("class", "value")))
+        name = str(failure.detail.get("class", "value"))
+        if name == PRECISION:
+            types = f"computes {failure.detail.get('dtype', '')} as {failure.detail.get('as', '')}"
+            return Signature(failure.kind, Phase.FORWARD, message=f"{name}: {types}")
+        return Signature(failure.kind, failure.phase, message="value" if name in VALUES else name)
     if failure.kind in (Kind.HANG, Kind.OUT_OF_MEMORY):
         return Signature(failure.kind, failure.phase)
     if failure.kind is Kind.CRASH:  # there is no message, only words of our own
