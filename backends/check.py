@@ -11,7 +11,7 @@ import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter as preserve_version
 
 from ..store.failure import Phase
-from . import reentry
+from . import collectives, reentry
 from .compare import CannotCompare, compare
 from .exceptions import failure_of
 from .execution import Run, copy_inputs, execute
@@ -45,6 +45,8 @@ def _check(region: Region, compiled: Callable[..., Any], args: Sequence[Any], ca
 
     with region.marked("eager"):
         graph = region.received.module()
+        if (node := collectives.communicates(graph)) is not None:
+            raise CannotCompare(f"node {node!r} talks to other processes")
         backward = torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
         try:
             expected = execute(copy.deepcopy(graph), fresh(), backward)

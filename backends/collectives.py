@@ -9,8 +9,11 @@ An import (`fxminify.backends.libraries`) of this kind is ``{"processes": {"size
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import fx
 
 #: Namespaces of operators that work on process groups.
 NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional"})
@@ -28,26 +31,41 @@ def described() -> dict[str, Any]:
     return {"processes": {"size": dist.get_world_size(), "rank": dist.get_rank()}, "ops": []}
 
 
-def problems(graphs: Iterable[Any]) -> list[str]:
-    """Why the process groups that ``graphs`` (``torch.fx.Graph``) refer to cannot be made again."""
-    import torch
-
+def problems(gm: fx.GraphModule) -> list[str]:
+    """Why the process groups that ``gm`` refers to cannot be made again."""
     others: dict[str, str] = {}
-    for graph in graphs:
-        for node in graph.nodes:
-            target = node.target
-            packet = getattr(target, "_qualified_op_name", None) if node.op == "call_function" else None
-            if isinstance(target, torch._ops.OpOverload):
-                packet = target.name()  # type: ignore[no-untyped-call]
-            if packet is None or packet.partition("::")[0] not in NAMESPACES:
-                continue
-            for value in (*node.args, *node.kwargs.values()):
-                if isinstance(value, str) and value != _DEFAULT and _is_group(value):
-                    others.setdefault(value, node.name)
+    for node in _collectives(gm):
+        for value in (*node.args, *node.kwargs.values()):
+            if isinstance(value, str) and value != _DEFAULT and _is_group(value):
+                others.setdefault(value, node.name)
     return [
         f"node {node!r} works on the process group {name!r}; only the default group can be made again"
         for name, node in others.items()
     ]
+
+
+def communicates(gm: fx.GraphModule) -> str | None:
+    """The first node of ``gm`` that talks to other processes: one run more here would wait for one more there."""
+    import torch.distributed as dist
+
+    first = next(_collectives(gm), None)
+    alone = first is None or not dist.is_initialized() or dist.get_backend() == "fake"
+    return None if alone or first is None else first.name
+
+
+def _collectives(gm: fx.GraphModule) -> Iterator[fx.Node]:
+    """The nodes that call collectives, those of sub-graphs included."""
+    import torch
+
+    for module in gm.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            target = node.target
+            if isinstance(target, torch._ops.OpOverload):
+                name = target.name()  # type: ignore[no-untyped-call]
+            else:
+                name = getattr(target, "_qualified_op_name", "")
+            if name.partition("::")[0] in NAMESPACES:
+                yield node
 
 
 def check(item: Any) -> None:

@@ -164,7 +164,7 @@ class Received:
             module = self.module()
             encoded = encode(module, inputs)
             imports, problems = libraries.imports_for(operators(module))
-            problems += collectives.problems(m.graph for m in module.modules() if isinstance(m, fx.GraphModule))
+            problems += collectives.problems(module)
             imports += device_imports({t.device.type for t in tensors(inputs)})
             context, specs, blobs = dict(self.context), encoded.tensors, dict(encoded.blobs)
             if self.random and rng:

@@ -265,7 +265,7 @@ def test_what_the_program_sees_is_the_same(
 
 
 def test_ranks_of_a_distributed_model_see_the_same(db: str, tmp_path: Path) -> None:
-    """Both ranks write into one file; the failing graph is one bucket of DDP's."""
+    """Both ranks write into one file."""
     (tmp_path / "ranks").mkdir()
     for backend in (healthy, refuses_sin):
         plain = ranks(tmp_path / "ranks", backend)
@@ -274,7 +274,8 @@ def test_ranks_of_a_distributed_model_see_the_same(db: str, tmp_path: Path) -> N
         assert captured == plain
     assert "cannot lower sin" in plain
     rows = captures(db)
-    assert [(row.kind, row.occurrences) for row in rows] == [("compile_error", 2)]
+    assert [row.kind for row in rows] == ["compile_error"]
+    assert rows[0].occurrences in (1, 2)  # the rank that fails first may be the end of the other
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
@@ -311,3 +312,35 @@ def test_a_captured_graph_is_the_one_between_two_breaks(db: str) -> None:
         graph_breaks(refuses_sin)
     with Index.open(db) as index:
         assert [n.target for n in index.case(1).graph.compute] == [{"fn": "torch.sin"}]
+
+
+def test_a_graph_that_talks_to_other_ranks_runs_no_more_often_when_checked(
+    db: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One collective more on one rank, and all of them wait for ever."""
+    ran = []
+
+    def counting(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            ran.append(len(args))
+            return gm(*args)
+
+        return run
+
+    def summed(x: torch.Tensor) -> torch.Tensor:
+        x = torch.sin(x)
+        torch.distributed.all_reduce(x)
+        return x + 1
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        with fxminify.capturing(db, check=True):
+            compiled = torch.compile(summed, backend=counting)
+            result = compiled(inputs())
+    finally:
+        torch.distributed.destroy_process_group()
+    assert torch.equal(result, torch.sin(inputs()) + 1)
+    assert ran == [1]
+    assert [r.getMessage() for r in caplog.records if r.name == "fxminify"] == [
+        "fxminify could not check a compiled graph against eager: node 'tensor' talks to other processes"
+    ]

@@ -155,7 +155,7 @@ def test_collectives_need_a_fake_group_of_the_same_size() -> None:
         x = graph.placeholder("x")
         for name in ("0", "sum", other.group_name):
             graph.call_function(torch.ops._c10d_functional.all_reduce, (x, "sum", name))
-        refused = collectives.problems([graph])
+        refused = collectives.problems(torch.fx.GraphModule({}, graph))
     finally:
         torch.distributed.destroy_process_group()
     assert (imports, problems) == ([{"processes": {"size": 4, "rank": 2}, "ops": [op]}], [])
