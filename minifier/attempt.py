@@ -17,6 +17,7 @@ from ..store.failure import Failure
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours, origin_tag
 from . import tasks
+from .calls import with_distinct_names
 from .emit import Emitter
 from .engine import BudgetSpent, Engine, Progress
 from .identity import Keys
@@ -132,7 +133,8 @@ class Attempt:
             "allowed": [s.digest for s in self.of.shown.target.allowed],
         }
         self.log = Log(self.of, self.of.index.begin_reduction(self.of.capture.id, config).id)
-        trace = self.record()
+        start = with_distinct_names(self.of.case)
+        trace = self.record(start)
         engine = Engine(
             self.oracle,
             jobs=self.of.options.jobs,
@@ -144,7 +146,7 @@ class Attempt:
             accepted=self.accepted,
             other=self.other,
         )
-        result = engine.run(self.of.case, trace)
+        result = engine.run(start, trace)
         case, plain_reason = self.plain(result.case, stopped=not result.complete)
         case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))
         settled, blobs = settle(case, self.of.pool.scratch)
@@ -171,9 +173,9 @@ class Attempt:
             finished=finished,
         )
 
-    def record(self) -> Trace:
+    def record(self, case: Case) -> Trace:
         """The values of one eager run, made in a worker."""
-        reply = self.of.pool.submit("record", tasks.recording(self.of.case), timeout=LIMIT).result()
+        reply = self.of.pool.submit("record", tasks.recording(case), timeout=LIMIT).result()
         if reply.ended is not Ended.DONE:
             raise SandboxError(f"recording the values of the graph ended in {reply.ended}: {reply.error}")
         return Trace.from_json(reply.result)

@@ -266,5 +266,3 @@ class RunProgress:
         if not self._live:
             self._spoke = time.monotonic()
             self.note(text)
-
-

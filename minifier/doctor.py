@@ -33,7 +33,7 @@ def planted(gm, example_inputs):
     return gm.forward
 '''
 
-PLANTED_PROGRAM = '''\
+PLANTED_PROGRAM = """\
 import planted_backend
 import torch
 
@@ -46,7 +46,7 @@ def model(x):
 
 
 torch.compile(model, backend="planted")(torch.randn(8))
-'''
+"""
 
 
 def examine(*, synthetic: bool = False) -> list[Row]:

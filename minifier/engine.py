@@ -237,6 +237,8 @@ class Engine:
         key = self._keys.key(case)
         if key == self._best_key:
             return
+        if len(case.graph.compute) > len(self._subject.compute):
+            self._coarse.clear()  # a body has become part of the graph: there is something to take big steps in again
         self._subject = Subject(case, self._trace)
         self._best_key, self._best_size = key, size(case)
         self.stats[self._pass].accepted += 1

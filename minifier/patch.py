@@ -8,6 +8,8 @@ Four edits cover what passes propose, and patches merge by union, so any set of 
 * ``cut``: a returned value is no longer returned;
 * ``erase``: a node that nothing returned depends on goes, and its dead readers with it.
 
+``edits`` is what happens to bodies of higher-order operators, see `fxminify.minifier.bodies`; they come first.
+
 `apply` then tidies up what nobody can miss: nodes that became dead through the edit, unused inputs, attributes and
 tensors. It never builds a graph and never looks at bytes.
 """
@@ -16,10 +18,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import add
+from typing import Protocol
 
 from ..store.case import Case, Graph, Json, Node, TensorSpec, Value, map_refs, tag
 from .subject import Subject, reached
 from .trace import Kind
+
+
+class Edit(Protocol):
+    """An edit of a body, or of the call that reads it: see `fxminify.minifier.bodies`. Lower ``order`` goes first."""
+
+    @property
+    def order(self) -> tuple[int, int]: ...
+
+    def apply(self, subject: Subject) -> Case: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +43,10 @@ class Patch:
     replace: Mapping[str, Value] = field(default_factory=dict)
     cut: frozenset[int] = frozenset()
     erase: frozenset[str] = frozenset()
+    edits: tuple[Edit, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.drop or self.replace or self.cut or self.erase)
+        return bool(self.drop or self.replace or self.cut or self.erase or self.edits)
 
 
 def merge(patches: Iterable[Patch]) -> Patch:
@@ -41,27 +55,42 @@ def merge(patches: Iterable[Patch]) -> Patch:
     cut: set[int] = set()
     erase: set[str] = set()
     substitutes: dict[str, Value] = {}
+    edits: list[Edit] = []
     for p in patches:
         drop |= p.drop
+        edits += p.edits
         cut |= p.cut
         erase |= p.erase
         for name, value in p.replace.items():
             substitutes.setdefault(name, value)
-    return Patch(frozenset(drop), substitutes, frozenset(cut), frozenset(erase))
+    return Patch(frozenset(drop), substitutes, frozenset(cut), frozenset(erase), tuple(edits))
 
 
 def size(case: Case) -> tuple[int, int, int]:
-    """What a reduction makes smaller, most important first: compute nodes, returned values, inputs."""
-    returned = case.graph.output.inputs
-    compute = inputs = 0
-    for node in case.graph.nodes:
+    """What a reduction makes smaller, most important first: compute nodes, returned values, inputs, bodies included."""
+    return _size(case.graph)
+
+
+def _size(graph: Graph) -> tuple[int, int, int]:
+    compute, returned, inputs = 0, len(graph.output.inputs), 0
+    for node in graph.nodes:
         compute += node.is_compute
         inputs += node.op == "placeholder"
-    return compute, len(returned), inputs
+    for attr in graph.attrs.values():
+        if "graph" in attr:
+            compute, returned, inputs = map(add, (compute, returned, inputs), _size(attr["graph"]))
+    return compute, returned, inputs
 
 
 def apply(subject: Subject, patch: Patch) -> Case | None:
     """The case with ``patch`` applied, None where no compute node or nothing to return would be left."""
+    if patch.edits:
+        case = subject.case
+        for change in sorted(patch.edits, key=lambda e: e.order):
+            case = change.apply(subject if case is subject.case else Subject(case, subject.trace))
+        if case is subject.case and len(patch.edits) == 1:
+            return None
+        subject, patch = Subject(case, subject.trace), replace(patch, edits=())
     kept = _closure(subject, patch)
     if not kept:
         return None
@@ -72,6 +101,26 @@ def apply(subject: Subject, patch: Patch) -> Case | None:
     if not kept or (not outputs and subject.outputs and not patch.drop):
         return None
     return edit.case(outputs)
+
+
+def reduced(subject: Subject, patch: Patch) -> tuple[Graph, list[str]] | None:
+    """The body that ``subject`` is about with ``patch`` applied, and the values it must be given besides.
+
+    It returns what it returned, and has all the placeholders it had. None where nothing changes.
+    """
+    if not patch:
+        return None
+    edit = _Edit(subject, patch, _closure(subject, patch))
+    base = subject.case.graph
+    output = base.output.map_values(lambda value: map_refs(value, edit.read))
+    edit.kept = edit.without_dead([{"ref": name} for name in output.inputs])
+    body = [edit.rewired(n) for n in base.nodes if n.name in edit.kept]
+    read = dict.fromkeys(r for n in (*body, output) for r in n.inputs)
+    attributes = [n for n in base.nodes if n.op == "get_attr" and n.name in read]
+    missing = [r for r in read if subject.nodes[r].is_compute and r not in edit.kept]
+    nodes = (*base.placeholders, *edit.placed(attributes, body), output)
+    paths = {n.target for n in nodes if n.op in ("get_attr", "call_module")}
+    return Graph(nodes, {p: a for p, a in base.attrs.items() if p in paths}, base.training), missing
 
 
 def _closure(subject: Subject, patch: Patch) -> set[str]:
@@ -141,12 +190,17 @@ class _Edit:
             if tag(subject.outputs[i]) == "ref":
                 wanted.discard(subject.outputs[i]["ref"])
         for name in subject.compute:
-            if name in self.kept and name not in self.substitutes and subject.value(name).kind is Kind.TENSOR:
+            if name in self.kept and name not in self.substitutes and self._can_be_returned(name):
                 users = subject.users[name]
                 lost = any(u not in self.kept and subject.nodes[u].is_compute for u in users)
                 if name in wanted or lost or not users:
                     made.append({"ref": name})
         return made
+
+    def _can_be_returned(self, name: str) -> bool:
+        """Whether a value means something outside: a tensor, and none that a transform which is kept wraps."""
+        value = self.subject.value(name)
+        return value.kind is Kind.TENSOR and not (value.wrapped and any(n in self.kept for n in self.subject.brackets))
 
     def _is_made(self, value: Value) -> bool:
         return tag(value) == "ref" and self.subject.nodes[value["ref"]].is_compute
@@ -194,7 +248,7 @@ class _Edit:
         for node in order:
             for source in self._sources(node.name):
                 first.setdefault(source, node.name)
-            body.append(self._rewired(node))
+            body.append(self.rewired(node))
         for value in outputs:
             if tag(value) == "ref":
                 first.setdefault(value["ref"], base.output.name)
@@ -210,7 +264,7 @@ class _Edit:
                 placeholders.append(made)
                 given.append(value)
         output = Node(base.output.name, "output", "output", ({"tuple": outputs},))
-        nodes = (*placeholders, *self._placed(attributes, body), output)
+        nodes = (*placeholders, *self.placed(attributes, body), output)
         paths = {n.target for n in nodes if n.op in ("get_attr", "call_module")}
         attrs = {path: tensors.moved(attr) for path, attr in base.attrs.items() if path in paths}
         if subject.literals:
@@ -223,7 +277,7 @@ class _Edit:
             tensors=tensors.used(),
         )
 
-    def _rewired(self, node: Node) -> Node:
+    def rewired(self, node: Node) -> Node:
         read = self.subject.inputs[node.name]
         if all(source in self.kept and source not in self.substitutes for source in read):
             return node
@@ -232,7 +286,7 @@ class _Edit:
             return node
         return node.map_values(lambda value: map_refs(value, lambda name: changed.get(name, {"ref": name})))
 
-    def _placed(self, attributes: list[Node], body: list[Node]) -> list[Node]:
+    def placed(self, attributes: list[Node], body: list[Node]) -> list[Node]:
         """Attributes are read where they were read before."""
         if not attributes:
             return body

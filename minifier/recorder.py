@@ -17,17 +17,19 @@ import torch
 import torch.fx as fx
 
 from ..store.build import build
-from ..store.case import Blobs, Case, TensorSpec
+from ..store.case import Blobs, Case, Graph, TensorSpec
 from ..store.encode import Encoder, Unsupported
+from ..store.modes import one_of_batch
+from . import calls
+from . import recorded_bodies as bodies
 from .trace import Kind, Put, Recorded, Trace
 
 
 def run(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None) -> Trace:
     """See `fxminify.minifier.trace.record`."""
     gm, inputs = build(case, blobs, live=live)
-    # A build keeps order but may have to legalise a name; positions and names are those of the case.
-    names = {node: ours.name for node, ours in zip(gm.graph.nodes, case.graph.nodes, strict=True)}
-    recorder = _Recorder(gm, names, put)
+    tape = Tape(put, calls.positions(case.graph))
+    recorder = Recorder(gm, case.graph, tape, given=frozenset(n.name for n in case.graph.placeholders))
     problem = ""
     state, grad = torch.get_rng_state(), torch.is_grad_enabled()
     try:
@@ -38,8 +40,7 @@ def run(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None) -> Tra
     finally:
         torch.set_rng_state(state)
         torch.set_grad_enabled(grad)
-    positions = {n.name: i for i, n in enumerate(case.graph.nodes)}
-    return Trace(recorder.recorded(), tuple(recorder.specs), positions, problem)
+    return Trace(tape.recorded(), tuple(tape.specs), tape.positions, problem)
 
 
 def _context(case: Case, blobs: Blobs) -> AbstractContextManager[Any]:
@@ -51,53 +52,32 @@ def _context(case: Case, blobs: Blobs) -> AbstractContextManager[Any]:
     return applied
 
 
-class _Recorder(fx.Interpreter):
-    def __init__(self, gm: fx.GraphModule, names: dict[fx.Node, str], put: Put) -> None:
-        super().__init__(gm)
-        self.names = names
+class Tape:
+    """What the recorders of all graphs of a case have written down. ``positions`` number the nodes."""
+
+    def __init__(self, put: Put, positions: dict[str, int]) -> None:
         self.put = put
-        # `as_strided` counts from the start of a storage, whatever view it is given.
-        self.clip = not any("as_strided" in str(n.target) for n in gm.graph.nodes)
+        self.positions = positions
         self.specs: list[TensorSpec] = []
         self.kinds: dict[str, tuple[Kind, Any]] = {}
         self.snapshots: dict[str, list[tuple[int, int]]] = {}
-        self.position = -1
+        self.alias: dict[str, str] = {}
+        self.wrapped: set[str] = set()
+        #: What the bodies that have run returned, by the identity of the module.
+        self.returned: dict[int, Any] = {}
 
     def recorded(self) -> dict[str, Recorded]:
         return {
-            name: Recorded(kind, tuple(self.snapshots.get(name, ())), literal)
+            name: Recorded(
+                kind, tuple(self.snapshots.get(name, ())), literal, self.alias.get(name, ""), name in self.wrapped
+            )
             for name, (kind, literal) in self.kinds.items()
         }
 
-    def run_node(self, n: fx.Node) -> Any:
-        self.position += 1
-        if n.op == "output":
-            return super().run_node(n)
-        before = self._versions(n) if n.op.startswith("call") else {}
-        result = super().run_node(n)
-        written = [t for t, version in before.values() if _was_written(n, t, version)]
-        if written:
-            self._again(written)
-        self._keep(self.names[n], result, given=n.op in ("placeholder", "get_attr"))
-        return result
-
-    def _versions(self, n: fx.Node) -> dict[int, tuple[torch.Tensor, int | None]]:
-        """The tensors ``n`` is given, with their version counters, by identity."""
-        given = [self.env.get(i) for i in n.all_input_nodes]
-        return {id(t): (t, _version(t)) for t in _tensors(given)}
-
-    def _again(self, written: list[torch.Tensor]) -> None:
-        """Take a new snapshot of every name that lies in a storage which was just written to."""
-        storages = {_address(t) for t in written}
-        for node, value in self.env.items():
-            if isinstance(value, torch.Tensor) and node.op != "get_attr" and _address(value) in storages:
-                self._snapshot(self.names[node], value)
-
-    def _keep(self, name: str, value: Any, *, given: bool) -> None:
+    def keep(self, name: str, value: Any, *, at: int, clip: bool) -> None:
         if isinstance(value, torch.Tensor):
             self.kinds[name] = (Kind.TENSOR, None)
-            # The case itself holds the first value of an input or an attribute.
-            if not given and not self._snapshot(name, value):
+            if not self.snapshot(name, value, at=at, clip=clip):
                 self.kinds[name] = (Kind.OPAQUE, None)
             return
         try:
@@ -106,16 +86,19 @@ class _Recorder(fx.Interpreter):
             literal = None
         self.kinds[name] = (Kind.OPAQUE, None) if literal is None else (Kind.LITERAL, literal[0])
 
-    def _snapshot(self, name: str, tensor: torch.Tensor) -> bool:
-        """Copy ``tensor`` aside. False where it has no bytes of its own (a tensor inside ``vmap``, for one)."""
-        encoder = Encoder(clip=self.clip)
+    def snapshot(self, name: str, tensor: torch.Tensor, *, at: int, clip: bool) -> bool:
+        """Copy ``tensor`` aside. False where there is nothing to copy."""
+        encoder = Encoder(clip=clip)
         try:
-            index = encoder.tensor(tensor)
+            plain = one_of_batch(tensor)
+            index = encoder.tensor(plain)
             specs, blobs = encoder.finish()
         except (Unsupported, RuntimeError, NotImplementedError):
             return False
+        if plain is not tensor:
+            self.wrapped.add(name)
         taken = self.snapshots.setdefault(name, [])
-        start, base = self.position + 1, len(self.specs)
+        base = len(self.specs)
         keys: dict[str, str] = {}
         for key, data in blobs.items():
             keys[key] = f"{name}@{len(taken)}" + (f".{len(keys)}" if keys else "")
@@ -130,8 +113,54 @@ class _Recorder(fx.Interpreter):
                     parameter=False,
                 )
             )
-        taken.append((start, base + index))
+        taken.append((at + 1, base + index))
         return True
+
+
+class Recorder(fx.Interpreter):
+    """Runs one graph; recorders of their own run its bodies. ``given`` are inputs of which the case has the value."""
+
+    def __init__(self, gm: fx.GraphModule, graph: Graph, tape: Tape, given: frozenset[str] = frozenset()) -> None:
+        super().__init__(gm)
+        self.tape = tape
+        # A build keeps order but may have to legalise a name; positions and names are those of the case.
+        self.names = {node: ours.name for node, ours in zip(gm.graph.nodes, graph.nodes, strict=True)}
+        self.given = given
+        # `as_strided` counts from the start of a storage, whatever view it is given.
+        self.clip = not any("as_strided" in str(n.target) for n in gm.graph.nodes)
+        self.data = graph
+        self.calls: dict[str, list[calls.Call]] = {}
+        for call in calls.calls(graph):
+            self.calls.setdefault(call.node.name, []).append(call)
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n.op == "output":
+            return super().run_node(n)
+        name = self.names[n]
+        before = self._versions(n) if n.op.startswith("call") else {}
+        made = self.calls.get(name, ())
+        with bodies.watched(self, made) if made else nullcontext():
+            result = super().run_node(n)
+        written = [t for t, version in before.values() if _was_written(n, t, version)]
+        if written:
+            self._again(written, self.tape.positions[name])
+        if isinstance(result, torch.Tensor) and (name in self.given or n.op == "get_attr"):
+            self.tape.kinds[name] = (Kind.TENSOR, None)  # the case itself holds the first value
+            return result
+        self.tape.keep(name, result, at=self.tape.positions[name], clip=self.clip)
+        return result
+
+    def _versions(self, n: fx.Node) -> dict[int, tuple[torch.Tensor, int | None]]:
+        """The tensors ``n`` is given, with their version counters, by identity."""
+        given = [self.env.get(i) for i in n.all_input_nodes]
+        return {id(t): (t, _version(t)) for t in _tensors(given)}
+
+    def _again(self, written: list[torch.Tensor], position: int) -> None:
+        """Take a new snapshot of every name that lies in a storage which was just written to."""
+        storages = {_address(t) for t in written}
+        for node, value in self.env.items():
+            if isinstance(value, torch.Tensor) and node.op != "get_attr" and _address(value) in storages:
+                self.tape.snapshot(self.names[node], value, at=position, clip=self.clip)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..store.case import Blobs, Case
+from .calls import with_distinct_names
 from .engine import Engine, Progress
 from .trace import record
 from .verdict import Outcome, Verdict
@@ -47,7 +48,7 @@ def reduce(
     live: list[object] = []
     encoded = encode(gm, inputs, live=live)
     blobs = dict(encoded.blobs)
-    case = Case(encoded.graph, encoded.inputs, encoded.tensors)
+    case = with_distinct_names(Case(encoded.graph, encoded.inputs, encoded.tensors))
     predicate = _Predicate(fails, blobs, live)
     if not predicate.ask(case).same:
         raise RuntimeError("nothing to reduce: the predicate is false for the graph given")

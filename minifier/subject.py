@@ -31,6 +31,14 @@ REGIONS = {
     "_func_increment_nesting": "_func_decrement_nesting",
 }
 
+#: What makes the values inside of a region, gives values out of it, or only matters there.
+WRAPPERS = frozenset(
+    {"_add_batch_dim", "_remove_batch_dim", "_wrap_for_grad", "_unwrap_for_grad", "_make_dual", "_unpack_dual",
+     "lazy_load_decompositions", "set_inplace_requires_grad_allowed", "_set_tensor_requires_grad", "_autograd_grad",
+     "_enter_dual_level", "_exit_dual_level", "enter_dual_level", "exit_dual_level", "set_fwd_grad_enabled",
+     "_set_fwd_grad_enabled", "_saved_tensors_hooks_disable", "_saved_tensors_hooks_enable"}
+)  # fmt: skip
+
 Sort = tuple[str, tuple[int, ...]]
 
 
@@ -105,9 +113,14 @@ class Subject:
             n.name for n in self.case.graph.nodes if any(map(_holds_tensor, (*n.args, *n.kwargs.values())))
         )
 
+    @cached_property
+    def brackets(self) -> tuple[str, ...]:
+        """Nodes that open a functorch region."""
+        return tuple(name for name in self.compute if self.kind(name) in REGIONS)
+
     def value(self, name: str) -> Recorded:
         """What is known of the value of ``name``; opaque where nothing is."""
-        return self.trace.values.get(name) or _UNKNOWN
+        return self.trace.value(name) or _UNKNOWN
 
     def tensor(self, name: str) -> TensorSpec | None:
         """Shape and type of ``name`` if it is a tensor."""
@@ -165,6 +178,32 @@ class Subject:
         A producer of an opaque value goes with the ``getitem`` nodes that take it apart, a switch with the one that
         undoes it, and a functorch region is one unit.
         """
+        return self._grouped(PAIRS, REGIONS)
+
+    @cached_property
+    def pieces(self) -> tuple[tuple[str, ...], ...]:
+        """What the functorch regions consist of: the units that are left when a region is but its brackets."""
+        if not self.brackets:
+            return ()
+        whole = set(self.units)
+        return tuple(group for group in self._grouped(PAIRS | REGIONS, {}) if group not in whole)
+
+    @cached_property
+    def wrappers(self) -> tuple[tuple[str, ...], ...]:
+        """For each functorch region its brackets, and what wraps and unwraps values inside of it."""
+        found, open_regions = [], []
+        closing = set(REGIONS.values())
+        for name in self.compute:
+            kind = self.kind(name)
+            if kind in REGIONS:
+                open_regions.append([name])
+            elif open_regions and (kind in WRAPPERS or kind in closing):
+                open_regions[-1].append(name)
+                if kind in closing:
+                    found.append(tuple(open_regions.pop()))
+        return tuple(found)
+
+    def _grouped(self, pairs: dict[str, str], regions: dict[str, str]) -> tuple[tuple[str, ...], ...]:
         leader = {name: name for name in self.compute}
 
         def find(name: str) -> str:
@@ -176,6 +215,7 @@ class Subject:
             first, second = sorted((find(a), find(b)), key=self.position.__getitem__)
             leader[second] = first
 
+        closing = set(pairs.values())
         open_pairs: list[tuple[str, str]] = []
         region: list[tuple[str, str]] = []
         for name in self.compute:
@@ -188,11 +228,11 @@ class Subject:
                 join(region[-1][0], name)
             if region and kind == region[-1][1]:
                 region.pop()
-            elif kind in REGIONS:
-                region.append((name, REGIONS[kind]))
-            elif kind in PAIRS:
-                open_pairs.append((name, PAIRS[kind]))
-            elif kind in PAIRS.values():
+            elif kind in regions:
+                region.append((name, regions[kind]))
+            elif kind in pairs:
+                open_pairs.append((name, pairs[kind]))
+            elif kind in closing:
                 match = next((i for i in reversed(range(len(open_pairs))) if open_pairs[i][1] == kind), None)
                 if match is not None:
                     join(open_pairs.pop(match)[0], name)

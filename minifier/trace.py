@@ -9,13 +9,17 @@ Three kinds of value are told apart (`Kind`):
 * an **opaque** value (a tuple of tensors, a generator, a context object) can be neither: whoever keeps a reader of it
   keeps its producer.
 
+Nodes of bodies (the sub-graphs of higher-order operators) are recorded as they are run first, under the names that
+`fxminify.minifier.calls.with_distinct_names` gave them. A tensor that a transform wraps (inside ``vmap``, say) is
+recorded as one element of the batch: what a node alone, without the transform, can be given.
+
 Recorded bytes live beside the trace under symbolic keys ``<node>@<version>``, so that two runs of the recording name
 the same candidate alike whatever the random numbers were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -24,6 +28,9 @@ from ..store.case import Blobs, Case, Json, TensorSpec, Value
 
 #: Where recorded bytes go: ``put(key, bytes)``.
 Put = Callable[[str, bytes], None]
+
+#: Between the name of a node and the number of its copy.
+COPY = "__copy"
 
 
 class Kind(StrEnum):
@@ -34,11 +41,17 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The value of one node. ``snapshots`` are ``(first position that may read it, index into Trace.tensors)``."""
+    """The value of one node. ``snapshots`` are ``(first position that may read it, index into Trace.tensors)``.
+
+    ``alias`` is the node outside of a body that a placeholder of the body stood for; ``wrapped`` is a tensor that means
+    nothing outside of the transform that made it.
+    """
 
     kind: Kind
     snapshots: tuple[tuple[int, int], ...] = ()
     literal: Value = None
+    alias: str = ""
+    wrapped: bool = False
 
     def snapshot(self, position: int) -> int | None:
         """Index of the tensor that a reader at ``position`` sees, None where nothing was recorded by then."""
@@ -61,9 +74,13 @@ class Trace:
     positions: Mapping[str, int]
     problem: str = ""
 
+    def value(self, name: str) -> Recorded | None:
+        """What was recorded of a node, of the one it is a copy of (`copied`) where it was not there itself."""
+        return self.values.get(name) or (self.values.get(name.partition(COPY)[0]) if COPY in name else None)
+
     def tensor(self, name: str) -> TensorSpec | None:
         """The first version of the tensor called ``name``."""
-        value = self.values.get(name)
+        value = self.value(name)
         if value is None or not value.snapshots:
             return None
         return self.tensors[value.snapshots[0][1]]
@@ -71,7 +88,10 @@ class Trace:
     def to_json(self) -> Json:
         """A JSON object: the worker records, the driver reads."""
         return {
-            "values": {n: [v.kind, [list(s) for s in v.snapshots], v.literal] for n, v in self.values.items()},
+            "values": {
+                n: [v.kind, [list(s) for s in v.snapshots], v.literal, v.alias, v.wrapped]
+                for n, v in self.values.items()
+            },
             "tensors": [asdict(t) for t in self.tensors],
             "positions": dict(self.positions),
             "problem": self.problem,
@@ -82,8 +102,8 @@ class Trace:
         """Inverse of `to_json`."""
         return cls(
             values={
-                n: Recorded(Kind(kind), tuple((int(a), int(b)) for a, b in snapshots), literal)
-                for n, (kind, snapshots, literal) in doc["values"].items()
+                n: Recorded(Kind(kind), tuple((int(a), int(b)) for a, b in snapshots), literal, alias, wrapped)
+                for n, (kind, snapshots, literal, alias, wrapped) in doc["values"].items()
             },
             tensors=tuple(
                 TensorSpec(**{**t, **{name: tuple(t[name]) for name in ("shape", "stride", "parts", "dynamic")}})
@@ -92,6 +112,14 @@ class Trace:
             positions=dict(doc["positions"]),
             problem=str(doc["problem"]),
         )
+
+
+def copied(name: str, taken: Container[str]) -> str:
+    """A name that is not among ``taken`` for another node with the value of ``name``."""
+    base, count = name.partition(COPY)[0], 1
+    while f"{base}{COPY}{count}" in taken:
+        count += 1
+    return f"{base}{COPY}{count}"
 
 
 def record(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = None) -> Trace:

@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import torch
-from torch._C._functorch import is_functorch_wrapped_tensor, peek_interpreter_stack
+from torch._C._functorch import (
+    get_unwrapped,
+    is_batchedtensor,
+    is_functorch_wrapped_tensor,
+    maybe_get_bdim,
+    peek_interpreter_stack,
+)
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
@@ -37,3 +43,20 @@ def is_fake(tensor: torch.Tensor) -> bool:
 def is_plain(tensor: torch.Tensor) -> bool:
     """A tensor of torch's own class with a storage of its own, and no transform's wrapper."""
     return type(tensor) in (torch.Tensor, torch.nn.Parameter) and not is_functorch_wrapped_tensor(tensor)
+
+
+def one_of_batch(tensor: torch.Tensor) -> torch.Tensor:
+    """What is inside the wrappers of ``vmap`` (its first element) and of ``grad``, ``jvp``..., or ``tensor`` itself.
+
+    Raises ``RuntimeError`` where a batch is empty.
+    """
+    if not is_functorch_wrapped_tensor(tensor):
+        return tensor
+    batch = maybe_get_bdim(tensor) if is_batchedtensor(tensor) else -1
+    with undisturbed():
+        inside = one_of_batch(get_unwrapped(tensor))
+        if batch < 0:
+            return inside
+        if not inside.shape[batch]:
+            raise RuntimeError("an empty batch has no first element")
+        return inside.select(batch, 0).clone()

@@ -18,10 +18,16 @@ add a pass, write the function and a row here; `minify passes` prints the table.
 
 from __future__ import annotations
 
-from . import bypass, dead, inputs, nodes, outputs
+from . import bypass, dead, inputs, nodes, operators, outputs
 from .proposal import Pass, Proposal
 
 PASSES: tuple[Pass, ...] = (
+    Pass(
+        "flatten",
+        "Puts the bodies of all higher-order operators in their place, at once: few failures need an operator around.",
+        operators.flatten,
+        coarse=True,
+    ),
     Pass(
         "slices",
         "Keeps few compute nodes, the rarest first; they read recorded values, so they compute what they did.",
@@ -50,6 +56,11 @@ PASSES: tuple[Pass, ...] = (
         inputs.propose,
     ),
     Pass(
+        "inline",
+        "Puts the bodies of one higher-order operator in its place: its nodes read what they were given.",
+        operators.inline,
+    ),
+    Pass(
         "nodes",
         "Takes single compute nodes out; readers get the recorded value, so what is left computes what it did.",
         nodes.singles,
@@ -58,6 +69,37 @@ PASSES: tuple[Pass, ...] = (
         "bypass",
         "Lets readers of a value read a direct input of its producer of the same shape and type: shapes stay.",
         bypass.singles,
+    ),
+    Pass(
+        "body-jumps",
+        "As jumps, inside the body of a higher-order operator.",
+        operators.body_jumps,
+        coarse=True,
+    ),
+    Pass(
+        "body-nodes",
+        "As nodes, inside a body: the operator is given the recorded value as one more operand.",
+        operators.body_nodes,
+    ),
+    Pass(
+        "body-bypass",
+        "As bypass, inside a body: what it returns keeps its shape and type.",
+        operators.body_bypass,
+    ),
+    Pass(
+        "body-zeros",
+        "Makes values inside a body zeros of their shape and type, so that a branch need not compute anything.",
+        operators.body_zeros,
+    ),
+    Pass(
+        "body-ends",
+        "Takes away results and operands of a higher-order operator that nothing reads, and lets its body return less.",
+        operators.body_ends,
+    ),
+    Pass(
+        "body-dead",
+        "As dead, inside a body: what nothing returned depends on goes.",
+        operators.body_dead,
     ),
 )
 

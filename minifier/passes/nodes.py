@@ -9,8 +9,16 @@ from .proposal import Proposal, each
 
 
 def singles(subject: Subject, step: int) -> Proposal | None:
-    """One patch for each unit, and one for everything that is only handed through to the output."""
-    return each(_patches(subject)) if step == 0 else None
+    """One patch for each unit, and one for everything that is only handed through to the output.
+
+    Then the same for what functorch regions consist of. What a region makes is recorded as it would be without the
+    region, so its nodes can stay when the region goes.
+    """
+    if step == 0:
+        return each(_patches(subject))
+    if step == 1 and subject.pieces:
+        return each(tuple(Patch(drop=frozenset(group)) for group in (*subject.pieces, *subject.wrappers)))
+    return None
 
 
 def slices(subject: Subject, step: int) -> Proposal | None:

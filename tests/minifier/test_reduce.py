@@ -217,25 +217,6 @@ def test_switching_gradients_off_does_not_leak_into_the_process() -> None:
     assert torch.is_grad_enabled()
 
 
-def test_vmap_regions_come_whole() -> None:
-    captured: list[tuple[fx.GraphModule, list[Any]]] = []
-
-    def backend(gm: fx.GraphModule, inputs: list[Any]) -> Any:
-        captured.append((gm, [i.detach().clone() for i in inputs]))
-        return gm.forward
-
-    def f(x: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(torch.vmap(lambda r: torch.asinh(r).sum())(torch.sin(x)))
-
-    torch._dynamo.reset()
-    torch.compile(f, backend=backend, fullgraph=True)(torch.ones(3, 2))
-    gm, inputs = fxminify.reduce(*captured[0], runs(has("asinh")))
-    assert "sin" not in calls(gm)
-    assert "tanh" not in calls(gm)
-    assert calls(gm)[0] != "asinh"
-    gm(*inputs)
-
-
 def test_an_exception_of_the_predicate_is_no_failure() -> None:
     def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
         if "asinh" not in calls(gm):

@@ -22,7 +22,7 @@ def moody(gm, example_inputs):
             raise RuntimeError("cannot lower relu")
     return gm.forward
 '''
-PROGRAM = '''\
+PROGRAM = """\
 import moody
 import torch
 
@@ -33,7 +33,7 @@ def model(x):
 
 
 torch.compile(model, backend="moody")(torch.randn(3))
-'''
+"""
 
 
 def minify(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
