@@ -2,8 +2,9 @@
 
     python -m fxminify.benchmarks.overhead [--rounds N]
 
-**Per call**: a compiled graph is called with the hook away, with the hook installed and with ``check``, side by side in
-one process: the three take turns, call by call, so that a busy machine slows all of them, and medians of many calls
+**Per call**: a compiled graph is called with the hook away, with it installed, with ``check``, and with a check of
+every thousandth call (what one costs is read off the longest calls). They take turns, call by call and in random
+order, in one process, so that a busy machine slows all of them, and medians of many calls
 are compared. Graphs are of several durations, from the fastest call there is to one of some milliseconds, without and
 with gradients (forward and backward together). **Compile**: how much longer one compilation takes, its snapshot
 included. **At a failure**: seconds until the row is written, and the size of the file. **Memory**: what a process
@@ -28,6 +29,8 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
+#: Of so many calls one is compared with eager, where checks are sampled.
+EVERY = 1000
 #: Elements of the input: the calls take from some microseconds to some milliseconds.
 SIZES = (16, 1 << 14, 1 << 18, 1 << 21)
 
@@ -71,11 +74,9 @@ def per_call(rounds: int, place: str) -> list[Row]:
 
     rows = []
     kinds: dict[str, dict[str, Any] | None] = {
-        "without": None,
-        "again": None,
-        "installed": {},
-        "check": {"check": True},
-    }
+        "without": None, "again": None, "installed": {}, "check": {"check": True},
+        "sampled": {"check": f"first:2,every:{EVERY}"},
+    }  # fmt: skip
     for size in SIZES:
         for gradients in (False, True):
             x = torch.ones(size, requires_grad=gradients)
@@ -92,10 +93,13 @@ def per_call(rounds: int, place: str) -> list[Row]:
                 turn += 1
             base = statistics.median(times["without"])
             row: Row = {"what": "call", "elements": size, "gradients": gradients, "microseconds": round(base * 1e6, 1)}
-            for name in ("again", "installed", "check"):
+            for name in ("again", "installed", "check", "sampled"):
                 cost = statistics.median([b - a for a, b in zip(times["without"], times[name], strict=True)])
                 row[name] = round(cost * 1e6, 2)
                 row[f"{name}_percent"] = round(100 * cost / base, 2)
+            checked = statistics.median(sorted(times["sampled"])[-max(1, turn // EVERY) :])
+            row["sampled"] = round(row["sampled"] + (checked - base) / EVERY * 1e6, 2)
+            row["sampled_percent"] = round(row["sampled"] / base / 1e4, 2)
             rows.append(row | {"calls": turn})
     return rows
 
