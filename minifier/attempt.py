@@ -16,7 +16,7 @@ from ..store.case import Case, operators
 from ..store.failure import Failure
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours, origin_tag
-from . import tasks
+from . import first_node, tasks
 from .calls import with_distinct_names
 from .emit import Emitter
 from .engine import BudgetSpent, Engine, Progress
@@ -156,6 +156,11 @@ class Attempt:
         self.complete = result.complete and not plain_reason
         self.close(finished=False)
         state, reason = self.emit(settled, blobs)
+        if state is State.VERIFIED and not self.of.spent():
+            shown, timeout = self.of.shown.failures[0], self.timeout
+            found = first_node.find(self.of.pool, self.of.case, trace, shown, self.entry, timeout)
+            if found is not None:
+                first_node.keep(self.of.index, self.of.capture.id, found)
         if not self.complete:
             command = f"minify run {self.of.index.name} {self.of.capture.id} --again"
             stopped = f"stopped by its budget; to go on: {command}"

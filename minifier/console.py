@@ -21,6 +21,7 @@ from ..backends import libraries
 from ..backends.spec import BackendSpec
 from ..store.case import Case
 from ..store.index import CaptureInfo, Index
+from . import first_node
 
 if TYPE_CHECKING:
     from .ablation import Ablation
@@ -114,6 +115,8 @@ def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[st
     case = None
     if info.state != "unsupported":
         case = index.best(info) if minified else index.case(capture_id)
+    if (first := first_node.stored(index, capture_id)) is not None:
+        out["first_node"] = first
     if case is not None:
         out["backend_spec"] = {k: v for k, v in case.backend.items() if k != "search_path"}
         out["context"] = {k: v for k, v in case.context.items() if k != "rng"}
@@ -139,6 +142,7 @@ def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
         ("seen", f"{details['occurrences']} times, first {details['created']}"),
         ("nodes", f"{details['nodes_before']} → {details['nodes_after']}"
                   if details.get("nodes_after") is not None else details["nodes_before"]),
+        ("begins at", _first_node(details.get("first_node") or {})),
         ("queries", details.get("queries")),
         ("verified", details.get("verified")),
         ("from", ", ".join(f"{k} {v}" for k, v in (details.get("provenance") or {}).items() if k != "origin")),
@@ -154,6 +158,14 @@ def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
         console.print(Text(plain(failure["diagnostics"][-1500:])))
     console.print(Text("     graph", style="bold"))
     console.print(Text(plain(details.get("graph") or "", 100_000)), soft_wrap=True)
+
+
+def _first_node(found: Mapping[str, Any]) -> str | None:
+    """The first node whose value differs, for a person."""
+    if not found:
+        return None
+    error = f"{found.get('class')}: error {found.get('error')}, eager's own {found.get('eager_error')}"
+    return f"{found.get('node')}, node {found.get('position')} of {found.get('of')} ({error})"
 
 
 def question(capture: CaptureInfo, case: Case) -> str:
