@@ -115,6 +115,13 @@ class Setting(click.ParamType[Any]):
 @click.option("--tolerance", default="", type=Setting("tolerance"), metavar="DTYPE=T,...",
               help="What may differ, relative to 1 + the value; without it as torch.testing.assert_close.")
 @click.option(
+    "--data",
+    type=click.Choice(["auto", "full", "none"]),
+    default="auto",
+    show_default=True,
+    help="Which values of tensors to keep; auto leaves out those of compile errors, shapes and ranges stay.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",

@@ -37,7 +37,7 @@ class Target:
     def recorder(self) -> Recorder:
         from .recorder import Recorder
 
-        return Recorder(self.db, self.journal)
+        return Recorder(self.db, self.journal, self.settings.data)
 
     def flush(self) -> None:
         if "recorder" in vars(self):

@@ -80,6 +80,16 @@ class Inputs:
         ]  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A case, its storages, what will be missing elsewhere, and whether values of tensors were left out."""
+
+    case: Case
+    blobs: dict[str, bytes]
+    problems: list[str]
+    invented: bool
+
+
 @dataclass
 class Received:
     """What one call of a backend was given.
@@ -158,11 +168,15 @@ class Received:
         *,
         backward: bool = False,
         compare: bool = False,
-    ) -> tuple[Case, dict[str, bytes], list[str]]:
-        """The case, its storages and what will be missing elsewhere. Raises `store.encode.Unsupported`."""
+        keep: int | None = None,
+    ) -> Taken:
+        """The case as data. Of storages of more than ``keep`` bytes the values are left out (None: all are kept).
+
+        Raises `store.encode.Unsupported`.
+        """
         with modes.undisturbed():
             module = self.module()
-            encoded = encode(module, inputs)
+            encoded = encode(module, inputs, keep=keep)
             imports, problems = libraries.imports_for(operators(module))
             problems += collectives.problems(module)
             imports += device_imports({t.device.type for t in tensors(inputs)})
@@ -186,7 +200,7 @@ class Received:
             torch=str(torch.__version__),
             tolerance=self.tolerance if compare else {},
         )
-        return case, blobs, problems
+        return Taken(case, blobs, problems, encoded.invented)
 
     def _symbolic(self, index: int, value: Value) -> Value:
         """A plain number passed where the graph was compiled for a symbol is that symbol with this value."""

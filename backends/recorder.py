@@ -19,13 +19,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..store.case import Case, Json, to_json
-from ..store.failure import PRECISION, Failure, Kind, Signature, signature
+from ..store.failure import METADATA, PRECISION, Failure, Kind, Phase, Signature, signature
 from .journal import Journal
 from .received import Inputs, Received
 from .reentry import own_calls
 from .spec import BackendSpec
 
 log = logging.getLogger("fxminify")
+#: Bytes of a storage that a compile error keeps, and that may be written ahead of every compile and first call.
+SMALL = 4 << 10
+AHEAD = 16 << 20
 #: What else is known of where this process's captures come from: provenance that `minify import` gives.
 ABOUT: dict[str, str] = {}
 #: The captures of this process, in the order in which they were stored.
@@ -35,9 +38,10 @@ STORED: list[int] = []
 class Recorder:
     """Records into one index. With a journal it also writes ahead and reports to the supervising parent."""
 
-    def __init__(self, db: str, journal: Journal | None = None) -> None:
+    def __init__(self, db: str, journal: Journal | None = None, data: str = "auto") -> None:
         self.db = db
         self.journal = journal
+        self.data = data
         self._lock = threading.RLock()
         self._known: dict[tuple[str, str, str], int] = {}
         self._again: dict[int, int] = {}
@@ -90,7 +94,10 @@ class Recorder:
             with own_calls():
                 backend = spec()
                 document: Json = {"provenance": self._provenance(received, backend)}
-                case, blobs, reason = self._case(received, backend, inputs, rng, False, False, calls)
+                keep = self._kept(AHEAD)
+                case, blobs, reason, invented = self._case(received, backend, inputs, rng, False, False, calls, keep)
+                if invented:
+                    document["provenance"]["data"] = METADATA
                 if case is None:
                     document |= {"reason": reason, "graph_text": self._text(received)}
                 else:
@@ -137,7 +144,7 @@ class Recorder:
     ) -> None:
         known = signature(failure)
         of_backend = failure.kind is Kind.DIVERGENCE and failure.detail.get("class") == PRECISION
-        key = ("" if of_backend else received.text(), spec.name, known.digest)
+        key = ("" if of_backend else received.text(), f"{spec.name} {spec.options}", known.digest)
         if of_backend and key not in self._known:
             self._known.update((key, row) for row in self._recorded(spec, known)[:1])
         if of_backend:
@@ -146,8 +153,12 @@ class Recorder:
             capture = self._known[key]
             self._again[capture] = self._again.get(capture, 0) + 1
             return
-        case, blobs, reason = self._case(received, spec, inputs, rng, backward, compare, calls)
+        compiling = failure.kind is Kind.COMPILE_ERROR and failure.phase in (Phase.COMPILE, Phase.GUARDS)
+        keep = self._kept(SMALL if compiling else None)
+        case, blobs, reason, invented = self._case(received, spec, inputs, rng, backward, compare, calls, keep)
         provenance = self._provenance(received, spec)
+        if invented:
+            provenance["data"] = METADATA
         provenance |= {"graph": received.number, "call": calls}
         if len(received.shapes_before) > 1:
             provenance["shapes_before"] = "; ".join(received.shapes_before[:-1])
@@ -177,20 +188,26 @@ class Recorder:
         backward: bool,
         compare: bool,
         calls: int,
-    ) -> tuple[Case | None, dict[str, bytes], str]:
-        """The case, or None and why there is none; a case with a reason cannot be run elsewhere."""
+        keep: int | None,
+    ) -> tuple[Case | None, dict[str, bytes], str, bool]:
+        """The case, or None and why there is none; a case with a reason cannot be run elsewhere. Last, whether values
+        of tensors were left out."""
         from ..store.decode import InvalidDocument, validate
         from ..store.encode import Unsupported
 
         problems = [spec.problem] if spec.problem else []
         try:
-            case, blobs, more = received.case(inputs.values, rng, spec, backward=backward, compare=compare)
-            problems += more
-            case = replace(case, calls=calls)
+            taken = received.case(inputs.values, rng, spec, backward=backward, compare=compare, keep=keep)
+            problems += taken.problems
+            case = replace(taken.case, calls=calls)
             validate(to_json(case))  # what could not be read again is better said now
         except (Unsupported, InvalidDocument) as exc:
-            return None, {}, "; ".join([*problems, str(exc)])
-        return case, blobs, "; ".join(problems)
+            return None, {}, "; ".join([*problems, str(exc)]), False
+        return case, taken.blobs, "; ".join(problems), taken.invented
+
+    def _kept(self, auto: int | None) -> int | None:
+        """Of storages up to how many bytes the values are kept, if ``auto`` is the answer where nobody said."""
+        return {"full": None, "none": 0}.get(self.data, auto)
 
     def _add(
         self,

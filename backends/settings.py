@@ -12,22 +12,31 @@ from dataclasses import dataclass
 from ..store import tolerance
 from .sampling import Sampling
 
+#: Which values of tensors may be kept.
+DATA = ("auto", "full", "none")
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """``check``: also compare calls of each compiled graph with eager, the first two or those that a sampling names
     (``"first:2,every:1000"``, see `fxminify.backends.sampling`). ``tolerance``: how much values of a dtype may differ
-    (``"float32=1e-4"`` or a mapping, see `fxminify.store.tolerance`).
+    (``"float32=1e-4"`` or a mapping, see `fxminify.store.tolerance`). ``data``: which values of tensors are kept;
+    ``auto`` keeps all but those of compile errors, which seldom depend on them (and leaves large ones out of what is
+    written ahead of a crash), ``full`` keeps all, ``none`` keeps none. Seeded numbers of the same shape and range stand
+    in for what is left out.
 
     Raises `ValueError` for what cannot be read.
     """
 
     check: bool | str = False
     tolerance: str | Mapping[str, float] = ""
+    data: str = "auto"
 
     def __post_init__(self) -> None:
         Sampling.parse(self.check)
         tolerance.parse(self.tolerance)
+        if self.data not in DATA:
+            raise ValueError(f"data={self.data!r} is none of {', '.join(DATA)}")
 
     @property
     def sampling(self) -> Sampling:

@@ -104,7 +104,7 @@ def _cut(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
     """``spec`` with fewer elements: generated ones are laid out anew, of recorded ones the first are kept."""
     if shape == spec.shape:
         return spec
-    stride = contiguous(shape) if spec.init is not None and spec.stride == contiguous(spec.shape) else spec.stride
+    stride = contiguous(shape) if spec.storage is None and spec.stride == contiguous(spec.shape) else spec.stride
     return replace(spec, shape=shape, stride=stride)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ..backends.spec import BackendSpec, CannotLoad
 from ..store.case import Case, tag
-from ..store.failure import Match
+from ..store.failure import METADATA, Match
 from ..store.index import CaptureInfo, Index, State
 from .attempt import SCRIPT, Attempt, Job
 from .options import Listener, Options
@@ -85,14 +85,17 @@ def variants(case: Case) -> list[Case]:
 def earlier(capture: CaptureInfo) -> str:
     """What the process had done before the failure, in words, if that may be what a replay lacks."""
     graphs, calls, shapes = (capture.provenance.get(key) for key in ("graph", "call", "shapes_before"))
-    parts = []
+    parts: list[str] = []
     if isinstance(graphs, int) and graphs > 1:
         parts.append(f"it was graph {graphs} that this process compiled")
     if isinstance(calls, int) and calls > 1:
         parts.append(f"it showed at call {calls}" + (f", after calls with shapes {shapes}" if shapes else ""))
+    kept = capture.provenance.get("data") != METADATA
+    values = "" if kept else "\nthe values of its tensors were not kept: capture it again with --data full"
     if not parts:
-        return ""
-    return f"\n{' and '.join(parts)}: a failure that needs what came before does not show from one graph and one call"
+        return values
+    said = " and ".join(parts)
+    return f"{values}\n{said}: a failure that needs what came before does not show from one graph and one call"
 
 
 def _attempts(job: Job) -> Outcomes:

@@ -115,9 +115,9 @@ def plain_values(case: Case, blobs: Blobs) -> Candidates:
 
 
 def plain_strides(case: Case, blobs: Blobs) -> Candidates:
-    """Lay generated tensors out contiguously."""
+    """Lay tensors out contiguously of which no values are kept."""
     for i, spec in enumerate(case.tensors):
-        if spec.init is not None and spec.stride != contiguous(spec.shape):
+        if spec.storage is None and not spec.parts and spec.stride != contiguous(spec.shape):
             candidate = with_tensor(case, i, replace(spec, stride=contiguous(spec.shape), offset=0))
             if (yield candidate):
                 case = candidate

@@ -41,19 +41,22 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Encoded:
-    """What `encode` made: the parts of a `Case` that come from the graph."""
+    """What `encode` made: the parts of a `Case` that come from the graph, and whether values were left out."""
 
     graph: Graph
     inputs: tuple[Value, ...]
     tensors: tuple[TensorSpec, ...]
     blobs: dict[str, bytes]
+    invented: bool = False
 
 
 class Encoder:
     """Encodes values one by one. ``tensors`` and ``blobs`` read the tensors' bytes when asked."""
 
-    def __init__(self, *, live: list[object] | None = None, clip: bool = True, grads: bool = False) -> None:
-        self._tensors = Tensors(clip=clip, grads=grads)
+    def __init__(
+        self, *, live: list[object] | None = None, clip: bool = True, grads: bool = False, keep: int | None = None
+    ) -> None:
+        self._tensors = Tensors(clip=clip, grads=grads, keep=keep if clip else None)
         self._live = live
         self._objects = {id(o): i for i, o in enumerate(live or ())}
         self._path: list[str] = []
@@ -65,6 +68,11 @@ class Encoder:
     @property
     def blobs(self) -> dict[str, bytes]:
         return self._tensors.finish()[1]
+
+    @property
+    def invented(self) -> bool:
+        """Whether `finish` left the values of some tensor out."""
+        return self._tensors.invented
 
     def finish(self) -> tuple[tuple[TensorSpec, ...], dict[str, bytes]]:
         """``tensors`` and ``blobs`` in one reading."""
@@ -227,9 +235,14 @@ class Encoder:
         }
 
 
-def encode(gm: fx.GraphModule, inputs: Sequence[Any], *, live: list[object] | None = None) -> Encoded:
-    """``gm`` and one input per placeholder as data. Raises `Unsupported`."""
-    encoder = Encoder(live=live, clip=not _counts_from_storage(gm), grads=_reads_grad(gm))
+def encode(
+    gm: fx.GraphModule, inputs: Sequence[Any], *, live: list[object] | None = None, keep: int | None = None
+) -> Encoded:
+    """``gm`` and one input per placeholder as data. Raises `Unsupported`.
+
+    Of storages of more than ``keep`` bytes the values are not kept, seeded ones stand in; None keeps all.
+    """
+    encoder = Encoder(live=live, clip=not _counts_from_storage(gm), grads=_reads_grad(gm), keep=keep)
     graph = encoder.graph(gm)
     if len(graph.placeholders) != len(inputs):
         raise Unsupported(f"{len(inputs)} inputs for {len(graph.placeholders)} placeholders")
@@ -238,7 +251,7 @@ def encode(gm: fx.GraphModule, inputs: Sequence[Any], *, live: list[object] | No
         with encoder._at(node.name):
             values.append(encoder.value(x))
     tensors, blobs = encoder.finish()
-    return Encoded(graph, tuple(values), tensors, blobs)
+    return Encoded(graph, tuple(values), tensors, blobs, encoder.invented)
 
 
 def graph_text(gm: fx.GraphModule) -> str:

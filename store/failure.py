@@ -37,6 +37,10 @@ class Phase(StrEnum):
     BACKWARD = "backward"
 
 
+#: In the provenance of a capture whose tensors' values were left out: seeded ones stand in.
+METADATA = "metadata"
+
+
 class Match(StrEnum):
     """How much of two signatures must agree for them to count as one bug."""
 

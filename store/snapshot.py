@@ -7,7 +7,8 @@
 * A storage's key is the SHA-256 of its bytes. A second storage with equal bytes is another storage, not an alias:
   zero bytes behind its end, which no tensor reaches, make its content and so its key its own.
 
-Bytes are read when `Tensors.finish` is called: nothing may write to the tensors between `Tensors.add` and then.
+Bytes are read when `Tensors.finish` is called: nothing may write to the tensors between `Tensors.add` and then. With a
+limit, storages above it are not read at all: seeded numbers of the same range stand in (`store.synthesis`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch
 
 from . import modes
 from .case import TensorSpec
+from .synthesis import recipe
 
 _ALIGNMENT = 64
 _PADDING = 16  # a whole number of elements of any dtype
@@ -45,15 +47,22 @@ class _Storage:
 
 @dataclass
 class Tensors:
-    """Collects tensors, each object once. ``grads`` keeps the ``.grad`` of leaves too."""
+    """Collects tensors, each object once. ``grads`` keeps the ``.grad`` of leaves too.
+
+    Of storages of more than ``keep`` bytes the values are not kept (None: all are); ``invented`` tells whether that
+    happened to any. Parts of sparse and quantized tensors are always kept.
+    """
 
     clip: bool = True
     grads: bool = False
+    keep: int | None = None
+    invented: bool = False
     _specs: list[TensorSpec] = field(default_factory=list)
     _index: dict[int, int] = field(default_factory=dict)
     _storages: dict[int, _Storage] = field(default_factory=dict)
     _place: dict[int, int] = field(default_factory=dict)  # tensor index -> storage id
     _alive: list[Any] = field(default_factory=list)  # ids stay unique while the objects live
+    _parts: set[int] = field(default_factory=set)  # storages that parts lie in
 
     def add(self, tensor: torch.Tensor) -> int:
         """Index of ``tensor`` among the specs. Raises `CannotSnapshot`."""
@@ -75,7 +84,10 @@ class Tensors:
         keys: dict[int, str] = {}
         blobs: dict[str, bytes] = {}
         with modes.undisturbed():
+            standing_in = self._stand_in()
             for place, span in self._storages.items():
+                if place in standing_in:
+                    continue
                 data = _read(span.storage, span.begin, span.end)
                 key = hashlib.sha256(data).hexdigest()
                 while key in blobs:
@@ -86,9 +98,30 @@ class Tensors:
         specs = list(self._specs)
         for index, place in self._place.items():
             spec = specs[index]
+            if place in standing_in:
+                specs[index] = replace(spec, init=standing_in[place], offset=0)
+                continue
             begin = self._storages[place].begin
             specs[index] = replace(spec, storage=keys[place], offset=spec.offset - begin // _itemsize(spec.dtype))
         return tuple(specs), blobs
+
+    def _stand_in(self) -> dict[int, dict[str, Any]]:
+        """For each storage whose values are not kept what makes others. A storage of several tensors is kept: what
+        they share cannot be said of tensors that are made one by one."""
+        if self.keep is None:
+            return {}
+        tensors: dict[int, list[int]] = {}
+        for index, place in self._place.items():
+            tensors.setdefault(place, []).append(index)
+        found = {}
+        for place, indices in tensors.items():
+            span = self._storages[place]
+            spec = self._specs[indices[0]]
+            overlaps = any(step == 0 and size > 1 for size, step in zip(spec.shape, spec.stride, strict=True))
+            if span.end - span.begin > self.keep and len(indices) == 1 and not overlaps and place not in self._parts:
+                found[place] = recipe(self._alive[indices[0]])
+        self.invented = bool(found)
+        return found
 
     def _describe(self, tensor: torch.Tensor) -> tuple[TensorSpec, int | None]:
         fake = modes.is_fake(tensor)
@@ -151,7 +184,9 @@ class Tensors:
                 pieces = (tensor.to_dense(),)
             else:
                 raise CannotSnapshot(f"tensor of layout {spec.layout}")
-        return replace(spec, parts=(*(self.add(p) for p in pieces), *spec.parts), extra=extra)
+        indices = tuple(self.add(piece) for piece in pieces)
+        self._parts |= {self._place[i] for i in indices if i in self._place}
+        return replace(spec, parts=(*indices, *spec.parts), extra=extra)
 
     def _reach(self, tensor: torch.Tensor, spec: TensorSpec) -> int:
         """Widen the span of the tensor's storage by what the tensor reaches; the id of that storage."""

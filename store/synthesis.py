@@ -1,0 +1,52 @@
+"""Values that stand in for those of a tensor that are not kept: a seeded recipe with the same range.
+
+Many failures, nearly all of compilers, depend on shapes and dtypes alone. What a stand-in must keep is what makes the
+program run: integers stay within the bounds of the real ones, since they may be indices; counting sequences stay so.
+Nothing is copied: bounds are reductions over the tensor, and of large floating tensors only a sample is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+#: Elements of a floating tensor that are looked at.
+_SAMPLE = 1 << 20
+#: Up to this many integers are compared with a counting sequence.
+_COUNTED = 1 << 22
+
+
+def recipe(tensor: torch.Tensor) -> dict[str, Any]:
+    """An ``init`` of `TensorSpec` for a plain strided tensor: a constant, a sequence, or seeded numbers."""
+    tensor = tensor.detach().resolve_conj().resolve_neg() if tensor.is_complex() else tensor.detach()
+    if tensor.numel() == 0 or tensor.is_complex():
+        return {"fn": "randn"} if tensor.is_complex() else {"fn": "full", "value": 0}
+    if tensor.dtype is torch.bool:
+        every, some = bool(tensor.all()), bool(tensor.any())
+        return {"fn": "full", "value": some} if every == some else {"fn": "randint", "low": 0, "high": 2}
+    if tensor.is_floating_point():
+        return _floating(tensor)
+    try:
+        low, high = (int(bound) for bound in torch.aminmax(tensor))
+    except (RuntimeError, NotImplementedError):  # an integer type without this kernel: widen what there is
+        low, high = (int(bound) for bound in torch.aminmax(tensor.to(torch.int64)))
+    if low == high:
+        return {"fn": "full", "value": low}
+    flat = tensor.reshape(-1) if tensor.numel() <= _COUNTED else tensor.new_empty(0)
+    if low == 0 and high == tensor.numel() - 1 and torch.equal(flat.to(torch.int64), torch.arange(flat.numel())):
+        return {"fn": "arange"}
+    if high >= 2**63 - 1:
+        return {"fn": "full", "value": low}
+    return {"fn": "randint", "low": low, "high": high + 1}
+
+
+def _floating(tensor: torch.Tensor) -> dict[str, Any]:
+    """Normal numbers, or uniform ones where all that was looked at lies between 0 and 1; a constant stays one."""
+    if isinstance(tensor, torch.nn.Parameter) or tensor.device.type != "cpu" or not tensor.is_contiguous():
+        return {"fn": "randn"}
+    sample = tensor.view(-1)[:_SAMPLE].float()
+    low, high = (float(bound) for bound in torch.aminmax(sample))
+    if low == high and tensor.numel() <= _SAMPLE and abs(low) < float("inf"):
+        return {"fn": "full", "value": low}
+    return {"fn": "rand"} if low >= 0 and high <= 1 else {"fn": "randn"}
