@@ -1,0 +1,33 @@
+"""ONNX Runtime as a backend of `torch.compile`: ``torch.compile(model, backend="fxminify_ort", options={...})``.
+
+AOTAutograd turns the graph into functional ATen, forward and backward; each node is translated by a torchlib function,
+without tracing again; ONNX Runtime runs the model on the tensors' own memory. What ONNX Runtime cannot run, or runs
+wrongly, stays in PyTorch as an *island*, unless ``strict`` asks for an error instead.
+
+The name ``fxminify_ort`` is registered by an entry point alone, and this module imports nothing heavy: torch loads it
+when the name is looked up, ONNX and ONNX Runtime are imported when a graph arrives. Options: `options.Options`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .storage import Storage
+
+__all__ = ["Storage", "compile_fx"]
+
+
+def compile_fx(gm: Any, example_inputs: list[Any], *, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+    """Compile a graph of Dynamo's, a ``torch.fx.GraphModule``, for inference or training.
+
+    Raises `packages.MissingPackage`, `options.InvalidOption`, and with ``strict`` `report.UnsupportedOperator`.
+    """
+    from . import packages
+    from .options import Options
+
+    settings = Options.parse(options)
+    packages.require()
+    from .compiler import compile_graph
+
+    return compile_graph(gm, example_inputs, settings)

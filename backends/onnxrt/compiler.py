@@ -1,0 +1,209 @@
+"""Compiling a graph: `compile_graph`, through AOTAutograd, each ATen graph by a `Compilation`.
+
+A compilation is a loop: cut the graph at what cannot run, make a session for each part; a node that the exporter or a
+session refuses is evicted, becoming an island, and the loop starts over. With ``strict`` there are no islands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import default_partition
+
+from . import blame, decompositions, partition, session, support
+from .frozen import Frozen
+from .options import InvalidOption, Options
+from .report import Part, Report, UnsupportedOperator, island, log
+from .runtime import RUNTIME_ERRORS, Runner
+from .storage import StoredModel, keep, keep_report
+from .translate import translate
+
+#: Rounds of eviction after which a part that still fails is left to PyTorch whole.
+ROUNDS = 8
+
+_count = itertools.count()
+
+
+def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """Compile a graph of Dynamo's for inference, or for its forward and backward pass."""
+    session.session_options(options.session_options)
+    session.providers(options, example_inputs)
+    frozen = Frozen.of(gm, example_inputs) if options.freeze else None
+
+    def compiler(kind: str) -> Callable[..., Any]:
+        def compile_aten(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            constants = frozen.constants(graph) if frozen is not None and kind == "inference" else {}
+            return _boxed(Compilation(graph, kind, options, constants).run())
+
+        return compile_aten
+
+    backend = aot_autograd(
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        decompositions=decompositions.table(options.decompositions),
+        partition_fn=default_partition,
+    )
+    with _attention(example_inputs):
+        compiled: Callable[..., Any] = backend(gm, example_inputs)
+    return compiled
+
+
+def _attention(inputs: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
+    """In training, attention as plain operators: the backward of the fused kernel has no ONNX form."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    trains = torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in inputs)
+    return sdpa_kernel(SDPBackend.MATH) if trains else contextlib.nullcontext()
+
+
+def _boxed(run: Callable[[Sequence[Any]], Sequence[Any]]) -> Callable[[list[Any]], Sequence[Any]]:
+    """AOTAutograd's calling convention: one list, which the callee empties so that memory can go early."""
+
+    def boxed(args: list[Any]) -> Sequence[Any]:
+        inputs = list(args)
+        args.clear()
+        return run(inputs)
+
+    boxed._boxed_call = True  # type: ignore[attr-defined]
+    return boxed
+
+
+class _PartModule(torch.nn.Module):
+    """A part in the place of its graph module."""
+
+    def __init__(self, run: Callable[[Sequence[Any]], list[Any]], single: bool) -> None:
+        super().__init__()
+        self._run = run
+        self._single = single
+
+    def forward(self, *args: Any) -> Any:
+        out = self._run(args)
+        return out[0] if self._single else tuple(out)
+
+
+class Compilation:
+    """One ATen graph on its way to sessions. ``constants`` are inputs, by position, whose values may be built in."""
+
+    def __init__(
+        self, gm: torch.fx.GraphModule, kind: str, options: Options, constants: Mapping[int, torch.Tensor]
+    ) -> None:
+        self._gm = gm
+        self._options = options
+        self._constants = constants
+        self._report = Report(kind)
+        self._evicted: dict[str, str] = {}
+        self._models: list[StoredModel] = []
+        values = [n.meta.get("val") for n in gm.graph.nodes]
+        self._providers = session.providers(options, torch.utils._pytree.tree_leaves(values))
+
+    def run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        """The compiled graph. Raises `UnsupportedOperator` or what a session raised with ``strict``."""
+        while (compiled := self._round()) is None:
+            pass
+        nodes = [n for n in self._gm.graph.nodes if n.op == "call_function"]
+        reasons = ((n, support.why_not(n, self._evicted)) for n in nodes)
+        self._report.islands = [
+            island(n, reason, n.name in self._evicted) for n, reason in reasons if reason and "getitem" not in n.name
+        ]
+        for model in self._models:
+            keep(self._options.storage, model)
+        keep_report(self._options.storage, self._report)
+        log.info("%s", self._report.text())
+        return compiled
+
+    def _round(self) -> Callable[[Sequence[Any]], Sequence[Any]] | None:
+        """One attempt; None when it evicted nodes."""
+        self._report.parts.clear()
+        self._models.clear()
+        nodes = [n for n in self._gm.graph.nodes if n.op != "placeholder"]
+        refused = {n: reason for n in nodes if (reason := support.why_not(n, self._evicted))}
+        if refused and self._options.strict:
+            raise UnsupportedOperator(
+                "strict: ONNX Runtime cannot run " + "; ".join(island(n, r).text() for n, r in refused.items())
+            )
+        if not refused:
+            return self._part(self._gm, "model", self._constants)
+        fused, parts = partition.cut(self._gm, self._evicted)
+        for name, part in parts.items():
+            run = self._part(part, name.removeprefix("fxminify_"), partition.constants(fused, name, self._constants))
+            if run is None:
+                return None
+            single = not isinstance(part.graph.output_node().args[0], tuple | list)
+            setattr(fused, name, _PartModule(run, single))
+        fused.recompile()
+        return lambda inputs: fused.forward(*inputs)
+
+    def _part(
+        self, gm: torch.fx.GraphModule, name: str, constants: Mapping[int, torch.Tensor]
+    ) -> Callable[[Sequence[Any]], list[Any]] | None:
+        """A part as a callable; None when it failed and nodes were evicted."""
+        op_types: dict[str, set[str]] = {}
+        try:
+            translation = translate(gm, constants, self._options.target_opset, self._options.optimize)
+            op_types = translation.op_types
+            made, proto = session.make(translation.model, self._options, self._providers)
+        except InvalidOption:
+            raise
+        except Exception as error:
+            if self._options.strict:
+                raise self._strict(gm, error, op_types) from error
+            self._evict(gm, error, op_types)
+            return None
+        self._report.parts.append(Part(name, _calls(gm), len(proto.graph.node), tuple(made.get_providers())))
+        self._models.append(StoredModel(name, proto, gm, made, self._providers, self._report))
+        if self._options.dump_dir is not None:
+            _dump(Path(self._options.dump_dir), f"{next(_count):03}_{self._report.kind}_{name}", proto, gm)
+        runner = Runner(gm, made, translation)
+        return runner if self._options.strict else _Watched(gm, runner, name, self._report)
+
+    def _strict(self, gm: torch.fx.GraphModule, error: Exception, op_types: Mapping[str, set[str]]) -> Exception:
+        names = blame.blamed(gm, error, op_types)
+        nodes = [island(n, blame.short(error)).text() for n in gm.graph.nodes if n.name in names]
+        return UnsupportedOperator("strict: ONNX Runtime cannot run " + ("; ".join(nodes) or blame.short(error)))
+
+    def _evict(self, gm: torch.fx.GraphModule, error: Exception, op_types: Mapping[str, set[str]]) -> None:
+        names = blame.blamed(gm, error, op_types) - set(self._evicted)
+        self._rounds = getattr(self, "_rounds", 0) + 1
+        if not names or self._rounds > ROUNDS:
+            names = {n.name for n in gm.graph.nodes if n.op == "call_function"} - set(self._evicted)
+        if not names:
+            raise error
+        reason = blame.short(error)
+        log.warning("left to PyTorch: %s: %s", ", ".join(sorted(names)), reason)
+        self._evicted |= dict.fromkeys(names, reason)
+
+
+class _Watched:
+    """A part whose failures at run time are answered by PyTorch, and told. Graphs are functional, so again is safe."""
+
+    def __init__(self, gm: torch.fx.GraphModule, runner: Runner, name: str, report: Report) -> None:
+        self._gm, self._runner, self._name, self._report = gm, runner, name, report
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        try:
+            return self._runner(inputs)
+        except RUNTIME_ERRORS as error:
+            text = f"{self._name}: {blame.short(error)}"
+            if text not in self._report.failures:
+                self._report.failures.append(text)
+                log.warning("run in PyTorch instead: %s", text)
+            out = self._gm.forward(*inputs)
+            return list(out) if isinstance(out, tuple | list) else [out]
+
+
+def _calls(gm: torch.fx.GraphModule) -> int:
+    return sum(n.op == "call_function" for n in gm.graph.nodes)
+
+
+def _dump(folder: Path, stem: str, proto: Any, gm: torch.fx.GraphModule) -> None:
+    """Save a model and the graph it came from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{stem}.onnx").write_bytes(proto.SerializeToString())
+    (folder / f"{stem}.txt").write_text(gm.print_readable(print_output=False))

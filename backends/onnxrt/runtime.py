@@ -1,0 +1,167 @@
+"""Running a session on tensors, without copies: `Runner`.
+
+Inputs are lent to ONNX Runtime by address, results come back through DLPack and own their memory. The fast call is in
+ONNX Runtime's private module; where it is gone, or a type has no NumPy name (bfloat16), the public ``OrtValue`` does.
+ONNX Runtime always answers contiguous tensors. Where the graph's own result is laid out otherwise it is laid out so
+again: AOTAutograd builds views of results by stride.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnxruntime  # type: ignore[import-untyped]
+import torch
+from onnxruntime.capi import onnxruntime_pybind11_state as _state  # type: ignore[import-untyped]
+from torch.utils.dlpack import from_dlpack
+
+from . import dtypes
+from .translate import Translation
+
+_FAST = all(hasattr(_state, name) for name in ("OrtValueVector", "OrtDevice")) and hasattr(
+    onnxruntime.InferenceSession, "run_with_ortvaluevector"
+)
+#: A tensor without elements has no address; ONNX Runtime wants one. Made here, where no fake tensors are about.
+_SOMEWHERE = torch.zeros(16)
+
+#: What a session raises at run time for a model that it accepted.
+RUNTIME_ERRORS: tuple[type[Exception], ...] = tuple(
+    error for name in ("EPFail", "Fail", "InvalidArgument", "NotImplemented", "RuntimeException", "EngineError")
+    if isinstance(error := getattr(_state, name, None), type)
+)  # fmt: skip
+
+
+class Runner:
+    """Calls a session with the inputs of an FX graph; gives what the graph returns, in a list."""
+
+    def __init__(
+        self, gm: torch.fx.GraphModule, session: onnxruntime.InferenceSession, translation: Translation
+    ) -> None:
+        holders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        values = [holders[position].meta["val"] for position, _ in translation.inputs]
+        self._session = session
+        self._results = translation.results
+        self._positions = [position for position, _ in translation.inputs]
+        self._input_names = [name for _, name in translation.inputs]
+        self._input_types = [dtypes.of_value(v) for v in values]
+        self._numpy_types = [dtypes.NUMPY.get(t) for t in self._input_types]
+        self._output_names = [output.name for output in session.get_outputs()]
+        computed = [node.meta["val"] for node in translation.results.computed]
+        self._finish = [_finish(v) for v in computed]
+        self._trivial = all(finish is None for finish in self._finish)
+        self._run_options = onnxruntime.RunOptions()
+        self._run_options.log_severity_level = 4
+        self._lent = [_device(v) for v in values] if _FAST else []
+        self._wanted = [_device(v) for v in computed] if _FAST else []
+        self._plain = translation.results.plain
+        everything = [*self._input_types, *(dtypes.of_value(v) for v in computed)]
+        self._fast = _FAST and all(t in dtypes.NUMPY for t in everything)
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run. Raises one of `RUNTIME_ERRORS`."""
+        if not self._output_names:
+            return self._results.assemble(inputs, [])
+        tensors = [self._lend(inputs[p], t) for p, t in zip(self._positions, self._input_types, strict=True)]
+        values = self._run_fast(tensors) if self._fast else self._run_public(tensors)
+        if not self._trivial:
+            values = [v if f is None else f(v) for f, v in zip(self._finish, values, strict=True)]
+        return values if self._plain else self._results.assemble(inputs, values)
+
+    @staticmethod
+    def _lend(value: Any, dtype: torch.dtype) -> torch.Tensor:
+        """The tensor whose memory the session reads: contiguous, without pending conjugation or negation."""
+        if not isinstance(value, torch.Tensor):
+            return torch.tensor(value, dtype=dtype)
+        if value.requires_grad:
+            value = value.detach()
+        if value.is_neg():
+            value = value.resolve_neg()
+        tensor: torch.Tensor = value if value.is_contiguous() else value.contiguous()
+        return tensor
+
+    def _run_fast(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        lent, out = _state.OrtValueVector(), _state.OrtValueVector()
+        lent.reserve(len(tensors))
+        somewhere = _SOMEWHERE.data_ptr()
+        addresses = [t.data_ptr() or somewhere for t in tensors]
+        lent.push_back_batch(tensors, addresses, self._numpy_types, [t.shape for t in tensors], self._lent)
+        self._session.run_with_ortvaluevector(
+            self._run_options, self._input_names, lent, self._output_names, out, self._wanted
+        )
+        return [from_dlpack(out.dlpack_at(i)) for i in range(len(out))]
+
+    def _run_public(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        lent = {n: onnxruntime.OrtValue.from_dlpack(t) for n, t in zip(self._input_names, tensors, strict=True)}
+        values = self._session.run_with_ort_values(self._output_names, lent, self._run_options)
+        return [from_dlpack(value) for value in values]
+
+
+def _device(value: Any) -> Any:
+    """The ONNX Runtime device of a tensor; numbers are on the CPU."""
+    kind = _state.OrtDevice
+    memory = kind.default_memory()
+    if isinstance(value, torch.Tensor) and value.device.type == "cuda":
+        return kind(kind.cuda(), memory, value.device.index or 0)
+    return kind(kind.cpu(), memory, 0)
+
+
+def _finish(expected: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """What is left to do to a result so that it is the tensor the graph promises; None for nothing."""
+    if not isinstance(expected, torch.Tensor):
+        return None
+    boolean = expected.dtype == torch.bool  # DLPack may carry it as bytes
+    if _exact(expected):
+        size, stride = tuple(expected.shape), expected.stride()
+
+        def spread_out(value: torch.Tensor) -> torch.Tensor:
+            value = _as_bool(value) if boolean else value
+            out = torch.empty_strided(size, stride, dtype=value.dtype, device=value.device)
+            return out.copy_(value)
+
+        return spread_out
+    order = _order(expected)
+    if order is None:
+        return _as_bool if boolean else None
+    back = sorted(range(len(order)), key=order.__getitem__)
+
+    def lay_out(value: torch.Tensor) -> torch.Tensor:
+        value = _as_bool(value) if boolean else value
+        return value.permute(order).contiguous().permute(back)
+
+    return lay_out
+
+
+def _as_bool(value: torch.Tensor) -> torch.Tensor:
+    return value if value.dtype == torch.bool else value.view(torch.bool)
+
+
+def _exact(expected: torch.Tensor) -> bool:
+    """Whether a result has known sizes and lies with gaps, but without elements that share memory."""
+    described = [*expected.shape, *expected.stride()]
+    if any(not isinstance(s, int) for s in described) or expected.numel() < 2:
+        return False
+    step, gaps = 1, False
+    for stride, size in sorted((st, s) for st, s in zip(expected.stride(), expected.shape, strict=True) if s > 1):
+        if stride < step:
+            return False
+        gaps |= stride > step
+        step = stride * size
+    return gaps
+
+
+def _order(expected: torch.Tensor) -> list[int] | None:
+    """The dimensions from the slowest to the fastest where that is not their order."""
+    strides = [_hint(s) for s in expected.stride()]
+    sizes = [_hint(s) for s in expected.shape]
+    order = sorted(range(len(strides)), key=lambda d: (-strides[d], d))
+    laid_out = [d for d in order if sizes[d] != 1]
+    return None if 0 in (*sizes, *strides) or laid_out == sorted(laid_out) else order
+
+
+def _hint(size: Any) -> int:
+    """A size for the inputs at hand, without a guard; data-dependent ones count as 2."""
+    if isinstance(size, int):
+        return size
+    hint = size.node.hint
+    return 2 if hint is None else int(hint)

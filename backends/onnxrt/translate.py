@@ -1,0 +1,228 @@
+"""From an ATen graph to an ONNX model: `translate`.
+
+A copy of the graph is trimmed to what the model must compute, bfloat16 is lifted to float32 around each operator (ONNX
+Runtime's CPU has no kernels for it, and eager computes that way too), and the exporter translates it node by node. ONNX
+nodes keep the name of their FX node: that is how a failing session says which one to blame.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import TorchTensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from . import exporter, results, support
+from .options import TORCHLIB_OPSET
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A model; ``inputs``: position in the graph and name in the model; ``op_types``: ONNX operators of an FX node."""
+
+    model: ir.Model
+    inputs: list[tuple[int, str]]
+    results: results.Results
+    op_types: dict[str, set[str]]
+
+
+def translate(
+    gm: torch.fx.GraphModule,
+    constants: Mapping[int, torch.Tensor],
+    target_opset: int = TORCHLIB_OPSET,
+    optimize: bool = False,
+) -> Translation:
+    """Translate an ATen graph. ``constants`` are inputs, by position, that become initializers."""
+    plan = results.of(gm)
+    trimmed, sources = _trim(gm, plan, constants)
+    _lift_bfloat16(trimmed.graph)
+    trimmed.recompile()
+    promote = _mixes_types(trimmed)
+    with unset_fake_temporarily():
+        model = exporter.translate(trimmed, promote)
+        op_types = _op_types(model)
+        _make_initializers(model, sources)
+        _separate_outputs(model)
+        if optimize:
+            from onnxscript import optimizer
+
+            optimizer.optimize(model)
+        if target_opset != TORCHLIB_OPSET:
+            from onnxscript import version_converter
+
+            version_converter.convert_version(model, target_opset, fallback=True)
+    names = [str(value.name) for value in model.graph.inputs]
+    positions = [source for source in sources if isinstance(source, int)]
+    return Translation(model, list(zip(positions, names, strict=True)), plan, op_types)
+
+
+def _trim(
+    gm: torch.fx.GraphModule, plan: results.Results, constants: Mapping[int, torch.Tensor]
+) -> tuple[torch.fx.GraphModule, list[int | torch.Tensor]]:
+    """A copy that returns what must be computed, and for each of its inputs a position in the original or a constant.
+
+    Constants are inputs until the model is there: torchlib's functions can compute with inputs only.
+    """
+    graph = torch.fx.Graph()
+    copied: dict[torch.fx.Node, torch.fx.Node] = {}
+    graph.graph_copy(gm.graph, copied)
+    graph.output(tuple(copied[node] for node in plan.computed))
+    trimmed = torch.fx.GraphModule(gm, graph)
+    for node in list(graph.nodes):
+        if node.target in support.ASSERTIONS:
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    sources: list[int | torch.Tensor] = []
+    for position, holder in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
+        if holder.users:
+            sources.append(constants.get(position, position))
+        else:
+            graph.erase_node(holder)
+    first = next((n for n in graph.nodes if n.op != "placeholder"), None)
+    for node in [n for n in graph.nodes if n.op == "get_attr"]:
+        value = functools.reduce(getattr, str(node.target).split("."), gm)
+        if not isinstance(value, torch.Tensor):
+            continue  # the subgraph of a higher-order operator
+        with graph.inserting_before(first if first is not node else node):
+            holder = graph.placeholder(f"constant_{node.name}")
+        holder.meta = {"val": node.meta.get("val", value)}
+        node.replace_all_uses_with(holder)
+        sources.append(value)
+        if first is node:
+            first = node.next
+        graph.erase_node(node)
+    trimmed.recompile()
+    return trimmed, sources
+
+
+def _make_initializers(model: ir.Model, sources: list[int | torch.Tensor]) -> None:
+    """Turn the inputs that are constants into initializers. Not under a fake mode."""
+    for value, source in zip(list(model.graph.inputs), sources, strict=True):
+        if isinstance(source, torch.Tensor):
+            value.const_value = TorchTensor(source.detach().cpu(), value.name)
+            model.graph.inputs.remove(value)
+            model.graph.register_initializer(value)
+
+
+def _lift_bfloat16(graph: torch.fx.Graph) -> None:
+    """Compute in float32 what is bfloat16, and round each result: what eager does inside its kernels."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        value = node.meta.get("val")
+        leaves = torch.utils._pytree.tree_leaves([value, [arg.meta.get("val") for arg in node.all_input_nodes]])
+        if not any(isinstance(v, torch.Tensor) and v.dtype == torch.bfloat16 for v in leaves):
+            continue
+        if node.target in (prims.convert_element_type.default, aten._to_copy.default):
+            continue  # a cast is what ONNX Runtime can do
+        wide: dict[torch.fx.Node, torch.fx.Node] = {}
+        with graph.inserting_before(node):
+            for arg in node.all_input_nodes:
+                if _is_bfloat16(arg.meta.get("val")):
+                    wide[arg] = _cast(graph, arg, torch.float32)
+        for arg, lifted in wide.items():
+            node.replace_input_with(arg, lifted)
+        swap = {torch.bfloat16: torch.float32}
+        node.args = tuple(swap.get(a, a) if isinstance(a, torch.dtype) else a for a in node.args)
+        node.kwargs = {k: swap.get(a, a) if isinstance(a, torch.dtype) else a for k, a in node.kwargs.items()}
+        _narrow_results(graph, node)
+
+
+def _narrow_results(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    """Cast the results of a node that now computes in float32 back to bfloat16."""
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        if value.dtype == torch.bfloat16:
+            _narrow(graph, node)
+    elif isinstance(value, tuple | list):
+        for user in list(node.users):  # getitem
+            if _is_bfloat16(user.meta.get("val")):
+                _narrow(graph, user)
+        node.meta["val"] = type(value)(v.to(torch.float32) if _is_bfloat16(v) else v for v in value)
+
+
+def _narrow(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    users = list(node.users)
+    wide = node.meta["val"].to(torch.float32)
+    with graph.inserting_after(node):
+        narrowed = _cast(graph, node, torch.bfloat16)
+    node.meta["val"] = wide
+    for user in users:
+        user.replace_input_with(node, narrowed)
+
+
+def _cast(graph: torch.fx.Graph, node: torch.fx.Node, dtype: torch.dtype) -> torch.fx.Node:
+    cast = graph.call_function(prims.convert_element_type.default, (node, dtype))
+    cast.meta = {"val": node.meta["val"].to(dtype)}
+    return cast
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype == torch.bfloat16
+
+
+def _mixes_types(gm: torch.fx.GraphModule) -> bool:
+    """Whether an operator relies on type promotion, which ONNX has not; to insert it costs a millisecond a node."""
+    return any(_promotes(node) for node in gm.graph.nodes if node.op == "call_function")
+
+
+def _promotes(node: torch.fx.Node) -> bool:
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace == "prims":
+        return False
+    if any(word in support.name(target) for word in ("where", "index", "embedding")):
+        return False
+    values = [arg.meta.get("val") for arg in node.all_input_nodes]
+    kinds = {v.dtype for v in values if isinstance(v, torch.Tensor)}
+    if not kinds:
+        return False
+    if len(kinds) > 1 or any(isinstance(v, torch.SymInt | torch.SymFloat) for v in values):
+        return True
+    kind, value = kinds.pop(), node.meta.get("val")
+    if isinstance(value, torch.Tensor) and value.dtype not in (kind, torch.bool):
+        return target is not aten._to_copy.default
+    if kind == torch.bool and not isinstance(value, torch.Tensor):
+        return True
+    return not kind.is_floating_point and any(isinstance(arg, float) for arg in node.args)
+
+
+def _separate_outputs(model: ir.Model) -> None:
+    """Give outputs that are inputs, initializers or outputs twice a node of their own."""
+    graph, seen = model.graph, set()
+    for position, value in enumerate(list(graph.outputs)):
+        if value.producer() is None or value in seen:
+            name = f"output_{position}"
+            separate = ir.Value(name=name, type=value.type, shape=value.shape)
+            graph.append(ir.node("Identity", [value], outputs=[separate], name=name))
+            graph.outputs[position] = separate
+        seen.add(value)
+
+
+def _op_types(model: ir.Model) -> dict[str, set[str]]:
+    """ONNX operators that each FX node became; names every node after its FX node."""
+    found: dict[str, set[str]] = {}
+    for count, node in enumerate(model.graph):
+        origin = node.meta.get("node")
+        if origin is None:
+            continue
+        node.name = node.name or f"node_{origin.name}__{count}"
+        found.setdefault(origin.name, set()).add(node.op_type)
+        function = model.functions.get(node.op_identifier())
+        if function is not None:
+            found[origin.name] |= {inner.op_type for inner in function}
+    return found
+
+
+def shown(model: ir.Model) -> dict[str, int]:
+    """How many nodes of each operator a model has."""
+    counts: dict[str, int] = {}
+    for node in model.graph:
+        counts[node.op_type] = counts.get(node.op_type, 0) + 1
+    return counts
