@@ -152,7 +152,7 @@ class Attempt:
         settled, blobs = settle(case, self.of.pool.scratch)
         self.of.index.accept(self.log.reduction, settled, blobs)
         self.of.queries += self.log.queries
-        self.nodes = len(case.graph.compute)
+        self.nodes = case.graph.count
         self.complete = result.complete and not plain_reason
         self.close(finished=False)
         state, reason = self.emit(settled, blobs)
@@ -172,7 +172,7 @@ class Attempt:
         self.of.index.finish_reduction(
             self.log.reduction,
             queries=self.of.queries,
-            nodes_before=len(self.of.case.graph.compute),
+            nodes_before=self.of.case.graph.count,
             nodes_after=self.nodes,
             seconds=time.monotonic() - self.started,
             finished=finished,
@@ -197,7 +197,7 @@ class Attempt:
                     raise BudgetSpent("")
                 self.log.asked(key, name)
                 self.log.answered(key, self.oracle.ask(candidate))
-                self.listen(len(candidate.graph.compute), name)
+                self.listen(candidate.graph.count, name)
             accepted = self.log.known[key].same
             best = candidate if accepted else best
             return accepted
@@ -210,7 +210,7 @@ class Attempt:
     def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
         """Render the script, run it, store it with the record of its verification."""
         emitter = Emitter(self.of.index, self.of.capture, self.of.is_shown, self.timeout)
-        self.listen(len(case.graph.compute), "verifying the script")
+        self.listen(case.graph.count, "verifying the script")
         self.of.pool.scratch.put(blobs)
         last = self.oracle.ask(case, fresh=True)
         try:
@@ -241,7 +241,7 @@ class Attempt:
         if verdict.signature is None:
             return
         known = self.of.others.get(verdict.signature.digest)
-        if known is None or len(case.graph.compute) < len(known[0].graph.compute):
+        if known is None or case.graph.count < known[0].graph.count:
             self.of.others[verdict.signature.digest] = case, verdict
 
     def progress(self, progress: Progress) -> None:
@@ -250,7 +250,7 @@ class Attempt:
     def listen(self, nodes: int, stage: str) -> None:
         self.of.listener.step(
             nodes=nodes,
-            start=len(self.of.case.graph.compute),
+            start=self.of.case.graph.count,
             queries=self.of.queries + self.log.queries,
             stage=stage,
             budget=self.of.options.budget,

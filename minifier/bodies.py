@@ -93,10 +93,11 @@ class Zeros:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The operand ``name`` of the call ``node`` in the graph at ``path`` goes where no body reads it."""
+    """The operand at ``index`` of the call of ``body`` by ``node`` goes where no body of the call reads it."""
 
     path: Path
     node: str
+    body: str
     index: int
 
     @property
@@ -106,7 +107,7 @@ class Operand:
     def apply(self, subject: Subject) -> Case:
         case = subject.case
         graph = body(case.graph, self.path) if _exists(case.graph, self.path) else None
-        call = None if graph is None else find(graph, self.node)
+        call = None if graph is None else find(graph, self.node, self.body)
         if graph is None or call is None or not call.free or self.index >= len(call.operands):
             return case
         count = len(call.operands)
@@ -128,10 +129,11 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the call ``node`` in the graph at ``path`` returns at ``index`` goes where nothing reads it."""
+    """What ``body`` returns to ``node`` at ``index`` goes where nothing reads it."""
 
     path: Path
     node: str
+    body: str
     index: int
 
     @property
@@ -141,7 +143,7 @@ class Result:
     def apply(self, subject: Subject) -> Case:
         case = subject.case
         graph = body(case.graph, self.path) if _exists(case.graph, self.path) else None
-        call = None if graph is None else find(graph, self.node)
+        call = None if graph is None else find(graph, self.node, self.body)
         if graph is None or call is None:
             return case
         picked = picks(graph, self.node)
@@ -207,10 +209,9 @@ class Shift:
         return case if done is None else _without(done, case, self.path, subject.trace)
 
 
-def find(graph: Graph, name: str) -> Call | None:
-    """The call that the node ``name`` makes, if it makes one."""
-    found = [c for c in calls(graph) if c.node.name == name]
-    return found[0] if len(found) == 1 else None
+def find(graph: Graph, node: str, path: str) -> Call | None:
+    """The call of the body at ``path`` that ``node`` makes, if it does."""
+    return next((c for c in calls(graph) if c.node.name == node and path in c.paths), None)
 
 
 def picks(graph: Graph, name: str) -> dict[str, int] | None:

@@ -162,8 +162,8 @@ class _Inlining:
 
     def is_result(self, user: str, leaf: Value) -> bool:
         """Whether ``leaf`` can stand for the result ``user``."""
-        made = next((n for n in self.nodes if n.name == leaf["ref"]), None)
-        spec = self.trace.tensor(leaf["ref"]) if made is not None else self.subject.tensor(leaf["ref"])
+        outside = leaf["ref"] in self.subject.nodes
+        spec = self.subject.tensor(leaf["ref"]) if outside else self.trace.tensor(leaf["ref"])
         wanted = self.subject.tensor(user)
         return spec is not None and wanted is not None and (spec.shape, spec.dtype) == (wanted.shape, wanted.dtype)
 

@@ -113,7 +113,7 @@ class Oracle:
         """Seconds that one run of ``case`` may take."""
         if not self.healthy:
             return self.timeout
-        return min(self.timeout, hang_seconds(self.healthy, len(case.graph.compute)))
+        return min(self.timeout, hang_seconds(self.healthy, case.graph.count))
 
     def judge(self, observation: Observation) -> Verdict:
         """What one observation means."""

@@ -89,7 +89,7 @@ def replay(
     for a hang the time after which the capture was given up. Raises `SandboxError` when the workers cannot work."""
     hangs = captured.kind is Kind.HANG
     one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
-    timeout = min(limit, hang_seconds(one_node, len(case.graph.compute))) if hangs else limit
+    timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
     session = _Session(pool, case, Likeness(captured, match, error_regex), timeout)
     entries = session.first_sight(again=not hangs) or session.second_sight(runs)
     target = Target((signature(captured),), match, error_regex)

@@ -176,7 +176,7 @@ def _report(context: Context, header: Header, script: str) -> Context:
 
 
 def _about(case: Case, header: Header) -> list[str]:
-    nodes = len(case.graph.compute)
+    nodes = case.graph.count
     before = f" from {header.nodes} nodes to {nodes}" if header.nodes else ""
     calls = f" ({header.queries} oracle calls)" if header.queries else ""
     lines = [f"Minified by fxminify {__version__}{before}{calls}."]

@@ -88,6 +88,12 @@ class Graph:
         return tuple(n for n in self.nodes if n.is_compute)
 
     @property
+    def count(self) -> int:
+        """How many compute nodes there are, those of sub-graphs included."""
+        inner = sum(attr["graph"].count for attr in self.attrs.values() if "graph" in attr)
+        return sum(n.is_compute for n in self.nodes) + inner
+
+    @property
     def output(self) -> Node:
         return self.nodes[-1]
 

@@ -278,7 +278,7 @@ def _row(
         provenance=dumps(plain(provenance)),
         graph_hash=shape,
         graph_text=graph_text,
-        nodes_before=None if case is None else len(case.graph.compute),
+        nodes_before=None if case is None else case.graph.count,
         inputs_before=None if case is None else len(case.inputs),
         occurrences=1,
         created=now(),

@@ -161,7 +161,7 @@ class Reductions:
                 self._insert_document(session, DocumentRow(digest=key, size=size, data=data), case, staged, blobs)
                 row.best = key
                 row.accepted += 1
-                row.nodes_after, row.inputs_after = len(case.graph.compute), len(case.inputs)
+                row.nodes_after, row.inputs_after = case.graph.count, len(case.inputs)
                 session.add(
                     StepRow(
                         reduction=reduction_id,

@@ -90,7 +90,7 @@ def body_ends(subject: Subject, step: int) -> Proposal | None:
     if step == 0:
         return each(
             tuple(
-                Patch(edits=(Result(path, call.node.name, i),))
+                Patch(edits=(Result(path, call.node.name, call.paths[0], i),))
                 for path, graph, call in made
                 if (picked := picks(graph, call.node.name)) is not None
                 for i in range(max(len(items(graph.attrs[p]["graph"].output.args[0])) for p in call.paths))
@@ -100,7 +100,7 @@ def body_ends(subject: Subject, step: int) -> Proposal | None:
     if step == 1:
         return each(
             tuple(
-                Patch(edits=(Operand(path, call.node.name, i),))
+                Patch(edits=(Operand(path, call.node.name, call.paths[0], i),))
                 for path, _, call in made
                 for i in range(len(call.operands))
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 
 from fxminify.minifier.trace import Kind, Recorded, Trace
 from fxminify.minifier.verdict import Outcome, Verdict
@@ -65,3 +66,20 @@ class Fails:
     def ask(self, case: Case) -> Verdict:
         self.asked.append(case)
         return Verdict(Outcome.SAME if self.fails(case) else Outcome.PASS)
+
+
+SHAPES: list[tuple[int, ...]] = [(4,), (2, 2), (1, 4)]
+KINDS = ["add", "mul", "gelu", "view", "sum", "relu_", "cat", "asinh", "atan"]
+
+
+def random_case(rng: Random) -> tuple[Case, Trace]:
+    inputs = [f"x{i}" for i in range(rng.randrange(1, 5))]
+    names, steps = list(inputs), []
+    shapes = {n: rng.choice(SHAPES) for n in inputs}
+    for i in range(rng.randrange(3, 60)):
+        name = f"n{i}"
+        steps.append((name, rng.choice(KINDS), rng.sample(names[-6:], min(len(names), rng.randrange(1, 4)))))
+        shapes[name] = rng.choice(SHAPES)
+        names.append(name)
+    returned = rng.sample(names, rng.randrange(1, 4))
+    return make(inputs, steps, sorted(set(returned) | {steps[-1][0]}), shapes)

@@ -4,30 +4,13 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from made import Fails, make, ops
+from made import Fails, ops, random_case
 
 from fxminify.minifier.engine import Engine
 from fxminify.minifier.passes import PASSES
 from fxminify.minifier.patch import apply, size
 from fxminify.minifier.subject import Subject
-from fxminify.minifier.trace import Trace
 from fxminify.store.case import Case
-
-SHAPES: list[tuple[int, ...]] = [(4,), (2, 2), (1, 4)]
-KINDS = ["add", "mul", "gelu", "view", "sum", "relu_", "cat", "asinh", "atan"]
-
-
-def random_case(rng: Random) -> tuple[Case, Trace]:
-    inputs = [f"x{i}" for i in range(rng.randrange(1, 5))]
-    names, steps = list(inputs), []
-    shapes = {n: rng.choice(SHAPES) for n in inputs}
-    for i in range(rng.randrange(3, 60)):
-        name = f"n{i}"
-        steps.append((name, rng.choice(KINDS), rng.sample(names[-6:], min(len(names), rng.randrange(1, 4)))))
-        shapes[name] = rng.choice(SHAPES)
-        names.append(name)
-    returned = rng.sample(names, rng.randrange(1, 4))
-    return make(inputs, steps, sorted(set(returned) | {steps[-1][0]}), shapes)
 
 
 def random_failure(rng: Random, case: Case) -> Callable[[Case], bool]:
