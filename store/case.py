@@ -90,8 +90,8 @@ class Graph:
     @property
     def count(self) -> int:
         """How many compute nodes there are, those of sub-graphs included."""
-        inner = sum(attr["graph"].count for attr in self.attrs.values() if "graph" in attr)
-        return sum(n.is_compute for n in self.nodes) + inner
+        inner: list[Graph] = [attr["graph"] for attr in self.attrs.values() if "graph" in attr]
+        return sum(n.is_compute for n in self.nodes) + sum(graph.count for graph in inner)
 
     @property
     def output(self) -> Node:
