@@ -114,6 +114,8 @@ class Setting(click.ParamType[Any]):
               help="Also compare calls of each graph with eager: the first two, or as SPEC says (first:2,every:1000).")
 @click.option("--tolerance", default="", type=Setting("tolerance"), metavar="DTYPE=T,...",
               help="What may differ, relative to 1 + the value; without it as torch.testing.assert_close.")
+@click.option("--level", type=click.Choice(["auto", "dynamo", "aot"]), default="auto", show_default=True,
+              help="Keep a graph as Dynamo made it, or as AOTAutograd did; auto: only where Dynamo's cannot be stored.")
 @click.option(
     "--data",
     type=click.Choice(["auto", "full", "none"]),

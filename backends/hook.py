@@ -128,6 +128,7 @@ class CapturedBackend:
 
 class _Thread(threading.local):
     region: Region | None = None
+    compiling: Region | None = None
 
 
 class _Hook:
@@ -178,6 +179,7 @@ class _Hook:
                     target.recorder.refuse(spec, failure_of(exc, Phase.COMPILE), refused)
                 raise
         facts = seam.shape_facts()
+        around, self._thread.compiling = self._thread.compiling, region
         try:
             with region.marked("compile"):
                 compiled = call()
@@ -185,6 +187,8 @@ class _Hook:
             if not seam.is_control_flow(exc) and reentry.first_to_see(unwrap(exc), entry):
                 region.record(failure_of(exc, Phase.COMPILE), kept, received.rng)
             raise
+        finally:
+            self._thread.compiling = around
         if not callable(compiled):
             message = "compiler_fn did not return callable"
             region.record(Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "AssertionError", message), kept, received.rng)
@@ -192,6 +196,15 @@ class _Hook:
         region.specialized = seam.shape_facts() > facts
         self._thread.region = region
         return compiled if seam.keep_unwrapped(gm, compiled) else region.wrap(compiled)
+
+    def lowering(
+        self, config: Any, partition: Callable[..., Any], compilers: dict[str, Callable[..., Any]]
+    ) -> dict[str, Callable[..., Any]]:
+        region = self._thread.compiling
+        if region is None or reentry.ours():
+            return compilers
+        keeps = config.keep_inference_input_mutations
+        return region.aot.begun(partition, config.decompositions, keeps, compilers)
 
     def guards_built(self, exc: Exception | None) -> None:
         region, self._thread.region = self._thread.region, None

@@ -208,6 +208,9 @@ class _Origin:
             if table is not None:
                 call["call"]["kwargs"]["decompositions"] = self._decompositions(table)
             return call
+        if (inner := registry.boxed_compiler(value)) is not None:
+            maker = {"import": ["functorch.compile", "make_boxed_compiler"]}
+            return {"call": {"func": maker, "args": [self.express(inner)], "kwargs": {}}}
         if isinstance(value, types.MethodType) and getattr(value.__self__, value.__name__, None) == value:
             return {"get": [self._owner(value.__self__), value.__name__]}
         if isinstance(value, types.SimpleNamespace) or _is_argparse(value):

@@ -13,7 +13,7 @@ import platform
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -21,9 +21,12 @@ from typing import Any
 from ..store.case import Case, Json, to_json
 from ..store.failure import METADATA, PRECISION, Failure, Kind, Phase, Signature, signature
 from .journal import Journal
+from .lowering import CannotLower, Lowered
 from .received import Inputs, Received
 from .reentry import own_calls
 from .spec import BackendSpec
+
+Below = Callable[[], Iterable[Lowered]]
 
 log = logging.getLogger("fxminify")
 #: Bytes of a storage that a compile error keeps, and that may be written ahead of every compile and first call.
@@ -60,11 +63,18 @@ class Recorder:
         backward: bool = False,
         compare: bool = False,
         calls: int = 1,
+        below: Below | None = None,
+        level: str = "auto",
     ) -> None:
-        """Store ``failure`` of the graph ``received``, called with ``inputs``, ``calls`` times by now."""
+        """Store ``failure`` of the graph ``received``, called with ``inputs``, ``calls`` times by now.
+
+        ``below`` gives the graphs that AOTAutograd makes of it. They are tried first where ``level`` is ``"aot"``, and
+        where it is ``"auto"`` after the graph itself was refused.
+        """
         try:
             with self._lock, own_calls():
-                self._record(received, spec(), inputs, rng, failure, backward, compare, calls)
+                asked = {"backward": backward, "compare": compare, "calls": calls}
+                self._record(received, spec(), inputs, rng, failure, below, level, asked)
         except Exception as exc:  # noqa: BLE001  whatever goes wrong here must not reach the user's program
             log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
 
@@ -138,9 +148,9 @@ class Recorder:
         inputs: Inputs,
         rng: dict[str, Any],
         failure: Failure,
-        backward: bool,
-        compare: bool,
-        calls: int,
+        below: Below | None,
+        level: str,
+        asked: Json,
     ) -> None:
         known = signature(failure)
         of_backend = failure.kind is Kind.DIVERGENCE and failure.detail.get("class") == PRECISION
@@ -153,19 +163,32 @@ class Recorder:
             capture = self._known[key]
             self._again[capture] = self._again.get(capture, 0) + 1
             return
-        compiling = failure.kind is Kind.COMPILE_ERROR and failure.phase in (Phase.COMPILE, Phase.GUARDS)
-        keep = self._kept(SMALL if compiling else None)
-        case, blobs, reason, invented = self._case(received, spec, inputs, rng, backward, compare, calls, keep)
-        provenance = self._provenance(received, spec)
+        taken: tuple[Case | None, dict[str, bytes], str, bool] = None, {}, "", False
+        refused: list[str] = []
+        provenance = Json({"level": "dynamo"})
+        for tried in {"auto": ("dynamo", "aot"), "aot": ("aot", "dynamo")}.get(level, (level,)):
+            if tried == "dynamo":
+                taken = self._case(received, spec, inputs, rng, **asked, keep=self._kept_of(failure))
+            elif below is not None:
+                lowered, taken = self._lowered(below, rng, asked)
+                if lowered is not None:
+                    spec, inputs, failure = lowered.spec, lowered.inputs, lowered.failure
+                    provenance = {"level": "aot", "aot_graph": str(lowered.role)}
+            if taken[0] is not None:
+                break
+            refused.append(taken[2])
+        case, blobs, reason, invented = taken
+        reason = reason if case is not None else "; ".join(dict.fromkeys(filter(None, refused)))
+        provenance = self._provenance(received, spec) | provenance
         if invented:
             provenance["data"] = METADATA
-        provenance |= {"graph": received.number, "call": calls}
+        provenance |= {"graph": received.number, "call": asked["calls"]}
         if len(received.shapes_before) > 1:
             provenance["shapes_before"] = "; ".join(received.shapes_before[:-1])
         if inputs.changed:
             provenance["inputs_changed"] = inputs.changed
         text = self._text(received) if case is None else ""
-        self._known[key] = self._add(case, blobs, failure, known, provenance, text, reason)
+        self._known[key] = self._add(case, blobs, failure, signature(failure), provenance, text, reason)
         if reason:
             log.warning("fxminify captured a failure that it cannot run again: %s", reason)
 
@@ -178,6 +201,28 @@ class Recorder:
         with Index.open(self.db, create=True) as index:
             rows = index.captures()
         return [row.id for row in rows if row.signature == known.digest and row.backend == spec.name]
+
+    def _lowered(
+        self, below: Below, rng: dict[str, Any], asked: Json
+    ) -> tuple[Lowered | None, tuple[Case | None, dict[str, bytes], str, bool]]:
+        """The first graph of AOTAutograd that can be stored, and its case; or why there is none."""
+        reason = "AOTAutograd makes no graph of it"
+        try:
+            for graph in below():
+                keep = self._kept_of(graph.failure)
+                forward = asked | {"backward": False}
+                taken = self._case(graph.received, graph.spec, graph.inputs, rng, **forward, keep=keep)
+                if taken[0] is not None:
+                    return graph, taken
+                reason = f"the {graph.role} graph of AOTAutograd: {taken[2]}"
+        except Exception as exc:  # noqa: BLE001  AOTAutograd may raise anything on what some backend just failed on
+            reason = str(exc) if isinstance(exc, CannotLower) else _said(exc)
+        return None, (None, {}, reason, False)
+
+    def _kept_of(self, failure: Failure) -> int | None:
+        """The most bytes of a storage to keep for ``failure``."""
+        compiling = failure.kind is Kind.COMPILE_ERROR and failure.phase in (Phase.COMPILE, Phase.GUARDS)
+        return self._kept(SMALL if compiling else None)
 
     def _case(
         self,

@@ -26,6 +26,7 @@ from ..store.case import MOST_CALLS
 from ..store.failure import Failure, Phase
 from . import ambient, reentry, seam
 from .exceptions import failure_of, unwrap
+from .lowering import AotCalls, lower
 from .received import Inputs, Received, cuda_devices
 from .recorder import Recorder, log
 from .settings import Settings
@@ -69,6 +70,7 @@ class Region:
         self.received = received
         self.recorder = recorder
         self.settings = settings
+        self.aot = AotCalls()
         self.number = received.number = next(_numbers)
         received.tolerance = settings.tolerances
         self.specialized = False
@@ -96,7 +98,11 @@ class Region:
 
     def record(self, failure: Failure, inputs: Inputs, rng: dict[str, torch.Tensor], **asked: bool) -> None:
         """Store ``failure``, seen in a call or while compiling."""
-        self.recorder.record(self.received, self.spec, inputs, rng, failure, calls=self.calls(), **asked)
+        below = functools.partial(lower, self.received, inputs, rng, self.spec, failure, self.aot)
+        self.recorder.record(
+            self.received, self.spec, inputs, rng, failure,
+            calls=self.calls(), below=below, level=self.settings.level, **asked,
+        )  # fmt: skip
 
     def calls(self) -> int:
         """How often what was compiled has been called until now, once at least."""

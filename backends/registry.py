@@ -100,6 +100,14 @@ def aot_arguments(obj: Any) -> dict[str, Any]:
     return out
 
 
+def boxed_compiler(obj: Any) -> Any:
+    """The compiler that ``functorch.compile.make_boxed_compiler`` made ``obj`` of, None if it made no such thing."""
+    from torch._functorch._aot_autograd.utils import make_boxed_compiler
+
+    inner = make_boxed_compiler.__code__.co_consts
+    return vars(obj).get("__wrapped__") if isinstance(obj, FunctionType) and obj.__code__ in inner else None
+
+
 def registered() -> dict[str, Any]:
     """Every registered backend by name; an entry point not loaded yet is its `EntryPoint`."""
     from torch._dynamo.backends import registry

@@ -1,8 +1,9 @@
 """Where Dynamo hands graphs to backends: the one module that patches torch. It leans on private API throughout.
 
 Every backend, however it was given, is called through ``WrapBackendDebug.__call__``; the *class* is patched, so
-functions compiled before are seen too. Besides that two places are watched: the building of guards, where a backend
-that specialized a dynamic shape is found out, and autograd's engine, through which every backward pass runs.
+functions compiled before are seen too. Besides that three places are watched: AOTAutograd's calls of a backend's
+compilers for forward, backward and inference; the building of guards, where a backend that specialized a dynamic shape
+is found out; and autograd's engine, through which every backward pass runs.
 
 Nothing here imports torch: if Dynamo is not loaded yet, an import hook patches it when it is.
 """
@@ -25,6 +26,11 @@ class Observer(Protocol):
 
     def compiling(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
         """``call()`` calls the backend that ``wrapped`` holds; its result, or another callable, must be returned."""
+
+    def lowering(
+        self, config: Any, partition: Callable[..., Any], compilers: dict[str, Callable[..., Any]]
+    ) -> dict[str, Callable[..., Any]]:
+        """AOTAutograd is about to give its graphs to ``compilers`` (forward, backward, inference); those to use."""
 
     def guards_built(self, exc: Exception | None) -> None:
         """The frame's guards were built, or ``exc`` was raised while doing so."""
@@ -88,6 +94,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _patch(observer: Observer) -> None:
+    import torch._functorch.aot_autograd
     import torch.autograd.graph
     from torch._dynamo import convert_frame
 
@@ -114,6 +121,17 @@ def _patch(observer: Observer) -> None:
 
         return build_guards
 
+    def lowering(original: Any) -> Any:
+        @wraps(original)
+        def aot_stage2_compile(
+            state: Any, capture: Any, partition: Any, forward: Any, backward: Any = None, inference: Any = None
+        ) -> Any:
+            compilers = {"forward": forward, "backward": backward or forward, "inference": inference or forward}
+            watched = observer.lowering(state.aot_config, partition, compilers)
+            return original(state, capture, partition, *(watched[role] for role in compilers))
+
+        return aot_stage2_compile
+
     def engine(original: Any) -> Any:
         @wraps(original)
         def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
@@ -126,6 +144,7 @@ def _patch(observer: Observer) -> None:
         return _engine_run_backward
 
     _replace(seam, "__call__", compiling)
+    _replace(torch._functorch.aot_autograd, "aot_stage2_compile", lowering)
     _replace(convert_frame.DynamoOutput, "build_guards", guards)
     run_backward = engine(torch.autograd.graph._engine_run_backward)
     for module in (torch.autograd.graph, torch.autograd):

@@ -14,6 +14,8 @@ from .sampling import Sampling
 
 #: Which values of tensors may be kept.
 DATA = ("auto", "full", "none")
+#: Levels at which a graph can be captured.
+LEVELS = ("auto", "dynamo", "aot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class Settings:
     (``"float32=1e-4"`` or a mapping, see `fxminify.store.tolerance`). ``data``: which values of tensors are kept;
     ``auto`` keeps all but those of compile errors, which seldom depend on them (and leaves large ones out of what is
     written ahead of a crash), ``full`` keeps all, ``none`` keeps none. Seeded numbers of the same shape and range stand
-    in for what is left out.
+    in for what is left out. ``level``: keep the graph as Dynamo made it (``"dynamo"``), the one that AOTAutograd made
+    of it (``"aot"``), or the latter only where the former cannot be stored (``"auto"``).
 
     Raises `ValueError` for what cannot be read.
     """
@@ -31,8 +34,11 @@ class Settings:
     check: bool | str = False
     tolerance: str | Mapping[str, float] = ""
     data: str = "auto"
+    level: str = "auto"
 
     def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise ValueError(f"level is one of {', '.join(LEVELS)}, not {self.level!r}")
         Sampling.parse(self.check)
         tolerance.parse(self.tolerance)
         if self.data not in DATA:

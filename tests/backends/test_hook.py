@@ -355,7 +355,7 @@ def test_what_has_no_name_is_a_row_with_the_reason(db: str) -> None:
     def unnameable(x: torch.Tensor) -> torch.Tensor:
         return x + 1
 
-    fxminify.install(db)
+    fxminify.install(db, level="dynamo")
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
         torch.compile(lambda x: unnameable(x), backend=failing)(torch.ones(3))
     [row] = captures(db)
