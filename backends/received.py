@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from ..store import modes
-from ..store.case import Case, Json, Value
+from ..store.case import Case, Json, TensorSpec, Value, tag
 from ..store.encode import Encoder, encode
 from . import ambient, collectives, libraries
 from .execution import copy_inputs, tensors
@@ -110,6 +110,7 @@ class Received:
     whole: bool = False
     number: int = 0
     shapes_before: list[str] = field(default_factory=list)
+    earlier: list[list[Any]] = field(default_factory=list)
     tolerance: Mapping[str, float] = field(default_factory=dict)
     _text: str | None = None
 
@@ -187,6 +188,11 @@ class Received:
                 more, bytes_of = encoder.finish()
                 context["rng"] = {device: {"tensor": len(specs) + i} for device, i in states.items()}
                 specs, blobs = specs + more, blobs | bytes_of
+            earlier = []
+            for given in self.earlier:
+                call, more, bytes_of = self._call(given, [n.name for n in encoded.graph.placeholders], len(specs))
+                earlier.append(call)
+                specs, blobs = specs + more, blobs | bytes_of
         values = [self._symbolic(i, v) for i, v in enumerate(encoded.inputs)]
         case = Case(
             graph=encoded.graph,
@@ -198,9 +204,22 @@ class Received:
             backward=backward,
             compare=compare,
             torch=str(torch.__version__),
+            earlier=tuple(earlier),
             tolerance=self.tolerance if compare else {},
         )
         return Taken(case, blobs, problems, encoded.invented)
+
+    def _call(
+        self, given: Sequence[Any], names: Sequence[str], base: int
+    ) -> tuple[Json, tuple[TensorSpec, ...], dict[str, bytes]]:
+        """The inputs of an earlier call by name, parameters left out; their tensors get indices from ``base`` on."""
+        encoder = Encoder(clip=not self.whole)
+        call = {}
+        for i, (name, value) in enumerate(zip(names, given, strict=True)):
+            if not isinstance(value, torch.nn.Parameter):
+                encoded = self._symbolic(i, encoder.value(value))
+                call[name] = {"tensor": encoded["tensor"] + base} if tag(encoded) == "tensor" else encoded
+        return call, *encoder.finish()
 
     def _symbolic(self, index: int, value: Value) -> Value:
         """A plain number passed where the graph was compiled for a symbol is that symbol with this value."""

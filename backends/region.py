@@ -37,6 +37,8 @@ LEARNING = 2
 #: Bytes of inputs known to be overwritten that every call may copy, and seconds of a call that pay for one copy.
 COPIED_EACH_CALL = 1 << 20
 PAYS_FOR_A_COPY = 250e-6
+#: Bytes of inputs of a first call that are remembered for captures of later ones.
+REMEMBERED = 64 << 10
 #: Seconds of a call that pay for following its backward pass, or for reading the state of the generators.
 PAYS_FOR_HOOKS = 1e-3
 #: Nodes of autograd that the first calls look at.
@@ -174,6 +176,7 @@ class Region:
             raise
         seconds = time.perf_counter() - began
         self._calls += 1
+        self._remember(call)
         if torch.is_grad_enabled():
             self._watch_backward(result, call)
             if self._calls == LEARNING and seconds < PAYS_FOR_HOOKS:
@@ -183,6 +186,14 @@ class Region:
             self._draws = seconds >= PAYS_FOR_HOOKS
         self._learn_written([i for i, a in enumerate(args) if _version(a) != before[i]], args, seconds)
         return result
+
+    def _remember(self, call: Call) -> None:
+        """Keep small inputs of the first calls: what a backend keeps of them may matter to a later call."""
+        if call.inputs is not None and not call.inputs.changed:
+            values = call.inputs.values
+            own = [v for v in values if isinstance(v, torch.Tensor) and not isinstance(v, torch.nn.Parameter)]
+            if sum(t.numel() * t.element_size() for t in own if t.layout is torch.strided) <= REMEMBERED:
+                self.received.earlier.append(values)
 
     def _checked(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
         """A later call that is compared with eager."""

@@ -29,6 +29,8 @@ class Keys:
         digest.update(_dump([case.inputs, case.graph.training, case.backward, case.compare]))
         if case.calls != 1:
             digest.update(b"%d" % case.calls)
+        if case.earlier:
+            digest.update(_dump(case.earlier))
         if case.tolerance:
             digest.update(_dump(dict(case.tolerance)))
         for part in (case.graph.attrs, case.context, case.backend, case.imports):

@@ -103,6 +103,8 @@ class _Observer:
         gm, inputs = self.build()
         self.phases("eager")
         try:
+            for again in self.earlier(inputs):
+                self.execute(gm, again)
             expected = self.execute(gm, copy_inputs(inputs))
         except BaseException as exc:  # noqa: BLE001  whatever eager raises, the case is no case
             return Observation(Seen.INVALID, detail=f"eager: {_line(exc)}")
@@ -165,10 +167,19 @@ class _Observer:
             if tag(value) == "tensor" and (dimensions := self.case.tensors[value["tensor"]].dynamic):
                 torch._dynamo.mark_dynamic(tensor, dimensions)
 
+    def earlier(self, inputs: list[Any]) -> list[list[Any]]:
+        """The inputs of the calls before the last one: those that the case names, then copies of the last."""
+        case = self.case
+        given = []
+        for call in case.earlier:
+            named = {n: build_value(value, case.tensors, self.blobs) for n, value in call.items()}
+            own = zip((n.name for n in case.graph.placeholders), copy_inputs(inputs), strict=True)
+            given.append([named.get(name, value) for name, value in own])
+        return [*given, *(copy_inputs(inputs) for _ in range(case.calls - 1))]
+
     def called(self, function: Callable[..., Any], inputs: list[Any]) -> Run:
         """The last call; those before it get inputs of their own."""
-        for _ in range(self.case.calls - 1):
-            again = copy_inputs(inputs)
+        for again in self.earlier(inputs):
             self.mark_dynamic(again)
             self.execute(function, again)
             self.phases("forward")

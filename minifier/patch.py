@@ -274,8 +274,14 @@ class _Edit:
             graph=Graph(nodes, attrs, base.training),
             inputs=tuple(given),
             context=tensors.moved(subject.case.context),
+            earlier=self._earlier({n.name for n in placeholders}, tensors),
             tensors=tensors.used(),
         )
+
+    def _earlier(self, names: set[str], tensors: _Tensors) -> tuple[Json, ...]:
+        """Earlier calls with the inputs that are left."""
+        calls = [{n: tensors.moved(v) for n, v in call.items() if n in names} for call in self.subject.case.earlier]
+        return tuple(call for call in calls if call)
 
     def rewired(self, node: Node) -> Node:
         read = self.subject.inputs[node.name]

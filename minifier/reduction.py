@@ -74,12 +74,14 @@ def variants(case: Case) -> list[Case]:
     """Ways to replay a capture, the one that leaves most to the reduction first.
 
     A graph with symbolic sizes is compiled with ``dynamic=True``, however its sizes became symbolic; then as the
-    program did it. What was compiled is called as often as the program did only where once will not do.
+    program did it. What was compiled is called as often as the program did only where once will not do, and with the
+    inputs of earlier calls where it takes these.
     """
     symbolic = any(tag(value) == "sym" for value in case.inputs) and case.backend.get("dynamic") is None
     dynamic = replace(case, backend={**case.backend, "dynamic": True})
     ways = [dynamic, case] if symbolic else [case]
-    return [replace(way, calls=calls) for way in ways for calls in sorted({1, case.calls})]
+    same = [replace(way, calls=calls, earlier=()) for way in ways for calls in sorted({1, case.calls})]
+    return same + [replace(way, calls=1) for way in ways if case.earlier]
 
 
 def earlier(capture: CaptureInfo) -> str:

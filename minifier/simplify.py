@@ -9,7 +9,7 @@ removes a node, so none can undo the engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..repro_templates.recipes import recipes
@@ -20,9 +20,15 @@ from .dimensions import Candidates
 
 Simplification = Callable[[Case, Blobs], Candidates]
 
+#: Above this many dimensions none is tried alone.
+MOST_MARKS = 16
+
 
 def fewer_calls(case: Case, blobs: Blobs) -> Candidates:
     """Call what was compiled less often: once, or the least power of two that will do."""
+    for i in reversed(range(len(case.earlier))):
+        if (yield (candidate := replace(case, earlier=case.earlier[:i] + case.earlier[i + 1 :]))):
+            case = candidate
     calls = 1
     while calls < case.calls:
         if (yield (candidate := replace(case, calls=calls))):
@@ -88,14 +94,16 @@ def static_dimensions(case: Case, blobs: Blobs) -> Candidates:
     """Make symbolic only the dimensions that must be, by `mark_dynamic` in place of ``dynamic=True``."""
     given = [v["tensor"] for v in case.inputs if tag(v) == "tensor"]
     if case.backend.get("dynamic") is True:
-        candidate = replace(case, backend={k: v for k, v in case.backend.items() if k != "dynamic"})
-        for i in given:
-            spec = case.tensors[i]
-            sizes = tuple(d for d, size in enumerate(spec.shape) if size > 1)
-            candidate = with_tensor(candidate, i, replace(spec, dynamic=sizes))
-        if candidate.tensors == case.tensors or not (yield candidate):
+        static = replace(case, backend={k: v for k, v in case.backend.items() if k != "dynamic"})
+        sizes = [(i, d) for i in given for d, size in enumerate(case.tensors[i].shape) if size > 1]
+        every = [marked(static, sizes)]
+        single = [marked(static, [place]) for place in sizes] if 1 < len(sizes) <= MOST_MARKS else []
+        for candidate in [*every, *single] if sizes else ():  # a size that the graph fixes must not be marked
+            if (yield candidate):
+                case = candidate
+                break
+        else:
             return case
-        case = candidate
     for i in given:
         for dimension in case.tensors[i].dynamic:
             left = tuple(d for d in case.tensors[i].dynamic if d != dimension)
@@ -106,8 +114,11 @@ def static_dimensions(case: Case, blobs: Blobs) -> Candidates:
 
 def plain_values(case: Case, blobs: Blobs) -> Candidates:
     """Replace recorded values by a constant, a sequence or seeded random numbers that show the failure, too."""
+    drawn_first = {v["tensor"] for call in case.earlier for v in call.values() if tag(v) == "tensor"}
     for i, spec in enumerate(case.tensors):
         for simple in recipes(spec, blobs[spec.storage]) if spec.storage is not None else ():
+            if i in drawn_first and (simple.init or {}).get("fn") not in ("full", "arange"):
+                continue  # random numbers are drawn for the last call
             if (yield (candidate := with_tensor(case, i, simple))):
                 case = candidate
                 break
@@ -168,6 +179,15 @@ def name_of(simplification: Simplification) -> str:
 def with_tensor(case: Case, index: int, spec: TensorSpec) -> Case:
     """``case`` with one tensor replaced."""
     return replace(case, tensors=(*case.tensors[:index], spec, *case.tensors[index + 1 :]))
+
+
+def marked(case: Case, places: Sequence[tuple[int, int]]) -> Case:
+    """``case`` with the dimensions ``(tensor, dimension)`` made symbolic, and no others."""
+    dynamic: dict[int, tuple[int, ...]] = {}
+    for i, d in places:
+        dynamic[i] = (*dynamic.get(i, ()), d)
+    specs = (replace(spec, dynamic=dynamic.get(i, ())) for i, spec in enumerate(case.tensors))
+    return replace(case, tensors=tuple(specs))
 
 
 def _without_grad(spec: TensorSpec) -> TensorSpec:

@@ -65,6 +65,7 @@ def case_from_json(doc: Json) -> Case:
         compare=doc["compare"],
         torch=doc["torch"],
         calls=doc.get("calls", 1),
+        earlier=tuple(doc.get("earlier", ())),
         tolerance=doc.get("tolerance", {}),
     )
 

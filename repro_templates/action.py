@@ -52,15 +52,22 @@ def make_action(
     arguments: str,
     managers: Sequence[str],
     *,
+    earlier: Sequence[Inputs] = (),
     equal_nan: bool = True,
 ) -> Action:
-    """The end of the script for ``failure``; ``arguments`` is what `torch.compile` is given besides the function."""
+    """The end of the script for ``failure``; ``arguments`` is what `torch.compile` is given besides the function.
+
+    ``earlier`` are the inputs of calls before, of which those that are None are the last call's.
+    """
+    if earlier and (failure.kind is Kind.DIVERGENCE or case.calls > 1):
+        raise Unprintable("a failure that needs other calls first is printed only where it is an exception")
     kind = str(failure.detail.get("class", "value")) if failure.kind is Kind.DIVERGENCE else ""
     backward = failure.phase is Phase.BACKWARD
     twice = bool(kind) and kind != "alias"
     separate = kind == "mutation" or ((twice or case.calls > 1) and mutates(case.graph))
     in_function = separate or len(inputs.arguments) > _FEW_INPUTS
     maker = _Maker(case, printed, inputs, f"torch.compile({printed.name}, {arguments})", managers, in_function)
+    maker.earlier = earlier
     maker.read(failure)
     if backward and kind:
         body = maker.gradients(equal_nan)
@@ -86,14 +93,15 @@ class _Maker:
         self.managers = managers
         self.in_function = in_function
         self.seed = ["torch.manual_seed(0)"] if draws(case.graph) else []
+        self.earlier: Sequence[Inputs] = ()
         self.arguments = "*make_inputs()" if in_function else ", ".join(inputs.arguments)
 
-    def marks(self) -> list[Statement]:
-        """Statements that make dimensions of the inputs symbolic."""
+    def marks(self, arguments: Sequence[str]) -> list[Statement]:
+        """Statements that make dimensions of the inputs symbolic, where they are given under names."""
         marks = []
-        for name, value in zip(self.inputs.arguments, self.case.inputs, strict=True):
+        for name, value in zip(arguments, self.case.inputs, strict=True):
             dynamic = self.case.tensors[value["tensor"]].dynamic if tag(value) == "tensor" else ()
-            if dynamic:
+            if dynamic and name != "None":
                 which = repr(dynamic[0] if len(dynamic) == 1 else dynamic)
                 marks.append(Statement(Call("torch._dynamo.mark_dynamic", (name, which))))
         return marks
@@ -115,7 +123,8 @@ class _Maker:
 
     def inputs_text(self) -> str:
         """The inputs as assignments, or as a function that makes new ones each time."""
-        statements, constants = [*self.inputs.statements, *self.marks()], list(self.inputs.constants)
+        statements = [*self.inputs.statements, *self.marks(self.inputs.arguments)]
+        constants = list(self.inputs.constants)
         if not self.in_function:
             return "\n".join(s.layout() for s in (*statements, *constants))
         if self.inputs.seeded_constants:
@@ -136,6 +145,8 @@ class _Maker:
     def exception(self, backward: bool) -> str:
         if self.case.calls > 1:
             return self.repeated(backward)
+        if self.earlier:
+            return self.sequence(backward)
         if not backward:
             return self.within([*self.seed, *self.called(self.compiled, "")])
         lines = self.called(self.compiled, "output" if self.printed.single else "outputs")
@@ -143,6 +154,26 @@ class _Maker:
             return self.within([*self.seed, *lines, "output.sum().backward()"])
         total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
         return self.within([*self.seed, *lines, f"{total}.backward()"])
+
+    def sequence(self, backward: bool) -> str:
+        """Calls with other inputs, then the one that fails."""
+        if self.in_function:
+            raise Unprintable("too many inputs for a script that calls with several of them")
+        total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
+        name = ("output" if self.printed.single else "outputs") if backward else ""
+        lines = [f"compiled = {self.compiled}"]
+        for before in self.earlier:
+            made = [s.layout() for s in (*before.statements, *self.marks(before.arguments))]
+            pairs = zip(before.arguments, self.inputs.arguments, strict=True)
+            arguments = ", ".join(last if first == "None" else first for first, last in pairs)
+            call = [f"{name} = compiled({arguments})" if name else f"compiled({arguments})"]
+            if backward:
+                call.append("output.sum().backward()" if self.printed.single else f"{total}.backward()")
+            lines += [*made, *call]
+        lines += [*self.seed, f"{name} = compiled({self.arguments})" if name else f"compiled({self.arguments})"]
+        if backward:
+            lines.append("output.sum().backward()" if self.printed.single else f"{total}.backward()")
+        return self.within(lines)
 
     def repeated(self, backward: bool) -> str:
         """Several calls of what was compiled once, each with its backward pass."""

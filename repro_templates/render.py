@@ -22,7 +22,7 @@ from .. import __version__
 from ..backends import ambient, libraries
 from ..backends.deaths import signal_name
 from ..backends.spec import BackendSpec
-from ..store.case import Blobs, Case
+from ..store.case import Blobs, Case, Json
 from ..store.failure import Failure, Kind
 from .action import Action, make_action
 from .expressions import Unprintable
@@ -135,9 +135,12 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         default_dtype=str(case.context.get("default_dtype", "float32")),
         reserved=names,
     )
+    before = [f"earlier_{name}" for name in printed.parameters]
+    earlier = [print_inputs(_call_before(case, call), blobs, before, reserved=names) for call in case.earlier]
     action = make_action(
-        case, printed, inputs, failure, backend.arguments, surroundings.managers, equal_nan=header.equal_nan
-    )
+        case, printed, inputs, failure, backend.arguments, surroundings.managers, earlier=earlier,
+        equal_nan=header.equal_nan,
+    )  # fmt: skip
     dies = failure.signal or 0
     hang = header.timeout if failure.kind is Kind.HANG else 0
     imports = [*imports, *backend.imports, *printed.imports, *inputs.imports]
@@ -173,6 +176,12 @@ def _report(context: Context, header: Header, script: str) -> Context:
         layers=tuple(tuple(cell(text) for text in row) for row in header.layers),
         enters=cell(header.enters),
     )
+
+
+def _call_before(case: Case, call: Json) -> Case:
+    """``case`` with the inputs of an earlier call, those alone that differ: the others are the last call's."""
+    names = [node.name for node in case.graph.placeholders]
+    return replace(case, inputs=tuple(call.get(n) for n in names))
 
 
 def _about(case: Case, header: Header) -> list[str]:

@@ -152,8 +152,9 @@ class Case:
     ``context`` is the ambient state (`fxminify.backends.ambient`), ``backend`` the `BackendSpec` as data
     (`fxminify.backends.spec`), ``imports`` what must be imported besides the backend (custom-op libraries).
     ``backward`` asks for a backward pass after the forward one, ``compare`` for a comparison with eager. ``calls`` is
-    how often what was compiled is called: some failures need a second time. ``tolerance`` is what may differ in a
-    comparison, by dtype (`fxminify.store.tolerance`), where a person said so.
+    how often what was compiled is called: some failures need a second time. ``earlier`` has the inputs of calls before
+    that were given others, each by name of the placeholder; what is not named is given the same. ``tolerance`` is what
+    may differ in a comparison, by dtype (`fxminify.store.tolerance`), where a person said so.
     """
 
     graph: Graph
@@ -166,6 +167,7 @@ class Case:
     compare: bool = False
     torch: str = ""
     calls: int = 1
+    earlier: tuple[Json, ...] = ()
     tolerance: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -255,6 +257,7 @@ def to_json(case: Case) -> Json:
         "backward": case.backward,
         "compare": case.compare,
         **({"calls": case.calls} if case.calls != 1 else {}),
+        **({"earlier": list(case.earlier)} if case.earlier else {}),
         **({"tolerance": dict(case.tolerance)} if case.tolerance else {}),
     }
 

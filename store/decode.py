@@ -64,7 +64,7 @@ class _Reader(ValueChecks):
     def case(self, doc: object) -> Case:
         if type(doc) is dict and type(doc.get("format")) is int and doc["format"] > FORMAT:
             self.fail(f"format {doc['format']} is newer than this fxminify, which reads up to {FORMAT}: update it")
-        optional = "torch tensors context backend imports backward compare calls tolerance"
+        optional = "torch tensors context backend imports backward compare calls earlier tolerance"
         doc = self.fields(doc, "format graph inputs", optional)
         self.integer(doc["format"], 1, FORMAT)
         self.where = "imports"
@@ -78,6 +78,11 @@ class _Reader(ValueChecks):
         for index, value in enumerate(inputs):
             self.where = f"inputs[{index}]"
             self.value(value, frozenset())
+        earlier = self.items(doc.get("earlier", []), MOST_CALLS)
+        for call in earlier:
+            self.where = "earlier"
+            for _, value in self.fields_of(call):
+                self.value(value, frozenset())
         for name in ("context", "backend"):
             self.where = name
             self.need(type(doc.get(name, {})) is dict, "an object is missing")
@@ -94,6 +99,7 @@ class _Reader(ValueChecks):
             compare=self.flag(doc.get("compare", False)),
             torch=self.printable(doc.get("torch", "")),
             calls=self.integer(doc.get("calls", 1), 1, MOST_CALLS),
+            earlier=tuple(earlier),
             tolerance=self.tolerance(doc.get("tolerance", {})),
         )
 
