@@ -25,6 +25,40 @@ def decorators(graph: Graph) -> dict[str, str]:
     return {paths[r]: _DECORATORS[hop] for n, hop in calls if hop in _DECORATORS for r in n.inputs if r in paths}
 
 
+def single(graph: Graph) -> tuple[set[str], set[str]]:
+    """Sub-graphs that return one value, and the calls of which that is the result: they need no tuple.
+
+    Attribute paths and names of nodes. Only where every reader of every call takes the value out of the tuple.
+    """
+    paths = {
+        n.name: str(n.target) for n in graph.nodes if n.op == "get_attr" and "graph" in graph.attrs.get(n.target, {})
+    }
+    bodies: dict[str, set[str]] = {n.name: {paths[r] for r in n.inputs if r in paths} for n in graph.compute}
+    nodes = {n.name: n for n in graph.nodes}
+    refused = {p for p in paths.values() if len(_items(graph.attrs[p]["graph"].output.args[0])) != 1}
+    readers: dict[str, list[Node]] = {name: [] for name, read in bodies.items() if read}
+    for node in graph.nodes:
+        for name in readers.keys() & set(node.inputs):
+            readers[name].append(node)
+    calls = {
+        name
+        for name, users in readers.items()
+        if nodes[name].op == "call_function"
+        and nodes[name].target.get("hop") in _SINGLE
+        and all(u.op == "call_function" and list(u.args) == [{"ref": name}, 0] and _is_getitem(u) for u in users)
+    }
+    before = -1
+    while len(refused) != before:
+        before = len(refused)
+        calls = {name for name in calls if not bodies[name] & refused}
+        refused |= {path for name in readers if name not in calls for path in bodies[name]}
+    return set(paths.values()) - refused, calls
+
+
+def _is_getitem(node: Node) -> bool:
+    return str(node.target.get("fn", "")).endswith("operator.getitem")
+
+
 def call(node: Node, expressions: Expressions, definitions: list[str], names: Scope) -> Call | None:
     """The call of a higher-order operator in its natural form, None for every other function.
 
@@ -49,6 +83,8 @@ def call(node: Node, expressions: Expressions, definitions: list[str], names: Sc
     return None
 
 
+#: Their functions may return a tensor as well as a tuple; so does the call then.
+_SINGLE = frozenset({"cond", "tag_activation_checkpoint", "invoke_subgraph"})
 _FORMS = frozenset({"tag_activation_checkpoint", "invoke_subgraph", "autograd_function_apply"})
 
 

@@ -100,20 +100,24 @@ class _Module:
         self.constants: dict[int, Constant] = {}
         self.imports: set[str] = set()
 
-    def define(self, graph: Graph, name: str, *, top: bool = False) -> list[str]:
-        """Print ``graph`` as the function ``name``, its sub-graphs before it; its parameters are returned."""
+    def define(self, graph: Graph, name: str, *, top: bool = False, single: bool = False) -> list[str]:
+        """Print ``graph`` as the function ``name``, its sub-graphs before it; its parameters are returned.
+
+        A ``single`` one returns the value in the tuple that the graph returns.
+        """
+        bare, _ = hops.single(graph)
         attributes: dict[str, str] = {}
         for path, attr in graph.attrs.items():
             base = unnumbered(path.rpartition(".")[2])
             if "graph" in attr:
                 attributes[path] = self.globals.fresh(base)
-                self.define(attr["graph"], attributes[path])
+                self.define(attr["graph"], attributes[path], single=path in bare)
                 if decorator := hops.decorators(graph).get(path):
                     self.definitions[-1] = f"@{decorator}\n{self.definitions[-1]}"
             elif "tensor" in attr:
                 attributes[path] = self.constant(attr["tensor"], base, attr.get("kind", "attribute"))
         function = _Function(self, graph, attributes)
-        text = function.print(name, top)
+        text = function.print(name, top, single)
         self.imports |= function.expressions.imports
         self.definitions.append(text)
         return list(function.parameters.values())
@@ -142,6 +146,7 @@ class _Function:
         self.uses = Counter(r for n in graph.nodes for r in refs([list(n.args), list(n.kwargs.values())]))
         self.last_use = {r: i for i, n in enumerate(graph.nodes) for r in n.inputs}
         self.depth = 1
+        _, self.single = hops.single(graph)
         self.contexts = _contexts(graph)
         self.comments = len(graph.compute) > 2
 
@@ -151,7 +156,7 @@ class _Function:
         except KeyError:
             raise Unprintable(f"refers to {name!r}, which is not defined before it") from None
 
-    def print(self, name: str, top: bool) -> str:
+    def print(self, name: str, top: bool, single: bool) -> str:
         placeholders = self.graph.placeholders
         for node, base in zip(placeholders, input_names([str(n.target) for n in placeholders]), strict=True):
             self.names[node.name] = self.parameters[node.name] = self.scope.fresh(base)
@@ -160,7 +165,7 @@ class _Function:
                 self.node(position, node)
             except Unprintable as e:
                 raise Unprintable(e.reason, e.node or node.name) from None
-        self.result(self.graph.output, top)
+        self.result(self.graph.output, top, single)
         return "\n".join([signature(name, list(self.parameters.values())), *(s.layout() for s in self.statements)])
 
     def node(self, position: int, node: Node) -> None:
@@ -213,7 +218,9 @@ class _Function:
     def operator(self, position: int, node: Node, name: str) -> bool:
         """Print a function of `operator` in its syntax; False where it has none."""
         value = self.expressions.value
-        if name == "getitem" and len(node.args) == 2:
+        if name == "getitem" and tag(node.args[0]) == "ref" and node.args[0]["ref"] in self.single:
+            self.names[node.name] = self.names[node.args[0]["ref"]]
+        elif name == "getitem" and len(node.args) == 2:
             self.assign(node, f"{_atom(value(node.args[0]))}[{self.expressions.subscript(node.args[1])}]")
         elif name == "setitem" and len(node.args) == 3:
             target = f"{_atom(value(node.args[0]))}[{self.expressions.subscript(node.args[1])}]"
@@ -275,11 +282,11 @@ class _Function:
         text = f"{short}[{', '.join(str(s) for s in shape)}]"
         return text if re.fullmatch(r"[ -~]{1,60}", text) else ""
 
-    def result(self, output: Node, top: bool) -> None:
+    def result(self, output: Node, top: bool, single: bool) -> None:
         """Return the output; what was bound just before, and is read nowhere else, is returned directly."""
         value: Value = output.args[0] if output.args else None
         items = _items(value) if top or tag(value) == "tuple" else []
-        if top and _single(output):
+        if (top or single) and _single(output):
             value, items = items[0], []
         last = self.statements[-1] if self.statements else None
         if len(items) > 1:

@@ -99,12 +99,10 @@ def test_sub_graphs_are_functions_before_their_user() -> None:
         out=ref("getitem"), attrs={"cond_true_0": {"graph": branch}},
     ).splitlines() == [
         "def cond_true(arg0_1):",
-        "    sin = torch.sin(arg0_1)",
-        "    return (sin,)",
+        "    return torch.sin(arg0_1)",
         "",
         "def forward(x, p):",
-        "    cond = torch.ops.higher_order.cond(p, cond_true, cond_true, (x,))",
-        "    return cond[0]",
+        "    return torch.ops.higher_order.cond(p, cond_true, cond_true, (x,))",
     ]  # fmt: skip
 
 
