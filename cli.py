@@ -8,45 +8,16 @@ the exit code of the program it ran.
 from __future__ import annotations
 
 import io
-import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from . import __version__
+from .minifier.verbs import DEFAULT_DB, Problem, Verbs, as_json, ask, database, dump
 
-DEFAULT_DB = "repro.db"
 DEFAULT_CHECK = "first:2"
-
-
-class Verbs(click.Group):
-    """A group that lists its verbs in the order of a session and turns our errors into exit code 2, Ctrl-C into 130."""
-
-    ORDER = ("capture", "import", "run", "list", "show", "repro", "verify", "ablate", "backends", "passes", "doctor")
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(super().list_commands(ctx), key=self.ORDER.index)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        from .backends.spec import InvalidSpec
-        from .store.errors import StoreError
-
-        try:
-            return super().invoke(ctx)
-        except (StoreError, InvalidSpec) as error:
-            raise Problem(str(error)) from error
-        except (KeyboardInterrupt, click.Abort) as interrupt:
-            click.echo("Interrupted.", err=True)
-            raise click.exceptions.Exit(130) from interrupt
-
-
-class Problem(click.ClickException):
-    """What went wrong, in one sentence, and what to type next."""
-
-    exit_code = 2
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -62,20 +33,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what the terminal has no character for becomes "?"
             stream.reconfigure(errors="replace")
-
-
-def database(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The ``DB`` argument: a path, or a database URL."""
-    return click.argument("db", default=DEFAULT_DB, metavar="[DB]")(command)
-
-
-def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The ``--json`` flag of every verb that prints."""
-    return click.option("--json", "json_", is_flag=True, help="Print JSON instead of a table.")(command)
-
-
-def dump(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, default=str))
 
 
 class Capture(click.Command):
@@ -223,15 +180,6 @@ def run(db: str, ids: tuple[int, ...], json_: bool, again: bool, **options: Any)
         dump([row.to_json() for row in rows])
     if any(row.state != "verified" for row in rows):
         sys.exit(1)
-
-
-def ask(question: str) -> bool:
-    """Ask at the terminal; without one the answer is no."""
-    if not sys.stdin.isatty():
-        click.echo(question, err=True)
-        click.echo("Not asked: standard input is no terminal. Add --trust to run it.", err=True)
-        return False
-    return click.confirm(question, err=True)
 
 
 @main.command("list")

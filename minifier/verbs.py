@@ -1,0 +1,65 @@
+"""What every verb of the `minify` command shares: its order, its errors and exit codes, its arguments and answers.
+
+Nothing here imports torch, and `minify --help` loads nothing else of this floor.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+DEFAULT_DB = "repro.db"
+
+
+class Verbs(click.Group):
+    """A group that lists its verbs in the order of a session and turns our errors into exit code 2, Ctrl-C into 130."""
+
+    ORDER = ("capture", "import", "run", "list", "show", "repro", "verify", "ablate", "backends", "passes", "doctor")
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(super().list_commands(ctx), key=self.ORDER.index)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from ..backends.spec import InvalidSpec
+        from ..store.errors import StoreError
+
+        try:
+            return super().invoke(ctx)
+        except (StoreError, InvalidSpec) as error:
+            raise Problem(str(error)) from error
+        except (KeyboardInterrupt, click.Abort) as interrupt:
+            click.echo("Interrupted.", err=True)
+            raise click.exceptions.Exit(130) from interrupt
+
+
+class Problem(click.ClickException):
+    """What went wrong, in one sentence, and what to type next."""
+
+    exit_code = 2
+
+
+def database(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``DB`` argument: a path, or a database URL."""
+    return click.argument("db", default=DEFAULT_DB, metavar="[DB]")(command)
+
+
+def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``--json`` flag of every verb that prints."""
+    return click.option("--json", "json_", is_flag=True, help="Print JSON instead of a table.")(command)
+
+
+def dump(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, default=str))
+
+
+def ask(question: str) -> bool:
+    """Ask at the terminal; without one the answer is no."""
+    if not sys.stdin.isatty():
+        click.echo(question, err=True)
+        click.echo("Not asked: standard input is no terminal. Add --trust to run it.", err=True)
+        return False
+    return click.confirm(question, err=True)
