@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 
 from ..store import modes
 from ..store.failure import Failure, Kind, Phase
-from ..store.snapshot import hint
+from ..store.snapshot import CannotSnapshot, hint
 from . import ambient, origin
 from .exceptions import text_of, type_name
 from .execution import copy_inputs, cotangents, differentiable
@@ -115,7 +115,8 @@ def lower(
     """The graphs of AOTAutograd that may show ``failure`` of ``received``, likeliest first. Raises `CannotLower`.
 
     The graph that a compiler raised on is made with the options of that very one of the backend's ``calls``, others
-    with those of the only call there was; all are made again with AOTAutograd's own options.
+    with those of the only call there was; all are made again with AOTAutograd's own options, last with mutations of
+    inputs inside, which some (``x.data =``) need.
     """
     raised = calls.that_raised(failure)
     role = raised[1] if raised is not None else Role.BACKWARD if failure.phase is Phase.BACKWARD else None
@@ -123,7 +124,7 @@ def lower(
     below = spec() if call is None or role is None else _below(spec(), call, role)
     shown = _as_forward(failure, compiling=raised is not None)
     problem: Exception | None = None
-    for options in ([call.options] if call is not None else []) + [{}]:
+    for options in ([call.options] if call is not None else []) + [{}, {"keep_inference_input_mutations": True}]:
         try:
             found = _record(received, inputs, rng, role, options)
         except CannotLower as exc:
@@ -190,7 +191,7 @@ def _record(
                 values = [v.detach() if isinstance(v, torch.Tensor) else v for v in arguments]
                 arguments.clear()
                 if mine is role or (role is None and mine is not Role.BACKWARD):
-                    found.append((mine, _taken(gm, received), Inputs(values, [None] * len(values))))
+                    found.append((mine, *_taken(gm, values, received)))
                     raise _Reached
                 with torch.no_grad():
                     return gm(*values)
@@ -206,14 +207,15 @@ def _record(
     if role is Role.BACKWARD:
         module = copy.deepcopy(module)  # its forward graph is run for real
     try:
-        with _aside(received, rng):
+        nested = any(isinstance(v, torch.Tensor) and v.is_nested for v in values)
+        with _aside(received, rng, nested):
             outputs = _aot(module, values, {**options, **compilers})
             wanted = [o for o in pytree.tree_leaves(outputs) if differentiable(o)]
             torch.autograd.backward(wanted, _tangents(wanted))
     except _Reached:
         return found[0]
     except Exception as exc:
-        raise CannotLower(f"AOTAutograd cannot lower the graph: {type(exc).__name__}: {exc}"[:500]) from exc
+        raise CannotLower(f"AOTAutograd cannot lower the graph: {type(exc).__name__}: {exc}"[:3000]) from exc
     raise CannotLower(f"AOTAutograd makes no {role or 'forward'} graph of it")
 
 
@@ -235,13 +237,22 @@ def _aot(module: fx.GraphModule, values: list[Any], options: Mapping[str, Any]) 
     return aot_module_simplified(GmWrapper(module, unflatten), flat, **options)(flat)
 
 
-def _taken(gm: fx.GraphModule, above: Received) -> Received:
-    """The graph module as received, in the state in which AOTAutograd runs it: no gradients and no autocast."""
+def _taken(gm: fx.GraphModule, values: Sequence[Any], above: Received) -> tuple[Received, Inputs]:
+    """The graph module as received, in the state in which AOTAutograd runs it: no gradients and no autocast.
+
+    An input that nothing uses and that is no tensor is left out: a device mesh, the key of nested sizes.
+    """
+    left = []
+    for node, value in zip(gm.graph.find_nodes(op="placeholder"), values, strict=True):
+        if node.users or isinstance(value, torch.Tensor):
+            left.append(value)
+        else:
+            gm.graph.erase_node(node)
     context = {k: v for k, v in above.context.items() if k not in ("grad", "inference", "autocast")}
     taken = Received.take(gm, [], compile_id=above.compile_id)
     taken.context, taken.rng, taken.inputs = context, above.rng, None
     taken.number, taken.shapes_before, taken.tolerance = above.number, above.shapes_before, above.tolerance
-    return taken
+    return taken, Inputs(left, [None] * len(left))
 
 
 def _fresh(values: Sequence[Any], whole: bool) -> list[Any]:
@@ -283,7 +294,7 @@ def _static(module: fx.GraphModule, values: list[Any]) -> tuple[fx.GraphModule, 
         if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float):
             left.append(value)
             continue
-        number = hint(value) if not isinstance(value, int | float) else value
+        number = _number(value) if node.users else None
         for user in list(node.users):
             swap = functools.partial(_swapped, node, number)
             user.args, user.kwargs = fx.node.map_arg(user.args, swap), fx.node.map_arg(user.kwargs, swap)
@@ -292,23 +303,34 @@ def _static(module: fx.GraphModule, values: list[Any]) -> tuple[fx.GraphModule, 
     return module, left
 
 
+def _number(value: Any) -> Any:
+    """What a symbol stood for in the call. Raises `CannotLower`."""
+    try:
+        return value if isinstance(value, int | float) else hint(value)
+    except CannotSnapshot as exc:
+        raise CannotLower(str(exc)) from exc
+
+
 def _swapped(node: fx.Node, number: Any, each: fx.Node) -> Any:
     return number if each is node else each
 
 
 @contextmanager
-def _aside(received: Received, rng: Mapping[str, torch.Tensor]) -> Iterator[None]:
+def _aside(received: Received, rng: Mapping[str, torch.Tensor], nested: bool) -> Iterator[None]:
     """The state in which the program called the graph, and none of what Dynamo keeps of a compilation in flight."""
     from torch._dynamo import utils
     from torch._dynamo.metrics_context import MetricsContext
     from torch._functorch import config
-    from torch._guards import tracing
+    from torch._guards import TracingContext, tracing
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
     from torch.utils._python_dispatch import _disable_current_modes
 
     devices = [torch.device(device).index or 0 for device in rng if device != "cpu"]
     with ExitStack() as stack:
         stack.enter_context(_disable_current_modes())
-        stack.enter_context(tracing(None))
+        mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)  # sizes of nested tensors need symbols
+        stack.enter_context(tracing(TracingContext(mode) if nested else None))
         context = {k: v for k, v in received.context.items() if k != "rng"}
         stack.enter_context(ambient.applied(context))
         # All compilers at once: the backward graph's, called later, would report to the compilation in flight.

@@ -19,7 +19,7 @@ from torch import fx
 
 from ..store import modes
 from ..store.case import Case, Json, TensorSpec, Value, tag
-from ..store.encode import Encoder, encode
+from ..store.encode import Encoder, Unsupported, encode
 from . import ambient, collectives, libraries
 from .execution import copy_inputs, tensors
 from .spec import BackendSpec
@@ -133,7 +133,7 @@ class Received:
                 context=context,
                 rng=ambient.rng_states(cuda_devices(inputs)),
                 compile_id=compile_id,
-                symbols={i: encoder.value(v)["sym"] for i, v in enumerate(inputs) if isinstance(v, symbolic)},
+                symbols={i: s for i, v in enumerate(inputs) if isinstance(v, symbolic) and (s := _symbol(encoder, v))},
                 random=any(word in name for name in names for word in _RANDOM),
                 whole=whole,
             )
@@ -228,6 +228,15 @@ class Received:
         return value
 
 
+def _symbol(encoder: Encoder, value: Any) -> Json:
+    """A symbolic number as data; nothing for one of no size of its own, the key of a nested tensor."""
+    try:
+        symbol: Json = encoder.value(value)["sym"]
+    except Unsupported:
+        return {}
+    return symbol
+
+
 def cuda_devices(values: Sequence[Any]) -> list[str]:
     return sorted({str(t.device) for t in tensors(values) if t.device.type == "cuda"})
 
@@ -259,7 +268,9 @@ def _copy(graph: fx.Graph) -> fx.Graph:
         value = node.meta.get("example_value")
         kept = {k: node.meta[k] for k in ("stack_trace", "nn_module_stack") if k in node.meta}
         if isinstance(value, torch.Tensor) and all(type(size) is int for size in value.shape):
-            kept["example_value"] = torch.empty(value.shape, dtype=value.dtype, device="meta")
+            # Some higher-order operators go by these: ``requires_grad`` must be right.
+            meta = torch.empty(value.shape, dtype=value.dtype, device="meta")
+            kept["example_value"] = meta.requires_grad_() if value.requires_grad else meta
         node.meta = kept
     return new
 

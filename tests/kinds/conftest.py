@@ -10,7 +10,7 @@ import torch
 import fxminify
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE / "programs"), str(HERE.parent / "store")]
+sys.path[:0] = [str(HERE), str(HERE / "programs"), str(HERE.parent / "store")]
 
 
 @pytest.fixture
