@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..store.case import Case, Graph, Json, Node, TensorSpec, Value, map_refs, refs, tag
-from .calls import Call, Path, body, calls, deciding, items, paths, with_body
+from .calls import Call, Path, body, calls, deciding, exists, items, paths, with_body
 from .patch import Patch, reduced
 from .subject import Subject
 from .trace import Trace, copied
@@ -50,7 +50,7 @@ class Inside:
 
     def apply(self, subject: Subject) -> Case:
         case = subject.case
-        if not _exists(case.graph, self.path):
+        if not exists(case.graph, self.path):
             return case
         inner = BodySubject(case, self.path, subject.trace)
         made = reduced(inner, _valid(inner, self.patch))
@@ -74,7 +74,7 @@ class Zeros:
 
     def apply(self, subject: Subject) -> Case:
         case = subject.case
-        if not _exists(case.graph, self.path):
+        if not exists(case.graph, self.path):
             return case
         inner = BodySubject(case, self.path, subject.trace)
         node, spec = inner.nodes.get(self.name), inner.tensor(self.name)
@@ -93,7 +93,7 @@ class Zeros:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The operand at ``index`` of the call of ``body`` by ``node`` goes where no body of the call reads it."""
+    """The operand at ``index`` of the call of ``body`` by ``node`` goes where no body reads it, or gets it twice."""
 
     path: Path
     node: str
@@ -106,7 +106,7 @@ class Operand:
 
     def apply(self, subject: Subject) -> Case:
         case = subject.case
-        graph = body(case.graph, self.path) if _exists(case.graph, self.path) else None
+        graph = body(case.graph, self.path) if exists(case.graph, self.path) else None
         call = None if graph is None else find(graph, self.node, self.body)
         if graph is None or call is None or not call.free or self.index >= len(call.operands):
             return case
@@ -114,10 +114,14 @@ class Operand:
         group = [c for c in calls(graph) if c.free and set(c.shared) & set(call.shared)]
         if any(len(c.operands) != count or set(c.shared) != set(call.shared) for c in group):
             return case
+        same = call.operands.index(call.operands[self.index])
         for name in call.shared:
             inner: Graph = graph.attrs[name]["graph"]
-            gone = inner.placeholders[self.index - count]
-            if any(gone.name in n.inputs for n in inner.nodes):
+            gone, twin = inner.placeholders[self.index - count], inner.placeholders[same - count]
+            if gone is not twin and self.is_twin(group, same):
+                inner = renamed_reads(inner, gone.name, twin.name)
+                gone = inner.placeholders[self.index - count]
+            elif any(gone.name in n.inputs for n in inner.nodes):
                 return case
             inner = replace(inner, nodes=tuple(n for n in inner.nodes if n is not gone))
             graph = with_body(graph, (name,), inner)
@@ -125,6 +129,10 @@ class Operand:
             operands = other.operands
             graph = _with_node(graph, other.with_operands(operands[: self.index] + operands[self.index + 1 :]))
         return _without(replace(case, graph=with_body(case.graph, self.path, graph)), case, self.path, subject.trace)
+
+    def is_twin(self, group: list[Call], other: int) -> bool:
+        """Whether every call gives the same operand there."""
+        return all(c.operands[other] == c.operands[self.index] for c in group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +150,7 @@ class Result:
 
     def apply(self, subject: Subject) -> Case:
         case = subject.case
-        graph = body(case.graph, self.path) if _exists(case.graph, self.path) else None
+        graph = body(case.graph, self.path) if exists(case.graph, self.path) else None
         call = None if graph is None else find(graph, self.node, self.body)
         if graph is None or call is None:
             return case
@@ -183,7 +191,7 @@ class Shift:
 
     def apply(self, subject: Subject) -> Case:
         case, outer = subject.case, self.path[:-1]
-        if not _exists(case.graph, self.path):
+        if not exists(case.graph, self.path):
             return case
         inner, graph = body(case.graph, self.path), body(case.graph, outer)
         users = [c for c in calls(graph) if self.path[-1] in c.paths]
@@ -297,6 +305,15 @@ def _with_node(graph: Graph, new: Node) -> Graph:
     return replace(graph, nodes=tuple(new if n.name == new.name else n for n in graph.nodes))
 
 
+def renamed_reads(graph: Graph, old: str, new: str) -> Graph:
+    """``graph`` with ``new`` read wherever ``old`` was."""
+
+    def edit(value: Value) -> Value:
+        return map_refs(value, lambda name: {"ref": new if name == old else name})
+
+    return replace(graph, nodes=tuple(n.map_values(edit) if old in n.inputs else n for n in graph.nodes))
+
+
 def _returning(graph: Graph, values: list[Value]) -> Graph:
     old = graph.output.args[0]
     new: Value = {"tuple": values} if tag(old) == "tuple" else values
@@ -326,7 +343,7 @@ def _renamed_aside(graph: Graph, name: str, source: str) -> tuple[Graph, bool]:
 
 def _without(edited: Case, before: Case, path: Path, trace: Trace) -> Case:
     """``edited`` less the nodes of the graph at ``path`` that are dead now and were not before."""
-    if not _exists(edited.graph, path):
+    if not exists(edited.graph, path):
         return edited
     live = BodySubject(before, path, trace).live if path else Subject(before, trace).live
     graph = body(edited.graph, path)
@@ -356,14 +373,6 @@ def _valid(subject: BodySubject, patch: Patch) -> Patch:
         },
         erase=frozenset(n for n in patch.erase if n in names),
     )
-
-
-def _exists(graph: Graph, path: Path) -> bool:
-    for part in path:
-        if "graph" not in graph.attrs.get(part, {}):
-            return False
-        graph = graph.attrs[part]["graph"]
-    return True
 
 
 #: What makes zeros in a graph of functions, and in one of operators.

@@ -118,6 +118,15 @@ def body(graph: Graph, path: Path) -> Graph:
     return graph
 
 
+def exists(graph: Graph, path: Path) -> bool:
+    """Whether there is a body at ``path``."""
+    for part in path:
+        if "graph" not in graph.attrs.get(part, {}):
+            return False
+        graph = graph.attrs[part]["graph"]
+    return True
+
+
 def with_body(graph: Graph, path: Path, new: Graph) -> Graph:
     """``graph`` with another graph at ``path``."""
     if not path:

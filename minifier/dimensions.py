@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..repro_templates.strides import contiguous
-from ..store.case import Case, Node, TensorSpec, Value, tag
+from ..store.case import Case, Graph, Json, Node, TensorSpec, Value, tag
 
 #: Yields candidates, is sent whether each still fails in the same way, returns the plainest case.
 Candidates = Generator[Case, bool, Case]
@@ -97,7 +97,17 @@ def resized(case: Case, sizes: Mapping[int, int], follow: str, only: tuple[int, 
         return case
     given = dict(zip((n.name for n in case.graph.placeholders), case.inputs, strict=True))
     nodes = tuple(_renumbered(node, sizes, follow, given.get(node.name), tensors) for node in case.graph.nodes)
-    return replace(case, tensors=tuple(tensors), graph=replace(case.graph, nodes=nodes))
+    attrs = {path: _resized_body(attr, sizes, follow, tensors) for path, attr in case.graph.attrs.items()}
+    return replace(case, tensors=tuple(tensors), graph=replace(case.graph, nodes=nodes, attrs=attrs))
+
+
+def _resized_body(attr: Json, sizes: Mapping[int, int], follow: str, tensors: list[TensorSpec]) -> Json:
+    if "graph" not in attr:
+        return attr
+    inner: Graph = attr["graph"]
+    nodes = tuple(_renumbered(node, sizes, follow, None, tensors) for node in inner.nodes)
+    attrs = {path: _resized_body(a, sizes, follow, tensors) for path, a in inner.attrs.items()}
+    return {**attr, "graph": replace(inner, nodes=nodes, attrs=attrs)}
 
 
 def _cut(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:

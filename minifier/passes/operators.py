@@ -15,6 +15,7 @@ from ..calls import calls, items, paths
 from ..inlining import Inline
 from ..patch import Patch
 from ..search import farthest, sweep
+from ..slots import Slot, slots
 from ..subject import Subject
 from ..trace import Kind
 from . import bypass, dead
@@ -105,6 +106,14 @@ def body_ends(subject: Subject, step: int) -> Proposal | None:
                 for i in range(len(call.operands))
             )
         )
+    if step == 2:
+        return each(
+            tuple(
+                Patch(edits=(Slot(path, call.node.name, call.paths[0], i),))
+                for path, _, call in made
+                for i in range(len(slots(call.node)))
+            )
+        )
     ends = [
         (BodySubject(subject.case, (*path, call.paths[0]), subject.trace), i, value["ref"])
         for path, graph, call in made
@@ -112,9 +121,9 @@ def body_ends(subject: Subject, step: int) -> Proposal | None:
         for i, value in enumerate(items(graph.attrs[call.paths[0]]["graph"].output.args[0]))
         if tag(value) == "ref"
     ]
-    if step - 2 >= len(ends):
+    if step - 3 >= len(ends):
         return None
-    inner, index, name = ends[step - 2]
+    inner, index, name = ends[step - 3]
     return _earlier(inner, index, name)
 
 

@@ -228,3 +228,26 @@ def test_a_condition_that_ends_a_loop_stays() -> None:
     gm, inputs = captured(OPERATORS["while_loop"][0])
     gm, inputs = fxminify.reduce(gm, inputs, fails_with("lt", in_body=True))
     assert [operations(g) for g in graphs(gm)][1:] == [["lt"], ["add"]]
+
+
+def test_what_a_loop_carries_for_nothing_goes() -> None:
+    def loop(x: Any, y: Any) -> Any:
+        start = (around(y, 1), torch.tensor(0), around(x), y + 1)
+        step = lambda y, i, x, z: (y * 2, i + 1, inside(x), z + y)  # noqa: E731
+        return around(while_loop(lambda y, i, x, z: i < 3, step, start)[2])
+
+    gm, inputs = captured((loop, (X, X + 1)))
+    gm, inputs = fxminify.reduce(gm, inputs, fails_with("asinh", in_body=True))
+    assert [operations(g) for g in graphs(gm)] == [["while_loop", "getitem"], ["lt"], ["add", "asinh"]]
+    assert [len(g.graph.find_nodes(op="placeholder")) for g in graphs(gm)] == [2, 2, 2]
+    gm(*inputs)
+
+
+def test_operands_that_no_body_reads_go() -> None:
+    def many(x: Any, y: Any, z: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda x, y, z: inside(x) + y, lambda x, y, z: z.cos(), (x, y, z))
+
+    gm, inputs = captured((many, (X, X + 1, X + 2)))
+    gm, inputs = fxminify.reduce(gm, inputs, fails_with("asinh", in_body=True))
+    assert counts(gm) == [2, 1, 0]
+    assert [len(g.graph.find_nodes(op="placeholder")) for g in graphs(gm)] == [2, 1, 1]
