@@ -94,6 +94,8 @@ def earlier(capture: CaptureInfo) -> str:
         parts.append(f"it showed at call {calls}" + (f", after calls with shapes {shapes}" if shapes else ""))
     kept = capture.provenance.get("data") != METADATA
     values = "" if kept else "\nthe values of its tensors were not kept: capture it again with --data full"
+    if role := capture.provenance.get("aot_graph"):
+        values += f"\nit is the {role} graph of AOTAutograd alone: capture the whole again with --level dynamo"
     if not parts:
         return values
     said = " and ".join(parts)

@@ -86,6 +86,27 @@ def test_a_failing_backward_compiler_is_a_compile_error_of_its_own_graph(backend
     assert torch.equal(inputs[0], learned().detach() * 2)
 
 
+@pytest.mark.parametrize(
+    ("function", "requires_grad", "role"),
+    [(torch.sinh, False, "inference"), (torch.sinh, True, "forward"), (torch.cosh, True, "backward")],
+)
+def test_each_of_inductors_compilers(
+    function: Callable[..., Any], requires_grad: bool, role: str, db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor import config, lowering
+
+    def forgotten(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("no lowering for aten.sinh")
+
+    monkeypatch.setitem(lowering.lowerings, torch.ops.aten.sinh.default, forgotten)
+    with config.patch(force_disable_caches=True):
+        x = torch.ones(3, requires_grad=requires_grad)
+        capture = fail(db, "aot", "inductor", lambda x: function(x * 2), x, backward=role == "backward")
+    assert (capture.backend, capture.provenance["aot_graph"]) == ("inductor", role)
+    assert (capture.kind, capture.phase) == ("compile_error", "compile")
+    assert "aten.sinh.default" in targets(restored(db)[0])
+
+
 def test_a_backward_graph_that_fails_when_it_runs_is_a_runtime_error(db: str) -> None:
     capture = fail(db, "aot", team.running, sine, learned(), backward=True)
     assert (capture.kind, capture.phase) == ("runtime_error", "forward")
@@ -243,7 +264,7 @@ def test_a_backward_graph_of_subclasses_becomes_a_verified_script(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("level", "count"), [("aot", 6), ("auto", 5)])
+@pytest.mark.parametrize(("level", "count"), [("aot", 7), ("auto", 5)])
 def test_every_failure_below_dynamo_becomes_a_verified_script(level: str, count: int, tmp_path: Path) -> None:
     rows = session(tmp_path, level)
     assert [(r["state"], r["nodes_after"]) for r in rows] == [("verified", 1)] * count

@@ -40,6 +40,7 @@ def aot() -> None:
     run(lambda x: (x * 5).sin().relu(), learned(), backend=team.boxed, backward=True)
     run(lambda x: (x * 6).sin().relu(), learned(), backend=team.running, backward=True)
     run(lambda x: (x * 7).sin().relu(), learned(), backend=team.inside, backward=True)
+    run(lambda x: (x * 8).cosh().relu(), learned(), backend=team.inductor, backward=True)
 
 
 def auto() -> None:

@@ -52,3 +52,16 @@ def inside(gm: torch.fx.GraphModule, inputs: Any) -> Any:
 
     compiler = make_boxed_compiler(without_cos)
     return aot_module_simplified(gm, inputs, fw_compiler=make_boxed_compiler(plain), bw_compiler=compiler)
+
+
+def inductor(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+    """Inductor without its lowering of one operator, which it has forgotten for good."""
+    from torch._inductor import lowering
+    from torch._inductor.compile_fx import compile_fx
+
+    lowering.lowerings[torch.ops.aten.sinh.default] = _forgotten
+    return compile_fx(gm, inputs)
+
+
+def _forgotten(*args: Any, **kwargs: Any) -> Any:
+    raise NotImplementedError("no lowering for aten.sinh")
