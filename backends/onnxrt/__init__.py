@@ -15,7 +15,7 @@ from typing import Any
 
 from .storage import Storage
 
-__all__ = ["Storage", "compile_fx"]
+__all__ = ["Storage", "compile_fx", "compile_reference"]
 
 
 def compile_fx(gm: Any, example_inputs: list[Any], *, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
@@ -23,6 +23,20 @@ def compile_fx(gm: Any, example_inputs: list[Any], *, options: Mapping[str, Any]
 
     Raises `packages.MissingPackage`, `options.InvalidOption`, and with ``strict`` `report.UnsupportedOperator`.
     """
+    return _compile(gm, example_inputs, options, reference=False)
+
+
+def compile_reference(
+    gm: Any, example_inputs: list[Any], *, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """`compile_fx`, but the models are run by ONNX's reference evaluator: slow, and the standard's word.
+
+    Which value of a model differs from its FX node: `evaluator.Evaluation` of a model in the option ``storage``.
+    """
+    return _compile(gm, example_inputs, options, reference=True)
+
+
+def _compile(gm: Any, inputs: list[Any], options: Mapping[str, Any] | None, reference: bool) -> Callable[..., Any]:
     from . import packages
     from .options import Options
 
@@ -30,4 +44,4 @@ def compile_fx(gm: Any, example_inputs: list[Any], *, options: Mapping[str, Any]
     packages.require()
     from .compiler import compile_graph
 
-    return compile_graph(gm, example_inputs, settings)
+    return compile_graph(gm, inputs, settings, reference)

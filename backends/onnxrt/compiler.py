@@ -17,6 +17,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 
 from . import blame, decompositions, partition, session, support
+from .evaluator import Evaluator
 from .frozen import Frozen
 from .options import InvalidOption, Options
 from .report import Part, Report, UnsupportedOperator, island, log
@@ -30,8 +31,13 @@ ROUNDS = 8
 _count = itertools.count()
 
 
-def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
-    """Compile a graph of Dynamo's for inference, or for its forward and backward pass."""
+def compile_graph(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Options, reference: bool = False
+) -> Callable[..., Any]:
+    """Compile a graph of Dynamo's for inference, or for its forward and backward pass.
+
+    ``reference``: the models are run by `evaluator.Evaluator`.
+    """
     session.session_options(options.session_options)
     session.providers(options, example_inputs)
     frozen = Frozen.of(gm, example_inputs) if options.freeze else None
@@ -39,7 +45,7 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], optio
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_aten(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
             constants = frozen.constants(graph) if frozen is not None and kind == "inference" else {}
-            return _boxed(Compilation(graph, kind, options, constants).run())
+            return _boxed(Compilation(graph, kind, options, constants, reference).run())
 
         return compile_aten
 
@@ -92,9 +98,15 @@ class Compilation:
     """One ATen graph on its way to sessions. ``constants`` are inputs, by position, whose values may be built in."""
 
     def __init__(
-        self, gm: torch.fx.GraphModule, kind: str, options: Options, constants: Mapping[int, torch.Tensor]
+        self,
+        gm: torch.fx.GraphModule,
+        kind: str,
+        options: Options,
+        constants: Mapping[int, torch.Tensor],
+        reference: bool = False,
     ) -> None:
         self._gm = gm
+        self._reference = reference
         self._options = options
         self._constants = constants
         self._report = Report(kind)
@@ -160,6 +172,8 @@ class Compilation:
         self._models.append(StoredModel(name, proto, gm, made, self._providers, self._report))
         if self._options.dump_dir is not None:
             _dump(Path(self._options.dump_dir), f"{next(_count):03}_{self._report.kind}_{name}", proto, gm)
+        if self._reference:
+            return Evaluator(gm, proto, translation)
         runner = Runner(gm, made, translation)
         return runner if self._options.strict else _Watched(gm, runner, name, self._report)
 

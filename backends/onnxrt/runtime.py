@@ -48,7 +48,7 @@ class Runner:
         self._numpy_types = [dtypes.NUMPY.get(t) for t in self._input_types]
         self._output_names = [output.name for output in session.get_outputs()]
         computed = [node.meta["val"] for node in translation.results.computed]
-        self._finish = [_finish(v) for v in computed]
+        self._finish = [finish(v) for v in computed]
         self._trivial = all(finish is None for finish in self._finish)
         self._run_options = onnxruntime.RunOptions()
         self._run_options.log_severity_level = 4
@@ -106,7 +106,7 @@ def _device(value: Any) -> Any:
     return kind(kind.cpu(), memory, 0)
 
 
-def _finish(expected: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
+def finish(expected: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
     """What is left to do to a result so that it is the tensor the graph promises; None for nothing."""
     if not isinstance(expected, torch.Tensor):
         return None

@@ -1,0 +1,126 @@
+"""The oracle `fxminify_onnx_reference`: ONNX models run by ``onnx.reference``, value by value, beside their FX graphs.
+
+The reference evaluator implements the ONNX standard in NumPy: slow, and independent of ONNX Runtime. Where the two
+disagree ONNX Runtime is wrong; where the evaluator disagrees with the FX graph the translation is. ONNX values keep the
+names of FX nodes, so the first row that differs is the culprit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import runtime
+from .report import source_line
+from .storage import StoredModel
+from .translate import Translation
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One FX node. ``difference``: the largest, over the largest number or one; infinite for another shape or dtype."""
+
+    node: str
+    target: str
+    source: str
+    difference: float
+    said: str = ""
+
+
+class Evaluation:
+    """A stored model, evaluated on the inputs of its graph; ``values`` has every result, by its ONNX name."""
+
+    def __init__(self, stored: StoredModel, inputs: Sequence[Any]) -> None:
+        self._stored = stored
+        self._inputs = list(inputs)
+        self.values = evaluate(stored.onnx, feeds(stored, inputs))
+
+    def rows(self) -> list[Row]:
+        """Every FX node whose value the model has under its name, in order, and how far the two are apart."""
+        known = _Interpreter(self._stored.graph_module)
+        with torch.no_grad():
+            known.run(*self._inputs)
+        return [_row(n, value, self.values[n.name]) for n, value in known.values.items() if n.name in self.values]
+
+    def first_difference(self, tolerance: float = 1e-4) -> Row | None:
+        """The first node that is further off than ``tolerance``."""
+        return next((row for row in self.rows() if not row.difference <= tolerance), None)
+
+
+class Evaluator:
+    """Takes the place of `runtime.Runner` in the backend ``fxminify_onnx_reference``."""
+
+    def __init__(self, gm: torch.fx.GraphModule, model: Any, translation: Translation) -> None:
+        self._model, self._translation = model, translation
+        self._computed = [node.meta["val"] for node in translation.results.computed]
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Evaluate; the results are on the devices, and have the dtypes, that the graph promises."""
+        given = {name: _array(inputs[position]) for position, name in self._translation.inputs}
+        found = evaluate(self._model, given)
+        outs = [torch.from_numpy(np.array(found[value.name])) for value in self._model.graph.output]
+        pairs = zip(outs, self._computed, strict=True)
+        laid_out = [_like(out, expected) if isinstance(expected, torch.Tensor) else out for out, expected in pairs]
+        return self._translation.results.assemble(inputs, laid_out)
+
+
+def _like(value: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    finish = runtime.finish(expected)
+    value = value.to(expected.device)
+    return value if finish is None else finish(value)
+
+
+class _Interpreter(torch.fx.Interpreter):
+    """Runs an FX graph and keeps the tensors that its calls return."""
+
+    def __init__(self, gm: torch.fx.GraphModule) -> None:
+        super().__init__(gm)
+        self.values: dict[torch.fx.Node, torch.Tensor] = {}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        out = super().run_node(n)
+        if n.op == "call_function" and isinstance(out, torch.Tensor):
+            self.values[n] = out.detach().clone()
+        return out
+
+
+def feeds(stored: StoredModel, inputs: Sequence[Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """The inputs of a graph under the names of the model's."""
+    holders = [n.name for n in stored.graph_module.graph.nodes if n.op == "placeholder"]
+    given = dict(zip(holders, inputs, strict=True))
+    return {value.name: _array(given[value.name]) for value in stored.onnx.graph.input}
+
+
+def evaluate(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Every value of an ``onnx.ModelProto``, by name."""
+    from onnx.reference import ReferenceEvaluator
+
+    names = [name for node in model.graph.node for name in node.output if name]
+    found = ReferenceEvaluator(model).run(names, dict(given))
+    return {**given, **dict(zip(names, found, strict=True))}
+
+
+def _row(node: torch.fx.Node, expected: torch.Tensor, actual: Any) -> Row:
+    array = _array(expected)
+    actual = np.asarray(actual)
+    known = (node.name, str(node.target), source_line(node))
+    if array.shape != actual.shape or array.dtype != actual.dtype:
+        said = f"{actual.dtype} {list(actual.shape)} for {array.dtype} {list(array.shape)}"
+        return Row(*known, float("inf"), said)
+    if not array.size:
+        return Row(*known, 0.0)
+    one, other = array.astype(np.float64), actual.astype(np.float64)
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    scale = max(1.0, float(np.abs(one[np.isfinite(one)]).max(initial=0)))
+    off = np.where(same, 0.0, np.abs(one - other)) / scale
+    return Row(*known, float(np.nan_to_num(off, nan=np.inf).max()))
+
+
+def _array(value: Any) -> np.ndarray[Any, Any]:
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().numpy()
+    return np.asarray(value, np.int64 if isinstance(value, int) else np.float64)
