@@ -31,6 +31,7 @@ NEEDS = {
     "openvino": ("openvino", "pip install openvino"),
     "hpu_backend": ("habana_frameworks", "see the documentation of Intel Gaudi"),
     "ipex": ("intel_extension_for_pytorch", "pip install intel-extension-for-pytorch"),
+    "fxminify_onnx_reference": ("onnxscript", "pip install 'fxminify[onnxrt]'"),
     "fxminify_ort": ("onnxruntime", "pip install 'fxminify[onnxrt]'"),
 }
 #: Seconds one backend may take for the small module, its imports included.

@@ -111,6 +111,7 @@ class Compilation:
         self._constants = constants
         self._report = Report(kind)
         self._evicted: dict[str, str] = {}
+        self._rounds = 0
         self._models: list[StoredModel] = []
         values = [n.meta.get("val") for n in gm.graph.nodes]
         self._providers = session.providers(options, torch.utils._pytree.tree_leaves(values))
@@ -118,7 +119,7 @@ class Compilation:
     def run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
         """The compiled graph. Raises `UnsupportedOperator` or what a session raised with ``strict``."""
         while (compiled := self._round()) is None:
-            pass
+            log.debug("again without %s", ", ".join(self._evicted))
         nodes = [n for n in self._gm.graph.nodes if n.op == "call_function"]
         reasons = ((n, support.why_not(n, self._evicted)) for n in nodes)
         self._report.islands = [
@@ -184,7 +185,7 @@ class Compilation:
 
     def _evict(self, gm: torch.fx.GraphModule, error: Exception, op_types: Mapping[str, set[str]]) -> None:
         names = blame.blamed(gm, error, op_types) - set(self._evicted)
-        self._rounds = getattr(self, "_rounds", 0) + 1
+        self._rounds += 1
         if not names or self._rounds > ROUNDS:
             names = {n.name for n in gm.graph.nodes if n.op == "call_function"} - set(self._evicted)
         if not names:
