@@ -61,9 +61,7 @@ def execute(
         if backward and any(differentiable(t) for t in outputs):
             mark("backward")
             gradients = _gradients(outputs, sources)
-    return Run(
-        tuple(outputs), structure, tuple(inputs), _aliases(outputs, inputs), gradients, random, _shared(outputs)
-    )
+    return Run(tuple(outputs), structure, tuple(inputs), _aliases(outputs, inputs), gradients, random, _shared(outputs))
 
 
 def tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
@@ -92,9 +90,7 @@ def _sources(inputs: Sequence[Any]) -> list[GradientEdge | None]:
     return [get_gradient_edge(t) if wanted else None for t, wanted in zip(inputs, wants, strict=True)]
 
 
-def _gradients(
-    outputs: Sequence[Any], sources: Sequence[GradientEdge | None]
-) -> tuple[torch.Tensor | None, ...]:
+def _gradients(outputs: Sequence[Any], sources: Sequence[GradientEdge | None]) -> tuple[torch.Tensor | None, ...]:
     roots = [t for t in outputs if differentiable(t)]
     wanted = [edge for edge in sources if edge is not None]
     if not wanted:  # only the graph's own parameters
@@ -168,9 +164,7 @@ def copy_inputs(
     return [done.get(id(v), v) if isinstance(v, torch.Tensor) else v for v in values]
 
 
-def _copy_storage(
-    group: list[torch.Tensor], wide: bool, shake: Shake | None, whole: bool
-) -> list[torch.Tensor]:
+def _copy_storage(group: list[torch.Tensor], wide: bool, shake: Shake | None, whole: bool) -> list[torch.Tensor]:
     first = group[0]
     low, high = (0, first.untyped_storage().nbytes()) if whole else span(group)
     with torch.inference_mode(first.is_inference()):

@@ -52,9 +52,7 @@ class Explain:
 
     __name__ = NAME
 
-    def __call__(
-        self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any
-    ) -> Callable[..., Any]:
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
         """Report on ``gm`` and run it in eager."""
         verdicts = {shown(backend): _tried(backend, gm, example_inputs) for backend in self.backends}
         ops = counts(gm)

@@ -37,9 +37,7 @@ _POLL = 0.1
 _GRACE = 2.0
 
 
-def run(
-    db: str, argv: Sequence[str], settings: Settings, *, module: bool = False, timeout: float | None = None
-) -> int:
+def run(db: str, argv: Sequence[str], settings: Settings, *, module: bool = False, timeout: float | None = None) -> int:
     """Run ``python argv`` (``python -m argv`` if ``module``) and capture into ``db``; the program's exit code.
 
     A program killed by signal N, by us too, gives 128 + N, as in a shell. ``timeout`` is in seconds, for one compile

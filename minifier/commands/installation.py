@@ -1,0 +1,64 @@
+"""The verbs about this installation: `backends`, `passes` and `doctor`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ..verbs import Problem, as_json, dump
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--test", is_flag=True, help="Compile a small module with each, forward and backward, in a process each.")
+@as_json
+def backends(names: tuple[str, ...], test: bool, json_: bool) -> None:
+    """List the backends torch.compile knows here: where each comes from, what it needs, whether it works.
+
+    With NAMEs only these.
+    """
+    from ...backends import catalog
+    from .. import console
+
+    rows = catalog.listing()
+    if unknown := set(names) - {row["name"] for row in rows}:
+        raise Problem(f"no backend is registered as {min(unknown)!r}; `minify backends` lists those that are.")
+    rows = [row for row in rows if not names or row["name"] in names]
+    if test:
+        catalog.try_each(rows, done=lambda row: click.echo(f"{row['name']}: {row['test']}", err=True))
+    if json_:
+        dump(rows)
+    else:
+        console.backends(rows)
+
+
+@click.command()
+@as_json
+def passes(json_: bool) -> None:
+    """List the passes of the minifier: what each removes, and why that keeps the failure."""
+    from .. import console
+    from ..passes import listing
+
+    rows = listing()
+    if json_:
+        dump(rows)
+    else:
+        console.rows(rows)
+
+
+@click.command()
+@click.option("--synthetic", is_flag=True, help="Plant a failure and take it through capture, run and verify.")
+@as_json
+def doctor(synthetic: bool, json_: bool) -> None:
+    """Check this installation."""
+    from .. import console
+    from ..doctor import examine
+
+    rows = examine(synthetic=synthetic)
+    if json_:
+        dump(rows)
+    else:
+        console.rows(rows)
+    if any(row["ok"] is False for row in rows):
+        sys.exit(1)

@@ -1,0 +1,133 @@
+"""The verbs that put failures into an index: `capture` and `import`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..verbs import DEFAULT_DB, as_json, ask, dump
+
+DEFAULT_CHECK = "first:2"
+
+
+class Capture(click.Command):
+    """``--check`` may stand alone before PROGRAM: what follows it is its value only if that begins like one."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        valued = {o for p in self.params if isinstance(p, click.Option) and not p.is_flag for o in p.opts}
+        index = 0
+        while index < len(args) and args[index].startswith("-") and args[index] != "--":
+            following = args[index + 1] if index + 1 < len(args) else ""
+            if args[index] == "--check" and not following.startswith(("first:", "every:")):
+                args[index] = f"--check={DEFAULT_CHECK}"
+            index += 1 + (args[index] in valued)
+        return super().parse_args(ctx, args)
+
+
+class Setting(click.ParamType[Any]):
+    """A value of the field of this name of `fxminify.backends.settings.Settings`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from ...backends.settings import Settings
+
+        try:
+            Settings(**{self.name: value})
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+        return value
+
+
+@click.command(cls=Capture, context_settings={"allow_interspersed_args": False})
+@click.option("--db", default=DEFAULT_DB, show_default=True, metavar="FILE", help="Where failures are stored.")
+@click.option(
+    "--check",
+    type=Setting("check"),
+    default=False,
+    metavar="[SPEC]",
+    help="Also compare calls of each graph with eager: the first two, or as SPEC says (first:2,every:1000).",
+)
+@click.option(
+    "--tolerance",
+    default="",
+    type=Setting("tolerance"),
+    metavar="DTYPE=T,...",
+    help="What may differ, relative to 1 + the value; without it as torch.testing.assert_close.",
+)
+@click.option(
+    "--level",
+    type=click.Choice(["auto", "dynamo", "aot"]),
+    default="auto",
+    show_default=True,
+    help="Keep a graph as Dynamo made it, or as AOTAutograd did; auto: only where Dynamo's cannot be stored.",
+)
+@click.option(
+    "--data",
+    type=click.Choice(["auto", "full", "none"]),
+    default="auto",
+    show_default=True,
+    help="Which values of tensors to keep; auto leaves out those of compile errors, shapes and ranges stay.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Take a compilation or a call that lasts longer than S seconds as a hang.",
+)
+@click.option("-m", "module", is_flag=True, help="Run a module, as python -m does.")
+@click.argument("program")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def capture(db: str, timeout: float | None, module: bool, program: str, args: tuple[str, ...], **settings: Any) -> None:
+    """Run PROGRAM with ARGS; every backend failure in it becomes a row of the database.
+
+    The program needs no edit. Its output and exit code are its own.
+    """
+    from ...backends import supervise
+    from ...backends.settings import Settings
+    from ...store.index import Index
+
+    Index.check(db)
+    sys.exit(supervise.run(db, [program, *args], Settings(**settings), module=module, timeout=timeout))
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--db", default=DEFAULT_DB, show_default=True, metavar="FILE", help="Where failures are stored.")
+@click.option(
+    "--import",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="Import MODULE first: it registers the backend, or operators. May be given again.",
+)
+@click.option("--backend", metavar="NAME", help="Use this backend instead of the one the file names.")
+@click.option("--check", is_flag=True, help="Also compare with eager; done where the file is about accuracy.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Take a compilation or a call that lasts longer than S seconds as a hang.",
+)
+@click.option("--trust", is_flag=True, help="Run the files without asking.")
+@as_json
+def import_(files: tuple[Path, ...], db: str, trust: bool, json_: bool, **options: Any) -> None:
+    """Capture the failures of PyTorch's repro.py, minifier_launcher.py or fx_graph_runnable.py.
+
+    Such a file has a graph but no record of its failure, so it is run once, in a process of its own; crashes and
+    hangs are captured, too. A file of an accuracy failure is compared with eager.
+    """
+    from ...backends import foreign_script
+    from ...store.index import Index
+
+    Index.check(db)
+    confirm = (lambda _: True) if trust else ask
+    rows, complete = foreign_script.take(db, files, confirm=confirm, **options)
+    if json_:
+        dump([row.to_json() for row in rows])
+    if not complete:
+        sys.exit(1)

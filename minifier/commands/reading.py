@@ -1,0 +1,106 @@
+"""The verbs that show and hand out what an index holds: `list`, `show`, `repro` and `verify`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ..verbs import Problem, as_json, ask, database, dump
+
+
+@click.command("list")
+@database
+@as_json
+def list_(db: str, json_: bool) -> None:
+    """List the failures of DB."""
+    from ...store.index import Index
+    from .. import console
+
+    with Index.open(db, readonly=True) as index:
+        rows = index.captures()
+    if json_:
+        dump([row.to_json() for row in rows])
+    else:
+        console.table(rows, db)
+
+
+@click.command()
+@click.argument("db", metavar="DB")
+@click.argument("id_", type=int, metavar="ID")
+@click.option("--minified", is_flag=True, help="Show the minified graph instead of the captured one.")
+@as_json
+def show(db: str, id_: int, minified: bool, json_: bool) -> None:
+    """Show one failure of DB: what failed, where, with which backend, and its graph."""
+    from ...store.index import Index
+    from .. import console
+
+    with Index.open(db, readonly=True) as index:
+        details = console.details(index, id_, minified=minified)
+    if json_:
+        dump(details)
+    else:
+        console.show(details)
+
+
+@click.command()
+@click.argument("db", metavar="DB")
+@click.argument("id_", type=int, metavar="ID")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["script", "pytest", "issue", "bisect"]),
+    default="script",
+    show_default=True,
+    help="What to write.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the output; show a script that was not verified.")
+@as_json
+def repro(db: str, id_: int, output: Path | None, format_: str, force: bool, json_: bool) -> None:
+    """Print the verified script of failure ID, or write it to a file."""
+    from ...store.index import Index
+    from ..emit import stored_repro
+
+    with Index.open(db, readonly=True) as index:
+        text, files, info = stored_repro(index, id_, format_, unverified=force)
+    if output is not None:
+        if output.suffix == ".py" and output.stem in {*sys.stdlib_module_names, "torch"}:
+            raise Problem(f"{output.name} would hide the module {output.stem} from the script; choose another name.")
+        contents = {output: text.encode()} | {output.with_name(name): data for name, data in files.items()}
+        for path, content in contents.items():
+            if path.exists() and not force and not (path != output and path.read_bytes() == content):
+                raise Problem(f"{path} exists; add --force to overwrite it.")
+        try:
+            for path, content in contents.items():
+                path.write_bytes(content)
+        except OSError as error:
+            raise Problem(f"cannot write {path}: {error.strerror}.") from error
+    elif files and not json_:
+        raise Problem(f"this script needs {', '.join(files)} beside it; write both with -o FILE.")
+    if json_:
+        dump({**info, "text": text})
+    elif output is None:
+        click.echo(text, nl=False)
+
+
+@click.command()
+@click.argument("db", metavar="DB")
+@click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
+@click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100), help="Fresh runs of each script.")
+@click.option("--timeout", default=600.0, show_default=True, metavar="S", help="Seconds for one run.")
+@click.option("--trust", is_flag=True, help="Run scripts of captures made elsewhere without asking.")
+@as_json
+def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool, json_: bool) -> None:
+    """Run the scripts of DB again: does each still show its failure?"""
+    from ..emit import verify_stored
+
+    answers = verify_stored(db, ids, runs=runs, timeout=timeout, trust=trust, confirm=ask)
+    if json_:
+        dump(answers)
+    else:
+        for answer in answers:
+            click.echo(f"{answer['id']}: {answer['shown']} of {answer['runs']} runs show {answer['signature']}")
+    if any(answer["shown"] == 0 for answer in answers):
+        sys.exit(1)
