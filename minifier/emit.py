@@ -11,6 +11,7 @@ import platform
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import metadata
+from types import MappingProxyType
 from typing import Any
 
 from ..backends.spec import BackendSpec
@@ -26,6 +27,9 @@ from . import console
 from .ablation import stored
 from .replay import Likeness
 
+#: The names under which the formats are handed out.
+FILES = MappingProxyType({"script": "repro.py", "pytest": "test_repro.py", "issue": "issue.md",
+                          "bisect": "bisect_repro.py"})  # fmt: skip
 #: Is a failure, seen in a fresh process, the captured one?
 Shows = Callable[[Failure], bool]
 #: Seconds that a fresh process may take to import torch and a backend, besides what the failure itself takes.
@@ -135,6 +139,11 @@ def stored_repro(
     rendered = render(case, index.blobs(case.storages), format=format, header=header, embed=embed)
     files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
     return repro.text if format == "script" else rendered.text, files, info
+
+
+def file_name(format: str) -> str:
+    """The name under which a file of that format is handed out."""
+    return FILES[format]
 
 
 def alarm(script: str) -> float:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -61,3 +62,20 @@ def ask(question: str) -> bool:
         click.echo("Not asked: standard input is no terminal. Add --trust to run it.", err=True)
         return False
     return click.confirm(question, err=True)
+
+
+def write(contents: Mapping[Path, bytes], *, force: bool = False) -> None:
+    """Write files that a person asked for; the first is the one that was named.
+
+    None is written where one of them is there already, unless ``force``; what lies beside the first may be there with
+    the same content.
+    """
+    named = next(iter(contents))
+    for path, content in contents.items():
+        if path.exists() and not force and not (path != named and path.read_bytes() == content):
+            raise Problem(f"{path} exists; add --force to overwrite it.")
+    for path, content in contents.items():
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise Problem(f"cannot write {path}: {error.strerror}.") from error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..verbs import Problem, as_json, ask, database, dump
+from ..verbs import Problem, as_json, ask, database, dump, write
 
 
 @click.command("list")
@@ -69,14 +69,7 @@ def repro(db: str, id_: int, output: Path | None, format_: str, force: bool, jso
         if output.suffix == ".py" and output.stem in {*sys.stdlib_module_names, "torch"}:
             raise Problem(f"{output.name} would hide the module {output.stem} from the script; choose another name.")
         contents = {output: text.encode()} | {output.with_name(name): data for name, data in files.items()}
-        for path, content in contents.items():
-            if path.exists() and not force and not (path != output and path.read_bytes() == content):
-                raise Problem(f"{path} exists; add --force to overwrite it.")
-        try:
-            for path, content in contents.items():
-                path.write_bytes(content)
-        except OSError as error:
-            raise Problem(f"cannot write {path}: {error.strerror}.") from error
+        write(contents, force=force)
     elif files and not json_:
         raise Problem(f"this script needs {', '.join(files)} beside it; write both with -o FILE.")
     if json_:

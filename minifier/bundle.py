@@ -1,0 +1,149 @@
+"""`minify report --bundle`: what a bug report of one capture needs, in one zip that anybody can check.
+
+Two runs with one installation give the same bytes: entries are in order and carry a fixed time, and the manifest has
+the sha256 of each with the record of its verification. What is inside is listed before the file is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import shlex
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import Any
+
+from .. import __version__
+from ..backends.spec import BackendSpec
+from ..repro_templates.render import FORMATS
+from ..repro_templates.wording import one_line
+from ..store.errors import StoreError
+from ..store.index import Index
+from .emit import file_name, stored_repro
+
+#: GitHub takes attachments of at most 25 MB.
+MOST_BYTES = 24 << 20
+#: GitHub takes issues of at most that many characters.
+MOST_CHARACTERS = 65_536
+MANIFEST = "manifest.json"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_MODE = 0o100644 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a bundle, as the manifest has it. ``verified`` of ``runs`` fresh processes showed the failure with
+    it; a file that is not run has no runs."""
+
+    name: str
+    what: str
+    bytes: int
+    sha256: str
+    verified: int = 0
+    runs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The files of a bundle with their content, and what the manifest says of each."""
+
+    entries: tuple[Entry, ...]
+    contents: Mapping[str, bytes]
+    about: Mapping[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        return {"fxminify": __version__, **self.about, "files": [asdict(entry) for entry in self.entries]}
+
+    def manifest(self) -> bytes:
+        return (json.dumps(self.document(), indent=2, sort_keys=True) + "\n").encode()
+
+    def lines(self) -> list[str]:
+        """What is inside, a line each, for the person who is about to hand it out."""
+        rows = [
+            (e.name, e.bytes, e.what + (f", {e.verified} of {e.runs} runs" if e.runs else "")) for e in self.entries
+        ]
+        rows.append((MANIFEST, len(self.manifest()), "names, sizes and sha256 of these files"))
+        width = max(len(name) for name, _, _ in rows)
+        return [f"{name:{width}}  {size:>9,} bytes  {what}" for name, size, what in rows]
+
+
+def collect(index: Index, capture_id: int, formats: Sequence[str] = tuple(FORMATS), **options: Any) -> Bundle:
+    """Every format of capture ``capture_id`` and what lies beside them. ``options`` are those of `stored_repro`.
+
+    Raises `StoreError` where there is no verified script, or where it all is larger than `MOST_BYTES`.
+    """
+    capture = index.capture(capture_id)
+    entries: list[Entry] = []
+    contents: dict[str, bytes] = {}
+    for format in formats:
+        text, beside, info = stored_repro(index, capture_id, format, **options)
+        content = text.encode()
+        verified, runs = (info["verified"], info["runs"]) if format == "script" else (0, 0)
+        name = file_name(format)
+        contents[name] = content
+        entries.append(_entry(name, f"the {format}", content, verified, runs))
+        for name, data in beside.items():
+            if name not in contents:
+                contents[name] = data
+                entries.append(_entry(name, "values of tensors, as captured", data))
+    total = sum(map(len, contents.values()))
+    if total > MOST_BYTES:
+        largest = max(contents, key=lambda name: len(contents[name]))
+        raise StoreError(
+            f"the bundle would have {total:,} bytes, at most {MOST_BYTES:,} can be attached; "
+            f"the largest file is {largest} with {len(contents[largest]):,}"
+        )
+    about = {
+        "capture": {
+            "backend": capture.backend, "kind": capture.kind, "phase": capture.phase, "signature": capture.signature,
+            "nodes_before": capture.nodes_before, "nodes_after": capture.nodes_after,
+        }
+    }  # fmt: skip
+    return Bundle(tuple(entries), contents, about)
+
+
+def zipped(bundle: Bundle) -> bytes:
+    """The bundle as a zip: the same bytes for the same files."""
+    sink = io.BytesIO()
+    files = [(entry.name, bundle.contents[entry.name]) for entry in bundle.entries]
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, content in [*files, (MANIFEST, bundle.manifest())]:
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.compress_type, info.external_attr, info.create_system = zipfile.ZIP_DEFLATED, _MODE, 3
+            archive.writestr(info, content)
+    return sink.getvalue()
+
+
+def _entry(name: str, what: str, content: bytes, verified: int = 0, runs: int = 0) -> Entry:
+    return Entry(name, what, len(content), hashlib.sha256(content).hexdigest(), verified, runs)
+
+
+def command(index: Index, capture_id: int, **options: Any) -> str:
+    """The command that files the issue with GitHub's own client, exactly as it can be typed."""
+    text, _, _ = stored_repro(index, capture_id, "issue", **options)
+    if len(text) > MOST_CHARACTERS:
+        raise StoreError(f"the issue has {len(text):,} characters, GitHub takes {MOST_CHARACTERS:,}: attach a --bundle")
+    capture = index.capture(capture_id)
+    spec = BackendSpec.from_json(index.case(capture_id).backend)
+    title = one_line(f"[{capture.backend}] {capture.headline}", 120)
+    name = f"./{index.name}" if index.name.startswith("-") else index.name
+    made = ["minify", "repro", name, str(capture_id), "--format", "issue"]
+    filed = ["gh", "issue", "create", "--repo", repository(spec), "--title", title, "--body-file", "-"]
+    return f"{shlex.join(made)} | {shlex.join(filed)}"
+
+
+def repository(spec: BackendSpec) -> str:
+    """Where the backend's issues go, as ``OWNER/NAME``: torch's own for its own, else what its package says."""
+    if not spec.distribution:
+        return "OWNER/NAME" if spec.modules() or spec.source is not None else "pytorch/pytorch"
+    try:
+        about = metadata.metadata(spec.distribution)
+    except metadata.PackageNotFoundError:
+        return "OWNER/NAME"
+    links = [*(about.get_all("Project-URL") or ()), *(about.get_all("Home-page") or ())]
+    found = [m for link in links if (m := re.search(r"github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?(?:[/#?]|$)", link))]
+    return found[0][1] if found else "OWNER/NAME"

@@ -1,0 +1,94 @@
+"""`minify report`: one zip for those who can repair it, and the command that files the issue."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from fxminify.minifier import bundle as bundles
+from fxminify.store.case import Case, Graph, Node, TensorSpec
+from fxminify.store.failure import Failure, Kind, Phase, signature
+from fxminify.store.index import Index, State
+
+FAILURE = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "no kernel for 'relu' in /home/me/x.cpp")
+
+
+def minified(db: Path, *, verified: int = 3, **backend: Any) -> int:
+    """A capture with its script, made by hand: no torch."""
+    data = bytes(16)
+    key = hashlib.sha256(data).hexdigest()
+    nodes = (
+        Node("x", "placeholder", "x"),
+        Node("relu", "call_function", {"fn": "torch.relu"}, ({"ref": "x"},)),
+        Node("output", "output", "output", ({"tuple": [{"ref": "relu"}]},)),
+    )
+    case = Case(
+        Graph(nodes), ({"tensor": 0},), (TensorSpec("float32", (4,), (1,), storage=key),),
+        backend={"name": "eager", "how": "registered", "target": "eager", **backend},
+    )  # fmt: skip
+    with Index.open(str(db), create=True) as index:
+        id = index.add(
+            case=case, blobs={key: data}, failure=FAILURE, signature=signature(FAILURE), provenance={"program": "x.py"}
+        )
+        reduction = index.begin_reduction(id, {})
+        index.accept(reduction.id, case, {key: data})
+        index.save_repro(id, "script", "raise SystemExit(1)\n", verified=verified, runs=3, log="")
+        index.set_state(id, State.VERIFIED if verified else State.UNVERIFIED)
+    return id
+
+
+def test_a_bundle_is_listed_and_its_manifest_true(desk: Any) -> None:
+    minified(desk.db)
+    done = desk.invoke("report", "repro.db", 1, "--bundle", "out.zip")
+    assert done.exit_code == 0, done.output
+    with zipfile.ZipFile(desk.path / "out.zip") as archive:
+        names = archive.namelist()
+        manifest = json.loads(archive.read("manifest.json"))
+        assert {e["name"]: e["sha256"] for e in manifest["files"]} == {
+            name: hashlib.sha256(archive.read(name)).hexdigest() for name in names if name != "manifest.json"
+        }
+        assert {item.date_time for item in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert archive.read("repro.py") == b"raise SystemExit(1)\n"
+    assert [line.split()[0] for line in done.stdout.splitlines()] == names
+    assert (manifest["files"][0]["verified"], manifest["files"][0]["runs"]) == (3, 3)
+
+
+def test_a_bundle_has_the_same_bytes_each_time_and_is_not_overwritten(desk: Any) -> None:
+    minified(desk.db)
+    desk.invoke("report", "repro.db", 1, "--bundle", "out.zip")
+    first = (desk.path / "out.zip").read_bytes()
+    refused = desk.invoke("report", "repro.db", 1, "--bundle", "out.zip")
+    assert (refused.exit_code, refused.stderr) == (2, "Error: out.zip exists; add --force to overwrite it.\n")
+    assert desk.invoke("report", "repro.db", 1, "--bundle", "out.zip", "--force").exit_code == 0
+    assert (desk.path / "out.zip").read_bytes() == first
+
+
+def test_a_bundle_that_nobody_could_attach_is_refused(desk: Any, monkeypatch: Any) -> None:
+    minified(desk.db)
+    monkeypatch.setattr(bundles, "MOST_BYTES", 100)
+    refused = desk.invoke("report", "repro.db", 1, "--bundle", "out.zip")
+    assert refused.exit_code == 2
+    assert "at most 100 can be attached; the largest file is " in refused.stderr
+    assert not (desk.path / "out.zip").exists()
+
+
+def test_the_command_for_gh_is_one_that_a_shell_reads_back(desk: Any) -> None:
+    minified(desk.db)
+    done = desk.invoke("report", "repro.db", 1, "--to", "gh")
+    made, filed = done.stdout.split(" | ")
+    assert shlex.split(made) == ["minify", "repro", "repro.db", "1", "--format", "issue"]
+    assert shlex.split(filed) == [
+        "gh", "issue", "create", "--repo", "pytorch/pytorch",
+        "--title", "[eager] RuntimeError: no kernel for 'relu' in x.cpp", "--body-file", "-",
+    ]  # fmt: skip
+
+
+def test_a_script_that_was_not_verified_is_not_handed_out_unasked(desk: Any) -> None:
+    minified(desk.db, verified=0)
+    refused = desk.invoke("report", "repro.db", 1, "--to", "gh")
+    assert refused.exit_code == 2
+    assert "did not show the failure" in refused.stderr
