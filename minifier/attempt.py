@@ -145,8 +145,12 @@ class Attempt:
             progress=self.progress,
             accepted=self.accepted,
             other=self.other,
+            strict=self.of.options.strict,
         )
         result = engine.run(start, trace)
+        for name, stats in result.stats.items():
+            for problem in stats.problems:
+                self.of.listener.note(f"the pass {name} failed and was left out: {problem}")
         case, plain_reason = self.plain(result.case, stopped=not result.complete)
         case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))
         settled, blobs = settle(case, self.of.pool.scratch)

@@ -17,9 +17,10 @@ from typing import Protocol
 
 from ..store.case import Case
 from .identity import Keys
+from .options import PassFailed
+from .order import Sizes
 from .passes import PASSES, Pass, Proposal
-from .patch import apply, merge, size
-from .search import Items
+from .question import Question
 from .subject import Subject
 from .trace import Trace
 from .verdict import Outcome, Verdict
@@ -62,13 +63,18 @@ class Progress:
 
 @dataclass(slots=True)
 class PassStats:
-    """What one pass cost and brought. ``repeated`` questions needed no asking."""
+    """What one pass cost and brought. ``repeated`` questions needed no asking, those ``unchanged`` changed nothing, and
+    ``invalid`` candidates did not run in eager. ``problems`` are errors of the pass itself: what it raised.
+    """
 
     queries: int = 0
     repeated: int = 0
     accepted: int = 0
     nodes_removed: int = 0
     seconds: float = 0.0
+    unchanged: int = 0
+    invalid: int = 0
+    problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,9 @@ class Engine:
 
     ``max_queries`` counts questions put to the oracle, ``seconds`` wall time of `run`. ``jobs > 1`` needs an oracle
     with ``submit``. An exception from the oracle or a callback ends `run`; `best` is valid at any time.
+
+    ``study(case, key)`` records the values of a case anew, before late passes look at it; None where it cannot.
+    A pass that raises is noted in its statistics and left out from there on; ``strict`` raises `PassFailed`.
     """
 
     def __init__(
@@ -109,6 +118,8 @@ class Engine:
         accepted: Callable[[Case, str], None] | None = None,
         other: Callable[[Case, Verdict], None] | None = None,
         passes: Sequence[Pass] = PASSES,
+        study: Callable[[Case, str], Trace | None] | None = None,
+        strict: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._oracle = oracle
@@ -122,8 +133,12 @@ class Engine:
         self._accepted = accepted
         self._other = other
         self._passes = passes
+        self._study = study
+        self._strict = strict
         self._clock = clock
         self._keys = Keys()
+        self._sizes = Sizes()
+        self._studied = ""
         self._flying: dict[str, tuple[Case, Future[Verdict]]] = {}
         self._coarse: dict[str, int] = {}
         self._pass = ""
@@ -140,7 +155,7 @@ class Engine:
         self._started = self._clock()
         self._trace = trace
         self._subject = Subject(case, trace)
-        self._best_key, self._best_size = self._keys.key(case), size(case)
+        self._best_key, self._best_size = self._keys.key(case), self._sizes.size(case)
         self._start_nodes = self._best_size[0]
         reason = ""
         try:
@@ -151,14 +166,30 @@ class Engine:
         finally:
             self._recall()
         seconds = self._clock() - self._started
-        return Result(self.best, trace, self.queries, seconds, not reason, reason, self.stats)
+        return Result(self.best, self._trace, self.queries, seconds, not reason, reason, self.stats)
 
     def _round(self) -> bool:
-        """Every pass once. True if any made the case smaller."""
+        """Every pass once, late ones only if no other did anything. True if any made the case smaller."""
         before = self._best_key
-        for p in self._passes:
-            self._run_pass(p)
-        return self._best_key != before
+        for late in (False, True):
+            passes = [p for p in self._passes if p.late is late]
+            if late and passes:
+                self._look()
+            for p in passes:
+                self._run_pass(p)
+            if self._best_key != before:
+                return True
+        return False
+
+    def _look(self) -> None:
+        """Have the best case studied, once."""
+        if self._study is None or self._studied == self._best_key:
+            return
+        trace = self._study(self.best, self._best_key)
+        self._studied = self._best_key
+        if trace is not None:
+            self._trace = trace
+            self._subject = Subject(self.best, trace)
 
     def _run_pass(self, p: Pass) -> None:
         """All steps of a pass, once."""
@@ -167,7 +198,7 @@ class Engine:
             return
         self._pass = p.name
         try:
-            while (proposal := p.propose(self._subject, step)) is not None:
+            while (proposal := self._proposal(p, step)) is not None:
                 found = bool(proposal.patches) and self._search(proposal)
                 step += not (found and proposal.again)
         finally:
@@ -175,23 +206,41 @@ class Engine:
             stats.nodes_removed += nodes - self._best_size[0]
         self._coarse[p.name] = self._best_size[0]
 
+    def _proposal(self, p: Pass, step: int) -> Proposal | None:
+        if self.stats[p.name].problems:
+            return None
+        try:
+            return p.propose(self._subject, step)
+        except Exception as exc:  # noqa: BLE001  an error in one pass is no reason to lose what the others can do
+            self._problem(exc)
+            return None
+
+    def _problem(self, exc: Exception) -> None:
+        """Note that the running pass raised, or made a patch that cannot be applied."""
+        text = f"{type(exc).__name__}: {exc}".strip()
+        if self._strict:
+            raise PassFailed(f"pass {self._pass}: {text}") from exc
+        if text not in (problems := self.stats[self._pass].problems):
+            problems.append(text)
+
     def _search(self, proposal: Proposal) -> bool:
         """Find which patches can be applied together, applying them as they are found. True if any was."""
         before = self._best_key
-        question = _Question(self._subject, proposal)
+        question = Question(self._subject, proposal, self._problem)
         while question.kept is not None:
             case = question.candidate(question.kept)
             same = self._check(case, question)
-            if same and case is not None:
+            if same and case is not None and (not question.grows or self._sizes.size(case) < self._best_size):
                 self._accept(case)
             question.answer(same)
         return self._best_key != before
 
-    def _check(self, case: Case | None, question: _Question) -> bool:
+    def _check(self, case: Case | None, question: Question) -> bool:
         """Whether ``case`` shows the failure."""
-        known = self._recalled(case)
+        known = self._recalled(case, question)
         if case is None or known is not None:
             self.stats[self._pass].repeated += case is not None
+            self.stats[self._pass].unchanged += case is not None and self._keys.key(case) == self._best_key
             return bool(known)
         key = self._keys.key(case)
         if self._jobs == 1:
@@ -204,14 +253,14 @@ class Engine:
         self._report()
         return self._known[key].same
 
-    def _recalled(self, case: Case | None) -> bool | None:
+    def _recalled(self, case: Case | None, question: Question) -> bool | None:
         """The answer where there is no need to ask: no candidate, the best case itself, not smaller, asked before."""
         if case is None:
             return False
         key = self._keys.key(case)
         if key == self._best_key:
             return True
-        if size(case) >= self._best_size:
+        if not question.grows and self._sizes.size(case) >= self._best_size:
             return False
         return self._known[key].same if key in self._known else None
 
@@ -228,6 +277,7 @@ class Engine:
 
     def _learn(self, key: str, case: Case, verdict: Verdict) -> None:
         self._known[key] = verdict
+        self.stats[self._pass].invalid += verdict.outcome is Outcome.INVALID
         if self._log is not None:
             self._log.answered(key, verdict)
         if verdict.outcome is Outcome.OTHER and self._other is not None:
@@ -240,20 +290,20 @@ class Engine:
         if len(case.graph.compute) > len(self._subject.compute):
             self._coarse.clear()  # a body has become part of the graph: there is something to take big steps in again
         self._subject = Subject(case, self._trace)
-        self._best_key, self._best_size = key, size(case)
+        self._best_key, self._best_size = key, self._sizes.size(case)
         self.stats[self._pass].accepted += 1
         if self._accepted is not None:
             self._accepted(case, key)
 
     def _report(self) -> None:
         if self._progress is not None:
-            nodes, _, inputs = self._best_size
+            nodes, inputs = self._best_size[0], self._best_size[3]
             seconds = self._clock() - self._started
             self._progress(Progress(nodes, self._start_nodes, inputs, self.queries, self._pass, seconds))
 
     # Asking ahead
 
-    def _ahead(self, question: _Question) -> None:
+    def _ahead(self, question: Question) -> None:
         """Have the question that waits answered, and use idle workers for those that may follow it."""
         assert self._submit is not None
         queue: deque[tuple[bool, ...]] = deque([()])
@@ -265,7 +315,7 @@ class Engine:
             if kept is None:
                 continue
             case = question.candidate(kept)
-            known = self._recalled(case)
+            known = self._recalled(case, question)
             if case is None or known is not None:
                 queue.appendleft((*assumed, bool(known)))
                 continue
@@ -291,40 +341,3 @@ class Engine:
         for _, future in self._flying.values():
             future.cancel()
         self._flying.clear()
-
-
-class _Question:
-    """A running search: the candidate it asks about, and what it would ask after assumed answers."""
-
-    def __init__(self, subject: Subject, proposal: Proposal) -> None:
-        self._subject = subject
-        self._patches = proposal.patches
-        self._start = proposal.search
-        self._answers: list[bool] = []
-        self._search = proposal.search()
-        self.kept: Items | None = next(self._search, None)
-
-    def answer(self, same: bool) -> None:
-        self._answers.append(same)
-        try:
-            self.kept = self._search.send(same)
-        except StopIteration:
-            self.kept = None
-
-    def candidate(self, kept: Items) -> Case | None:
-        """The case in which exactly the patches in ``kept`` are not applied."""
-        stays = set(kept)
-        return apply(self._subject, merge(p for i, p in enumerate(self._patches) if i not in stays))
-
-    def after(self, assumed: tuple[bool, ...]) -> Items | None:
-        """What would be asked if the waiting question and those after it were answered like this."""
-        if not assumed:
-            return self.kept
-        search = self._start()
-        kept = next(search, None)
-        for same in (*self._answers, *assumed):
-            try:
-                kept = search.send(same)
-            except StopIteration:
-                return None
-        return kept

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
+class PassFailed(Exception):
+    """A pass raised, or made a patch that cannot be applied, and the reduction is strict."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of `minify run`. Times are in seconds, ``memory`` in GiB."""
@@ -21,6 +25,7 @@ class Options:
     memory: float | None = None
     embed_data: bool = False
     trust: bool = False
+    strict: bool = False
 
 
 class Listener(Protocol):

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from operator import add
 from typing import Protocol
 
 from ..store.case import Case, Graph, Json, Node, TensorSpec, Value, map_refs, tag
@@ -64,22 +63,6 @@ def merge(patches: Iterable[Patch]) -> Patch:
         for name, value in p.replace.items():
             substitutes.setdefault(name, value)
     return Patch(frozenset(drop), substitutes, frozenset(cut), frozenset(erase), tuple(edits))
-
-
-def size(case: Case) -> tuple[int, int, int]:
-    """What a reduction makes smaller, most important first: compute nodes, returned values, inputs, bodies included."""
-    return _size(case.graph)
-
-
-def _size(graph: Graph) -> tuple[int, int, int]:
-    compute, returned, inputs = 0, len(graph.output.inputs), 0
-    for node in graph.nodes:
-        compute += node.is_compute
-        inputs += node.op == "placeholder"
-    for attr in graph.attrs.values():
-        if "graph" in attr:
-            compute, returned, inputs = map(add, (compute, returned, inputs), _size(attr["graph"]))
-    return compute, returned, inputs
 
 
 def apply(subject: Subject, patch: Patch) -> Case | None:

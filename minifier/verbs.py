@@ -25,10 +25,11 @@ class Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         from ..backends.spec import InvalidSpec
         from ..store.errors import StoreError
+        from .options import PassFailed
 
         try:
             return super().invoke(ctx)
-        except (StoreError, InvalidSpec) as error:
+        except (StoreError, InvalidSpec, PassFailed) as error:
             raise Problem(str(error)) from error
         except (KeyboardInterrupt, click.Abort) as interrupt:
             click.echo("Interrupted.", err=True)

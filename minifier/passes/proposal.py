@@ -15,12 +15,15 @@ class Proposal:
     """Patches, and the search that suits them: its items are the patches that are *not* applied.
 
     ``search`` makes a fresh search each time it is called; all of them behave alike. ``again`` asks for the same step
-    once more after patches were applied, because something else stands there then.
+    once more after patches were applied, because something else stands there then. With a ``base``, a patch that is
+    always applied, candidates may be larger than the best case: they are asked about on the way to a smaller one, and
+    only that is taken.
     """
 
     patches: tuple[Patch, ...]
     search: Callable[[], Search]
     again: bool = False
+    base: Patch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +32,15 @@ class Pass:
 
     A ``coarse`` pass takes big steps while the case is large. It runs once, and again only where other passes have
     removed a quarter of the nodes since; the fixpoint that makes a result 1-minimal is that of the other passes.
+
+    A ``late`` pass replaces what no pass can remove. It runs where the others have come to their end.
     """
 
     name: str
     summary: str
     propose: Callable[[Subject, int], Proposal | None]
     coarse: bool = False
+    late: bool = False
 
 
 def each(patches: tuple[Patch, ...]) -> Proposal:

@@ -11,7 +11,12 @@ from made import Fails, code, make, ops
 
 from fxminify.minifier.engine import Engine, Progress, Result
 from fxminify.minifier.identity import Keys
-from fxminify.minifier.patch import size
+from fxminify.minifier.options import PassFailed
+from fxminify.minifier.order import size
+from fxminify.minifier.passes import PASSES, Pass, Proposal
+from fxminify.minifier.passes.proposal import each
+from fxminify.minifier.patch import Patch
+from fxminify.minifier.subject import Subject
 from fxminify.minifier.trace import Trace
 from fxminify.minifier.verdict import Outcome, Verdict
 from fxminify.store.case import Case
@@ -233,3 +238,45 @@ def test_keys_see_what_counts_and_nothing_else() -> None:
     assert keys.key(replace(case, backward=True)) != keys.key(case)
     assert keys.key(replace(case, context={"grad": False})) != keys.key(case)
     assert keys.key(replace(case, tensors=(replace(case.tensors[0], dtype="float16"),))) != keys.key(case)
+
+
+def broken(subject: Subject, step: int) -> Proposal | None:
+    raise LookupError("no such node")
+
+
+def test_a_pass_that_raises_is_noted_and_the_others_go_on() -> None:
+    case, trace = tower(30, {20: "asinh"})
+    row = Pass("broken", "Raises.", broken)
+    result, _ = run(has("asinh"), case, trace, passes=(row, *PASSES))
+    assert ops(result.case) == ["asinh"]
+    assert result.stats["broken"].problems == ["LookupError: no such node"]
+
+
+def test_a_patch_that_cannot_be_applied_is_noted() -> None:
+    def unknown(subject: Subject, step: int) -> Proposal | None:
+        return each((Patch(replace={subject.compute[0]: {"ref": "nobody"}}),)) if step == 0 else None
+
+    case, trace = tower(30, {20: "asinh"})
+    result, _ = run(has("asinh"), case, trace, passes=(Pass("unknown", "Names nothing.", unknown), *PASSES))
+    assert ops(result.case) == ["asinh"]
+    assert result.stats["unknown"].problems == ["KeyError: 'nobody'"]
+
+
+def test_strict_reductions_end_with_the_error_of_a_pass() -> None:
+    with pytest.raises(PassFailed, match="pass broken: LookupError: no such node"):
+        run(has("asinh"), *tower(30, {20: "asinh"}), passes=(Pass("broken", "Raises.", broken),), strict=True)
+
+
+def test_late_passes_run_where_the_others_end_on_a_case_studied_anew() -> None:
+    seen = []
+
+    def late(subject: Subject, step: int) -> Proposal | None:
+        seen.append((len(subject.compute), subject.trace is again))
+        return None
+
+    case, trace = tower(30, {20: "asinh"})
+    again = replace(trace, problem="recorded again")
+    row = Pass("late", "Looks.", late, late=True)
+    result, _ = run(has("asinh"), case, trace, passes=(row, *PASSES), study=lambda case, key: again)
+    assert seen == [(1, True)]
+    assert result.trace is again

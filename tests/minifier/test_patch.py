@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from made import code, make, spec
 
-from fxminify.minifier.patch import Patch, apply, merge, size
+from fxminify.minifier.order import size
+from fxminify.minifier.patch import Patch, apply, merge
 from fxminify.minifier.subject import Subject
 from fxminify.minifier.trace import Kind, Recorded, Trace
 from fxminify.store.case import Case, Graph, Node, TensorSpec
@@ -183,4 +184,4 @@ def test_tensors_of_the_context_move_along() -> None:
 
 
 def test_size_counts_compute_nodes_then_outputs_then_inputs() -> None:
-    assert size(CHAIN[0]) == (3, 1, 1)
+    assert size(CHAIN[0]) == (3, 9, 1, 1, 4, 4, 4)

@@ -7,8 +7,9 @@ import pytest
 from made import Fails, ops, random_case
 
 from fxminify.minifier.engine import Engine
+from fxminify.minifier.order import size
 from fxminify.minifier.passes import PASSES
-from fxminify.minifier.patch import apply, size
+from fxminify.minifier.patch import apply
 from fxminify.minifier.subject import Subject
 from fxminify.store.case import Case
 
