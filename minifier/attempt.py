@@ -28,12 +28,11 @@ from .sandbox.launcher import SandboxError
 from .sandbox.pool import Ended, Pool
 from .script_oracle import ScriptOracle
 from .simplify import simplify
+from .steps import StepLog
 from .storages import settle
 from .trace import Trace
 from .verdict import Outcome, Verdict
 
-#: The best case is stored on the way only while its storages are at most this many elements.
-_SMALL = 4 << 20
 #: The last resort among the entries: every candidate is a script in a fresh process.
 SCRIPT = "script"
 
@@ -135,6 +134,7 @@ class Attempt:
         self.log = Log(self.of, self.of.index.begin_reduction(self.of.capture.id, config).id)
         start = with_distinct_names(self.of.case)
         trace = self.record(start)
+        self.steps = StepLog(self.of.index, self.log.reduction, start, self.of.pool.scratch)
         engine = Engine(
             self.oracle,
             jobs=self.of.options.jobs,
@@ -154,7 +154,7 @@ class Attempt:
         case, plain_reason = self.plain(result.case, stopped=not result.complete)
         case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))
         settled, blobs = settle(case, self.of.pool.scratch)
-        self.of.index.accept(self.log.reduction, settled, blobs)
+        self.steps.finish(settled, blobs)
         self.of.queries += self.log.queries
         self.nodes = case.graph.count
         self.complete = result.complete and not plain_reason
@@ -203,7 +203,9 @@ class Attempt:
                 self.log.answered(key, self.oracle.ask(candidate))
                 self.listen(candidate.graph.count, name)
             accepted = self.log.known[key].same
-            best = candidate if accepted else best
+            if accepted and candidate is not best:
+                best = candidate
+                self.accepted(candidate, key)
             return accepted
 
         try:
@@ -238,8 +240,7 @@ class Attempt:
             return State.UNVERIFIED, f"no script can be printed: {error}"
 
     def accepted(self, case: Case, key: str) -> None:
-        if sum(spec.numel for spec in case.tensors) <= _SMALL:
-            self.of.index.accept(self.log.reduction, *settle(case, self.of.pool.scratch))
+        self.steps.add(case, key, self.log.passes.get(key, ""), self.of.queries + self.log.queries)
 
     def other(self, case: Case, verdict: Verdict) -> None:
         if verdict.signature is None:
@@ -268,11 +269,13 @@ class Log:
         self.job = job
         self.index = index = job.index
         self.reduction = reduction
+        earlier = {k: v for k, v in index.verdicts(reduction).items() if v.outcome != Outcome.INFRA}
         self.known: dict[str, Verdict] = {
             key: Verdict(Outcome(stored.outcome), seconds=stored.seconds, detail=stored.detail)
-            for key, stored in index.verdicts(reduction).items()
-            if stored.outcome != Outcome.INFRA
+            for key, stored in earlier.items()
         }
+        #: Which pass asked each question.
+        self.passes = {key: stored.pass_name for key, stored in earlier.items()}
 
     @property
     def queries(self) -> int:
@@ -280,6 +283,7 @@ class Log:
 
     def asked(self, key: str, pass_name: str) -> None:
         self.job.asked += 1
+        self.passes[key] = pass_name
         self.index.asked(self.reduction, key, pass_name)
 
     def answered(self, key: str, verdict: Verdict) -> None:

@@ -25,10 +25,11 @@ from .database import check_place, open_database
 from .documents import digest, dumps, graph_hash, loads, pack, plain
 from .errors import ForeignValue, StoreError
 from .failure import Failure, Signature
-from .reductions import ReductionInfo, Reductions, ReproInfo, StoredVerdict, now
+from .reductions import ReductionInfo, ReproInfo, StoredVerdict, now
+from .steps import StepInfo, Steps
 from .tables import CaptureRow, DocumentRow, ReductionRow, ReproRow, State
 
-__all__ = ["CaptureInfo", "Index", "ReductionInfo", "ReproInfo", "State", "StoreError", "StoredVerdict"]
+__all__ = ["CaptureInfo", "Index", "ReductionInfo", "ReproInfo", "State", "StepInfo", "StoreError", "StoredVerdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class CaptureInfo:
         return asdict(self)
 
 
-class Index(Reductions):
+class Index(Steps):
     """An open index. Every method raises `StoreError` with one sentence for the terminal."""
 
     @classmethod

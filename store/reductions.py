@@ -115,7 +115,7 @@ class Reductions:
                 )
                 session.add(row)
                 session.flush()
-            return _reduction(row, resumed=resumed)
+            return reduction_info(row, resumed=resumed)
 
     def asked(self, reduction_id: int, key: str, pass_name: str) -> None:
         """Log a question before it is asked. Asking again counts: it was left unanswered, or asked twice."""
@@ -150,8 +150,8 @@ class Reductions:
             for r in rows
         }
 
-    def accept(self, reduction_id: int, case: Case, blobs: Blobs, *, pass_name: str = "") -> None:
-        """Make ``case`` the best of this reduction so far."""
+    def accept(self, reduction_id: int, case: Case, blobs: Blobs, *, step: int | None = None) -> None:
+        """Make ``case`` the best of this reduction so far; ``step`` is the number of a step that keeps it, too."""
         key, size, data = pack(case)
         staged = self._blobs.stage(case.storages, blobs)
         try:
@@ -160,18 +160,9 @@ class Reductions:
                 old = row.best
                 self._insert_document(session, DocumentRow(digest=key, size=size, data=data), case, staged, blobs)
                 row.best = key
-                row.accepted += 1
                 row.nodes_after, row.inputs_after = case.graph.count, len(case.inputs)
-                session.add(
-                    StepRow(
-                        reduction=reduction_id,
-                        number=row.accepted,
-                        pass_name=pass_name,
-                        nodes=row.nodes_after,
-                        inputs=row.inputs_after,
-                        at=now(),
-                    )
-                )
+                if step is not None and (kept := session.get(StepRow, (reduction_id, step))) is not None:
+                    kept.document = key
                 session.flush()
                 dropped = [] if old is None or old == key else self._drop_document(session, old)
         except BaseException:
@@ -228,7 +219,7 @@ class Reductions:
 
     def _drop_document(self, session: Session, key: str) -> list[str]:
         """Drop a document nothing refers to any more; the keys of the storages that went with it."""
-        for column in (CaptureRow.document, ReductionRow.best):
+        for column in (CaptureRow.document, ReductionRow.best, StepRow.document):
             if session.scalar(select(exists().where(column == key))):
                 return []
         blobs = session.scalars(select(DocumentBlobRow.blob).where(DocumentBlobRow.document == key)).all()
@@ -262,7 +253,8 @@ class Reductions:
         return row
 
 
-def _reduction(row: ReductionRow, *, resumed: bool) -> ReductionInfo:
+def reduction_info(row: ReductionRow, *, resumed: bool) -> ReductionInfo:
+    """What is said of a reduction."""
     return ReductionInfo(
         id=row.id,
         capture=row.capture,

@@ -18,7 +18,7 @@ from sqlalchemy.types import TypeDecorator
 from .errors import ForeignValue
 
 #: The newest revision under ``migrations/versions``; revisions are numbers, so that newer ones are known as newer.
-SCHEMA = "0001"
+SCHEMA = "0002"
 
 
 class State(StrEnum):
@@ -158,15 +158,20 @@ class VerdictRow(Base):
 
 
 class StepRow(Base):
-    """One accepted step of a reduction: how far it had come, by which pass."""
+    """One accepted step of a reduction: see `fxminify.store.steps`. ``key`` is that of its question."""
 
     __tablename__ = "steps"
 
     reduction: Mapped[int] = mapped_column(ForeignKey("reductions.id"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     pass_name: Mapped[str]
+    key: Mapped[str] = mapped_column(String(128))
     nodes: Mapped[int]
     inputs: Mapped[int]
+    queries: Mapped[int]
+    seconds: Mapped[float]
+    difference: Mapped[str]
+    document: Mapped[str | None] = mapped_column(ForeignKey("documents.digest"), index=True)
     at: Mapped[str] = mapped_column(String(32))
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from .installation import backends, doctor, passes
 from .intake import capture, import_
-from .reading import list_, repro, show, verify
+from .reading import history, list_, repro, show, verify
 from .reducing import ablate, run
 from .reporting import report
 
 #: In the order of a session, which is that of ``minify --help``.
-VERBS = (capture, import_, run, list_, show, repro, report, verify, ablate, backends, passes, doctor)
+VERBS = (
+    capture, import_, run, list_, show, history, repro, report, verify, ablate, backends, passes, doctor,
+)  # fmt: skip

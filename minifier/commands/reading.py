@@ -1,4 +1,4 @@
-"""The verbs that show and hand out what an index holds: `list`, `show`, `repro` and `verify`."""
+"""The verbs that show and hand out what an index holds: `list`, `show`, `history`, `repro` and `verify`."""
 
 from __future__ import annotations
 
@@ -42,6 +42,37 @@ def show(db: str, id_: int, minified: bool, json_: bool) -> None:
         dump(details)
     else:
         console.show(details)
+
+
+@click.command()
+@click.argument("db", metavar="DB")
+@click.argument("id_", type=int, metavar="ID")
+@click.option("--step", "number", type=click.IntRange(1), metavar="N", help="Show all that step N changed.")
+@click.option("--brief", is_flag=True, help="Leave out what the steps changed.")
+@as_json
+def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> None:
+    """Show how failure ID was minified: every step with what it changed, and what each pass asked and brought.
+
+    `minify run DB ID --from-step N` goes on from a step.
+    """
+    from ...store.index import Index
+    from .. import retelling
+    from ..history import stored
+
+    with Index.open(db, readonly=True) as index:
+        index.capture(id_)
+        found = stored(index, id_)
+    if found is None:
+        raise Problem(f"capture {id_} was not minified yet: minify run {db} {id_}")
+    steps = {step.number: step for step in found.steps}
+    if number is not None and number not in steps:
+        raise Problem(f"there is no step {number}; `minify history {db} {id_}` lists the {len(steps)} there are.")
+    if json_:
+        dump(found.to_json() if number is None else steps[number].to_json())
+    elif number is not None:
+        retelling.step(steps[number])
+    else:
+        retelling.history(found, differences=not brief)
 
 
 @click.command()

@@ -35,9 +35,7 @@ from ..verbs import as_json, ask, database, dump
 @click.option("--memory", type=click.FloatRange(min=0, min_open=True), metavar="GIB", help="Memory cap of a worker.")
 @click.option("--embed-data", is_flag=True, help="Keep input data beside the script where no seed reproduces.")
 @click.option("--trust", is_flag=True, help="Run captures made elsewhere without asking.")
-@click.option(
-    "--strict", is_flag=True, help="Stop with an error when a pass itself fails."
-)
+@click.option("--strict", is_flag=True, help="Stop with an error when a pass itself fails.")
 @click.option("--again", is_flag=True, help="Minify captures that were already done, too.")
 @as_json
 def run(db: str, ids: tuple[int, ...], json_: bool, again: bool, **options: Any) -> None:

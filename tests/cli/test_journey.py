@@ -80,6 +80,24 @@ def test_another_failure_on_the_way_is_a_child(minified: Any, rows: dict[int, di
     assert "Other failures were found on the way, 1 of them: minify run repro.db" in minified.said.stdout
 
 
+def test_the_history_tells_what_each_step_changed(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+    found = minified.json("history", "repro.db", 1)
+    assert [step["number"] for step in found["steps"]] == list(range(1, len(found["steps"]) + 1))
+    assert found["steps"][0]["nodes"] == 1
+    assert "- sin = torch.sin(l_x_)" in found["steps"][0]["difference"]
+    assert found["steps"][-1]["difference"][-1] == "+ tanh: float32[1], zeros"
+    assert all(step["kept"] for step in found["steps"])
+    assert sum(effort["asked"] for effort in found["passes"]) == rows[1]["queries"]
+    assert sum(effort["accepted"] for effort in found["passes"]) == len(found["steps"])
+    said = minified.invoke("history", "repro.db", 1).output
+    assert "      - sin = torch.sin(l_x_)\n" in said
+    assert minified.invoke("history", "repro.db", 1, "--step", 1).output in said
+    assert minified.invoke("history", "repro.db", 1, "--step", 99).exit_code == 2
+    assert minified.invoke("history", "repro.db", 8).output == (
+        "Error: capture 8 was not minified yet: minify run repro.db 8\n"
+    )
+
+
 SCRIPTS = {
     1: ["import planted  # registers", 'backend="raises"', "torch.relu("],
     2: ["from planted import imported", "backend=imported"],

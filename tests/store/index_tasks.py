@@ -6,7 +6,7 @@ import signal
 
 from fxminify.store.case import Blobs, Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index import Index
+from fxminify.store.index import Index, StepInfo
 
 
 def small_case(
@@ -66,7 +66,7 @@ def die_in_reduction(path: str) -> None:
     reduction = index.begin_reduction(1, {"match": "exact"})
     index.asked(reduction.id, "a", "nodes")
     index.answered(reduction.id, "a", "same", "v1:0", 0.5, "")
-    index.accept(reduction.id, *small_case(1), pass_name="nodes")
+    index.add_step(reduction.id, StepInfo(1, "nodes", "a", 1, 1), *small_case(1))
     index.asked(reduction.id, "b", "nodes")
     die()
 

@@ -206,7 +206,7 @@ def test_the_best_case_replaces_the_one_before_it_and_its_storages(path: str, in
         index.accept(reduction.id, start, start_blobs)
         middle, middle_blobs = small_case(32, os.urandom(128))
         last, last_blobs = small_case(16, os.urandom(64))
-        index.accept(reduction.id, middle, middle_blobs, pass_name="shapes")
+        index.accept(reduction.id, middle, middle_blobs)
         index.accept(reduction.id, last, last_blobs)
         assert index.best(reduction) == index.best(index.capture(1)) == last
         assert index.case(1) == start

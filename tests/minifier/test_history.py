@@ -1,0 +1,108 @@
+"""What a step changed, in lines, and what each pass asked and brought."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made import make
+
+from fxminify.minifier.history import EXPLAIN, describe, difference, stored
+from fxminify.minifier.simplify import marked
+from fxminify.store.case import Case, Graph, Node, TensorSpec
+from fxminify.store.failure import Failure, Kind, Phase, signature
+from fxminify.store.index import Index, StepInfo
+
+CASE, _ = make(["x", "y"], [("a", "sin", ["x"]), ("b", "add", ["a", "y"]), ("c", "relu", ["b"])], ["c"])
+
+
+def without(case: Case, name: str) -> Case:
+    nodes = tuple(n for n in case.graph.nodes if n.name != name)
+    return replace(case, graph=replace(case.graph, nodes=nodes))
+
+
+def test_a_case_in_lines() -> None:
+    odd = TensorSpec("float32", (2, 3), (1, 2), 4, init={"fn": "full", "value": 0.0}, requires_grad=True)
+    case = replace(
+        CASE,
+        tensors=(odd, TensorSpec("int64", (), (), init={"fn": "randint", "low": 0, "high": 5}, device="cuda:0")),
+        backend={"name": "inductor", "options": {"dict": [["max_autotune", True]]}, "dynamic": True},
+        context={"grad": False, "rng": {"cpu": "secret"}},
+        backward=True,
+        calls=2,
+    )
+    assert describe(case) == [
+        "compile dynamic = True",
+        'compile options = {"max_autotune": True}',
+        "context grad = False",
+        "backward pass",
+        "2 calls",
+        "x: float32[2, 3] strides (1, 2) offset 4 requires_grad, zeros",
+        "y: int64[] on cuda:0, randint 0 to 4",
+        "a = torch.sin(x)",
+        "b = torch.add(a, y)",
+        "c = torch.relu(b)",
+        "return (c,)",
+    ]
+
+
+def test_the_difference_is_what_went_and_what_came() -> None:
+    assert difference(CASE, CASE) == ""
+    zeros = replace(CASE.tensors[0], storage=None, init={"fn": "full", "value": 0.0})
+    nodes = tuple(replace(n, args=({"ref": "b"},)) if n.name == "c" else n for n in without(CASE, "a").graph.nodes)
+    after = replace(CASE, tensors=(zeros, CASE.tensors[1]), graph=Graph(nodes), context={"grad": False})
+    assert difference(CASE, after).splitlines() == [
+        "- x: float32[4], recorded values",
+        "+ x: float32[4], zeros",
+        "- a = torch.sin(x)",
+        "+ context grad = False",
+    ]
+    assert difference(CASE, marked(CASE, [(0, 0)])).splitlines()[1] == "+ x: float32[4] dynamic [0], recorded values"
+
+
+def test_methods_attributes_and_bodies_have_lines() -> None:
+    inner = Graph((Node("z", "placeholder", "z"), Node("output", "output", "output", ({"tuple": [{"ref": "z"}]},))))
+    nodes = (
+        CASE.graph.nodes[0],
+        Node("w", "get_attr", "weight"),
+        Node("v", "call_method", "view", ({"ref": "x"}, -1)),
+        Node("f", "call_function", {"hop": "no such operator"}, ({"ref": "w"},), {"k": {"float": "inf"}}),
+        CASE.graph.nodes[-1],
+    )
+    attrs = {"weight": {"tensor": 0, "kind": "parameter"}, "body_0": {"graph": inner}}
+    case = Case(Graph(nodes, attrs), CASE.inputs[:1], CASE.tensors)
+    assert describe(case)[1:] == [
+        "weight: float32[4], recorded values",
+        "w = self.weight",
+        "v = x.view(-1)",
+        "f = no such operator(w, k=inf)",
+        "return (c,)",
+        "body_0: z is given",
+        "body_0: return (z,)",
+    ]
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_history_counts_what_each_pass_asked_and_brought(tmp_path: Path, finished: bool) -> None:
+    zeros = replace(CASE.tensors[0], storage=None, init={"fn": "full", "value": 0.0})
+    case = replace(CASE, tensors=(zeros, zeros), backend={"name": "b"})
+    failure = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
+    with Index.open(str(tmp_path / "repro.db"), create=True) as index:
+        index.add(case=case, blobs={}, failure=failure, signature=signature(failure), provenance={})
+        assert stored(index, 1) is None
+        reduction = index.begin_reduction(1, {"entry": "direct"}).id
+        asked = [("a", "slices", "same"), ("b", "slices", "other"), ("c", "nodes", "invalid"), ("d", EXPLAIN, "pass")]
+        for key, name, outcome in asked:
+            index.asked(reduction, key, name)
+            index.answered(reduction, key, outcome, None, 0.5, "")
+        index.add_step(reduction, StepInfo(1, "slices", "a", 2, 1, difference="- relu"), case, {})
+        index.finish_reduction(reduction, queries=3, nodes_before=5, nodes_after=2, seconds=9.0, finished=finished)
+        found = stored(index, 1)
+    assert found is not None
+    assert (found.reduction, found.start_nodes, found.config) == (reduction, 5, {"entry": "direct"})
+    assert [(e.pass_name, e.asked, e.accepted, e.removed, e.invalid, e.other, e.seconds) for e in found.passes] == [
+        ("slices", 2, 1, 3, 0, 1, 1.0),
+        ("nodes", 1, 0, 0, 1, 0, 0.5),
+    ]
+    assert found.to_json()["steps"][0]["difference"] == ["- relu"]
