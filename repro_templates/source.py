@@ -275,12 +275,7 @@ class _Function:
 
     def comment(self, node: Node) -> str:
         """``f32[2, 8]``, where the graph is large enough for it to help."""
-        kind, shape = node.meta.get("dtype"), node.meta.get("shape")
-        if not self.comments or not isinstance(kind, str) or not isinstance(shape, list):
-            return ""
-        short = re.sub(r"^(float|int|uint|complex)(?=\d)", lambda m: m[1][0], _DTYPES.get(kind, kind))
-        text = f"{short}[{', '.join(str(s) for s in shape)}]"
-        return text if re.fullmatch(r"[ -~]{1,60}", text) else ""
+        return shape_text(node) if self.comments else ""
 
     def result(self, output: Node, top: bool, single: bool) -> None:
         """Return the output; what was bound just before, and is read nowhere else, is returned directly."""
@@ -301,6 +296,16 @@ class _Function:
         if tag(value) != "ref" or (once and self.uses[value["ref"]] != 1):
             return None
         return self.lookup(value["ref"])
+
+
+def shape_text(node: Node) -> str:
+    """``f32[2, 8]``; empty where it is not known."""
+    kind, shape = node.meta.get("dtype"), node.meta.get("shape")
+    if not isinstance(kind, str) or not isinstance(shape, list):
+        return ""
+    short = re.sub(r"^(float|int|uint|complex)(?=\d)", lambda m: m[1][0], _DTYPES.get(kind, kind))
+    text = f"{short}[{', '.join(str(s) for s in shape)}]"
+    return text if re.fullmatch(r"[ -~]{1,60}", text) else ""
 
 
 def _items(value: Value) -> list[Value]:

@@ -18,6 +18,12 @@ def one_line(text: str, length: int, *, lines: int = 1) -> str:
     return safe if len(safe) <= length else f"{safe[: length - 3]}..."
 
 
+def without_paths(text: str, length: int) -> str:
+    """At most ``length`` characters of ``text``, paths as base names; for what is escaped when it is shown."""
+    kept = _PATH.sub(r"\1", text.strip())
+    return kept if len(kept) <= length else f"{kept[: length - 3]}..."
+
+
 def cell(text: str) -> str:
     """``text`` as one cell of a Markdown table, nothing in it but text."""
     return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", one_line(text, 120))

@@ -11,26 +11,64 @@ from ..verbs import Problem, as_json, dump, write
 
 @click.command()
 @click.argument("db", metavar="DB")
-@click.argument("id_", type=int, metavar="ID")
+@click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The HTML file; by default DB.html."
+)
 @click.option(
     "--bundle",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="OUT.zip",
-    help="Write every format, what lies beside them and a manifest into one zip.",
+    help="Write every format of failure ID, what lies beside them and a manifest into one zip.",
 )
-@click.option("--to", type=click.Choice(["gh"]), help="Print the command that files the issue; runs nothing.")
+@click.option("--to", type=click.Choice(["gh"]), help="Print the command that files failure ID; runs nothing.")
 @click.option("--force", is_flag=True, help="Overwrite the output; take a script that was not verified.")
 @as_json
-def report(db: str, id_: int, bundle: Path | None, to: str | None, force: bool, json_: bool) -> None:
-    """Hand failure ID to those who can repair it: as one zip, or as an issue.
+def report(
+    db: str, ids: tuple[int, ...], output: Path | None, bundle: Path | None, to: str | None, force: bool, json_: bool
+) -> None:
+    """Write one HTML file about the failures of DB, or those with the given IDs; it works offline.
 
-    What is inside is listed before anything is written.
+    Or hand one failure to those who can repair it: as a zip whose content is listed before it is written, or as the
+    command that files the issue.
     """
+    if bundle is None and to is None:
+        _page(db, ids, output, force, json_)
+        return
+    if output is not None:
+        raise Problem("-o is for the HTML report; it does not go with --bundle or --to.")
+    if len(ids) != 1:
+        raise Problem("say which one failure to hand on: minify report DB ID --bundle OUT.zip")
+    _hand_on(db, ids[0], bundle, to, force, json_)
+
+
+def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_: bool) -> None:
+    from ...repro_templates.report import render
+    from ...store.index import Index
+    from ..overview import overview
+
+    with Index.open(db, readonly=True) as index:
+        made = overview(index, ids)
+    path = output if output is not None else Path(made.name).with_suffix(".html")
+    content = render(made).encode("utf-8", "replace")
+    write({path: content}, force=force)
+    about = {"output": str(path), "bytes": len(content), "failures": made.count, "signatures": len(made.groups),
+             "in_full": [detail.row.id for detail in made.details]}  # fmt: skip
+    if json_:
+        dump(about)
+        return
+    click.echo(
+        f"{path}: {made.count:,} failures, {len(made.groups):,} signatures, {len(made.details)} in full, "
+        f"{len(content):,} bytes"
+    )
+    for note in made.notes:
+        click.echo(note)
+
+
+def _hand_on(db: str, id_: int, bundle: Path | None, to: str | None, force: bool, json_: bool) -> None:
     from ...store.index import Index
     from .. import bundle as bundles
 
-    if bundle is None and to is None:
-        raise Problem("say what to make of it: --bundle OUT.zip, or --to gh.")
     with Index.open(db, readonly=True) as index:
         if to is not None:
             click.echo(bundles.command(index, id_, unverified=force))

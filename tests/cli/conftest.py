@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from fxminify.cli import main
 
 PROGRAMS = Path(__file__).parent / "programs"
+sys.path.insert(0, str(Path(__file__).parent))  # the helpers that stand beside the tests
 
 
 class Desk:

@@ -9,7 +9,21 @@ import pytest
 
 from fxminify.cli import main
 
-VERBS = ["capture", "import", "run", "list", "show", "repro", "verify", "ablate", "backends", "passes", "doctor"]
+VERBS = [
+    "capture",
+    "import",
+    "run",
+    "list",
+    "show",
+    "history",
+    "repro",
+    "report",
+    "verify",
+    "ablate",
+    "backends",
+    "passes",
+    "doctor",
+]
 
 
 def test_the_verbs_are_listed_in_the_order_of_a_session() -> None:

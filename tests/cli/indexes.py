@@ -1,0 +1,54 @@
+"""Indexes made by hand, without torch, for what only reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fxminify.store.case import Case, Graph, Node, TensorSpec
+from fxminify.store.failure import Failure, Kind, Phase, signature
+from fxminify.store.index import Index, State
+
+
+def failing(message: str, type: str = "RuntimeError", **more: Any) -> Failure:
+    return Failure(Kind.COMPILE_ERROR, Phase.COMPILE, type, message, **more)
+
+
+def chain(operations: list[str], backend: str = "planted", **more: Any) -> Case:
+    """``x`` through one function of torch after the other."""
+    meta = {"dtype": "float32", "shape": [2, 8]}
+    nodes = [Node("x", "placeholder", "L_x_", meta=meta)]
+    for number, name in enumerate(operations):
+        target = {"fn": f"torch.{name}"}
+        nodes.append(Node(f"{name}_{number}", "call_function", target, ({"ref": nodes[-1].name},), meta=meta))
+    nodes.append(Node("output", "output", "output", ({"tuple": [{"ref": nodes[-1].name}]},)))
+    spec = TensorSpec("float32", (2, 8), (8, 1), init={"fn": "randn"})
+    named = {"name": backend, "how": "registered", "target": backend}
+    return Case(Graph(tuple(nodes)), ({"tensor": 0},), (spec,), backend=named, torch="2.13.0", **more)
+
+
+def add(index: Index, case: Case | None, failure: Failure | None, **more: Any) -> int:
+    known = signature(failure) if failure is not None else None
+    provenance = {"program": "train.py", "torch": "2.13.0", "python": "3.11.7"}
+    return index.add(case=case, blobs={}, failure=failure, signature=known, provenance=provenance, **more)
+
+
+def minify(index: Index, id: int, best: Case, *, script: str = "raise SystemExit(1)\n", verified: int = 3) -> None:
+    """As if ``best`` was what `minify run` found, with a script that ``verified`` of 3 fresh runs showed."""
+    reduction = index.begin_reduction(id, {})
+    index.accept(reduction.id, best, {})
+    before, after = index.case(id).graph.count, best.graph.count
+    index.finish_reduction(reduction.id, queries=7, nodes_before=before, nodes_after=after, seconds=1.5)
+    index.save_repro(id, "script", script, verified=verified, runs=3, log="")
+    index.set_state(id, State.VERIFIED if verified else State.UNVERIFIED)
+
+
+def small(db: Path) -> None:
+    """Two bugs: one in three graphs of two backends, one of them minified, and one in a graph that was not stored."""
+    with Index.open(str(db), create=True) as index:
+        first = add(index, chain(["relu", "sin", "cos", "tanh"]), failing("no kernel for sin"))
+        add(index, chain(["sin", "exp"]), failing("no kernel for sin"))
+        add(index, chain(["sin", "exp"], backend="other"), failing("no kernel for sin"))
+        add(index, None, failing("cannot store"), reason="node 'f' calls a function without a name", graph_text="f(x)")
+        best = chain(["sin"])
+        minify(index, first, best, script='"""It fails."""\nimport torch\n\ntorch.compile(torch.sin)(x)\n')

@@ -1,0 +1,199 @@
+"""`minify report`: one HTML file, complete in itself, whatever the database holds."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import indexes
+
+from fxminify.minifier import overview as overviews
+from fxminify.minifier.overview import overview
+from fxminify.repro_templates.report import render
+from fxminify.store.case import Graph, Node
+from fxminify.store.failure import Failure, Frame, Kind, Phase
+from fxminify.store.index import Index
+
+HOSTILE = (
+    "</script><script>alert(1)</script>", "</template><img src=x onerror=alert(1)>", "]]></style><svg onload=alert(1)>",
+    "\"'><a href=javascript:alert(1)>", "{{ 7 * 7 }}{% raw %}", "</textarea></title>\x1b[2J\u202e\0", "&lt;script&gt;",
+)  # fmt: skip
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and the text of each tag; the content of a template counts, too."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.stack: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in ("meta", "input"):
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.stack:
+            self.texts.setdefault(self.stack[-1], []).append(data)
+
+
+def page_of(db: Path, *ids: int) -> str:
+    with Index.open(str(db), readonly=True) as index:
+        return render(overview(index, ids))
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"\s+", " ", "".join("".join(t) for t in Elements(page).texts.values()))
+
+
+def test_failures_are_grouped_by_signature_with_one_of_each_in_full(desk: Any) -> None:
+    indexes.small(desk.db)
+    with Index.open(str(desk.db), readonly=True) as index:
+        report = overview(index)
+    assert [(g.headline, [r.id for r in g.rows]) for g in report.groups] == [
+        ("RuntimeError: no kernel for sin", [1, 2, 3]), ("RuntimeError: cannot store", [4]),
+    ]  # fmt: skip
+    assert [detail.row.id for detail in report.details] == [1, 4, 2, 3]
+    first = report.details[0]
+    assert first.before is not None
+    assert first.after is not None
+    assert (first.before.total, first.before.marked, first.after.total, first.after.marked) == (6, 0, 3, 1)
+    assert report.notes == ()
+
+
+def test_the_page_is_one_file_that_loads_nothing(desk: Any) -> None:
+    indexes.small(desk.db)
+    done = desk.invoke("report", "repro.db")
+    assert done.exit_code == 0, done.output
+    page = (desk.path / "repro.html").read_text()
+    assert done.output == f"repro.html: 4 failures, 2 signatures, 4 in full, {len(page.encode()):,} bytes\n"
+    elements = Elements(page)
+    assert elements.stack == []
+    assert {tag for tag, _ in elements.found} & {"link", "img", "iframe", "object", "embed", "base", "form"} == set()
+    assert [v for _, attrs in elements.found for k, v in attrs.items() if k in ("src", "srcset", "style")] == []
+    assert [v for _, a in elements.found for k, v in a.items() if k == "href" and not str(v).startswith("#")] == []
+    assert re.findall(r"https?://", page) == []
+    assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
+
+
+def test_what_the_policy_names_is_what_stands_in_the_page(desk: Any) -> None:
+    import base64
+    import hashlib
+
+    indexes.small(desk.db)
+    page = page_of(desk.db)
+    policy = next(a["content"] for t, a in Elements(page).found if a.get("http-equiv") == "Content-Security-Policy")
+    for tag in ("style", "script"):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in str(policy)
+
+
+def test_nothing_of_a_capture_becomes_markup(tmp_path: Path) -> None:
+    """Messages, names, options, scripts, causes, frames, provenance: what is in them is text."""
+
+    def build(name: str, texts: Sequence[str]) -> str:
+        with Index.open(str(tmp_path / name), create=True) as index:
+            for text in texts:
+                failure = Failure(
+                    Kind.RUNTIME_ERROR, Phase.FORWARD, f"Error{text}", text, ((f"Cause{text}", text),),
+                    (Frame(text, text, 3),), diagnostics=text,
+                )  # fmt: skip
+                case = indexes.chain(["sin", "cos"], context={"config": {text: text}})
+                backend = {**case.backend, "name": f"b{text}", "options": {text: text}, "mode": text}
+                id = index.add(
+                    case=replace(case, backend=backend), blobs={}, failure=failure, signature=None,
+                    provenance={"program": text, text: text},
+                )  # fmt: skip
+                indexes.minify(index, id, indexes.chain(["cos"]), script=f'"""{text}"""\n{text}')
+                index.set_state(id, index.capture(id).state, text)
+                indexes.add(index, None, failure, reason=text, graph_text=text)
+        return page_of(tmp_path / name)
+
+    page = build("hostile.db", HOSTILE)
+    harmless = build("harmless.db", [f"harmless {number}" for number in range(len(HOSTILE))])
+    assert [c for c in "\0\x1b\u202e" if c in page] == []
+    assert [text for text in HOSTILE if text.partition("\x1b")[0] not in text_of(page)] == []
+    found, wanted = (Counter((tag, *sorted(attrs)) for tag, attrs in Elements(p).found) for p in (page, harmless))
+    assert found.keys() == wanted.keys()
+    del found["span", "class"], wanted["span", "class"]  # how many words of code are coloured differs
+    assert found == wanted
+
+
+def test_names_of_nodes_from_a_hostile_file_are_text_in_the_picture() -> None:
+    from fxminify.repro_templates.picture import picture
+
+    node = Node("x", "placeholder", "<script>alert(1)</script>", meta={"stack": "</title><script>", "module": "<b>"})
+    svg = picture(Graph((node, Node("output", "output", "output", ({"ref": "x"},)))), label="<i>").svg
+    assert {tag for tag, _ in Elements(svg).found} == {"svg", "path", "g", "title", "rect", "text"}
+
+
+def test_no_path_of_this_machine_gets_in(tmp_path: Path) -> None:
+    db = tmp_path / "repro.db"
+    with Index.open(str(db), create=True) as index:
+        failure = indexes.failing("no file /home/maria/secret/x.cpp", diagnostics="in /opt/maria/y.so")
+        case = indexes.chain(["sin"])
+        backend = {**case.backend, "search_path": ["/home/maria/project"], "options": {"cache": "/home/maria/c"}}
+        indexes.add(index, replace(case, backend=backend), failure)
+    page = page_of(db)
+    assert "maria" not in page
+    assert str(tmp_path) not in page
+    assert "no file x.cpp" in page
+
+
+def test_what_does_not_fit_is_left_out_and_said(desk: Any, monkeypatch: Any) -> None:
+    indexes.small(desk.db)
+    monkeypatch.setattr(overviews, "MOST_CHARACTERS", 100)
+    with Index.open(str(desk.db), readonly=True) as index:
+        report = overview(index)
+    assert [row.id for group in report.groups for row in group.rows if row.embedded] == [1]
+    assert report.notes == (
+        "1 of 4 failures are here in full, those of different signatures first; minify report repro.db ID makes a "
+        "report of the others.",
+    )
+    assert report.notes[0] in text_of(render(report))
+
+
+def test_a_report_of_some_failures_has_those(desk: Any) -> None:
+    indexes.small(desk.db)
+    found = desk.invoke("report", "repro.db", 2, 3, "-o", "two.html", "--json")
+    assert '"in_full": [\n    2,\n    3\n  ]' in found.output
+    missing = desk.invoke("report", "repro.db", 77)
+    assert (missing.exit_code, missing.stderr) == (
+        2, "Error: repro.db has no capture 77: `minify list repro.db` shows what it has\n"
+    )  # fmt: skip
+
+
+def test_a_report_is_not_overwritten_unasked(desk: Any) -> None:
+    indexes.small(desk.db)
+    (desk.path / "repro.html").write_text("mine")
+    refused = desk.invoke("report", "repro.db")
+    assert (refused.exit_code, refused.stderr) == (2, "Error: repro.html exists; add --force to overwrite it.\n")
+    assert (desk.path / "repro.html").read_text() == "mine"
+    assert desk.invoke("report", "repro.db", "--force").exit_code == 0
+    mixed = desk.invoke("report", "repro.db", 1, "-o", "x.html", "--bundle", "x.zip")
+    assert (mixed.exit_code, mixed.stderr.splitlines()[0]) == (
+        2, "Error: -o is for the HTML report; it does not go with --bundle or --to."
+    )  # fmt: skip
+
+
+def test_an_empty_database_has_a_report_that_says_what_to_do(tmp_path: Path) -> None:
+    Index.open(str(tmp_path / "new.db"), create=True).close()
+    assert "There are no failures in this database." in text_of(page_of(tmp_path / "new.db"))
+
+
+def test_the_page_of_one_database_is_one_page(desk: Any) -> None:
+    indexes.small(desk.db)
+    assert page_of(desk.db) == page_of(desk.db)
