@@ -13,7 +13,7 @@ import re
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ EXPAND_LIMIT = 1 << 30
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _SAMPLE = 64 << 10
+_PIECE = 4 << 20
 _WORTHWHILE = 0.9
 
 
@@ -119,33 +120,28 @@ class BlobStore:
         raw = bytes(blobs[key])
         if digest(raw) != key:
             raise ValueError(f"storage {key[:12]} is not named by the sha256 of its bytes")
-        codec, data = _compress(raw)
-        if self._folder is None or len(data) <= self._inline_limit:
+        if self._folder is None or len(raw) <= self._inline_limit:
+            codec, data = _compress(raw)
             return Packed(key, len(raw), codec, len(data), data)
         with self._database.explained():
-            self._write_file(key, data)
-        return Packed(key, len(raw), codec, len(data), None)
+            return self._write_file(key, raw)
+
+    def _write_file(self, key: str, raw: bytes) -> Packed:
+        """Piece by piece: a large storage is in memory once. One that shrinks to little is not left as a file."""
+        file = self._file(key)
+        with _unfinished(file) as temporary:
+            codec, stored = "zlib", _write(temporary, _compressed(raw)) if _worth_a_try(raw) else len(raw)
+            if stored <= self._inline_limit:
+                return Packed(key, len(raw), codec, stored, temporary.read_bytes())
+            if stored >= _WORTHWHILE * len(raw):
+                codec, stored = "raw", _write(temporary, [raw])
+            os.replace(temporary, file)
+        return Packed(key, len(raw), codec, stored, None)
 
     def _file(self, name: str) -> Path:
         if self._folder is None or not _DIGEST.match(name):
             raise ForeignValue(f"a storage named {name[:80]!r}")
         return self._folder / name[:2] / name
-
-    def _write_file(self, name: str, data: bytes) -> None:
-        file = self._file(name)
-        if file.is_file() and file.stat().st_size == len(data):
-            return
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=file.parent)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, file)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
 
     def _read_file(self, key: str, size: int) -> bytes:
         file = self._file(key)
@@ -192,12 +188,40 @@ def _stored(session: Session, name: str) -> bool:
 
 def _compress(raw: bytes) -> tuple[str, bytes]:
     """Compressed where a sample says that it helps: weights rarely shrink, masks and zeros do."""
-    if len(raw) <= EXPAND_LIMIT and _shrinks(raw[:_SAMPLE], zlib.compress(raw[:_SAMPLE], 1)):
+    if _worth_a_try(raw):
         data = zlib.compress(raw, 1)
-        if _shrinks(raw, data):
+        if len(data) < _WORTHWHILE * len(raw):
             return "zlib", data
     return "raw", raw
 
 
-def _shrinks(raw: bytes, data: bytes) -> bool:
-    return len(data) < _WORTHWHILE * len(raw)
+def _compressed(raw: bytes) -> Iterator[bytes]:
+    packer = zlib.compressobj(1)
+    view = memoryview(raw)
+    for begin in range(0, len(raw), _PIECE):
+        yield packer.compress(view[begin : begin + _PIECE])
+    yield packer.flush()
+
+
+def _worth_a_try(raw: bytes) -> bool:
+    sample = raw[:_SAMPLE]
+    return len(raw) <= EXPAND_LIMIT and len(zlib.compress(sample, 1)) < _WORTHWHILE * len(sample)
+
+
+@contextmanager
+def _unfinished(file: Path) -> Iterator[Path]:
+    """A new file beside ``file``, to be renamed to it; otherwise it is gone afterwards."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=file.parent)
+    os.fchmod(handle, 0o644)
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _write(file: Path, pieces: Iterable[bytes]) -> int:
+    """Bytes written."""
+    with file.open("wb") as stream:
+        return sum(stream.write(piece) for piece in pieces)
