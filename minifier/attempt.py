@@ -12,14 +12,16 @@ from ..backends import libraries
 from ..backends.spec import CannotLoad
 from ..repro_templates.expressions import Unprintable
 from ..repro_templates.inputs import NeedsData
-from ..store.case import Case, operators
+from ..store.case import Blobs, Case, operators
 from ..store.failure import Failure
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours, origin_tag
-from . import first_node, tasks
+from . import explanation, first_node, tasks
 from .calls import with_distinct_names
 from .emit import Emitter
 from .engine import BudgetSpent, Engine, Progress
+from .explain import MOST, SECONDS, explain
+from .history import EXPLAIN
 from .identity import Keys
 from .options import Listener, Options
 from .oracle import Oracle
@@ -152,6 +154,7 @@ class Attempt:
             for problem in stats.problems:
                 self.of.listener.note(f"the pass {name} failed and was left out: {problem}")
         case, plain_reason = self.plain(result.case, stopped=not result.complete)
+        minimal = case
         case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))
         settled, blobs = settle(case, self.of.pool.scratch)
         self.steps.finish(settled, blobs)
@@ -165,6 +168,8 @@ class Attempt:
             found = first_node.find(self.of.pool, self.of.case, trace, shown, self.entry, timeout)
             if found is not None:
                 first_node.keep(self.of.index, self.of.capture.id, found)
+            if self.of.options.explain and self.complete:
+                self.explain(minimal)
         if not self.complete:
             command = f"minify run {self.of.index.name} {self.of.capture.id} --again"
             stopped = f"stopped by its budget; to go on: {command}"
@@ -212,6 +217,25 @@ class Attempt:
             return simplify(case, self.of.pool.scratch, same), ""
         except BudgetSpent:
             return best, "" if stopped else "the budget was spent"
+
+    def explain(self, case: Case) -> None:
+        """Ask what of ``case`` matters, and keep the answers: `fxminify.minifier.explain`."""
+        asked, started = 0, time.monotonic()
+
+        def ask(candidate: Case, blobs: Blobs) -> Verdict:
+            nonlocal asked
+            key = self.keys.key(candidate)
+            if key not in self.log.known:
+                if asked == MOST or time.monotonic() - started > SECONDS or self.of.spent():
+                    raise BudgetSpent("")
+                asked += 1
+                self.of.pool.scratch.put(blobs)
+                self.log.asked(key, EXPLAIN)
+                self.log.answered(key, self.oracle.ask(candidate))
+                self.listen(candidate.graph.count, "what matters")
+            return self.log.known[key]
+
+        explanation.keep(self.of.index, self.of.capture.id, explain(case, self.of.pool.scratch, ask))
 
     def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
         """Render the script, run it, store it with the record of its verification."""
@@ -276,13 +300,16 @@ class Log:
         }
         #: Which pass asked each question.
         self.passes = {key: stored.pass_name for key, stored in earlier.items()}
+        self.explaining = sum(name == EXPLAIN for name in self.passes.values())
 
     @property
     def queries(self) -> int:
-        return len(self.known)
+        """Questions of the reduction itself, without those of an explanation."""
+        return len(self.known) - self.explaining
 
     def asked(self, key: str, pass_name: str) -> None:
         self.job.asked += 1
+        self.explaining += pass_name == EXPLAIN
         self.passes[key] = pass_name
         self.index.asked(self.reduction, key, pass_name)
 

@@ -23,7 +23,7 @@ from ..store.errors import StoreError
 from ..store.failure import Failure, Kind, Phase, signature
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours
-from . import console
+from . import console, explanation
 from .ablation import stored
 from .replay import Likeness
 
@@ -136,6 +136,11 @@ def stored_repro(
     if found is not None:
         layers = tuple((row.backend, row.layer, row.result) for row in found.rows)
         header = replace(header, layers=layers, enters=found.enters)
+    explained = explanation.stored(index, capture_id)
+    if explained is not None and (summary := explained.summary()):
+        twin = explained.twin
+        told = () if twin is None else (twin.what, *twin.difference.splitlines()[:40])
+        header = replace(header, matters=(summary, *explained.sentences()), twin=told)
     rendered = render(case, index.blobs(case.storages), format=format, header=header, embed=embed)
     files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
     return repro.text if format == "script" else rendered.text, files, info

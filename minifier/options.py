@@ -25,6 +25,7 @@ class Options:
     memory: float | None = None
     embed_data: bool = False
     trust: bool = False
+    explain: bool = True
     strict: bool = False
 
 

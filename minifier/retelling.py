@@ -1,4 +1,4 @@
-"""How a reduction went, on the terminal: its steps with what they changed, and its passes.
+"""How a reduction went, on the terminal: its steps with what they changed, its passes, and what matters of its result.
 
 All of it is text from a database: printed without markup and control characters, as in `fxminify.minifier.console`.
 """
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ..store.index import StepInfo
 from .console import plain, rows
+from .explanation import Explanation
 from .history import Effort, History
 
 #: Lines of a difference that a listing of all steps shows; one step alone is shown whole.
@@ -54,6 +55,20 @@ def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None
         for e in (*useful, *useless)
     ]  # fmt: skip
     rows(table, console=console)
+
+
+def explanation(found: Explanation, *, console: Console | None = None) -> None:
+    """What matters, the evidence below it, and the nearest candidate that passes."""
+    console = console or Console()
+    console.print(Text("   matters", style="bold").append(Text(f"  {plain(found.summary()) or '-'}", style="not bold")))
+    for sentence in found.sentences():
+        console.print(Text(plain(f"            {sentence}")))
+    cut = "" if found.complete else ", and was cut short: there is more to ask"
+    console.print(Text(f"            ({found.asked} answers{cut})"))
+    if found.twin is not None:
+        console.print(Text("    passes", style="bold").append(Text(f"  {plain(found.twin.what)}", style="not bold")))
+        for line in plain(found.twin.difference).splitlines()[:SHORT]:
+            console.print(Text(f"            {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)
 
 
 def count(items: Sequence[object], noun: str) -> str:

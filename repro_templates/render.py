@@ -29,7 +29,7 @@ from .expressions import Unprintable
 from .inputs import print_inputs
 from .naming import OWN, RESERVED
 from .source import print_graph
-from .wording import actual, cell, distinctive, docstring, expected, headline, one_line
+from .wording import actual, cell, distinctive, docstring, expected, headline, one_line, prose
 
 FORMATS = MappingProxyType({"script": "script.py.j2", "pytest": "pytest.py.j2", "issue": "issue.md.j2",
                             "bisect": "bisect.py.j2"})  # fmt: skip
@@ -43,7 +43,9 @@ class Header:
     backend's name and version where it is no part of torch. ``nodes`` counts the compute nodes of the capture before
     it was minified, ``queries`` how often the backend was asked, ``runs`` is what verification saw (``3 of 3``).
     ``timeout`` is the time in seconds after which a hang is one. ``equal_nan`` is False where eager is known to give
-    no NaN. ``layers`` are backend, layer and result of an ablation, ``enters`` is its answer.
+    no NaN. ``layers`` are backend, layer and result of an ablation, ``enters`` is its answer. ``matters`` are sentences
+    about what the failure takes, the summary first; ``twin`` says how the nearest candidate that passes differs, in
+    words and then in lines that begin with ``-`` or ``+``.
     """
 
     failure: Failure
@@ -59,6 +61,8 @@ class Header:
     equal_nan: bool = True
     layers: tuple[tuple[str, str, str], ...] = ()
     enters: str = ""
+    matters: tuple[str, ...] = ()
+    twin: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,8 @@ class Context:
     script: str = ""
     layers: tuple[tuple[str, ...], ...] = ()
     enters: str = ""
+    matters: tuple[str, ...] = ()
+    twin: tuple[str, ...] = ()
 
 
 def render(case: Case, blobs: Blobs, *, format: str = "script", header: Header, embed: bool = False) -> Rendered:
@@ -175,6 +181,8 @@ def _report(context: Context, header: Header, script: str) -> Context:
         script=script,
         layers=tuple(tuple(cell(text) for text in row) for row in header.layers),
         enters=cell(header.enters),
+        matters=tuple(prose(text) for text in header.matters),
+        twin=tuple(one_line(text, 200).replace("`", "'") for text in header.twin),
     )
 
 

@@ -24,9 +24,15 @@ def without_paths(text: str, length: int) -> str:
     return kept if len(kept) <= length else f"{kept[: length - 3]}..."
 
 
-def cell(text: str) -> str:
+def cell(text: str, length: int = 120) -> str:
     """``text`` as one cell of a Markdown table, nothing in it but text."""
-    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", one_line(text, 120))
+    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", one_line(text, length))
+
+
+def prose(text: str) -> str:
+    """``text`` as a sentence in Markdown, nothing in it but text: names and subscripts read as they are written."""
+    escaped = re.sub(r"(?<=\w)\\_(?=\w)", "_", cell(text, 400))
+    return re.sub(r"\\\[(\d+)\\\](?!\()", r"[\1]", escaped)
 
 
 def docstring(text: str) -> str:

@@ -60,7 +60,7 @@ def test_from_program_to_verified_script(name: str, tmp_path: Path) -> None:
     captured = minify("capture", *options, str(FAILURES / "drive.py"), name, cwd=tmp_path, threads=1)
     listed = json.loads(minify("list", "--json", cwd=tmp_path).stdout)
     assert [row["kind"] for row in listed] == [SEEN.get(name, want["KIND"])], captured.stderr
-    done = minify("run", "--json", cwd=tmp_path)
+    done = minify("run", "--no-explain", "--json", cwd=tmp_path)
     (row,) = (r for r in json.loads(done.stdout) if r["parent"] is None)
     assert (row["state"], row["reason"]) == ("verified", ""), done.stderr
     assert row["nodes_after"] <= want["MIN_NODES"]

@@ -32,16 +32,19 @@ def list_(db: str, json_: bool) -> None:
 @click.option("--minified", is_flag=True, help="Show the minified graph instead of the captured one.")
 @as_json
 def show(db: str, id_: int, minified: bool, json_: bool) -> None:
-    """Show one failure of DB: what failed, where, with which backend, and its graph."""
+    """Show one failure of DB: what failed, where, with which backend, its graph, and what of it matters."""
     from ...store.index import Index
-    from .. import console
+    from .. import console, explanation, retelling
 
     with Index.open(db, readonly=True) as index:
         details = console.details(index, id_, minified=minified)
+        explained = explanation.stored(index, id_)
     if json_:
-        dump(details)
-    else:
-        console.show(details)
+        dump({**details, **({} if explained is None else {"explanation": explained.to_json()})})
+        return
+    console.show(details)
+    if explained is not None:
+        retelling.explanation(explained)
 
 
 @click.command()

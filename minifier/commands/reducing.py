@@ -33,6 +33,12 @@ from ..verbs import as_json, ask, database, dump
     help="Seconds for one oracle call; by default derived from the replays.",
 )
 @click.option("--memory", type=click.FloatRange(min=0, min_open=True), metavar="GIB", help="Memory cap of a worker.")
+@click.option(
+    "--explain/--no-explain",
+    default=True,
+    show_default=True,
+    help="Also find out what of the result matters, by at most 40 further questions: minify show.",
+)
 @click.option("--embed-data", is_flag=True, help="Keep input data beside the script where no seed reproduces.")
 @click.option("--trust", is_flag=True, help="Run captures made elsewhere without asking.")
 @click.option("--strict", is_flag=True, help="Stop with an error when a pass itself fails.")

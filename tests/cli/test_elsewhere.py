@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-QUICK = ("--replays", "1", "--runs", "1")
+QUICK = ("--replays", "1", "--runs", "1", "--no-explain")
 
 
 def test_a_failure_that_does_not_show_again_writes_no_script(make_desk: Callable[..., Any], monkeypatch: Any) -> None:

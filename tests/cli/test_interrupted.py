@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-QUICK = ("--replays", "1", "--runs", "1")
+QUICK = ("--replays", "1", "--runs", "1", "--no-explain")
 #: Seconds the backend sleeps, so that a signal meets a search.
 PAUSE = "0.3"
 

@@ -98,6 +98,22 @@ def test_the_history_tells_what_each_step_changed(minified: Any, rows: dict[int,
     )
 
 
+def test_what_matters_is_shown_and_reported(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+    """Row 3 needs its option, row 1 nothing but its operator."""
+    details = minified.json("show", "repro.db", 3)
+    assert 'option "fuse" = True only' in details["explanation"]["summary"]
+    explained = minified.json("show", "repro.db", 1)["explanation"]
+    assert explained["summary"].startswith("Free: ")
+    assert explained["summary"].endswith("values. As far as tried.")
+    assert explained["complete"]
+    assert explained["twin"]["what"].startswith("operator relu: ")
+    said = minified.minify("show", "repro.db", 1).stdout
+    issue = minified.minify("repro", "repro.db", 1, "--format", "issue").stdout
+    for text in (said, issue):
+        assert "values: fails with all that was tried (zeros, ones, random numbers)" in text
+        assert "+ relu = torch." in text
+
+
 SCRIPTS = {
     1: ["import planted  # registers", 'backend="raises"', "torch.relu("],
     2: ["from planted import imported", "backend=imported"],

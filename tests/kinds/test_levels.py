@@ -252,7 +252,7 @@ def session(directory: Path, level: str, *rows: str) -> list[dict[str, Any]]:
         return done.stdout
 
     minify("capture", "--level", level, str(PROGRAM))
-    minify("run", "repro.db", *rows, "--runs", "1", "--replays", "2")
+    minify("run", "--no-explain", "repro.db", *rows, "--runs", "1", "--replays", "2")
     listed: list[dict[str, Any]] = json.loads(minify("list", "--json"))
     return listed
 

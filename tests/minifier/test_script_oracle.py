@@ -46,7 +46,7 @@ def test_the_reduction_goes_on_with_the_script_as_the_oracle(tmp_path: Path) -> 
     (tmp_path / "moody.py").write_text(BACKEND)
     (tmp_path / "program.py").write_text(PROGRAM)
     assert minify("capture", "program.py", cwd=tmp_path).returncode == 1
-    done = minify("run", "--json", "--runs", "2", cwd=tmp_path)
+    done = minify("run", "--no-explain", "--json", "--runs", "2", cwd=tmp_path)
     (row,) = json.loads(done.stdout)
     assert (row["state"], row["nodes_after"]) == ("verified", 2), done.stderr
     script = minify("repro", "repro.db", "1", cwd=tmp_path).stdout

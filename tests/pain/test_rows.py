@@ -72,14 +72,14 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     directory = tmp_path_factory.mktemp("rows")
     minify("capture", str(PROGRAMS / "rows.py"), cwd=directory, ROW12="fails")
     quick = [str(r["id"]) for r in rows_of(directory) if r["backend"] in QUICK]
-    minify("run", "repro.db", *quick, "--runs", "1", "--replays", "2", cwd=directory)
+    minify("run", "--no-explain", "repro.db", *quick, "--runs", "1", "--replays", "2", cwd=directory)
     return Session(directory, rows_of(directory))
 
 
 @pytest.fixture(scope="module")
 def whole(session: Session) -> Session:
     """The session after a run of everything that was left."""
-    minify("run", "--runs", "1", "--replays", "2", cwd=session.directory)
+    minify("run", "--no-explain", "--runs", "1", "--replays", "2", cwd=session.directory)
     return Session(session.directory, rows_of(session.directory))
 
 
@@ -129,7 +129,7 @@ def test_03_a_divergence_of_a_backend_that_returns_a_function_is_captured(tmp_pa
     (tmp_path / "program.py").write_text(program)
     done = minify("capture", "--check", "program.py", cwd=tmp_path, PYTHONPATH=str(PROGRAMS))
     assert done.returncode == 0
-    minify("run", "--runs", "1", cwd=tmp_path)
+    minify("run", "--no-explain", "--runs", "1", cwd=tmp_path)
     (row,) = rows_of(tmp_path)
     assert (row["kind"], row["state"], row["nodes_after"]) == ("divergence", "verified", 1)
     assert "torch.sin" in body(minify("repro", "repro.db", "1", cwd=tmp_path).stdout)
@@ -260,7 +260,7 @@ def died(backend: str, directory: Path, *options: str) -> dict[str, Any]:
         f"torch.compile(f, backend={backend!r})(torch.ones(4))\n"
     )
     minify("capture", *options, "program.py", cwd=directory, PYTHONPATH=str(PROGRAMS))
-    minify("run", "--runs", "1", cwd=directory)
+    minify("run", "--no-explain", "--runs", "1", cwd=directory)
     (row,) = rows_of(directory)
     return row
 
@@ -276,14 +276,14 @@ def test_23_a_backend_that_cannot_be_imported_is_no_failure_of_the_graph(session
     (tmp_path / "program.py").write_text(program)
     minify("capture", "program.py", cwd=tmp_path)
     (tmp_path / "gone.py").unlink()
-    minify("run", cwd=tmp_path)
+    minify("run", "--no-explain", cwd=tmp_path)
     (row,) = rows_of(tmp_path)
     assert (row["state"], "gone" in row["reason"]) == ("blocked", True)
 
 
 def test_25_a_second_run_repeats_no_question(session: Session) -> None:
     before = session.row("row18")
-    minify("run", "repro.db", str(before["id"]), "--again", "--runs", "1", cwd=session.directory)
+    minify("run", "--no-explain", "repro.db", str(before["id"]), "--again", "--runs", "1", cwd=session.directory)
     (after,) = (r for r in rows_of(session.directory) if r["id"] == before["id"])
     assert (after["state"], after["queries"]) == ("verified", before["queries"])
 

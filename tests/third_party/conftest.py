@@ -38,7 +38,7 @@ class Journey:
         return self.rows()
 
     def run(self, *ids: int) -> list[Row]:
-        self.minify("run", "repro.db", *map(str, ids))
+        self.minify("run", "--no-explain", "repro.db", *map(str, ids))
         return self.rows()
 
     def rows(self) -> list[Row]:

@@ -1,0 +1,183 @@
+"""What is asked about a minimal case, and which answers become its explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fxminify.minifier import remake
+from fxminify.minifier.engine import BudgetSpent
+from fxminify.minifier.explain import explain
+from fxminify.minifier.explanation import Aspect, Explanation
+from fxminify.minifier.verdict import Outcome, Verdict
+from fxminify.repro_templates.strides import contiguous
+from fxminify.store.build import build, build_value
+from fxminify.store.case import Blobs, Case, Graph, Node, TensorSpec
+
+OUTPUT = Node("output", "output", "output", ({"tuple": [{"ref": "out"}]},))
+
+
+def zeros(*shape: int, dtype: str = "float32") -> TensorSpec:
+    return TensorSpec(dtype, shape, contiguous(shape), init={"fn": "full", "value": 0.0})
+
+
+def case(*tensors: TensorSpec, fn: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Case:
+    names = [f"x{i}" for i in range(len(tensors))]
+    nodes = [Node(n, "placeholder", n) for n in names]
+    nodes.append(Node("out", "call_function", {"fn": fn}, args, kwargs or {}))
+    return Case(Graph((*nodes, OUTPUT)), tuple({"tensor": i} for i in range(len(tensors))), tensors)
+
+
+def explained(start: Case, fails: Callable[[Case], bool], blobs: Blobs | None = None, most: int = 100) -> Explanation:
+    """The explanation by an oracle that runs eager and then asks ``fails``, of ``most`` questions."""
+    left = most
+
+    def ask(candidate: Case, new: Blobs) -> Verdict:
+        nonlocal left
+        if left == 0:
+            raise BudgetSpent("")
+        left -= 1
+        gm, inputs = build(candidate, {**(blobs or {}), **new})
+        try:
+            gm(*inputs)
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            return Verdict(Outcome.INVALID)
+        return Verdict(Outcome.SAME if fails(candidate) else Outcome.PASS)
+
+    assert fails(start)
+    return explain(start, blobs or {}, ask, clock=lambda: 0.0)
+
+
+def words(found: Explanation, aspect: Aspect) -> dict[str, str]:
+    return {s.name: s.needed() or ("free" if s.free else "") for s in found.subjects if s.aspect is aspect}
+
+
+X0, X1 = {"ref": "x0"}, {"ref": "x1"}
+
+
+def test_a_threshold_in_tied_dimensions_and_its_twin() -> None:
+    start = case(zeros(1, 17), zeros(17, 1), fn="torch.matmul", args=(X0, X1))
+    found = explained(start, lambda c: c.tensors[0].shape[1] >= 17)
+    assert words(found, Aspect.SIZE) == {
+        "x0.shape[1] = x1.shape[0]": "x0.shape[1] = x1.shape[0] >= 17",
+        "x0.shape[0]": "free",
+        "x1.shape[1]": "free",
+    }
+    assert found.twin is not None
+    assert found.twin.what == "x0.shape[1] = x1.shape[0]: 16 instead of 17"
+    assert found.twin.difference.splitlines() == [
+        "- x0: float32[1, 17], zeros", "+ x0: float32[1, 16], zeros",
+        "- x1: float32[17, 1], zeros", "+ x1: float32[16, 1], zeros",
+    ]  # fmt: skip
+
+
+def test_small_sizes_are_tied_only_where_eager_says_so() -> None:
+    start = case(zeros(1, 1), zeros(1, 1), fn="torch.matmul", args=(X0, X1))
+    found = explained(start, lambda c: True)
+    assert words(found, Aspect.SIZE) == dict.fromkeys(
+        ["x0.shape[0]", "x0.shape[1] = x1.shape[0]", "x1.shape[1]"], "free"
+    )
+    assert found.twin is None
+    assert found.summary().endswith("As far as tried.")
+
+
+def test_numbers_of_the_graph_follow_a_size() -> None:
+    start = case(zeros(2, 24), fn="torch.reshape", args=(X0, [24, 2]))
+    found = explained(start, lambda c: c.tensors[0].shape[1] > 20)
+    assert words(found, Aspect.SIZE)["x0.shape[1]"] == "x0.shape[1] > 12"
+
+
+def test_dtypes_change_with_what_the_graph_says_of_them() -> None:
+    start = case(zeros(4), fn="torch.sum", args=(X0,), kwargs={"dtype": {"dtype": "float32"}})
+    asked: list[Any] = []
+
+    def fails(c: Case) -> bool:
+        asked.append((c.tensors[0].dtype, c.graph.nodes[1].kwargs.get("dtype")))
+        return c.tensors[0].dtype == "float32"
+
+    assert words(explained(start, fails), Aspect.DTYPE) == {"dtype of x0": "dtype of x0 = float32 only"}
+    assert ("bfloat16", {"dtype": "bfloat16"}) in asked
+
+
+def test_values_of_one_tensor_are_asked_about_where_all_together_matter() -> None:
+    ones = replace(zeros(4), init={"fn": "full", "value": 1.0})
+    start = case(zeros(4), ones, fn="torch.add", args=(X0, X1))
+    found = explained(start, lambda c: c.tensors[1].init == {"fn": "full", "value": 1.0})
+    assert words(found, Aspect.VALUES) == {
+        "values": "values matter", "values of x0": "free", "values of x1": "values of x1 matter",
+    }  # fmt: skip
+    assert words(explained(start, lambda c: True), Aspect.VALUES) == {"values": "free"}
+
+
+def test_settings_arguments_and_operators() -> None:
+    start = replace(
+        case(zeros(2, 2), fn="torch.sum", args=(X0, 1), kwargs={"keepdim": True}),
+        context={"grad": False},
+        backend={"name": "b", "options": {"dict": [["fuse", True], ["level", 2]]}},
+    )
+
+    def fails(c: Case) -> bool:
+        node = c.graph.nodes[1]
+        fuses = ["fuse", True] in c.backend.get("options", {}).get("dict", [])
+        return fuses and node.args[1] == 1 and node.target["fn"].split(".")[1] in ("sum", "mean")
+
+    found = explained(start, fails)
+    assert words(found, Aspect.SETTING) == {
+        "grad": "free", 'option "fuse"': 'option "fuse" = True only', 'option "level"': "free",
+        "requires_grad": "free",
+    }  # fmt: skip
+    assert words(found, Aspect.ARGUMENT) == {
+        "argument 1 of torch.sum": "argument 1 of torch.sum matters", "argument keepdim of torch.sum": "free",
+    }  # fmt: skip
+    operators = next(s for s in found.subjects if s.aspect is Aspect.OPERATOR)
+    assert (operators.now, operators.that(Outcome.SAME)) == ("torch.sum", ["torch.sum", "torch.mean"])
+
+
+def test_a_budget_ends_it_and_what_was_asked_stands() -> None:
+    start = case(zeros(1, 17), zeros(17, 1), fn="torch.matmul", args=(X0, X1))
+    found = explained(start, lambda c: c.tensors[0].shape[1] >= 17, most=3)
+    assert (found.asked, found.complete) == (3, False)
+    assert sum(len(s.answers) for s in found.subjects) <= 3
+
+
+DATA = np.linspace(-1, 2, 40, dtype=np.float32)
+RECORDED = TensorSpec("float32", (5, 8), (1, 5), storage="s", requires_grad=True)
+
+
+def tensor(made: remake.Made | None) -> torch.Tensor:
+    assert made is not None
+    built: torch.Tensor = build_value({"tensor": 0}, (made[0],), {"s": DATA.tobytes(), **made[1]})
+    return built.detach()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int32", "uint8", "bool", "complex64"])
+def test_recorded_values_are_cast_as_torch_does(dtype: str) -> None:
+    before = tensor((RECORDED, {}))
+    shifted = DATA + (1 if dtype == "uint8" else 0)
+    made = remake.cast(RECORDED, dtype, {"s": shifted.tobytes()})
+    expected = (before + (1 if dtype == "uint8" else 0)).to(getattr(torch, dtype))
+    assert torch.equal(tensor(made), expected)
+    assert made is not None
+    assert made[0].requires_grad == (dtype not in ("int32", "uint8", "bool"))
+
+
+def test_recorded_values_are_repeated_and_cut_off() -> None:
+    before = tensor((RECORDED, {}))
+    assert torch.equal(tensor(remake.resize(RECORDED, (7, 8), {"s": DATA.tobytes()})), before[[0, 1, 2, 3, 4, 0, 1]])
+    assert torch.equal(tensor(remake.resize(RECORDED, (2, 3), {"s": DATA.tobytes()})), before[:2, :3])
+    dense = remake.relaid(RECORDED, (8, 1), {"s": DATA.tobytes()})
+    assert torch.equal(tensor(dense), before)
+    assert tensor(dense).is_contiguous()
+
+
+def test_what_has_no_values_there_is_left_alone() -> None:
+    drawn = TensorSpec("float32", (4,), (1,), init={"fn": "randn"})
+    assert remake.cast(drawn, "int64", {}) is None
+    assert remake.cast(replace(drawn, init={"fn": "full", "value": {"float": "nan"}}), "int64", {}) is None
+    assert remake.cast(replace(drawn, layout="sparse_coo"), "float64", {}) is None
+    assert remake.resize(drawn, (1 << 21,), {}) is None

@@ -1,0 +1,101 @@
+"""Words about a minimal case say what was asked, and no more."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fxminify.minifier.explanation import MOST, Answer, Aspect, Explanation, Subject, Twin
+from fxminify.store.errors import StoreError
+
+
+def sized(now: int, fails: tuple[int, ...], passes: tuple[int, ...] = (), **others: tuple[int, ...]) -> Subject:
+    answers = [Answer(str(n), "same") for n in fails] + [Answer(str(n), "pass") for n in passes]
+    answers += [Answer(str(n), outcome) for outcome, sizes in others.items() for n in sizes]
+    return Subject(Aspect.SIZE, "x.shape[1]", str(now), tuple(answers))
+
+
+@pytest.mark.parametrize(
+    ("subject", "words"),
+    [
+        (sized(17, (18, 34, 69), (16,)), "x.shape[1] >= 17"),
+        (sized(17, (18,), (8, 1)), "x.shape[1] > 8"),
+        (sized(4, (3, 1), (5, 8)), "x.shape[1] <= 4"),
+        (sized(4, (3,), (8,)), "x.shape[1] < 8"),
+        (sized(4, (), (3, 5)), "x.shape[1] = 4 only"),
+        (sized(17, (33, 69), (16, 32, 18, 34)), "x.shape[1] not a multiple of 2"),
+        (sized(17, (18, 33, 69), (16, 32)), "x.shape[1] not a multiple of 4"),
+        (sized(8, (16, 32), (7, 9, 33)), "x.shape[1] a multiple of 2"),
+        (sized(2, (3,), (1, 4)), "x.shape[1] matters"),
+        (sized(17, (), (16,)), "x.shape[1] matters"),
+        (sized(17, (18,), other=(16,)), "x.shape[1] matters"),
+        (sized(1, (2, 3)), ""),
+        (sized(1, (), invalid=(2,)), ""),
+    ],
+)
+def test_sizes_have_patterns_only_where_the_answers_have(subject: Subject, words: str) -> None:
+    assert subject.needed() == words
+
+
+def test_a_sentence_lists_what_was_asked() -> None:
+    assert sized(17, (18, 34), (16,), invalid=(69,)).sentence() == (
+        "x.shape[1]: >= 17, as far as tried; fails with 17, 18, 34; passes with 16; eager refuses 69"
+    )
+    assert sized(1, (3, 2)).sentence() == "x.shape[1]: fails with all that was tried (1, 2, 3)"
+    answers = (Answer("float64", "pass"), Answer("float16", "other"), Answer("bfloat16", "infra"))
+    dtype = Subject(Aspect.DTYPE, "dtype of x", "float32", answers)
+    assert dtype.needed() == "dtype of x = float32 only"
+    assert dtype.sentence() == (
+        "dtype of x: fails with float32; passes with float64; fails in another way with float16; no answer for bfloat16"
+    )
+
+
+EXPLAINED = Explanation(
+    (
+        Subject(Aspect.VALUES, "values", "zeros", (Answer("ones", "same"),)),
+        sized(17, (18, 34), (16,)),
+        Subject(Aspect.SETTING, "grad", "False", (Answer("the default", "pass"),)),
+        Subject(Aspect.ARGUMENT, "argument 1 of torch.sum", "0", (Answer("1", "invalid"),)),
+        Subject(Aspect.OPERATOR, "operator sum_1", "torch.sum", (Answer("torch.mean", "pass"),)),
+    ),
+    Twin("x.shape[1]: 16 instead of 17", "- x: float32[1, 17], zeros\n+ x: float32[1, 16], zeros"),
+    asked=7,
+    seconds=1.5,
+)
+
+
+def test_a_summary_says_what_it_takes_and_what_is_free() -> None:
+    assert EXPLAINED.summary() == "It takes x.shape[1] >= 17; grad = False only. Free: values. As far as tried."
+    assert [sentence.partition(":")[0] for sentence in EXPLAINED.sentences()] == [
+        "x.shape[1]", "grad", "operator sum_1", "values",
+    ]  # fmt: skip
+    assert Explanation(()).summary() == ""
+
+
+def test_an_explanation_is_read_back() -> None:
+    assert Explanation.from_text(json.dumps(EXPLAINED.to_json())) == EXPLAINED
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"subjects": None},
+        {"subjects": [{}]},
+        {"subjects": [{"aspect": "size", "name": "x", "now": "seventeen", "answers": []}]},
+        {"subjects": [{"aspect": "size", "name": "x", "now": "9" * 30, "answers": []}]},
+        {"subjects": [{"aspect": "mood", "name": "x", "now": "1", "answers": []}]},
+        {"subjects": [{"aspect": "values", "name": ["x"], "now": "1", "answers": []}]},
+        {"subjects": [{"aspect": "values", "name": "x", "now": "1", "answers": [{"value": "1", "outcome": "odd"}]}]},
+        {"subjects": [{"aspect": "values", "name": "x" * 30_000, "now": "1", "answers": []}]},
+        {"subjects": [{"aspect": "values", "name": "x", "now": "1", "answers": []}] * (MOST + 1)},
+        {"twin": {"what": 1, "difference": ""}},
+        {"asked": "many"},
+    ],
+)
+def test_what_we_never_wrote_is_refused(edit: dict[str, object]) -> None:
+    with pytest.raises(StoreError, match="an explanation in the file cannot be read"):
+        Explanation.from_text(json.dumps({**EXPLAINED.to_json(), **edit}))
+    for text in ("", "[]", "[" * 100_000):
+        with pytest.raises(StoreError, match="cannot be read"):
+            Explanation.from_text(text)
