@@ -106,6 +106,14 @@ def reduced(subject: Subject, patch: Patch) -> tuple[Graph, list[str]] | None:
     return Graph(nodes, {p: a for p, a in base.attrs.items() if p in paths}, base.training), missing
 
 
+def without_unused_tensors(case: Case) -> Case:
+    """``case`` with a tensor table of those that its graph, inputs and context mention."""
+    tensors = _Tensors(case.tensors)
+    inputs, earlier = tuple(map(tensors.moved, case.inputs)), tuple(map(tensors.moved, case.earlier))
+    graph, context = tensors.moved(case.graph), tensors.moved(case.context)
+    return replace(case, graph=graph, inputs=inputs, earlier=earlier, context=context, tensors=tensors.used())
+
+
 def _closure(subject: Subject, patch: Patch) -> set[str]:
     """Names of the compute nodes that stay: those not dropped, and producers whose value cannot be given."""
     gone = patch.drop | patch.erase

@@ -12,15 +12,23 @@ from dataclasses import replace
 
 from ..store.case import Blobs, Case
 
+#: Zero bytes behind the end of a storage tell it from another with equal content.
+_PADDING = 64
+
 
 def settle(case: Case, blobs: Blobs) -> tuple[Case, dict[str, bytes]]:
-    """``case`` with every storage named by the sha256 of its bytes, and those bytes. Unused storages are left out."""
+    """``case`` with every storage named by the sha256 of its bytes, and those bytes. Unused storages are left out.
+
+    A second storage of equal bytes stays one of its own, see ``docs/format.md``.
+    """
     names: dict[str, str] = {}
     settled: dict[str, bytes] = {}
     for key in sorted(case.storages):
         data = bytes(blobs[key])
-        names[key] = hashlib.sha256(data).hexdigest()
-        settled[names[key]] = data
+        while (name := hashlib.sha256(data).hexdigest()) in settled:
+            data += bytes(_PADDING)  # one key would make one storage of two
+        names[key] = name
+        settled[name] = data
     tensors = tuple(t if t.storage is None else replace(t, storage=names[t.storage]) for t in case.tensors)
     return replace(case, tensors=tensors), settled
 

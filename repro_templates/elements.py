@@ -52,6 +52,25 @@ def numbers(dtype: str, data: bytes) -> Array:
     return array
 
 
+def raw(dtype: str, array: Array) -> bytes:
+    """The bytes of a storage of these numbers, each rounded to ``dtype``. Raises `ValueError` for float8 and the like.
+
+    What does not fit wraps or becomes infinite, as numpy has it; of a complex number a real one keeps the real part.
+    """
+    import numpy as np
+
+    if np.iscomplexobj(array) and dtype not in COMPLEX:
+        array = array.real
+    with np.errstate(all="ignore"):
+        if dtype in _NUMPY:
+            return array.astype(_NUMPY[dtype]).tobytes()
+        if dtype != "bfloat16":
+            raise ValueError(f"{dtype} has no numbers to round to")
+        bits = np.ascontiguousarray(array.astype("<f4")).view("<u4").astype("u8")
+    rounded = np.where(np.isnan(array), bits | 0x400000, bits + 0x7FFF + ((bits >> 16) & 1))
+    return (rounded >> 16).astype("<u2").tobytes()
+
+
 def strided(array: Array, shape: tuple[int, ...], stride: tuple[int, ...], offset: int = 0) -> Array:
     """The elements a tensor reads, in its shape. Raises `ValueError` where it reaches outside its storage."""
     import numpy as np

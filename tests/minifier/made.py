@@ -83,3 +83,9 @@ def random_case(rng: Random) -> tuple[Case, Trace]:
         names.append(name)
     returned = rng.sample(names, rng.randrange(1, 4))
     return make(inputs, steps, sorted(set(returned) | {steps[-1][0]}), shapes)
+
+
+class Held(dict[str, bytes]):
+    """Storages by key, as simplifications put them."""
+
+    put = dict.update

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 
-from fxminify.minifier.dimensions import MOST, smaller_dimensions
+from fxminify.minifier.simplifications.dimensions import MOST, resized, smaller_dimensions
+from fxminify.repro_templates.elements import numbers
 from fxminify.repro_templates.strides import contiguous
 from fxminify.store.build import build
 from fxminify.store.case import Case, Graph, Node, TensorSpec
+
+from made import Held
 
 OUTPUT = Node("output", "output", "output", ({"tuple": [{"ref": "out"}]},))
 
@@ -32,7 +36,7 @@ def case(*shapes: tuple[int, ...], out: tuple[object, dict[str, object]] = ((), 
 def smallest(start: Case, fails: Callable[[Case], bool]) -> tuple[Case, int]:
     """What ``fails`` leaves, and how often it was asked; what eager cannot run does not fail."""
     asked = 0
-    candidates = smaller_dimensions(start)
+    candidates = smaller_dimensions(start, Held())
     try:
         candidate = next(candidates)
         while True:
@@ -89,11 +93,19 @@ def test_one_of_two_equal_sizes_may_matter_alone() -> None:
     assert shapes(found) == [(6, 6), (1, 1)]
 
 
-def test_recorded_values_keep_their_first_elements() -> None:
+def test_recorded_values_keep_their_first_elements_that_are_no_zeros() -> None:
+    values = np.zeros((4, 8), dtype=np.float32)
+    values[2, 5:] = 1, 2, 3
+    held = Held(s=values.tobytes(), t=values.T.tobytes())
     recorded = TensorSpec("float32", (4, 8), (8, 1), storage="s")
-    start = Case(MATMUL.graph, ({"tensor": 0}, {"tensor": 0}), (recorded,))
-    candidate = next(smaller_dimensions(start))
-    assert candidate.tensors == (TensorSpec("float32", (1, 1), (8, 1), storage="s"),)
+    transposed = TensorSpec("float32", (4, 8), (1, 4), storage="t")
+    start = Case(MATMUL.graph, ({"tensor": 0}, {"tensor": 1}), (recorded, transposed))
+    found = resized(start, {4: 2, 8: 3}, "none", held)
+    assert [(t.shape, t.stride, t.offset) for t in found.tensors] == [((2, 3), (3, 1), 0), ((2, 3), (1, 2), 0)]
+    assert [numbers("float32", held[str(t.storage)]).tolist() for t in found.tensors] == [
+        [1, 2, 3, 0, 0, 0],
+        [1, 0, 2, 0, 3, 0],
+    ]
 
 
 def test_symbolic_sizes_are_left_alone() -> None:

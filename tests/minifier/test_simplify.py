@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from made import Held
+
 from fxminify.minifier.passes import listing
-from fxminify.minifier.simplify import SIMPLIFICATIONS, simplify
+from fxminify.minifier.simplifications import SIMPLIFICATIONS
+from fxminify.minifier.simplify import simplify
 from fxminify.minifier.storages import settle
 from fxminify.store.case import Case, Graph, Node, TensorSpec
 
@@ -24,7 +27,7 @@ CASE = Case(
     backend={"name": "inductor", "mode": "default", "options": {"dict": [["a", 1], ["b", 2]]}},
     backward=True,
 )
-BLOBS = {"s": DATA}
+BLOBS = Held(s=DATA)
 
 
 def test_everything_goes_when_nothing_matters() -> None:
@@ -65,5 +68,6 @@ def test_every_simplification_is_documented_and_listed() -> None:
 def test_settled_storages_are_named_by_their_content() -> None:
     twin = replace(CASE, tensors=(*CASE.tensors, replace(CASE.tensors[0], storage="relu@0")))
     case, blobs = settle(twin, {**BLOBS, "relu@0": DATA, "unused": b""})
-    assert list(blobs.values()) == [DATA]
+    assert sorted(blobs.values()) == [DATA, DATA + bytes(64)]
     assert {t.storage for t in case.tensors} == set(blobs)
+    assert settle(case, blobs) == (case, blobs)

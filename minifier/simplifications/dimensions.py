@@ -2,30 +2,34 @@
 
 Dimensions of one size are taken to be one dimension that appears in many places, so all of them change together, and
 with them the numbers of that value in the graph: first those in lists (``view(x, [2, 12, 32])``), then all, then
-none. Whether the result still is a program is eager's to say. A recorded tensor keeps the elements with the lowest
-indices. Where size matters, the smallest that fails is looked for by doubling, then halving the gap: vector widths
-and block sizes show (``17``), and so do thresholds.
+none. Whether the result still is a program is eager's to say. A recorded tensor keeps the order of its strides and a
+window of its elements, the first one that holds something else than zeros. Where size matters, the smallest that
+fails is looked for by doubling, then halving the gap: vector widths and block sizes show (``17``), and so do
+thresholds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..repro_templates.strides import contiguous
-from ..store.case import Case, Graph, Json, Node, TensorSpec, Value, tag
+from ...store.case import Case, Graph, Json, Node, TensorSpec, Value, tag
+from .candidates import Candidates, Storages
+from .layouts import elements, gapless, recorded, sharers
 
-#: Yields candidates, is sent whether each still fails in the same way, returns the plainest case.
-Candidates = Generator[Case, bool, Case]
+if TYPE_CHECKING:
+    from ...repro_templates.elements import Array
+
 #: The most candidates for one case: sizes are the last thing a reader minds.
 MOST = 48
 #: Which numbers of the graph follow a size.
 _FOLLOW = ("lists", "all", "none")
 
 
-def smaller_dimensions(case: Case) -> Candidates:
-    """Propose smaller inputs. Symbolic sizes are left alone: a graph with them holds relations that are not written."""
+def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
+    """Make dimensions smaller, those of one size together: most failures do not depend on sizes."""
+    # A graph with symbolic sizes holds relations that are not written.
     if case.earlier or any(tag(value) == "sym" for value in case.inputs):
         return case
     left = MOST
@@ -34,7 +38,7 @@ def smaller_dimensions(case: Case) -> Candidates:
         nonlocal left
         asked: list[Case] = []
         for follow in _FOLLOW if only is None else ("none",):
-            candidate = resized(case, sizes, follow, only)
+            candidate = resized(case, sizes, follow, storages, only)
             if candidate not in (case, *asked) and left > 0:
                 left -= 1
                 asked.append(candidate)
@@ -87,12 +91,15 @@ def places(case: Case, size: int) -> Iterator[tuple[int, int]]:
     yield from found if len(found) > 1 else ()
 
 
-def resized(case: Case, sizes: Mapping[int, int], follow: str, only: tuple[int, int] | None = None) -> Case:
+def resized(
+    case: Case, sizes: Mapping[int, int], follow: str, storages: Storages, only: tuple[int, int] | None = None
+) -> Case:
     """``case`` with dimensions of size ``s`` made ``sizes[s]``, or ``only`` the dimension ``(tensor, dimension)``."""
     tensors = list(case.tensors)
     for i in changeable(case):
         shape = tuple(sizes.get(s, s) if only is None or only == (i, d) else s for d, s in enumerate(tensors[i].shape))
-        tensors[i] = _cut(tensors[i], shape)
+        if shape != tensors[i].shape:
+            tensors[i] = _cut(case, i, shape, storages)
     if tuple(tensors) == case.tensors:
         return case
     given = dict(zip((n.name for n in case.graph.placeholders), case.inputs, strict=True))
@@ -110,12 +117,30 @@ def _resized_body(attr: Json, sizes: Mapping[int, int], follow: str, tensors: li
     return {**attr, "graph": replace(inner, nodes=nodes, attrs=attrs)}
 
 
-def _cut(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
-    """``spec`` with fewer elements: generated ones are laid out anew, of recorded ones the first are kept."""
-    if shape == spec.shape:
-        return spec
-    stride = contiguous(shape) if spec.storage is None and spec.stride == contiguous(spec.shape) else spec.stride
-    return replace(spec, shape=shape, stride=stride)
+def _cut(case: Case, index: int, shape: tuple[int, ...], storages: Storages) -> TensorSpec:
+    """A tensor with fewer elements, laid out anew; in a storage that others share, where it lies."""
+    spec = case.tensors[index]
+    packed = spec.stride == gapless(spec.shape, spec.stride)
+    stride = gapless(shape, spec.stride) if packed else spec.stride
+    if spec.storage is None:
+        return replace(spec, shape=shape, stride=stride)
+    if len(sharers(case, spec.storage)) > 1:
+        return replace(spec, shape=shape)
+    cells = elements(spec, storages)
+    window = tuple(slice(start, start + size) for start, size in zip(_start(cells, shape), shape, strict=True))
+    return recorded(spec, cells[window], stride, index, storages)
+
+
+def _start(cells: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Where the first element stands that is no zero, as far as a window of ``shape`` can begin there."""
+    import numpy as np
+
+    raw = np.ascontiguousarray(cells).view("u1").reshape(*cells.shape, cells.itemsize)
+    found = raw.any(axis=-1).reshape(-1)
+    if not found.any() or found.all():
+        return (0,) * len(shape)
+    first = np.unravel_index(int(found.argmax()), cells.shape)
+    return tuple(min(int(at), size - kept) for at, size, kept in zip(first, cells.shape, shape, strict=True))
 
 
 def _renumbered(node: Node, sizes: Mapping[int, int], follow: str, given: Value, tensors: list[TensorSpec]) -> Node:
