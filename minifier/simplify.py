@@ -14,34 +14,33 @@ from functools import partial
 from ..store.case import Case
 from .simplifications import SIMPLIFICATIONS, SURROUNDINGS, Simplification, Storages, name_of
 
-#: Told of each step that was taken: the plainer case, and the names of the simplifications that made it so.
-Taken = Callable[[Case, str], None]
-#: What is asked for at once, before one by one.
-AT_ONCE: tuple[tuple[str, tuple[Simplification, ...]], ...] = (
-    ("everything", SIMPLIFICATIONS),
-    ("surroundings", SURROUNDINGS),
+#: What is asked for at once, before one by one: the name of the question, a sentence about it, what it stands for.
+AT_ONCE: tuple[tuple[str, str, tuple[Simplification, ...]], ...] = (
+    ("everything", "All simplifications at once: most failures depend on none of it.", SIMPLIFICATIONS),
+    ("surroundings", "Those at once that leave the tensors as they are.", SURROUNDINGS),
 )
 
 
-def simplify(
-    case: Case, storages: Storages, same: Callable[[Case, str], bool], taken: Taken = lambda case, name: None
-) -> Case:
+def simplify(case: Case, storages: Storages, same: Callable[[Case, str], bool]) -> Case:
     """The plainest form of ``case`` that ``same(candidate, name of the simplification)`` still accepts.
 
     Deterministic: it asks the same candidates in the same order whenever the answers are the same.
     """
-    for name, group in AT_ONCE:
+    for name, _, group in AT_ONCE:
         plain, changed = at_best(case, storages, group)
         if len(changed) > 1 and same(plain, name):
             case = plain
-            taken(case, ", ".join(changed))
     for simplification in SIMPLIFICATIONS:
         name = name_of(simplification)
-        plain = _run(simplification, case, storages, partial(_asked, same, name))
-        if plain != case:
-            case = plain
-            taken(case, name)
+        case = _run(simplification, case, storages, partial(_asked, same, name))
     return case
+
+
+def listing() -> list[dict[str, str]]:
+    """Rows for `minify passes`, in the order in which they ask."""
+    rows = [(name, said) for name, said, _ in AT_ONCE]
+    rows += [(name_of(s), s.__doc__ or "") for s in SIMPLIFICATIONS]
+    return [{"pass": name, "stage": "simplify", "what": said} for name, said in rows]
 
 
 def at_best(case: Case, storages: Storages, group: Sequence[Simplification]) -> tuple[Case, list[str]]:

@@ -108,7 +108,6 @@ __all__ = ["PASSES", "Pass", "Proposal"]
 
 def listing() -> list[dict[str, str]]:
     """Rows for `minify passes`: the engine's passes in order, then the simplifications that follow them."""
-    from ..simplifications import SIMPLIFICATIONS, name_of
+    from .. import simplify
 
-    rows = [{"pass": p.name, "stage": "reduce", "what": p.summary} for p in PASSES]
-    return rows + [{"pass": name_of(s), "stage": "simplify", "what": s.__doc__ or ""} for s in SIMPLIFICATIONS]
+    return [{"pass": p.name, "stage": "reduce", "what": p.summary} for p in PASSES] + simplify.listing()

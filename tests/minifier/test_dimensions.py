@@ -7,14 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from made import Held
 
 from fxminify.minifier.simplifications.dimensions import MOST, resized, smaller_dimensions
 from fxminify.repro_templates.elements import numbers
 from fxminify.repro_templates.strides import contiguous
 from fxminify.store.build import build
 from fxminify.store.case import Case, Graph, Node, TensorSpec
-
-from made import Held
 
 OUTPUT = Node("output", "output", "output", ({"tuple": [{"ref": "out"}]},))
 
