@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..store.case import Blobs, Case, tag
-from .dimensions import changeable
 from .engine import BudgetSpent
 from .explanation import Answer, Aspect, Explanation, Subject, Twin
 from .history import difference
 from .probes import Names, Place, Probe, arguments, dtypes, layouts, operators, resized, settings, value_sets
+from .simplifications.dimensions import changeable
 from .verdict import Outcome, Verdict
 
 #: Questions and seconds that an explanation may take. Questions that the reduction has asked cost nothing.
