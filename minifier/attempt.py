@@ -22,6 +22,7 @@ from .emit import Emitter
 from .engine import BudgetSpent, Engine, Progress
 from .explain import MOST, SECONDS, explain
 from .history import EXPLAIN
+from .guidance import named
 from .identity import Keys
 from .options import Listener, Options
 from .oracle import Oracle
@@ -35,6 +36,8 @@ from .storages import settle
 from .trace import Trace
 from .verdict import Outcome, Verdict
 
+#: With no more nodes than this the search is done before the first node that differs is known.
+_FEW = 4
 #: The last resort among the entries: every candidate is a script in a fresh process.
 SCRIPT = "script"
 
@@ -112,6 +115,7 @@ class Attempt:
         #: The reduction came to its end; else a later run can go on with it.
         self.complete = False
         self.nodes = 0
+        self.asked_first = False
 
     def _oracle(self) -> Oracle | ScriptOracle:
         if self.entry == SCRIPT:
@@ -137,6 +141,8 @@ class Attempt:
         start = with_distinct_names(self.of.case)
         trace = self.record(start)
         self.steps = StepLog(self.of.index, self.log.reduction, start, self.of.pool.scratch)
+        first = self.begins(trace) if len(start.graph.compute) > _FEW else None
+        hints = named(start, [*self.of.shown.failures[:1], *filter(None, [self.of.index.failure(self.of.capture.id)])])
         engine = Engine(
             self.oracle,
             jobs=self.of.options.jobs,
@@ -148,6 +154,7 @@ class Attempt:
             accepted=self.accepted,
             other=self.other,
             strict=self.of.options.strict,
+            hints=hints if first is None else ((first,), *hints),
         )
         result = engine.run(start, trace)
         for name, stats in result.stats.items():
@@ -164,10 +171,7 @@ class Attempt:
         self.close(finished=False)
         state, reason = self.emit(settled, blobs)
         if state is State.VERIFIED and not self.of.spent():
-            shown, timeout = self.of.shown.failures[0], self.timeout
-            found = first_node.find(self.of.pool, self.of.case, trace, shown, self.entry, timeout)
-            if found is not None:
-                first_node.keep(self.of.index, self.of.capture.id, found)
+            self.begins(trace)
             if self.of.options.explain and self.complete:
                 self.explain(minimal)
         if not self.complete:
@@ -175,6 +179,17 @@ class Attempt:
             stopped = f"stopped by its budget; to go on: {command}"
             reason = "; ".join(filter(None, (reason, stopped)))
         return state, reason
+
+    def begins(self, trace: Trace) -> str | None:
+        """The first node whose value differs. One question, asked once; like the replays it counts as none."""
+        known = first_node.stored(self.of.index, self.of.capture.id)
+        if known is None and not self.asked_first and not self.of.spent():
+            self.asked_first = True
+            shown = self.of.shown.failures[0]
+            known = first_node.find(self.of.pool, self.of.case, trace, shown, self.entry, self.timeout)
+            if known is not None:
+                first_node.keep(self.of.index, self.of.capture.id, known)
+        return None if known is None else str(known.get("node", ""))
 
     def close(self, *, finished: bool = True) -> None:
         """Write down how the reduction ended. Only when ``finished`` will no later run resume it."""

@@ -98,6 +98,7 @@ class Engine:
     """One reduction. ``accepted(case, key)`` is called with every new best case, ``other(case, verdict)`` with every
     candidate that failed differently, ``progress`` after every question.
 
+    ``hints`` are groups of nodes to try first, see `fxminify.minifier.guidance`.
     ``max_queries`` counts questions put to the oracle, ``seconds`` wall time of `run`. ``jobs > 1`` needs an oracle
     with ``submit``. An exception from the oracle or a callback ends `run`; `best` is valid at any time.
 
@@ -120,6 +121,7 @@ class Engine:
         passes: Sequence[Pass] = PASSES,
         study: Callable[[Case, str], Trace | None] | None = None,
         strict: bool = False,
+        hints: tuple[tuple[str, ...], ...] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._oracle = oracle
@@ -135,6 +137,7 @@ class Engine:
         self._passes = passes
         self._study = study
         self._strict = strict
+        self._hints = hints
         self._clock = clock
         self._keys = Keys()
         self._sizes = Sizes()
@@ -154,7 +157,7 @@ class Engine:
         """Reduce ``case``, which is known to fail; ``trace`` was recorded on it."""
         self._started = self._clock()
         self._trace = trace
-        self._subject = Subject(case, trace)
+        self._subject = Subject(case, trace, self._hints)
         self._best_key, self._best_size = self._keys.key(case), self._sizes.size(case)
         self._start_nodes = self._best_size[0]
         reason = ""
@@ -289,7 +292,7 @@ class Engine:
             return
         if len(case.graph.compute) > len(self._subject.compute):
             self._coarse.clear()  # a body has become part of the graph: there is something to take big steps in again
-        self._subject = Subject(case, self._trace)
+        self._subject = Subject(case, self._trace, self._hints)
         self._best_key, self._best_size = key, self._sizes.size(case)
         self.stats[self._pass].accepted += 1
         if self._accepted is not None:

@@ -1,7 +1,7 @@
 """Where does a divergence begin? The first node of the captured graph whose value differs beyond eager's error.
 
 One question to the backend: the captured graph, returning the value of every node. What it returns more may change
-what a compiler fuses, so there may be no answer; it is a diagnosis and decides nothing.
+what a compiler fuses, so there may be no answer; it says where the search looks first and decides nothing.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ _OUTPUT = re.compile(r"output (\d+)")
 
 def find(pool: Pool, case: Case, trace: Trace, failure: Failure, entry: str, timeout: float) -> dict[str, Any] | None:
     """``{"node", "position", "of", "class", "error", "eager_error"}`` of the first value of ``case`` that differs, or
-    None where ``failure`` is not about values of the forward pass or the values do not show it."""
-    about_values = failure.kind is Kind.DIVERGENCE and failure.detail.get("class") in VALUES
-    if not about_values or failure.phase is not Phase.FORWARD or entry not in tasks.ENTRIES:
+    None where ``failure`` is no divergence of the forward pass or the values do not show it."""
+    differs = failure.kind is Kind.DIVERGENCE and failure.detail.get("class")
+    if not differs or failure.phase is not Phase.FORWARD or entry not in tasks.ENTRIES:
         return None
+    classes = VALUES if differs in VALUES else (differs,)
     asked, names = returning_all(case, trace)
     if not names:
         return None
@@ -41,7 +42,7 @@ def find(pool: Pool, case: Case, trace: Trace, failure: Failure, entry: str, tim
     found = {}
     for item in [dict(seen.detail), *seen.detail.get("others", ())]:
         place = _OUTPUT.fullmatch(str(item.get("where", "")))
-        if place is not None and item.get("class") in VALUES and int(place[1]) < len(names):
+        if place is not None and item.get("class") in classes and int(place[1]) < len(names):
             found[int(place[1])] = item
     if not found:
         return None

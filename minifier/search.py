@@ -54,8 +54,20 @@ def sparse(space: Space) -> Search:
     the needed items turn out to lie apart: the last one, the first one, what lies between them in the data flow,
     then the others from the end. It stops early on a path, which other passes can shorten.
     """
-    window: Items = tuple(range(len(space)))
-    rare = _rarest(space)
+    return (yield from _within(space, tuple(range(len(space)))))
+
+
+def guided(space: Space, hints: Sequence[Items]) -> Search:
+    """`sparse`, but sets of items that something names are asked about first, each alone."""
+    for items in dict.fromkeys(hints):
+        if 0 < len(items) < len(space) and (yield items):
+            return items if len(items) == 1 else (yield from _within(space, items))
+    return (yield from sparse(space))
+
+
+def _within(space: Space, window: Items) -> Search:
+    """`sparse` among the items of ``window``, which fails."""
+    rare = _rarest(space, window)
     if len(rare) * 4 <= len(window) * 3 and (yield rare):
         window = rare
     window = yield from _locate(space, window)
@@ -215,10 +227,10 @@ def _gap(space: Space, items: Items) -> int:
     return best[1]
 
 
-def _rarest(space: Space) -> Items:
-    """The heaviest items, as many as make up half of the weight."""
-    order = sorted(range(len(space)), key=lambda i: (-space.weights[i], i))
-    half, taken, weight = sum(space.weights) / 2, 0, 0.0
+def _rarest(space: Space, window: Items) -> Items:
+    """The heaviest items of ``window``, as many as make up half of its weight."""
+    order = sorted(window, key=lambda i: (-space.weights[i], i))
+    half, taken, weight = _weight(space, window) / 2, 0, 0.0
     while taken < len(order) and weight < half:
         weight += space.weights[order[taken]]
         taken += 1

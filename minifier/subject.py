@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from ..store.case import Case, Node, TensorSpec, Value, tag
 from .trace import Kind, Recorded, Trace
@@ -40,14 +40,19 @@ WRAPPERS = frozenset(
 )  # fmt: skip
 
 Sort = tuple[str, tuple[int, ...]]
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Subject:
-    """A case under reduction. ``trace`` was recorded on it or on an ancestor: names are kept by every patch."""
+    """A case under reduction. ``trace`` was recorded on it or on an ancestor: names are kept by every patch.
 
-    def __init__(self, case: Case, trace: Trace) -> None:
+    ``hints`` are groups of nodes that the failure names, see `fxminify.minifier.guidance`.
+    """
+
+    def __init__(self, case: Case, trace: Trace, hints: tuple[tuple[str, ...], ...] = ()) -> None:
         self.case = case
         self.trace = trace
+        self.hints = hints
 
     @cached_property
     def nodes(self) -> dict[str, Node]:
@@ -259,9 +264,10 @@ def leaves(value: Value) -> Iterator[Value]:
         yield value
 
 
-def reached(edges: dict[str, tuple[str, ...]], start: frozenset[str] | list[str]) -> frozenset[str]:
+def reached(edges: Mapping[Key, Iterable[Key]], start: Iterable[Key]) -> frozenset[Key]:
     """``start`` and everything reachable from it along ``edges``."""
-    seen, stack = set(start), list(start)
+    seen = set(start)
+    stack = list(seen)
     while stack:
         for name in edges[stack.pop()]:
             if name not in seen:

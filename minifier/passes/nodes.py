@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..patch import Patch
-from ..search import Space, sparse
-from ..subject import Subject
+from ..search import Items, Space, guided
+from ..subject import Subject, reached
 from .proposal import Proposal, each
 
 
@@ -22,7 +22,7 @@ def singles(subject: Subject, step: int) -> Proposal | None:
 
 
 def slices(subject: Subject, step: int) -> Proposal | None:
-    """The same patches, with the prior chance of each unit to be needed and what it reads."""
+    """The same patches, with the prior chance of each unit to be needed and what it reads; hints come first."""
     if step > 0:
         return None
     patches = _patches(subject)
@@ -32,7 +32,21 @@ def slices(subject: Subject, step: int) -> Proposal | None:
         weights.append(min(weights, default=1.0) / 2)
         reads.append(())
     space = Space(tuple(weights), tuple(reads))
-    return Proposal(patches, lambda: sparse(space))
+    hints = _hinted(subject, reads)
+    return Proposal(patches, lambda: guided(space, hints))
+
+
+def _hinted(subject: Subject, reads: list[Items]) -> list[Items]:
+    """Sets of units to ask about: the best hint, all hints, the best with what it reads, and all it depends on."""
+    unit = {name: i for i, group in enumerate(subject.units) for name in group}
+    hints = [{unit[name] for name in hint if name in unit} for hint in subject.hints]
+    hints = [hint for hint in hints if hint]
+    if not hints:
+        return []
+    near = hints[0].union(*(reads[i] for i in hints[0]))
+    above = reached(dict(enumerate(reads)), hints[0])
+    sets = [hints[0], set().union(*hints), near, *([above] if len(above) * 4 <= len(reads) * 3 else [])]
+    return [tuple(sorted(items)) for items in sets]
 
 
 def _patches(subject: Subject) -> tuple[Patch, ...]:
@@ -44,7 +58,7 @@ def _patches(subject: Subject) -> tuple[Patch, ...]:
     return tuple(patches)
 
 
-def links(subject: Subject) -> list[tuple[int, ...]]:
+def links(subject: Subject) -> list[Items]:
     """The units each unit reads."""
     unit = {name: i for i, group in enumerate(subject.units) for name in group}
     return [
