@@ -192,7 +192,7 @@ class Engine:
         self._studied = self._best_key
         if trace is not None:
             self._trace = trace
-            self._subject = Subject(self.best, trace)
+            self._subject = Subject(self.best, trace, self._hints)
 
     def _run_pass(self, p: Pass) -> None:
         """All steps of a pass, once."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from itertools import chain, count
 from typing import Any
 
 import torch
@@ -89,31 +90,27 @@ class Tape:
     def snapshot(self, name: str, tensor: torch.Tensor, *, at: int, clip: bool) -> bool:
         """Copy ``tensor`` aside. False where there is nothing to copy."""
         encoder = Encoder(clip=clip)
+        taken = self.snapshots.get(name, [])
+        keys = map(f"{name}@{len(taken)}{{}}".format, chain([""], map(".{}".format, count(1))))
         try:
             plain = one_of_batch(tensor)
             index = encoder.tensor(plain)
-            specs, blobs = encoder.finish()
+            specs = encoder.read(self.put, lambda data: next(keys))
         except (Unsupported, RuntimeError, NotImplementedError):
             return False
         if plain is not tensor:
             self.wrapped.add(name)
-        taken = self.snapshots.setdefault(name, [])
         base = len(self.specs)
-        keys: dict[str, str] = {}
-        for key, data in blobs.items():
-            keys[key] = f"{name}@{len(taken)}" + (f".{len(keys)}" if keys else "")
-            self.put(keys[key], data)
         for spec in specs:
             self.specs.append(
                 replace(
                     spec,
-                    storage=None if spec.storage is None else keys[spec.storage],
                     parts=tuple(base + p for p in spec.parts),
                     leaf=spec.leaf and not spec.requires_grad,
                     parameter=False,
                 )
             )
-        taken.append((at + 1, base + index))
+        self.snapshots[name] = [*taken, (at + 1, base + index)]
         return True
 
 

@@ -2,7 +2,8 @@
 
 Takes what ``torch._functorch.fx_minifier.minifier`` takes. The graph and the inputs given are never touched: every
 call of the predicate gets a module and tensors of its own. Functions without a public name (a local function, an
-operator of a library) stay live objects, so any graph this process can hold can be reduced.
+operator of a library) stay live objects, so any graph this process can hold can be reduced. Recorded values lie on
+disk: at no time are there more tensors than the caller's own and those of one run.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..store.case import Blobs, Case
 from .calls import with_distinct_names
 from .engine import Engine, Progress
+from .spill import Spill
 from .trace import record
 from .verdict import Outcome, Verdict
 
@@ -46,13 +48,13 @@ def reduce(
     from ..store.encode import encode
 
     live: list[object] = []
-    encoded = encode(gm, inputs, live=live)
-    blobs = dict(encoded.blobs)
+    blobs = Spill()
+    encoded = encode(gm, inputs, live=live, put=blobs.put)
     case = with_distinct_names(Case(encoded.graph, encoded.inputs, encoded.tensors))
     predicate = _Predicate(fails, blobs, live)
     if not predicate.ask(case).same:
         raise RuntimeError("nothing to reduce: the predicate is false for the graph given")
-    trace = record(case, blobs, put=blobs.__setitem__, live=live)
+    trace = record(case, blobs, put=blobs.put, live=live)
     engine = Engine(
         predicate,
         max_queries=None if max_queries is None else max_queries - 1,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ from .case import Graph, Json, Node, TensorSpec, Value
 from .leaf_modules import NotALeaf, class_of, contents
 from .names import UnknownName, is_argument_name, is_attribute_path, is_node_name, table
 from .resolve import annotation, describe, enumeration, triton_kernel
-from .snapshot import CannotSnapshot, Tensors, hint
+from .snapshot import CannotSnapshot, Put, Tensors, digest, hint
 
 _ROOT = re.compile(r"L\['\w+'\]\.?")
 _LAST_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
@@ -77,6 +77,10 @@ class Encoder:
     def finish(self) -> tuple[tuple[TensorSpec, ...], dict[str, bytes]]:
         """``tensors`` and ``blobs`` in one reading."""
         return self._tensors.finish()
+
+    def read(self, put: Put, name: Callable[[bytes], str] = digest) -> tuple[TensorSpec, ...]:
+        """``tensors``; the bytes go to ``put`` one storage at a time, under the keys that ``name`` gives."""
+        return self._tensors.read(put, name)
 
     def tensor(self, tensor: torch.Tensor) -> int:
         """Index of ``tensor`` among ``tensors``. Raises `Unsupported`."""
@@ -236,11 +240,17 @@ class Encoder:
 
 
 def encode(
-    gm: fx.GraphModule, inputs: Sequence[Any], *, live: list[object] | None = None, keep: int | None = None
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    live: list[object] | None = None,
+    keep: int | None = None,
+    put: Put | None = None,
 ) -> Encoded:
     """``gm`` and one input per placeholder as data. Raises `Unsupported`.
 
-    Of storages of more than ``keep`` bytes the values are not kept, seeded ones stand in; None keeps all.
+    Of storages of more than ``keep`` bytes the values are not kept, seeded ones stand in; None keeps all. With
+    ``put`` the bytes go there, one storage at a time, and not into the answer.
     """
     encoder = Encoder(live=live, clip=not _counts_from_storage(gm), grads=_reads_grad(gm), keep=keep)
     graph = encoder.graph(gm)
@@ -250,7 +260,8 @@ def encode(
     for node, x in zip(graph.placeholders, inputs, strict=True):
         with encoder._at(node.name):
             values.append(encoder.value(x))
-    tensors, blobs = encoder.finish()
+    blobs: dict[str, bytes] = {}
+    tensors = encoder.read(put or blobs.__setitem__)
     return Encoded(graph, tuple(values), tensors, blobs, encoder.invented)
 
 
@@ -282,7 +293,10 @@ def _short(x: Any) -> str:
 
 def printable(text: str, length: int) -> str:
     """``text`` as printable ASCII on one line, cut to ``length``: what may stand in a comment or on a terminal."""
-    return "".join(c if " " <= c <= "~" else "?" for c in text[:length])
+    text = text[:length]
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if " " <= c <= "~" else "?" for c in text)
 
 
 def _meta(meta: Mapping[str, Any]) -> Json:

@@ -14,7 +14,7 @@ limit, storages above it are not read at all: seeded numbers of the same range s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,6 +32,15 @@ _COMPRESSED = {
     torch.sparse_csc: ("ccol_indices", "row_indices"),
     torch.sparse_bsc: ("ccol_indices", "row_indices"),
 }
+
+
+#: Where bytes go: ``put(key, bytes)``.
+Put = Callable[[str, bytes], None]
+
+
+def digest(data: bytes) -> str:
+    """The key of a storage with these bytes."""
+    return hashlib.sha256(data).hexdigest()
 
 
 class CannotSnapshot(Exception):
@@ -81,20 +90,26 @@ class Tensors:
 
     def finish(self) -> tuple[tuple[TensorSpec, ...], dict[str, bytes]]:
         """The specs, and the bytes of their storages."""
-        keys: dict[int, str] = {}
         blobs: dict[str, bytes] = {}
+        return self.read(blobs.__setitem__), blobs
+
+    def read(self, put: Put, name: Callable[[bytes], str] = digest) -> tuple[TensorSpec, ...]:
+        """The specs. The bytes of their storages go to ``put`` one by one, under the key that ``name`` gives them."""
+        keys: dict[int, str] = {}
+        taken: set[str] = set()
         with modes.undisturbed():
             standing_in = self._stand_in()
             for place, span in self._storages.items():
                 if place in standing_in:
                     continue
                 data = _read(span.storage, span.begin, span.end)
-                key = hashlib.sha256(data).hexdigest()
-                while key in blobs:
+                key = name(data)
+                while key in taken:
                     data += bytes(_PADDING)
-                    key = hashlib.sha256(data).hexdigest()
+                    key = name(data)
                 keys[place] = key
-                blobs[key] = data
+                taken.add(key)
+                put(key, data)
         specs = list(self._specs)
         for index, place in self._place.items():
             spec = specs[index]
@@ -103,7 +118,7 @@ class Tensors:
                 continue
             begin = self._storages[place].begin
             specs[index] = replace(spec, storage=keys[place], offset=spec.offset - begin // _itemsize(spec.dtype))
-        return tuple(specs), blobs
+        return tuple(specs)
 
     def _stand_in(self) -> dict[int, dict[str, Any]]:
         """For each storage whose values are not kept what makes others. A storage of several tensors is kept: what

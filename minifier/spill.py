@@ -1,0 +1,41 @@
+"""Bytes that are kept on disk: what `fxminify.reduce` records of a model must not fill the memory that the model needs.
+
+One unlinked temporary file; it goes with the object, or with the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+
+
+class Spill(Mapping[str, bytes]):
+    """Storages by key, in a file under ``TMPDIR``. What is read is a fresh copy."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="fxminify-", buffering=0)  # noqa: SIM115  it lives as long as this object
+        self._places: dict[str, tuple[int, int]] = {}
+        self._end = 0
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep ``data``, over what ``key`` had before. Raises `OSError` where the disk is full."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.pwrite(self._file.fileno(), rest, self._end + len(data) - len(rest)) :]
+        self._places[key] = self._end, len(data)
+        self._end += len(data)
+
+    def __getitem__(self, key: str) -> bytes:
+        start, length = self._places[key]
+        parts = []
+        while length:  # a read gives two gigabytes at most
+            parts.append(os.pread(self._file.fileno(), length, start))
+            start, length = start + len(parts[-1]), length - len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
