@@ -21,8 +21,8 @@ from .calls import with_distinct_names
 from .emit import Emitter
 from .engine import BudgetSpent, Engine, Progress
 from .explain import MOST, SECONDS, explain
-from .history import EXPLAIN
 from .guidance import named
+from .history import EXPLAIN
 from .identity import Keys
 from .options import Listener, Options
 from .oracle import Oracle
