@@ -53,6 +53,8 @@ class Job:
     pool: Pool
     options: Options
     listener: Listener
+    #: The reduction and the step of it that ``case`` is from, where it is not the captured one.
+    begun: tuple[int, int] | None = None
     others: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
     #: Questions that the attempts stand on, and those of them that were asked now and not by a former run.
     queries: int = 0
@@ -136,6 +138,7 @@ class Attempt:
             "match": self.of.options.match,
             "error_regex": self.of.options.error_regex,
             "allowed": [s.digest for s in self.of.shown.target.allowed],
+            **({"from": list(self.of.begun)} if self.of.begun is not None else {}),
         }
         self.log = Log(self.of, self.of.index.begin_reduction(self.of.capture.id, config).id)
         start = with_distinct_names(self.of.case)
@@ -250,7 +253,8 @@ class Attempt:
                 self.listen(candidate.graph.count, "what matters")
             return self.log.known[key]
 
-        explanation.keep(self.of.index, self.of.capture.id, explain(case, self.of.pool.scratch, ask))
+        found = replace(explain(case, self.of.pool.scratch, ask), reduction=self.log.reduction)
+        explanation.keep(self.of.index, self.of.capture.id, found)
 
     def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
         """Render the script, run it, store it with the record of its verification."""

@@ -122,13 +122,15 @@ class Twin:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``asked`` questions were put for it, ``seconds`` is wall time. Not ``complete``: its budget ended it."""
+    """``asked`` answers it has, ``seconds`` is wall time. Not ``complete``: its budget ended it. It is about the result
+    of ``reduction``."""
 
     subjects: tuple[Subject, ...]
     twin: Twin | None = None
     asked: int = 0
     seconds: float = 0.0
     complete: bool = True
+    reduction: int = 0
 
     def summary(self) -> str:
         """In short: ``It takes x.shape[1] >= 17; dtype of x = float32 only. Free: values. As far as tried.``"""
@@ -158,15 +160,19 @@ class Explanation:
                 int(doc["asked"]),
                 float(doc["seconds"]),
                 doc["complete"] is True,
+                int(doc["reduction"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise StoreError(f"an explanation in the file cannot be read: {error!r:.200}") from error
 
 
 def stored(index: Index, capture: int) -> Explanation | None:
-    """The explanation kept for ``capture``, if there is one."""
+    """The explanation kept for ``capture``, if there is one of the reduction that its best case is from."""
     repro = index.repro(capture, FORMAT)
-    return None if repro is None else Explanation.from_text(repro.text)
+    if repro is None:
+        return None
+    found, last = Explanation.from_text(repro.text), index.last_reduction(capture)
+    return found if last is not None and found.reduction == last.id else None
 
 
 def keep(index: Index, capture: int, found: Explanation) -> None:

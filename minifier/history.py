@@ -7,12 +7,13 @@ went and those that came. Nothing is run, and no graph is built: a history can b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..repro_templates.expressions import Expressions, Unprintable
 from ..repro_templates.strides import contiguous
 from ..store.case import Case, Graph, Json, Node, TensorSpec, Value, tag
+from ..store.errors import StoreError
 from ..store.index import Index, StepInfo
 from .verdict import Outcome
 
@@ -77,6 +78,30 @@ def stored(index: Index, capture: int) -> History | None:
         effort.removed += before - step.nodes
         before = step.nodes
     return History(info.id, info.config, start, tuple(steps), tuple(efforts.values()))
+
+
+def begin_at(index: Index, capture: int, number: int) -> tuple[int, Case]:
+    """The case of a step of `stored`'s reduction, to go on from there, and the number of that reduction.
+
+    What running it imports and compiles with is what the capture says: that is what a person has trusted. Raises
+    `StoreError` where there is no such step, or its case was not kept.
+    """
+    info = index.last_reduction(capture)
+    if info is None:
+        raise StoreError(f"capture {capture} was not minified yet: minify run {index.name} {capture}")
+    captured, case = index.case(capture), index.step_case(info.id, number)
+    backend = {
+        k: v
+        for k, v in captured.backend.items()
+        if k not in ("dynamic", "options") and (k != "mode" or k in case.backend)
+    }
+    if case.backend.get("dynamic") in (True, False):
+        backend["dynamic"] = case.backend["dynamic"]
+    names = [item[0] for item in (case.backend.get("options") or {}).get("dict", [])]
+    kept = [item for item in (captured.backend.get("options") or {}).get("dict", []) if item[0] in names]
+    if kept:
+        backend["options"] = {"dict": kept}
+    return info.id, replace(case, backend=backend, imports=captured.imports)
 
 
 def difference(before: Case, after: Case) -> str:

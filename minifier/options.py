@@ -26,6 +26,7 @@ class Options:
     embed_data: bool = False
     trust: bool = False
     explain: bool = True
+    from_step: int | None = None
     strict: bool = False
 
 

@@ -16,6 +16,7 @@ from ..store.case import Case, tag
 from ..store.failure import METADATA, Match
 from ..store.index import CaptureInfo, Index, State
 from .attempt import SCRIPT, Attempt, Job
+from .history import begin_at
 from .options import Listener, Options
 from .replay import LIMIT, replay
 from .sandbox.launcher import BackendImportError, SandboxError
@@ -40,6 +41,10 @@ def reduce_capture(index: Index, capture: CaptureInfo, options: Options, listene
     spec = BackendSpec.from_json(case.backend)
     if spec.problem:
         return Outcomes(State.BLOCKED, f"the backend cannot be re-created: {spec.problem}")
+    begun, ways = None, variants(case)
+    if options.from_step is not None:
+        reduction, case = begin_at(index, capture.id, options.from_step)
+        begun, ways = (reduction, options.from_step), [case]
     memory = None if options.memory is None else int(options.memory * 2**30)
     mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
     pool = Pool(case.backend, case.imports, jobs=options.jobs, memory=memory, mode=mode)  # type: ignore[arg-type]
@@ -47,7 +52,7 @@ def reduce_capture(index: Index, capture: CaptureInfo, options: Options, listene
         with pool:
             pool.scratch.put(index.blobs(case.storages))
             hang = failure.detail.get("seconds")
-            for case in variants(case):  # noqa: B020  the one that shows the failure goes on
+            for case in ways:  # the one that shows the failure goes on
                 shown = replay(
                     pool,
                     case,
@@ -61,7 +66,7 @@ def reduce_capture(index: Index, capture: CaptureInfo, options: Options, listene
                     break
             if not shown.reproduced:
                 return Outcomes(State.NOT_REPRODUCED, shown.reason + earlier(capture))
-            return _attempts(Job(index, capture, case, shown, pool, options, listener))
+            return _attempts(Job(index, capture, case, shown, pool, options, listener, begun))
     except BackendImportError as error:
         return Outcomes(State.BLOCKED, str(error))
     except CannotLoad as error:

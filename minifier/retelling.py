@@ -23,7 +23,13 @@ _STYLES = {"-": "red", "+": "green"}
 def history(found: History, *, differences: bool = True, console: Console | None = None) -> None:
     """Every step, the most important lines of what it changed, and a row for each pass."""
     console = console or Console()
-    console.print(Text(f"Reduction {found.reduction}, from {found.start_nodes} nodes, {count(found.steps, 'step')}"))
+    match found.config.get("from"):
+        case [reduction, number]:
+            begun = f", begun at step {plain(number)} of reduction {plain(reduction)}"
+        case _:
+            begun = ""
+    head = f"Reduction {found.reduction}{begun}, from {found.start_nodes} nodes, {count(found.steps, 'step')}"
+    console.print(Text(head), soft_wrap=True)
     for one in found.steps:
         step(one, limit=SHORT if differences else 0, console=console)
     if found.passes:

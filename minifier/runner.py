@@ -9,6 +9,7 @@ from ..store.errors import StoreError
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours
 from . import console
+from .history import begin_at
 from .options import Options
 from .reduction import Outcomes, reduce_capture
 
@@ -27,13 +28,18 @@ def run_pending(
 ) -> list[CaptureInfo]:
     """Minify the captures of ``db`` that are pending, or those of ``ids`` that are; their rows afterwards.
 
-    Of ``ids``, a capture that was done before is left as it is unless ``again``; its row is among the answers.
+    Of ``ids``, a capture that was done before is left as it is unless ``again`` or gone on with from a step of its
+    history; its row is among the answers.
     Captures made elsewhere run only with ``options.trust`` or when ``confirm(question)`` says so. Other failures
     found on the way are stored as pending captures and left for the next run. ``KeyboardInterrupt`` leaves the
     capture at work pending; everything learned so far is kept.
     """
     with Index.open(db) as index, console.RunProgress(quiet=quiet) as progress:
         chosen = index.captures(ids)
+        if options.from_step is not None:
+            again = True
+            for capture in chosen:  # said before anything is begun
+                begin_at(index, capture.id, options.from_step)
         todo = [c for c in chosen if c.state in OPEN or (again and c.state is not State.UNSUPPORTED)]
         skipped = [c for c in chosen if c not in todo] if ids else []
         children: list[int] = []

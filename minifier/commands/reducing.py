@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..verbs import as_json, ask, database, dump
+from ..verbs import Problem, as_json, ask, database, dump
 
 
 @click.command()
@@ -43,12 +43,15 @@ from ..verbs import as_json, ask, database, dump
 @click.option("--trust", is_flag=True, help="Run captures made elsewhere without asking.")
 @click.option("--strict", is_flag=True, help="Stop with an error when a pass itself fails.")
 @click.option("--again", is_flag=True, help="Minify captures that were already done, too.")
+@click.option("--from-step", type=click.IntRange(1), metavar="N", help="Go on from step N of `minify history`.")
 @as_json
 def run(db: str, ids: tuple[int, ...], json_: bool, again: bool, **options: Any) -> None:
     """Minify every pending failure of DB, or those with the given IDs.
 
     Interrupted runs resume where they stopped: no question is put to the backend twice.
     """
+    if options["from_step"] is not None and len(ids) != 1:
+        raise Problem("--from-step is about one failure: give its ID, as in minify run DB ID --from-step N.")
     from ..options import Options
     from ..runner import run_pending
 

@@ -226,13 +226,27 @@ def test_a_file_that_cannot_be_written_is_still_read(minified: Any, rows: dict[i
     assert [minified.minify(*v).returncode for v in (["list", "copy/repro.db"], ["show", "copy/repro.db", 1])] == [0, 0]
 
 
-# The last two change the desk.
+# The last three change the desk.
 
 
 def test_a_later_run_takes_up_the_child(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
     (row,) = minified.json("run", "--replays", 1, "--runs", 1)
     assert (row["id"], row["parent"], row["state"], row["nodes_after"]) == (8, 1, "verified", 1)
     assert "torch.tanh" in minified.minify("repro", "repro.db", 8).stdout
+
+
+def test_a_run_goes_on_from_a_step(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+    before = minified.json("history", "repro.db", 2)
+    (row,) = minified.json("run", "repro.db", 2, "--from-step", 2, "--replays", 1, "--runs", 1, "--no-explain")
+    assert (row["id"], row["state"], row["nodes_after"]) == (2, "verified", 1)
+    after = minified.json("history", "repro.db", 2)
+    assert after["config"]["from"] == [before["reduction"], 2]
+    assert after["start_nodes"] == before["steps"][1]["nodes"]
+    said = minified.invoke("history", "repro.db", 2).output
+    assert f"Reduction {after['reduction']}, begun at step 2 of reduction {before['reduction']}, from" in said
+    for words in (["--from-step", 2], ["2", "3", "--from-step", 2], ["2", "--from-step", 99]):
+        assert minified.invoke("run", "repro.db", *words).exit_code == 2
+    assert minified.row(2)["state"] == "verified"
 
 
 def test_verify_says_when_the_bug_is_gone(minified: Any, rows: dict[int, dict[str, Any]]) -> None:

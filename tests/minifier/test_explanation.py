@@ -62,6 +62,7 @@ EXPLAINED = Explanation(
     Twin("x.shape[1]: 16 instead of 17", "- x: float32[1, 17], zeros\n+ x: float32[1, 16], zeros"),
     asked=7,
     seconds=1.5,
+    reduction=3,
 )
 
 

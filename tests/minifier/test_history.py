@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from made import make
 
-from fxminify.minifier.history import EXPLAIN, describe, difference, stored
+from fxminify.minifier.history import EXPLAIN, begin_at, describe, difference, stored
 from fxminify.minifier.simplify import marked
 from fxminify.store.case import Case, Graph, Node, TensorSpec
+from fxminify.store.errors import StoreError
 from fxminify.store.failure import Failure, Kind, Phase, signature
 from fxminify.store.index import Index, StepInfo
 
@@ -106,3 +107,29 @@ def test_a_history_counts_what_each_pass_asked_and_brought(tmp_path: Path, finis
         ("nodes", 1, 0, 0, 1, 0, 0.5),
     ]
     assert found.to_json()["steps"][0]["difference"] == ["- relu"]
+
+
+def test_going_on_from_a_step_runs_what_the_capture_names(tmp_path: Path) -> None:
+    """A step may have dropped arguments of torch.compile; what it says of backend and imports besides is not heeded."""
+    zeros = replace(CASE.tensors[0], storage=None, init={"fn": "full", "value": 0.0})
+    backend = {"name": "b", "module": "mine", "mode": "default", "options": {"dict": [["a", 1], ["b", 2]]}}
+    case = replace(CASE, tensors=(zeros, zeros), backend=backend, imports=({"module": "myops"},))
+    failure = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
+    step = replace(
+        case,
+        backend={"name": "evil", "module": "evil", "options": {"dict": [["b", 3], ["c", 4]]}},
+        imports=({"module": "evil"},),
+        context={"grad": False},
+    )
+    with Index.open(str(tmp_path / "repro.db"), create=True) as index:
+        index.add(case=case, blobs={}, failure=failure, signature=signature(failure), provenance={})
+        with pytest.raises(StoreError, match="capture 1 was not minified yet: minify run"):
+            begin_at(index, 1, 1)
+        reduction = index.begin_reduction(1, {}).id
+        index.add_step(reduction, StepInfo(1, "slices", "a", 3, 2), step, {})
+        with pytest.raises(StoreError, match="step 2 does not exist; those kept are 1"):
+            begin_at(index, 1, 2)
+        number, found = begin_at(index, 1, 1)
+    assert number == reduction
+    assert found.backend == {"name": "b", "module": "mine", "options": {"dict": [["b", 2]]}}
+    assert (found.imports, found.context) == (case.imports, {"grad": False})
