@@ -26,6 +26,7 @@ from .history import EXPLAIN
 from .identity import Keys
 from .options import Listener, Options
 from .oracle import Oracle
+from .passes import PASSES, REPLACEMENTS
 from .replay import LIMIT, Likeness, Replay
 from .sandbox.launcher import SandboxError
 from .sandbox.pool import Ended, Pool
@@ -156,6 +157,8 @@ class Attempt:
             progress=self.progress,
             accepted=self.accepted,
             other=self.other,
+            passes=(*PASSES, *REPLACEMENTS),
+            study=self.study,
             strict=self.of.options.strict,
             hints=hints if first is None else ((first,), *hints),
         )
@@ -211,6 +214,11 @@ class Attempt:
         if reply.ended is not Ended.DONE:
             raise SandboxError(f"recording the values of the graph ended in {reply.ended}: {reply.error}")
         return Trace.from_json(reply.result)
+
+    def study(self, case: Case, key: str) -> Trace | None:
+        """The values of a smaller case, and what its nodes consist of. A worker that fails at it is no great loss."""
+        reply = self.of.pool.submit("study", tasks.studying(case, f"{key[:12]}:"), timeout=self.timeout).result()
+        return Trace.from_json(reply.result) if reply.ended is Ended.DONE else None
 
     def plain(self, case: Case, *, stopped: bool) -> tuple[Case, str]:
         """`simplify` with the log of this reduction; the reason why it ended early, if it did."""

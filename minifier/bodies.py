@@ -32,6 +32,11 @@ class BodySubject(Subject):
         return self.trace.tensor(name) if name in self.given else super().tensor(name)
 
 
+def graphs(subject: Subject) -> list[tuple[Path, Subject]]:
+    """The top-level graph and every body, as passes see them."""
+    return [((), subject), *((b.path, b) for b in bodies(subject))]
+
+
 def bodies(subject: Subject) -> list[BodySubject]:
     """Every body of a case, the outer ones first."""
     return [BodySubject(subject.case, path, subject.trace) for path in paths(subject.case.graph)]
@@ -88,7 +93,7 @@ class Zeros:
         graph = inner.case.graph
         graph = replace(graph, nodes=tuple(zeros if n is node else n for n in graph.nodes))
         edited = replace(case, graph=with_body(case.graph, self.path, graph))
-        return _without(edited, case, self.path, subject.trace)
+        return without_dead(edited, case, self.path, subject.trace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +133,9 @@ class Operand:
         for other in group:
             operands = other.operands
             graph = _with_node(graph, other.with_operands(operands[: self.index] + operands[self.index + 1 :]))
-        return _without(replace(case, graph=with_body(case.graph, self.path, graph)), case, self.path, subject.trace)
+        return without_dead(
+            replace(case, graph=with_body(case.graph, self.path, graph)), case, self.path, subject.trace
+        )
 
     def is_twin(self, group: list[Call], other: int) -> bool:
         """Whether every call gives the same operand there."""
@@ -170,7 +177,7 @@ class Result:
                 graph = _with_node(graph, replace(node, args=(node.args[0], index - 1)))
         edited = replace(case, graph=with_body(case.graph, self.path, graph))
         for name in returning:
-            edited = _without(edited, case, (*self.path, name), subject.trace)
+            edited = without_dead(edited, case, (*self.path, name), subject.trace)
         return edited
 
 
@@ -214,7 +221,7 @@ class Shift:
                     continue
         edited = replace(case, graph=with_body(case.graph, outer, graph))
         done = provide(edited, outer, missing, subject.trace)
-        return case if done is None else _without(done, case, self.path, subject.trace)
+        return case if done is None else without_dead(done, case, self.path, subject.trace)
 
 
 def find(graph: Graph, node: str, path: str) -> Call | None:
@@ -341,7 +348,7 @@ def _renamed_aside(graph: Graph, name: str, source: str) -> tuple[Graph, bool]:
     return replace(graph, nodes=tuple(nodes)), again
 
 
-def _without(edited: Case, before: Case, path: Path, trace: Trace) -> Case:
+def without_dead(edited: Case, before: Case, path: Path, trace: Trace) -> Case:
     """``edited`` less the nodes of the graph at ``path`` that are dead now and were not before."""
     if not exists(edited.graph, path):
         return edited

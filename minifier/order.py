@@ -9,7 +9,7 @@ tuples may take the place of the best case. There is no endless descent in that 
 4. inputs, those of bodies included;
 5. ranks of what is called: the plain operation of each form is the smallest (`RANKS`);
 6. written arguments, the items of lists among them;
-7. weights of the numbers among them: 0 is the smallest, then 1, then what is short to write.
+7. the numbers among them, which weigh what they are.
 
 What nodes weigh is worked out once for each: candidates share most of theirs.
 """
@@ -33,8 +33,9 @@ DEEPEST = 3
 #: a comparison, a reduction, another shape, another type. Each form has a second one, for failures that see through
 #: the first.
 RANKS: Mapping[str, int] = {
-    **dict.fromkeys(("neg", "logical_not", "add", "eq", "sum", "reshape", "to", "matmul", "zeros", "getitem"), 0),
-    **dict.fromkeys(("relu", "mul", "amax", "any", "expand"), 1),
+    **dict.fromkeys(("neg", "logical_not", "add", "eq", "sum", "reshape", "view", "to", "_to_copy", "zeros"), 0),
+    **dict.fromkeys(("relu", "mul", "amax", "any"), 1),
+    "getitem": 0,
 }
 OTHER = 2
 
@@ -99,13 +100,13 @@ def rank(node: Node) -> int:
 
 
 def weight(value: Value) -> int:
-    """How much a reader has to make of ``value``."""
+    """How far ``value`` is from 0, None or False: numbers weigh what they are, twice; fractions a little more."""
     if value is None or value is False or value == 0:
         return 0
     if type(value) is int:
-        return abs(value).bit_length() + (value < 0)
+        return 2 * abs(value) + (value < 0)
     if type(value) is float:
-        return weight(int(value)) if value.is_integer() and abs(value) < 1 << 31 else 32 + len(repr(value))
+        return weight(int(value)) + (0 if value.is_integer() else 3)
     if type(value) is list:
         return sum(map(weight, value))
     kind = tag(value)
@@ -113,7 +114,7 @@ def weight(value: Value) -> int:
     if kind == "ref" or value is True:
         return 1
     if kind == "float":
-        return 40
+        return 1 << 64
     if kind == "dict":
         return sum(weight(item) for _, item in inside)
     if isinstance(inside, list) and kind in ("tuple", "size", "slice", "set", "frozenset"):

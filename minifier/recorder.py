@@ -8,7 +8,7 @@ counter: there the name and the schema of the operator tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain, count
@@ -28,9 +28,21 @@ from .trace import Kind, Put, Recorded, Trace
 
 def run(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None) -> Trace:
     """See `fxminify.minifier.trace.record`."""
+    given = frozenset(n.name for n in case.graph.placeholders)
+    return recorded(case, blobs, put, live, lambda gm, tape: Recorder(gm, case.graph, tape, given=given))
+
+
+def recorded(
+    case: Case,
+    blobs: Blobs,
+    put: Put,
+    live: list[object] | None,
+    make: Callable[[fx.GraphModule, Tape], Recorder],
+) -> Trace:
+    """What the recorder that ``make`` gives writes down when it runs ``case``."""
     gm, inputs = build(case, blobs, live=live)
     tape = Tape(put, calls.positions(case.graph))
-    recorder = Recorder(gm, case.graph, tape, given=frozenset(n.name for n in case.graph.placeholders))
+    recorder = make(gm, tape)
     problem = ""
     state, grad = torch.get_rng_state(), torch.is_grad_enabled()
     try:

@@ -98,6 +98,12 @@ def dense(count: int) -> Search:
     return (yield from sweep(range(count)))
 
 
+def alone(count: int) -> Search:
+    """One item that fails alone, if all of them fail together."""
+    window: Items = tuple(range(count))
+    return (yield from _locate(uniform(count), window)) if (yield window) else window
+
+
 def sweep(kept: Sequence[int]) -> Search:
     """Take windows of items away, from the end, windows that grow as long as they may go.
 

@@ -7,9 +7,11 @@ made it from one that was. Its storages lie in the scratch directory.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..store.case import Case, Graph, Json, Node, TensorSpec, to_json
+from ..store.case import Case, Json, TensorSpec, to_json
+from .trace import graph_from_json
 
 if TYPE_CHECKING:
     from .sandbox.scratch import Scratch
@@ -26,6 +28,11 @@ def observation(case: Case, entry: str, threads: int = 1) -> Json:
 def recording(case: Case) -> Json:
     """The argument of the ``record`` task."""
     return {"case": to_json(case)}
+
+
+def studying(case: Case, prefix: str) -> Json:
+    """The argument of the ``study`` task. Storages get keys that begin with ``prefix``."""
+    return {"case": to_json(case), "prefix": prefix}
 
 
 def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
@@ -52,10 +59,21 @@ def record(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Jso
     return record(case_from_json(argument["case"]), scratch, put=scratch.write).to_json()
 
 
+def study(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: the values of a case that is not the captured one any more, and what its nodes consist of."""
+    from .study import study
+
+    mark("eager")
+    prefix = argument["prefix"]
+    trace = study(case_from_json(argument["case"]), scratch, put=lambda key, data: scratch.write(prefix + key, data))
+    specs = (t if t.storage is None else replace(t, storage=prefix + t.storage) for t in trace.tensors)
+    return replace(trace, tensors=tuple(specs)).to_json()
+
+
 def case_from_json(doc: Json) -> Case:
     """Inverse of `to_json`, without checks."""
     return Case(
-        graph=_graph(doc["graph"]),
+        graph=graph_from_json(doc["graph"]),
         inputs=tuple(doc["inputs"]),
         tensors=tuple(_tensor(t) for t in doc["tensors"]),
         context=doc["context"],
@@ -68,15 +86,6 @@ def case_from_json(doc: Json) -> Case:
         earlier=tuple(doc.get("earlier", ())),
         tolerance=doc.get("tolerance", {}),
     )
-
-
-def _graph(doc: Json) -> Graph:
-    attrs = {path: {"graph": _graph(a["graph"])} if "graph" in a else a for path, a in doc["attrs"].items()}
-    return Graph(tuple(_node(n) for n in doc["nodes"]), attrs, doc["training"])
-
-
-def _node(doc: Json) -> Node:
-    return Node(**{**doc, "args": tuple(doc.get("args", ()))})
 
 
 def _tensor(doc: Json) -> TensorSpec:

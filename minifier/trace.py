@@ -20,11 +20,11 @@ the same candidate alike whatever the random numbers were.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ..store.case import Blobs, Case, Json, TensorSpec, Value
+from ..store.case import Blobs, Case, Graph, Json, Node, TensorSpec, Value, graph_to_json
 
 #: Where recorded bytes go: ``put(key, bytes)``.
 Put = Callable[[str, bytes], None]
@@ -66,13 +66,18 @@ class Recorded:
 class Trace:
     """Values by node name. ``positions`` numbers the nodes of the case that was run; names survive every pass.
 
-    ``problem`` says why the run ended early, if it did: what lies behind is simply not recorded.
+    ``problem`` says why the run ended early, if it did: what lies behind is simply not recorded. ``signatures`` has the
+    parameters of what nodes call, by name of the node: each its name, and whether it may be left out. ``parts`` has
+    the decompositions of nodes as graphs of which the placeholders are called as the operands (see
+    `fxminify.minifier.decompose`). Both are there only where the case was studied.
     """
 
     values: Mapping[str, Recorded]
     tensors: tuple[TensorSpec, ...]
     positions: Mapping[str, int]
     problem: str = ""
+    signatures: Mapping[str, tuple[tuple[str, bool], ...]] = field(default_factory=dict)
+    parts: Mapping[str, Graph] = field(default_factory=dict)
 
     def value(self, name: str) -> Recorded | None:
         """What was recorded of a node, of the one it is a copy of (`copied`) where it was not there itself."""
@@ -95,6 +100,8 @@ class Trace:
             "tensors": [asdict(t) for t in self.tensors],
             "positions": dict(self.positions),
             "problem": self.problem,
+            "signatures": {n: [list(p) for p in parameters] for n, parameters in self.signatures.items()},
+            "parts": {n: graph_to_json(graph) for n, graph in self.parts.items()},
         }
 
     @classmethod
@@ -111,7 +118,16 @@ class Trace:
             ),
             positions=dict(doc["positions"]),
             problem=str(doc["problem"]),
+            signatures={n: tuple((str(p), bool(free)) for p, free in ps) for n, ps in doc["signatures"].items()},
+            parts={n: graph_from_json(graph) for n, graph in doc["parts"].items()},
         )
+
+
+def graph_from_json(doc: Json) -> Graph:
+    """Inverse of `graph_to_json`, without checks."""
+    attrs = {p: {"graph": graph_from_json(a["graph"])} if "graph" in a else a for p, a in doc["attrs"].items()}
+    nodes = tuple(Node(**{**n, "args": tuple(n.get("args", ()))}) for n in doc["nodes"])
+    return Graph(nodes, attrs, doc["training"])
 
 
 def copied(name: str, taken: Container[str]) -> str:

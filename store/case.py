@@ -248,7 +248,7 @@ def to_json(case: Case) -> Json:
     return {
         "format": FORMAT,
         "torch": case.torch,
-        "graph": _graph_to_json(case.graph),
+        "graph": graph_to_json(case.graph),
         "inputs": list(case.inputs),
         "tensors": [_sparse(t) for t in case.tensors],
         "context": case.context,
@@ -262,11 +262,12 @@ def to_json(case: Case) -> Json:
     }
 
 
-def _graph_to_json(graph: Graph) -> Json:
+def graph_to_json(graph: Graph) -> Json:
+    """A graph as part of a document."""
     return {
         "nodes": [_sparse(n) for n in graph.nodes],
         "attrs": {
-            path: {"graph": _graph_to_json(attr["graph"])} if "graph" in attr else attr
+            path: {"graph": graph_to_json(attr["graph"])} if "graph" in attr else attr
             for path, attr in graph.attrs.items()
         },
         "training": graph.training,

@@ -5,20 +5,22 @@ pure function of the subject and a step number: no state, no randomness, no torc
 
 * **independence**: the patches of one proposal may be applied in any combination (of two that replace the same
   node the first counts); the search it names decides which;
-* **progress**: each patch makes the case smaller in the order of `fxminify.minifier.patch.size` (compute nodes, then
-  returned values, then inputs) or does nothing, so that the reduction ends;
+* **progress**: each patch makes the case smaller in the order of `fxminify.minifier.order` or does nothing (the engine
+  takes nothing else), so that the reduction ends;
 * **completeness**: a pass that is not coarse proposes every single edit it stands for, so that a fixpoint of all
   passes is 1-minimal;
 * **modesty**: it does not know what fails. Whether the failure survives is for the oracle to say; a pass only
   explains, in its summary, why it may.
 
-The engine runs the table from top to bottom, the steps of a pass in order, until a whole round changes nothing. To
-add a pass, write the function and a row here; `minify passes` prints the table.
+The engine runs the table from top to bottom, the steps of a pass in order, until a whole round changes nothing. The
+passes of `PASSES` remove; those of `REPLACEMENTS` are late: they put something plainer in the place of what cannot be
+removed, after which the first ones have their turn again. `fxminify.reduce` only removes. To add a pass, write the
+function and a row here; `minify passes` prints the table.
 """
 
 from __future__ import annotations
 
-from . import bypass, dead, inputs, nodes, operators, outputs
+from . import arguments, bypass, dead, inputs, nodes, numbers, operators, outputs, parts, simpler
 from .proposal import Pass, Proposal
 
 PASSES: tuple[Pass, ...] = (
@@ -103,11 +105,46 @@ PASSES: tuple[Pass, ...] = (
     ),
 )
 
-__all__ = ["PASSES", "Pass", "Proposal"]
+REPLACEMENTS: tuple[Pass, ...] = (
+    Pass(
+        "parts",
+        "Puts one part of a composite operation in its place, as torch takes it apart: often only that fails.",
+        parts.propose,
+        late=True,
+    ),
+    Pass(
+        "simpler",
+        "Calls the plain operation of the same form, such as add for any other of two tensors: shapes and types stay.",
+        simpler.plain,
+        late=True,
+    ),
+    Pass(
+        "defaults",
+        "Leaves out arguments that have a default: most failures do not depend on them.",
+        arguments.defaults,
+        late=True,
+    ),
+    Pass(
+        "lists",
+        "Shortens lists of values and of dimensions: a failure of two that are joined seldom needs the third.",
+        arguments.lists,
+        late=True,
+    ),
+    Pass(
+        "numbers",
+        "Makes numbers 0, else 1, else as short as will do: what matters of a number shows when it stays.",
+        numbers.plain,
+        late=True,
+    ),
+)
+
+__all__ = ["PASSES", "REPLACEMENTS", "Pass", "Proposal"]
 
 
 def listing() -> list[dict[str, str]]:
     """Rows for `minify passes`: the engine's passes in order, then the simplifications that follow them."""
     from .. import simplify
 
-    return [{"pass": p.name, "stage": "reduce", "what": p.summary} for p in PASSES] + simplify.listing()
+    rows = [{"pass": p.name, "stage": "reduce", "what": p.summary} for p in PASSES]
+    rows += [{"pass": p.name, "stage": "replace", "what": p.summary} for p in REPLACEMENTS]
+    return rows + simplify.listing()

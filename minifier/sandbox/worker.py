@@ -35,6 +35,7 @@ Task = Callable[[Json, Scratch, Callable[[str], None]], Json]
 TASKS = {
     "observe": "fxminify.minifier.tasks:observe",
     "record": "fxminify.minifier.tasks:record",
+    "study": "fxminify.minifier.tasks:study",
 }
 
 

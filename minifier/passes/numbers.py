@@ -1,0 +1,53 @@
+"""Make numbers plain: 0, else 1, else the shortest at which the failure still shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...store.case import Node, Value, tag
+from ..bodies import graphs
+from ..order import weight
+from ..patch import Patch
+from ..rewriting import Place, Put, inside, places
+from ..search import farthest
+from ..subject import Subject
+from .arguments import editable
+from .proposal import Proposal, each
+
+#: What large numbers are tried at, smallest first: powers of two, from a thousand on of ten.
+LADDER = (*(1 << n for n in range(1, 11)), *(10**n for n in range(4, 19)))
+
+
+def plain(subject: Subject, step: int) -> Proposal | None:
+    """All numbers to 0, then to 1, then large ones alone to as small a step of the ladder as will do."""
+    found = [(path, node, place, value) for path, inner in graphs(subject) for node, place, value in _numbers(inner)]
+    if step < 2:
+        return each(
+            tuple(
+                Patch(edits=(Put(path, node.name, place, new),))
+                for path, node, place, value in found
+                if weight(new := type(value)(step)) < weight(value)
+            )
+        )
+    if step - 2 >= len(found):
+        return None
+    path, node, place, value = found[step - 2]
+    steps = [type(value)(sign * n) for n in LADDER for sign in ((1, -1) if value < 0 else (1,))]
+    smaller = [n for n in steps if abs(n) < abs(value) and weight(n) < weight(value)]
+    edits = [Put(path, node.name, place, n, turn=-i) for i, n in enumerate(smaller)]
+    chances = (1.0,) * len(edits)
+    return Proposal(tuple(Patch(edits=(e,)) for e in edits), lambda: farthest(chances))
+
+
+def _numbers(subject: Subject) -> Iterator[tuple[Node, Place, Value]]:
+    """Numbers and flags among the arguments, less those that are sizes: `smaller_dimensions` changes these."""
+    for node in editable(subject):
+        sizes = {size for name in (node.name, *node.inputs) if (spec := subject.tensor(name)) for size in spec.shape}
+        shapes = {
+            place
+            for place, value in places(node)
+            if (items := inside(value)) and tag(value) != "slice" and any(type(i) is int and i in sizes for i in items)
+        }
+        for place, value in places(node):
+            if type(value) in (bool, int, float) and not any(place[:n] in shapes for n in range(1, len(place))):
+                yield node, place, value

@@ -1,0 +1,123 @@
+"""Call a plain operation of the same form: what was computed need not matter, only what shapes and types it had.
+
+The form of a call is read from its values, not from its name: one tensor to one like it, two tensors to what they
+broadcast to, a reduction, another shape, another type. So operators nobody has heard of have one, too.
+`fxminify.minifier.order.RANKS` is the ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import prod
+
+from ...store.case import TensorSpec, Value
+from ..bodies import graphs
+from ..calls import Path
+from ..order import RANKS, rank
+from ..patch import Patch
+from ..rewriting import Become
+from ..subject import Subject
+from .arguments import editable
+from .proposal import Proposal, each
+
+#: What a call becomes: the name of a function of torch, args and kwargs.
+Form = tuple[str, tuple[Value, ...], dict[str, Value]]
+
+_INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64"})
+
+
+def plain(subject: Subject, step: int) -> Proposal | None:
+    """Each node's plain operation, then the second one for those that are something else."""
+    if step > 1:
+        return None
+    patches = []
+    for path, inner in graphs(subject):
+        for node in editable(inner):
+            overload = isinstance(node.target, dict) and "op" in node.target
+            found = (f for f in forms(inner, node.name, second=step == 1) if RANKS[f[0]] < rank(node))
+            if (form := next(found, None)) is not None:
+                patches.append(Patch(edits=(_call(path, node.name, form, overload=overload),)))
+    return each(tuple(patches))
+
+
+def _call(path: Path, node: str, form: Form, *, overload: bool) -> Become:
+    name, args, kwargs = form
+    if not overload:
+        if name == "to":
+            return Become(path, node, "call_method", "to", args, kwargs)
+        return Become(path, node, "call_function", {"fn": f"torch.{name}"}, args, kwargs)
+    if name == "to":
+        args, kwargs = args[:1], {"dtype": args[1]}
+    return Become(path, node, "call_function", {"op": f"aten::{_OVERLOADS.get(name, f'{name}.default')}"}, args, kwargs)
+
+
+_OVERLOADS = {
+    "add": "add.Tensor", "mul": "mul.Tensor", "eq": "eq.Tensor", "sum": "sum.dim_IntList", "any": "any.dims",
+    "reshape": "view.default", "to": "_to_copy.default",
+}  # fmt: skip
+
+
+def forms(subject: Subject, name: str, *, second: bool) -> Iterator[Form]:
+    """Plain calls that give a tensor of the shape and type of ``name``, the likeliest first."""
+    result = subject.tensor(name)
+    if result is None or result.layout != "strided":
+        return
+    given = [(s, spec) for s in subject.inputs[name] if (spec := subject.tensor(s)) is not None]
+    if not given:
+        if not second:
+            kwargs = {"dtype": {"dtype": result.dtype}, "device": {"device": result.device}}
+            yield "zeros", (list(result.shape),), kwargs
+        return
+    for (a, one), (b, two) in pairwise(given):
+        if one.dtype == two.dtype and _broadcast(one.shape, two.shape) == result.shape:
+            if result.dtype == one.dtype:
+                yield "mul" if second else "add", ({"ref": a}, {"ref": b}), {}
+            elif result.dtype == "bool" and not second:
+                yield "eq", ({"ref": a}, {"ref": b}), {}
+    for source, spec in given:
+        yield from _of_one({"ref": source}, spec, result, second)
+
+
+def _of_one(source: Value, spec: TensorSpec, result: TensorSpec, second: bool) -> Iterator[Form]:
+    if spec.shape == result.shape:
+        if spec.dtype != result.dtype:
+            if not second:
+                yield "to", (source, {"dtype": result.dtype}), {}
+        elif spec.dtype == "bool":
+            if not second:
+                yield "logical_not", (source,), {}
+        else:
+            yield "relu" if second else "neg", (source,), {}
+    elif spec.dtype == result.dtype:
+        if prod(spec.shape) == prod(result.shape):
+            if not second:
+                yield "reshape", (source, list(result.shape)), {}
+        elif (reduced := _reduced(spec.shape, result.shape)) is not None:
+            dims, keepdim = reduced
+            plain = "amax" if second or spec.dtype in _INTEGERS else "sum"
+            yield "any" if spec.dtype == "bool" else plain, (source, list(dims), *((True,) if keepdim else ())), {}
+
+
+def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    short, long = sorted((a, b), key=len)
+    filled = (1,) * (len(long) - len(short)) + short
+    if any(x != y and 1 not in (x, y) for x, y in zip(filled, long, strict=True)):
+        return None
+    return tuple(y if x == 1 else x for x, y in zip(filled, long, strict=True))
+
+
+def _reduced(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[tuple[int, ...], bool] | None:
+    """The dimensions that a reduction from ``before`` to ``after`` takes away, and whether they stay with size 1."""
+    if len(before) == len(after):
+        if all(a in (1, b) for b, a in zip(before, after, strict=True)):
+            return tuple(i for i, (b, a) in enumerate(zip(before, after, strict=True)) if a != b), True
+        return None
+    left = list(after)
+    gone = []
+    for i, size in enumerate(before):
+        if left and left[0] == size:
+            left.pop(0)
+        else:
+            gone.append(i)
+    return None if left else (tuple(gone), False)

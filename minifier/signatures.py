@@ -1,0 +1,73 @@
+"""What a call may leave out: the parameters of what a node calls, from a schema or a Python signature.
+
+Imports torch. Parameters that can only be given by position are unknown here, since none before them could go.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+#: Parameters that may be given by position, in order: name, and whether it may be left out; then those by name only.
+Parameters = tuple[tuple[str, bool], ...]
+
+
+def parameters(target: Callable[..., Any] | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Parameters:
+    """The parameters of a function, an operator or (by name) a method of tensors, as called; empty if not known."""
+    if isinstance(target, torch._ops.OpOverload):
+        return _of_schema(target._schema)
+    if isinstance(target, str):
+        return _of_overloads(target, args, kwargs)
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError):  # a builtin function: the operator of the same name tells
+        return _of_overloads(getattr(target, "__name__", ""), args, kwargs)
+    found = []
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            return ()
+        found.append((name, parameter.default is not parameter.empty))
+    return tuple(found)
+
+
+def _of_overloads(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Parameters:
+    packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
+        return ()
+    for overload in packet._overload_names:
+        schema = getattr(packet, overload)._schema
+        if _takes(schema, args, kwargs):
+            return _of_schema(schema)
+    return ()
+
+
+def _of_schema(schema: Any) -> Parameters:
+    return tuple((_name(a), a.has_default_value()) for a in schema.arguments)
+
+
+def _name(argument: Any) -> str:
+    return "input" if argument.name == "self" else str(argument.name)
+
+
+def _takes(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether an overload can be called so: every argument has a place, tensors stand where tensors are asked for."""
+    given = dict(_given(schema, args, kwargs))
+    count = sum(not a.kwarg_only for a in schema.arguments)
+    if len(args) > count or not kwargs.keys() <= {_name(a) for a in schema.arguments}:
+        return False
+    for argument in schema.arguments:
+        if _name(argument) not in given:
+            if not argument.has_default_value():
+                return False
+        elif isinstance(given[_name(argument)], torch.Tensor) != str(argument.type).startswith("Tensor"):
+            return False
+    return True
+
+
+def _given(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for argument, value in zip(schema.arguments, args, strict=False):
+        yield _name(argument), value
+    yield from kwargs.items()

@@ -1,0 +1,155 @@
+"""What late passes put in the place of what cannot be removed, to the letter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from made import Fails, code, spec
+
+from fxminify.minifier.engine import Engine
+from fxminify.minifier.order import size
+from fxminify.minifier.passes import PASSES, REPLACEMENTS
+from fxminify.minifier.subject import target_name
+from fxminify.minifier.trace import Kind, Recorded, Trace
+from fxminify.store.case import Case, Graph, Node
+
+FOUR, ROWS = (4,), (2, 4)
+CONV = (("input", False), ("weight", False), ("bias", True), ("stride", True), ("padding", True), ("groups", True))
+
+
+def one(
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    shape: tuple[int, ...] = ROWS,
+    dtype: str = "float32",
+    signature: tuple[tuple[str, bool], ...] = (),
+    inputs: dict[str, tuple[int, ...]] | None = None,
+    op: str = "call_function",
+) -> tuple[Case, Trace]:
+    """A case of one node ``n`` that gives a tensor of that shape and type, and its trace."""
+    inputs = inputs or {"x": ROWS, "y": FOUR}
+    target = target if op == "call_method" else {"op" if "::" in target else "fn": target}
+    nodes = (
+        *(Node(name, "placeholder", name) for name in inputs),
+        Node("n", op, target, args, kwargs or {}),
+        Node("output", "output", "output", ({"tuple": [{"ref": "n"}]},)),
+    )
+    given = tuple(spec(s, f"in:{name}") for name, s in inputs.items())
+    case = Case(Graph(nodes), tuple({"tensor": i} for i in range(len(given))), given)
+    values = {name: Recorded(Kind.TENSOR) for name in inputs} | {"n": Recorded(Kind.TENSOR, ((len(inputs) + 1, 0),))}
+    trace = Trace(values, (spec(shape, "n@0", dtype),), {n.name: i for i, n in enumerate(nodes)})
+    return case, replace(trace, signatures={"n": signature} if signature else {})
+
+
+def reduced(name: str, made: tuple[Case, Trace], fails: Callable[[Node], bool] = lambda node: True) -> Node:
+    """What becomes of ``n`` by the pass ``name`` alone."""
+    row = next(p for p in REPLACEMENTS if p.name == name)
+    oracle = Fails(lambda case: fails(case.graph.compute[0]))
+    best = Engine(oracle, passes=(row,)).run(*made).case
+    (node,) = best.graph.compute
+    return node
+
+
+X, Y = {"ref": "x"}, {"ref": "y"}
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "shape", "dtype", "target_after", "args_after"),
+    [
+        ("torch.gelu", (X,), ROWS, "float32", "torch.neg", (X,)),
+        ("torch.nn.functional.layer_norm", (X, [4], Y), ROWS, "float32", "torch.add", (X, Y)),
+        ("torch.atan2", (X, Y), ROWS, "float32", "torch.add", (X, Y)),
+        ("torch.gt", (X, Y), ROWS, "bool", "torch.eq", (X, Y)),
+        ("torch.logsumexp", (X, -1), (2,), "float32", "torch.sum", (X, [1])),
+        ("torch.logsumexp", (X, 0, True), (1, 4), "float32", "torch.sum", (X, [0], True)),
+        ("torch.roll", (X, [8]), (8,), "float32", "torch.reshape", (X, [8])),
+        ("aten::gelu.default", (X,), ROWS, "float32", "aten::neg.default", (X,)),
+        ("aten::atan2.default", (X, Y), ROWS, "float32", "aten::add.Tensor", (X, Y)),
+        ("mylib::scan.default", (X,), ROWS, "float32", "aten::neg.default", (X,)),
+    ],
+)
+def test_the_plain_operation_of_the_same_form(
+    target: str, args: Any, shape: Any, dtype: str, target_after: str, args_after: Any
+) -> None:
+    node = reduced("simpler", one(target, args, shape=shape, dtype=dtype))
+    assert next(iter(node.target.values())) == target_after
+    assert node.args == args_after
+
+
+def test_another_type_is_a_conversion() -> None:
+    node = reduced("simpler", one("torch.isnan", (X,), dtype="bool"))
+    assert (node.op, node.target, node.args) == ("call_method", "to", (X, {"dtype": "bool"}))
+
+
+def test_the_second_operation_where_the_plain_one_hides_the_failure() -> None:
+    made = one("torch.gelu", (X,))
+    assert target_name(reduced("simpler", made, lambda n: target_name(n) != "neg")) == "relu"
+    assert target_name(reduced("simpler", made, lambda n: target_name(n) == "gelu")) == "gelu"
+
+
+def test_what_makes_a_tensor_of_nothing_becomes_zeros() -> None:
+    node = reduced("simpler", one("torch.randn", (2, 4)))
+    assert (node.target, node.args) == ({"fn": "torch.zeros"}, ([2, 4],))
+    assert node.kwargs == {"dtype": {"dtype": "float32"}, "device": {"device": "cpu"}}
+
+
+def test_arguments_with_a_default_go_and_those_behind_get_their_names() -> None:
+    made = one("torch.conv2d", (X, Y, None, [1, 1], [0, 0], 4), signature=CONV)
+    assert reduced("defaults", made).args == (X, Y)
+    kept = reduced("defaults", made, lambda n: 4 in (*n.args, *n.kwargs.values()))
+    assert (kept.args, kept.kwargs) == ((X, Y), {"groups": 4})
+
+
+def test_a_keyword_goes_unless_it_is_required() -> None:
+    made = one("torch.full", ([4], 1), {"dtype": None, "size": [4]}, signature=(("size", False), ("value", False)))
+    assert reduced("defaults", made).kwargs == {"size": [4]}
+
+
+def test_lists_of_tensors_get_shorter() -> None:
+    made = one("torch.cat", ([X, Y, X, Y],), inputs={"x": FOUR, "y": FOUR}, shape=(16,))
+    assert reduced("lists", made).args == ([X],)
+    assert reduced("lists", made, lambda n: len(n.inputs) == 2).args == ([X, Y],)
+
+
+def test_lists_of_dimensions_get_shorter_and_shapes_do_not() -> None:
+    signature = (("input", False), ("dim", True))
+    assert reduced("lists", one("torch.sum", (X, [0, 1]), shape=(), signature=signature)).args == (X, [0])
+    assert reduced("lists", one("torch.reshape", (X, [4, 2]), shape=(4, 2))).args == (X, [4, 2])
+
+
+@pytest.mark.parametrize(
+    ("number", "least", "found"),
+    [(7, 0, 0), (7, 1, 1), (7, 3, 4), (1_000_000_007, 5_000_000, 10_000_000), (0.25, 0.1, 1.0), (True, 0, False)],
+)
+def test_numbers_are_0_or_1_or_as_short_as_will_do(number: Any, least: float, found: Any) -> None:
+    node = reduced("numbers", one("torch.mul", (X, number)), lambda n: n.args[1] >= least)
+    assert node.args == (X, found)
+    assert type(node.args[1]) is type(number)
+
+
+def test_sizes_are_no_numbers() -> None:
+    assert reduced("numbers", one("torch.reshape", (X, [4, 2]), shape=(4, 2))).args == (X, [4, 2])
+
+
+def test_what_only_the_former_call_read_goes() -> None:
+    made = one("torch.where", (Y, X, {"ref": "z"}), inputs={"x": ROWS, "y": FOUR, "z": ROWS})
+    best = Engine(Fails(lambda case: True), passes=(*PASSES, *REPLACEMENTS)).run(*made).case
+    assert code(best) == "x, y -> n = add(y, x) -> n"
+    assert [spec.storage for spec in best.tensors] == ["in:x", "in:y"]
+
+
+def test_nothing_is_accepted_that_is_not_smaller() -> None:
+    case, trace = one("torch.conv2d", (X, Y, None, [1, 1], [0, 0], 4), signature=CONV)
+    sizes = [size(case)]
+    engine = Engine(
+        Fails(lambda c: True), passes=(*PASSES, *REPLACEMENTS), accepted=lambda c, key: sizes.append(size(c))
+    )
+    engine.run(case, trace)
+    assert all(b < a for a, b in pairwise(sizes))
+    assert len(sizes) > 1

@@ -1,0 +1,126 @@
+"""A case studied anew: signatures of what it calls, and what its composite operations consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from captured import capture, spec
+from made import Fails, code
+
+from fxminify.minifier.engine import Engine, Result
+from fxminify.minifier.passes import PASSES, REPLACEMENTS
+from fxminify.minifier.study import study
+from fxminify.minifier.subject import target_name
+from fxminify.minifier.trace import Trace
+from fxminify.store.build import build
+from fxminify.store.case import Case
+
+PARTS = [p for p in REPLACEMENTS if p.name == "parts"]
+
+
+def studied(function: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Case, dict[str, bytes], Trace]:
+    case, blobs = capture(function, inputs, spec("healthy"))
+    blobs = dict(blobs)
+    return case, blobs, study(case, blobs, put=blobs.__setitem__)
+
+
+def kinds(case: Case) -> set[str]:
+    return {target_name(node) for node in case.graph.compute}
+
+
+def reduced(
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    fails: Callable[[set[str]], bool],
+    passes: Any = (*PASSES, *PARTS),
+) -> tuple[Result, Fails, dict[str, bytes]]:
+    """The reduction of a failure that a set of operations shows, studied anew wherever the engine asks for it."""
+    case, blobs, trace = studied(function, inputs)
+
+    def again(smaller: Case, key: str) -> Trace:
+        return study(smaller, blobs, put=blobs.__setitem__)
+
+    oracle = Fails(lambda candidate: fails(kinds(candidate)))
+    return Engine(oracle, passes=(*PASSES, *PARTS), study=again).run(case, trace), oracle, blobs
+
+
+COMPOSITES = [
+    ("softmax", lambda x: torch.softmax(x, -1), "exp"),
+    ("gelu", lambda x: F.gelu(x, approximate="tanh"), "tanh"),
+    ("layer_norm", lambda x: F.layer_norm(x, (8,)), "rsqrt"),
+    ("cross_entropy", lambda x: F.cross_entropy(x, torch.zeros(8, dtype=torch.int64)), "_log_softmax"),
+    ("batch_norm", lambda x: F.batch_norm(x, torch.zeros(8), torch.ones(8), training=True), "rsqrt"),
+    ("scaled_dot_product_attention", lambda x: F.scaled_dot_product_attention(x, x, x), "_safe_softmax"),
+    ("linear", lambda x: F.linear(x, x), "mm"),
+    ("dropout", lambda x: F.dropout(x, 0.5, True), "bernoulli_"),
+]
+
+
+@pytest.mark.parametrize(("name", "function", "culprit"), COMPOSITES, ids=[c[0] for c in COMPOSITES])
+def test_one_part_takes_the_place_of_a_composite_operation(name: str, function: Any, culprit: str) -> None:
+    def fails(found: set[str]) -> bool:
+        return name in found or culprit in found
+
+    result, oracle, blobs = reduced(lambda x: function(x.sin()).cos(), [torch.randn(8, 8)], fails)
+    assert [target_name(n) for n in result.case.graph.compute] == [culprit]
+    assert len(oracle.asked) <= 16
+    gm, inputs = build(result.case, blobs)
+    for value in torch.utils._pytree.tree_leaves(gm(*inputs)):
+        assert value.shape
+
+
+def test_a_composite_stays_whole_where_no_part_fails_alone() -> None:
+    result, oracle, _ = reduced(lambda x: torch.softmax(x, -1), [torch.randn(4, 4)], lambda found: "softmax" in found)
+    assert code(result.case) == "l_x_ -> softmax = softmax(l_x_) -> softmax"
+    assert len(oracle.asked) == 1
+
+
+def test_a_composite_stays_whole_where_two_parts_are_needed() -> None:
+    def fails(found: set[str]) -> bool:
+        return "softmax" in found or {"exp", "div"} <= found
+
+    result, _, _ = reduced(lambda x: torch.softmax(x, -1), [torch.randn(4, 4)], fails)
+    assert code(result.case) == "l_x_ -> softmax = softmax(l_x_) -> softmax"
+
+
+def test_a_part_and_what_it_needs_beside_it() -> None:
+    def fails(found: set[str]) -> bool:
+        return ("softmax" in found or "exp" in found) and "atan" in found
+
+    result, _, _ = reduced(lambda x: torch.softmax(x.atan(), -1), [torch.randn(4, 4)], fails)
+    assert [target_name(n) for n in result.case.graph.compute] == ["atan", "exp"]
+
+
+def test_parts_of_parts() -> None:
+    def fails(found: set[str]) -> bool:
+        return not found.isdisjoint({"cross_entropy", "_log_softmax", "log"})
+
+    result, _, _ = reduced(lambda x: F.cross_entropy(x, torch.zeros(4, dtype=torch.int64)), [torch.randn(4, 4)], fails)
+    assert [target_name(n) for n in result.case.graph.compute] == ["log"]
+
+
+def test_signatures_of_functions_operators_and_methods() -> None:
+    def function(x: Any, w: Any) -> Any:
+        return F.conv2d(x, w, None, 1, 1).add(1, alpha=2).sum(-1), F.layer_norm(x, (4,)), torch.clamp(x, 0)
+
+    _, _, trace = studied(function, [torch.randn(1, 2, 4, 4), torch.randn(2, 2, 3, 3)])
+    names = {name: ["=" * free + p for p, free in signature] for name, signature in trace.signatures.items()}
+    assert names["conv2d"] == ["input", "weight", "=bias", "=stride", "=padding", "=dilation", "=groups"]
+    assert names["add"] == ["input", "other", "=alpha"]
+    assert names["sum_1"] == ["input", "dim", "=keepdim", "=dtype"]
+    assert names["layer_norm"] == ["input", "normalized_shape", "=weight", "=bias", "=eps"]
+    assert names["clamp"] == ["input", "=min", "=max"]
+
+
+def test_random_numbers_and_inputs_are_as_before() -> None:
+    case, blobs = capture(lambda x: F.dropout(x, 0.5, True), [torch.randn(8, 8)], spec("healthy"))
+    kept, state = dict(blobs), torch.get_rng_state()
+    trace = study(case, blobs, put=lambda key, data: None)
+    assert trace.parts.keys() == {"dropout"}
+    assert torch.equal(torch.get_rng_state(), state)
+    assert blobs == kept
+    assert Trace.from_json(trace.to_json()) == trace
