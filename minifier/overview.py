@@ -13,16 +13,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
+from ..repro_templates.curve import curve
 from ..repro_templates.expressions import Unprintable
 from ..repro_templates.picture import MOST_NODES, picture
-from ..repro_templates.report import Detail, Group, Report, Row
+from ..repro_templates.report import Detail, Group, Report, Row, Step
 from ..repro_templates.source import print_graph
 from ..repro_templates.wording import without_paths
 from ..store.case import Case, Json
 from ..store.errors import StoreError
 from ..store.failure import Failure, Kind
 from ..store.index import CaptureInfo, Index
-from . import ablation, first_node
+from . import ablation, first_node, history
 
 #: How many failures are shown in full, and at how many characters of such it ends.
 MOST, MOST_CHARACTERS = 40, 24_000_000
@@ -30,6 +31,8 @@ MOST, MOST_CHARACTERS = 40, 24_000_000
 _NODES, _LEAST = 24_000, 300
 #: Longest error and standard error that are shown, in characters.
 _LONGEST = 8000
+#: Lines of the difference of one step.
+_LINES = 60
 
 
 def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> Report:
@@ -119,6 +122,7 @@ def _detail(index: Index, capture: CaptureInfo, row: Row, nodes: int) -> Detail:
     try:
         detail = _graphs(index, capture, detail, nodes)
         detail = _script(index, capture, detail)
+        detail = _steps(index, capture, detail)
         found = ablation.stored(index, capture.id)
         if found is not None:
             layers = tuple((one.backend, one.layer, one.result) for one in found.rows)
@@ -211,6 +215,27 @@ def _script(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
     return replace(detail, script=stored.text, script_note=note)
 
 
+def _steps(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
+    """The history of the reduction and its curve. Of differences the first lines are shown."""
+    found = history.stored(index, capture.id)
+    if found is None:
+        return detail
+    steps = tuple(
+        Step(s.number, s.pass_name or "accepted", s.nodes, s.inputs, s.queries, s.seconds, _cut(s.difference))
+        for s in found.steps
+    )
+    points = [(0.0, found.start_nodes), *((float(s.queries), s.nodes) for s in found.steps)]
+    said = f"From {found.start_nodes} to {points[-1][1]} compute nodes in {len(steps)} steps"
+    return replace(detail, steps=steps, curve=curve(points, across="oracle calls", label=said))
+
+
+def _cut(difference: str) -> str:
+    lines = without_paths(difference, _LONGEST * 4).splitlines()
+    more = len(lines) - _LINES
+    return "\n".join([*lines[:_LINES], *([f"and {more} more lines"] if more > 0 else [])])
+
+
 def _length(detail: Detail) -> int:
     texts = [detail.message, detail.stderr, detail.source, detail.minimal, detail.script]
+    texts += [step.difference for step in detail.steps]
     return sum(map(len, texts)) + sum(len(p.svg) for p in (detail.before, detail.after) if p is not None)

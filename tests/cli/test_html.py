@@ -73,6 +73,23 @@ def test_failures_are_grouped_by_signature_with_one_of_each_in_full(desk: Any) -
     assert report.notes == ()
 
 
+def test_the_steps_are_told_with_what_they_changed_and_drawn_as_a_curve(desk: Any) -> None:
+    indexes.small(desk.db)
+    with Index.open(str(desk.db), readonly=True) as index:
+        detail = overview(index, [1]).details[0]
+    assert [(s.pass_name, s.nodes, s.queries, s.difference) for s in detail.steps] == [
+        ("slices", 2, 3, "- gone = f(x)"), ("nodes", 1, 7, ""),
+    ]  # fmt: skip
+    page = page_of(desk.db, 1)
+    svg = page[page.index('<svg class="curve"') :]
+    said = "From 4 to 1 compute nodes in 2 steps"
+    assert f'aria-label="{said}"' in svg
+    titles = Elements(svg[: svg.index("</svg>") + 6]).texts["title"]
+    assert titles == ["4 nodes, 0 oracle calls", "2 nodes, 3 oracle calls", "1 nodes, 7 oracle calls"]
+    assert "slices 2 nodes, 1 inputs after 3 queries, 0.5 s" in text_of(page)
+    assert '<span class="c-gd">- gone = f(x)</span>' in page
+
+
 def test_the_page_is_one_file_that_loads_nothing(desk: Any) -> None:
     indexes.small(desk.db)
     done = desk.invoke("report", "repro.db")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 from fxminify.store.case import Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index import Index, State
+from fxminify.store.index import Index, State, StepInfo
 
 
 def failing(message: str, type: str = "RuntimeError", **more: Any) -> Failure:
@@ -36,8 +38,10 @@ def add(index: Index, case: Case | None, failure: Failure | None, **more: Any) -
 def minify(index: Index, id: int, best: Case, *, script: str = "raise SystemExit(1)\n", verified: int = 3) -> None:
     """As if ``best`` was what `minify run` found, with a script that ``verified`` of 3 fresh runs showed."""
     reduction = index.begin_reduction(id, {})
-    index.accept(reduction.id, best, {})
     before, after = index.case(id).graph.count, best.graph.count
+    halved = StepInfo(1, "slices", "one", (before + after) // 2, 1, queries=3, seconds=0.5, difference="- gone = f(x)")
+    index.add_step(reduction.id, halved)
+    index.add_step(reduction.id, StepInfo(2, "nodes", "two", after, 1, queries=7, seconds=1.5), best, {})
     index.finish_reduction(reduction.id, queries=7, nodes_before=before, nodes_after=after, seconds=1.5)
     index.save_repro(id, "script", script, verified=verified, runs=3, log="")
     index.set_state(id, State.VERIFIED if verified else State.UNVERIFIED)
@@ -52,3 +56,22 @@ def small(db: Path) -> None:
         add(index, None, failing("cannot store"), reason="node 'f' calls a function without a name", graph_text="f(x)")
         best = chain(["sin"])
         minify(index, first, best, script='"""It fails."""\nimport torch\n\ntorch.compile(torch.sin)(x)\n')
+
+
+def multiply(db: Path, count: int) -> None:
+    """Copy the rows of captures until there are ``count``; every tenth copy gets a signature and words of its own."""
+    with contextlib.closing(sqlite3.connect(db)) as connection, connection:
+        have = connection.execute("SELECT count(*) FROM captures").fetchone()[0]
+        found = [row[1] for row in connection.execute("PRAGMA table_info(captures)")]
+        names = ", ".join(name for name in found if name not in ("id", "identity"))
+        for number in range(have, count):
+            source = number % have + 1
+            connection.execute(
+                f"INSERT INTO captures (identity, {names}) SELECT ?, {names} FROM captures WHERE id = ?",
+                (f"copy {number}", source),
+            )
+        connection.execute(
+            "UPDATE captures SET signature = 'v1:' || id, headline = headline || ' in place ' || id "
+            "WHERE id > ? AND id % 10 = 0",
+            (have,),
+        )

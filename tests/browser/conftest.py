@@ -1,0 +1,67 @@
+"""A headless Chromium for the HTML report: playwright's own, or the one that is installed. Without one, tests skip."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fxminify.minifier.overview import overview
+from fxminify.repro_templates.report import render
+from fxminify.store.index import Index
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # `indexes`, shared with the tests of the command line
+
+#: What a browser may say of a page that is in order: nothing.
+Open = Callable[..., Any]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    installed = next((found for name in names if (found := shutil.which(name))), None)
+    with playwright.sync_playwright() as driver:
+        try:
+            chromium = driver.chromium.launch(executable_path=installed, args=["--no-sandbox"])
+        except playwright.Error as error:
+            pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
+    """``open_page(db, ids, **options of the browser's context)``: the report in a page. Any complaint fails the test,
+    and so does whatever the page asks the network for."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_(db: Path, *ids: int, fragment: str = "", **options: Any) -> Any:
+        path = tmp_path / "report.html"
+        with Index.open(str(db), readonly=True) as index:
+            path.write_text(render(overview(index, ids)))
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: complaints.append(request.url) if "report.html" not in request.url else None)
+        page.goto(f"{path.as_uri()}{fragment}")
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []

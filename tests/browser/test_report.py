@@ -1,0 +1,239 @@
+"""The HTML report in a browser: paging, search, pictures, keyboard, dark mode, and that nothing hostile runs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import indexes
+import pytest
+
+from fxminify.store.index import Index
+
+#: WCAG 2.1 asks for this contrast between text and what it stands on.
+CONTRAST = 4.5
+MEASURE = """() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (e) => { for (; e; e = e.parentElement) {
+    const c = rgb(getComputedStyle(e).backgroundColor);
+    if (c.length < 4 || c[3] > 0) return c;
+  } return [255, 255, 255]; };
+  const worst = [];
+  for (const e of document.querySelectorAll('body *')) {
+    if (e.closest('svg') || !e.checkVisibility()) continue;
+    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())) continue;
+    const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
+    worst.push([(a + 0.05) / (b + 0.05), e.tagName + '.' + e.className + ' ' + e.textContent.trim().slice(0, 30)]);
+  }
+  for (const g of document.querySelectorAll('.graph g[data-n]')) {
+    const [a, b] = [light(rgb(getComputedStyle(g.querySelector('text')).fill)),
+      light(rgb(getComputedStyle(g.querySelector('rect')).fill))].sort((x, y) => y - x);
+    worst.push([(a + 0.05) / (b + 0.05), 'box ' + g.getAttribute('class')]);
+  }
+  return worst.sort((x, y) => x[0] - y[0])[0];
+}"""
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "repro.db"
+    indexes.small(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """120 bugs, and one in 250 graphs."""
+    path = tmp_path_factory.mktemp("many") / "many.db"
+    with Index.open(str(path), create=True) as index:
+        for number in range(250):
+            case = indexes.chain(["sin"] * (number // 16 + 1), backend=f"backend {number % 16}")
+            indexes.add(index, case, indexes.failing("in every graph"))
+        for number in range(120):
+            words = f"the {'abcdefghijklmnopqrstuvwxyz'[number % 26] * (number // 26 + 2)} went wrong"
+            indexes.add(index, indexes.chain(["cos"]), indexes.failing(words))
+    return path
+
+
+def test_a_failure_opens_from_the_list_and_closes_with_the_back_button(open_page: Any, db: Path) -> None:
+    page = open_page(db)
+    assert page.locator(".group").count() == 2
+    page.locator("summary").first.click()
+    page.get_by_role("link", name="#1", exact=True).click()
+    assert page.locator("#view h2").inner_text() == "#1 planted: RuntimeError: no kernel for sin"
+    assert page.locator("#list").is_hidden()
+    assert page.locator("#view .picture").count() == 2
+    assert page.locator(".picture .culprit").count() == 1
+    page.go_back()
+    assert page.locator("#list").is_visible()
+    assert page.locator("#view").is_hidden()
+
+
+def test_everything_can_be_done_from_the_keyboard(open_page: Any, db: Path) -> None:
+    page = open_page(db)
+
+    def focus(selector: str) -> None:
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("s => document.activeElement.matches(s)", selector):
+                return
+        raise AssertionError(f"Tab does not reach {selector}")
+
+    focus("summary")
+    page.keyboard.press("Enter")
+    focus("td a")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.tagName") == "H2"
+    focus(".copy")
+    focus("[data-zoom=in]")
+    focus(".canvas")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    svg = page.locator(".picture svg").first
+    width = svg.bounding_box()["width"]
+    page.keyboard.press("1")
+    full = svg.bounding_box()["width"]
+    page.keyboard.press("+")
+    assert svg.bounding_box()["width"] == pytest.approx(full * 1.3, rel=0.01)
+    page.keyboard.press("-")
+    page.keyboard.press("0")
+    assert svg.bounding_box()["width"] == pytest.approx(width, rel=0.01)
+    page.keyboard.press("Shift+Tab")
+    focus("a[href='#all']")
+    page.keyboard.press("Enter")
+    assert page.locator("#list").is_visible()
+
+
+def test_the_script_is_copied_as_it_is(open_page: Any, db: Path) -> None:
+    page = open_page(db, fragment="#1", permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    with Index.open(str(db), readonly=True) as index:
+        stored = index.repro(1)
+    assert stored is not None
+    assert page.evaluate("navigator.clipboard.readText()") == stored.text.rstrip("\n")
+
+
+def test_a_click_on_a_node_shows_its_neighbours(open_page: Any, db: Path) -> None:
+    page = open_page(db, fragment="#1")
+    page.locator(".picture").nth(1).locator("g[data-n='2']").click()
+    near = page.locator("path.near")
+    assert sorted(near.nth(i).get_attribute("data-e") for i in range(near.count())) == ["1 2", "2 3"]
+
+
+def test_pages_and_rows_are_shown_a_part_at_a_time_and_all_are_searched(open_page: Any, many: Path) -> None:
+    page = open_page(many)
+    assert page.locator("#page").inner_text() == "Page 1 of 3"
+    first = page.locator(".group").first
+    first.locator("summary").click()
+    assert first.locator("tbody tr").count() == 100
+    first.get_by_role("button", name="Show 100 more").click()
+    assert first.locator("tbody tr").count() == 200
+    first.get_by_role("button", name="Show 100 more").click()
+    assert first.locator("tbody tr").count() == 250
+    assert first.locator(".show-more").count() == 0
+    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Next").click()
+    assert page.locator("#page").inner_text() == "Page 3 of 3"
+    assert page.locator(".group").count() == 21
+    assert page.get_by_role("button", name="Next").is_disabled()
+    page.get_by_label("Filter").fill("THE ZZZZZ WENT")
+    page.locator("#found", has_text="1 of 121 signatures").wait_for()
+    assert page.locator(".headline").all_inner_texts() == ["RuntimeError: the zzzzz went wrong"]
+    page.get_by_label("Filter").fill("#250")
+    page.locator(".headline", has_text="every graph").wait_for()
+    assert page.locator(".group").count() == 1
+    page.get_by_label("Filter").fill("")
+    page.get_by_label("State").select_option("pending")
+    assert page.locator("#found").inner_text() == ""
+
+
+def test_hostile_text_is_seen_and_does_nothing(open_page: Any, tmp_path: Path) -> None:
+    """The page complains to the fixture if anything is run or asked for."""
+    hostile = "</template></script><script>alert(1)</script><img src=http://x.invalid/y onerror=alert(2)>"
+    path = tmp_path / "hostile.db"
+    with Index.open(str(path), create=True) as index:
+        case = indexes.chain(["sin", "cos"])
+        backend = {**case.backend, "name": hostile, "options": {hostile: hostile}}
+        id = indexes.add(index, replace(case, backend=backend), indexes.failing(hostile, hostile))
+        indexes.minify(index, id, indexes.chain(["cos"]), script=f"# {hostile}\n")
+    page = open_page(path)
+    assert hostile in page.locator("#view").inner_text()
+    assert hostile in page.locator("#view code").first.inner_text()
+    assert page.locator("img").count() == 0
+    page.goto(page.url.partition("#")[0] + "#1'],x</script>")
+    assert page.locator("#list").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_light_and_dark(open_page: Any, db: Path, scheme: str) -> None:
+    page = open_page(db, color_scheme=scheme)
+    page.locator("summary").first.click()
+    contrast, where = page.evaluate(MEASURE)
+    assert contrast >= CONTRAST, where
+    page.get_by_role("link", name="#1", exact=True).click()
+    for summary in page.locator("#view summary").all():
+        summary.click()
+    contrast, where = page.evaluate(MEASURE)
+    assert contrast >= CONTRAST, where
+    dark = sum(page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")) < 200
+    assert dark == (scheme == "dark")
+
+
+@pytest.mark.parametrize("fragment", ["", "#1"])
+def test_a_narrow_window_need_not_be_scrolled_sideways(open_page: Any, db: Path, fragment: str) -> None:
+    page = open_page(db, fragment=fragment, viewport={"width": 360, "height": 700})
+    for summary in page.locator("summary:visible").all():
+        summary.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_graph_of_a_thousand_nodes_opens_at_the_culprit_and_zooms_quickly(open_page: Any, tmp_path: Path) -> None:
+    path = tmp_path / "big.db"
+    operations = [("sin", "cos", "tanh", "relu")[n % 4] for n in range(1000)]
+    operations[700] = "exp"
+    with Index.open(str(path), create=True) as index:
+        case = indexes.chain(operations)
+        id = indexes.add(index, case, indexes.failing("cannot lower exp"))
+        x, exp, output = case.graph.nodes[0], case.graph.nodes[701], case.graph.nodes[-1]
+        nodes = (x, replace(exp, args=({"ref": "x"},)), replace(output, args=({"tuple": [{"ref": exp.name}]},)))
+        indexes.minify(index, id, replace(case, graph=replace(case.graph, nodes=nodes)))
+    before = time.monotonic()
+    page = open_page(path, viewport={"width": 1300, "height": 900})
+    large = page.locator(".picture").nth(1)
+    assert large.locator("g[data-n]").count() == 1002
+    frame, culprit = large.locator(".canvas").bounding_box(), large.locator(".culprit").bounding_box()
+    assert frame["y"] <= culprit["y"] <= frame["y"] + frame["height"] - culprit["height"]
+    for key in "++-01c":
+        large.locator(".canvas").press(key)
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert time.monotonic() - before < 30
+
+
+@pytest.mark.slow
+def test_ten_thousand_failures_stay_quick(open_page: Any, tmp_path: Path) -> None:
+    path = tmp_path / "many.db"
+    indexes.small(path)
+    with Index.open(str(path)) as index:
+        for number in range(30):
+            case = indexes.chain([("sin", "cos", "tanh", "relu")[n * number % 4] for n in range(50 + 40 * number)])
+            indexes.add(index, case, indexes.failing(f"cannot lower {chr(97 + number % 26) * (number // 26 + 4)}"))
+    indexes.multiply(path, 10_000)
+    before = time.process_time()
+    page = open_page(path)
+    assert time.process_time() - before < 30
+    assert (tmp_path / "report.html").stat().st_size < 25_000_000
+    loaded = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
+    assert loaded < 10_000
+    assert "10,000 failures" in page.locator("header").inner_text()
+    assert "40 of 10,000 failures are here in full" in page.locator(".note").inner_text()
+    turn = "t => { document.getElementById('next').click(); return performance.now() - t }"
+    turned = page.evaluate(f"({turn})(performance.now())")
+    assert turned < 1000
+    page.get_by_label("Filter").fill("#9990")
+    page.locator("#found", has_text="1 of 1").wait_for(timeout=5000)
+    assert page.locator(".headline").all_inner_texts() == ["RuntimeError: cannot lower xxxx in place 9990"]
