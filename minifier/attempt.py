@@ -16,7 +16,7 @@ from ..store.case import Blobs, Case, operators
 from ..store.failure import Failure
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours, origin_tag
-from . import explanation, first_node, tasks
+from . import explanation, first_node, onnx_models, tasks
 from .calls import with_distinct_names
 from .emit import Emitter
 from .engine import BudgetSpent, Engine, Progress
@@ -180,6 +180,8 @@ class Attempt:
             self.begins(trace)
             if self.of.options.explain and self.complete:
                 self.explain(minimal)
+        if not self.of.spent() and (models := onnx_models.find(self.of.pool, settled, self.entry, self.timeout)):
+            onnx_models.keep(self.of.index, self.of.capture.id, models)
         if not self.complete:
             command = f"minify run {self.of.index.name} {self.of.capture.id} --again"
             stopped = f"stopped by its budget; to go on: {command}"

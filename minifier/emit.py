@@ -23,7 +23,7 @@ from ..store.errors import StoreError
 from ..store.failure import Failure, Kind, Phase, signature
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours
-from . import console, explanation
+from . import console, explanation, onnx_models
 from .ablation import stored
 from .replay import Likeness
 
@@ -141,6 +141,8 @@ def stored_repro(
         twin = explained.twin
         told = () if twin is None else (twin.what, *twin.difference.splitlines()[:40])
         header = replace(header, matters=(summary, *explained.sentences()), twin=told)
+    models = [(model.name, model.error, model.text) for model in onnx_models.stored(index, capture_id)]
+    header = replace(header, models=tuple(models))
     rendered = render(case, index.blobs(case.storages), format=format, header=header, embed=embed)
     files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
     return repro.text if format == "script" else rendered.text, files, info

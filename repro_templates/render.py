@@ -45,7 +45,8 @@ class Header:
     ``timeout`` is the time in seconds after which a hang is one. ``equal_nan`` is False where eager is known to give
     no NaN. ``layers`` are backend, layer and result of an ablation, ``enters`` is its answer. ``matters`` are sentences
     about what the failure takes, the summary first; ``twin`` says how the nearest candidate that passes differs, in
-    words and then in lines that begin with ``-`` or ``+``.
+    words and then in lines that begin with ``-`` or ``+``. ``models`` are name, why ONNX Runtime refused it, and text
+    of the ONNX models that were made of the case.
     """
 
     failure: Failure
@@ -63,6 +64,7 @@ class Header:
     enters: str = ""
     matters: tuple[str, ...] = ()
     twin: tuple[str, ...] = ()
+    models: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class Context:
     enters: str = ""
     matters: tuple[str, ...] = ()
     twin: tuple[str, ...] = ()
+    models: tuple[tuple[str, str], ...] = ()
 
 
 def render(case: Case, blobs: Blobs, *, format: str = "script", header: Header, embed: bool = False) -> Rendered:
@@ -183,7 +186,17 @@ def _report(context: Context, header: Header, script: str) -> Context:
         enters=cell(header.enters),
         matters=tuple(prose(text) for text in header.matters),
         twin=tuple(one_line(text, 200).replace("`", "'") for text in header.twin),
+        models=tuple((_about_model(name, error), _fenced(text)) for name, error, text in header.models),
     )
+
+
+def _about_model(name: str, error: str) -> str:
+    return cell(f"ONNX Runtime refused the model of the {name}: {error}" if error else f"The model of the {name}:")
+
+
+def _fenced(text: str) -> str:
+    """A text for a block of code, which it cannot end."""
+    return one_line(text, 4000, lines=60).replace("```", "` ` `")
 
 
 def _call_before(case: Case, call: Json) -> Case:

@@ -20,10 +20,10 @@ from . import blame, decompositions, partition, session, support
 from .evaluator import Evaluator
 from .frozen import Frozen
 from .options import InvalidOption, Options
-from .report import Part, Report, UnsupportedOperator, island, log
+from .report import Part, Report, UnsupportedOperator, island, log, unsupported
 from .runtime import RUNTIME_ERRORS, Runner
 from .storage import StoredModel, keep, keep_report
-from .translate import translate
+from .translate import Translation, translate
 
 #: Rounds of eviction after which a part that still fails is left to PyTorch whole.
 ROUNDS = 8
@@ -138,9 +138,7 @@ class Compilation:
         nodes = [n for n in self._gm.graph.nodes if n.op != "placeholder"]
         refused = {n: reason for n in nodes if (reason := support.why_not(n, self._evicted))}
         if refused and self._options.strict:
-            raise UnsupportedOperator(
-                "strict: ONNX Runtime cannot run " + "; ".join(island(n, r).text() for n, r in refused.items())
-            )
+            raise UnsupportedOperator(unsupported([island(n, r) for n, r in refused.items()]))
         if not refused:
             return self._part(self._gm, "model", self._constants)
         fused, parts = partition.cut(self._gm, self._evicted)
@@ -165,23 +163,47 @@ class Compilation:
         except InvalidOption:
             raise
         except Exception as error:
+            if op_types:
+                self._refused(gm, name, translation, error)
             if self._options.strict:
                 raise self._strict(gm, error, op_types) from error
             self._evict(gm, error, op_types)
             return None
         self._report.parts.append(Part(name, _calls(gm), len(proto.graph.node), tuple(made.get_providers())))
         self._models.append(StoredModel(name, proto, gm, made, self._providers, self._report))
-        if self._options.dump_dir is not None:
-            _dump(Path(self._options.dump_dir), f"{next(_count):03}_{self._report.kind}_{name}", proto, gm)
+        self._dump(self._models[-1])
         if self._reference:
             return Evaluator(gm, proto, translation)
         runner = Runner(gm, made, translation)
         return runner if self._options.strict else _Watched(gm, runner, name, self._report)
 
+    def _refused(self, gm: torch.fx.GraphModule, name: str, translation: Translation, error: Exception) -> None:
+        """Keep a model that ONNX Runtime would not take: the person will want to see it."""
+        proto, size = session.proto(translation.model)
+        if proto is None:
+            log.warning("the model that was refused has %d bytes and is not kept", size)
+            return
+        model = StoredModel(name, proto, gm, None, self._providers, self._report, blame.short(error))
+        keep(self._options.storage, model)
+        self._dump(model)
+
+    def _dump(self, model: StoredModel) -> None:
+        """Save a model, as ONNX and as text, and the graph it came from."""
+        if self._options.dump_dir is None:
+            return
+        folder = Path(self._options.dump_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = f"{next(_count):03}_{self._report.kind}_{model.name}{'_refused' if model.session is None else ''}"
+        (folder / f"{stem}.onnx").write_bytes(model.onnx.SerializeToString())
+        (folder / f"{stem}.onnx.txt").write_text(model.text())
+        (folder / f"{stem}.fx.txt").write_text(model.graph_module.print_readable(print_output=False))
+
     def _strict(self, gm: torch.fx.GraphModule, error: Exception, op_types: Mapping[str, set[str]]) -> Exception:
         names = blame.blamed(gm, error, op_types)
-        nodes = [island(n, blame.short(error)).text() for n in gm.graph.nodes if n.name in names]
-        return UnsupportedOperator("strict: ONNX Runtime cannot run " + ("; ".join(nodes) or blame.short(error)))
+        nodes = [island(n, blame.short(error)) for n in gm.graph.nodes if n.name in names]
+        return UnsupportedOperator(
+            unsupported(nodes) if nodes else f"strict: ONNX Runtime cannot run it: {blame.short(error)}"
+        )
 
     def _evict(self, gm: torch.fx.GraphModule, error: Exception, op_types: Mapping[str, set[str]]) -> None:
         names = blame.blamed(gm, error, op_types) - set(self._evicted)
@@ -215,10 +237,3 @@ class _Watched:
 
 def _calls(gm: torch.fx.GraphModule) -> int:
     return sum(n.op == "call_function" for n in gm.graph.nodes)
-
-
-def _dump(folder: Path, stem: str, proto: Any, gm: torch.fx.GraphModule) -> None:
-    """Save a model and the graph it came from."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{stem}.onnx").write_bytes(proto.SerializeToString())
-    (folder / f"{stem}.txt").write_text(gm.print_readable(print_output=False))

@@ -75,6 +75,17 @@ def island(node: torch.fx.Node, reason: str, evicted: bool = False) -> Island:
     return Island(node.name, str(node.target), dtypes(node), source_line(node), reason, evicted)
 
 
+def unsupported(nodes: list[Island]) -> str:
+    """The message of `UnsupportedOperator`.
+
+    The first paragraph tells which operator and why, and nothing that changes from graph to graph: it is what a failure
+    is known by. Then each node, with where it comes from.
+    """
+    first = nodes[0]
+    head = f"strict: ONNX Runtime cannot run {first.target} ({', '.join(first.dtypes)}): {first.reason}"
+    return "\n".join([head, "", "Nodes:", *(f"  {node.text()}" for node in nodes)])
+
+
 def dtypes(node: torch.fx.Node) -> tuple[str, ...]:
     """The dtypes of a node's tensors, results first, each once."""
     values = [node.meta.get("val"), *(arg.meta.get("val") for arg in node.all_input_nodes)]

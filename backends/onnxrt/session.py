@@ -63,18 +63,23 @@ def session_options(given: Any) -> onnxruntime.SessionOptions:
 def make(model: ir.Model, options: Options, chosen: tuple[Any, ...]) -> tuple[onnxruntime.InferenceSession, Any]:
     """A session for ``model`` and its ``onnx.ModelProto``; beyond 2 GB the latter refers to files that are gone."""
     settings = session_options(options.session_options)
-    strip(model)
-    size = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
-    if size >= EXTERNAL_DATA_BYTES:
+    made, _ = proto(model)
+    if made is None:
         return _external(model, settings, chosen)
-    proto = ir.to_proto(model)
-    data = proto.SerializeToString()
+    data = made.SerializeToString()
     key = hashlib.sha256(data + repr((chosen, _described(options.session_options))).encode()).hexdigest()
     session = _sessions.get(key)
     if session is None:
         session = onnxruntime.InferenceSession(data, settings, providers=list(chosen))
         _sessions[key] = session
-    return session, proto
+    return session, made
+
+
+def proto(model: ir.Model) -> tuple[Any, int]:
+    """The model as an ``onnx.ModelProto``, None past protobuf's limit, and its bytes of initializers."""
+    strip(model)
+    size = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
+    return (ir.to_proto(model) if size < EXTERNAL_DATA_BYTES else None), size
 
 
 def _external(model: ir.Model, settings: Any, chosen: tuple[Any, ...]) -> tuple[onnxruntime.InferenceSession, Any]:

@@ -1,5 +1,7 @@
 """`Storage`: where a person finds what the backend made, each ONNX model with its session and the graph it came from.
 
+A model that ONNX Runtime refused is kept too, in ``refused``: it is the one to look at.
+
 Nothing here imports torch. A `Storage` has no constructor arguments: a failure of a program that uses one is captured
 with ``Storage()`` in the options of its backend.
 """
@@ -7,6 +9,8 @@ with ``Storage()`` in the options of its backend.
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, MutableSequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredModel:
-    """``onnx``: an ``onnx.ModelProto``; ``graph_module``: its FX graph; ``session``: the ``InferenceSession``."""
+    """``onnx``: an ``onnx.ModelProto``; ``graph_module``: its FX graph; ``session``: the ``InferenceSession``, None
+    where there is none because of ``error``."""
 
     name: str
     onnx: Any
@@ -24,12 +29,19 @@ class StoredModel:
     session: Any
     providers: tuple[Any, ...]
     report: Report
+    error: str = ""
 
-    def text(self) -> str:
-        """The model as text."""
-        import onnx.printer
+    def text(self, *, weights: bool = False) -> str:
+        """The model as text, for a person; ``weights``: with the values of small floating-point initializers."""
+        from . import listing
 
-        return str(onnx.printer.to_text(self.onnx))
+        return listing.text(self.onnx, weights=weights)
+
+    def svg(self) -> str:
+        """The model as a picture, an SVG file. Raises `ValueError` for one of thousands of nodes."""
+        from . import picture
+
+        return picture.svg(self.onnx, title=f"{self.report.kind} {self.name}")
 
 
 @dataclass(eq=False)
@@ -38,6 +50,7 @@ class Storage:
 
     def __post_init__(self) -> None:
         self.models: list[StoredModel] = []
+        self.refused: list[StoredModel] = []
         self.reports: list[Report] = []
 
     def __iter__(self) -> Iterator[StoredModel]:
@@ -54,13 +67,30 @@ class Storage:
         return "\n".join(report.text() for report in self.reports)
 
 
+_watching: ContextVar[list[StoredModel] | None] = ContextVar("watching", default=None)
+
+
+@contextmanager
+def watching() -> Iterator[list[StoredModel]]:
+    """Every model that is made or refused meanwhile, whatever its storage."""
+    seen: list[StoredModel] = []
+    before = _watching.set(seen)
+    try:
+        yield seen
+    finally:
+        _watching.reset(before)
+
+
 def keep(storage: Storage | MutableSequence[Any] | MutableMapping[str, Any] | None, model: StoredModel) -> None:
-    """Put a model where the user asked for it: a dict keeps the list under ``"models"``."""
+    """Put a model where the user asked for it: a dict has lists ``"models"`` and ``"refused"``, a list gets models."""
+    if (seen := _watching.get()) is not None:
+        seen.append(model)
+    where = "refused" if model.session is None else "models"
     if isinstance(storage, Storage):
-        storage.models.append(model)
+        getattr(storage, where).append(model)
     elif isinstance(storage, MutableMapping):
-        storage.setdefault("models", []).append(model)
-    elif storage is not None:
+        storage.setdefault(where, []).append(model)
+    elif storage is not None and model.session is not None:
         storage.append(model)
 
 

@@ -90,6 +90,10 @@ class Launcher:
         """Have the zygote import, before it forks again, what a worker had to."""
         self._learnt.update(dict.fromkeys(modules[:MOST_LEARNT]))
 
+    def learnt(self, module: str) -> bool:
+        """Whether a worker had to import ``module``."""
+        return module in self._learnt
+
     def start(self) -> Ready:
         """Start the zygote and wait until its imports are done.
 

@@ -138,6 +138,10 @@ class Pool:
             slot.thread.start()
         return ready
 
+    def learnt(self, module: str) -> bool:
+        """Whether a worker had to import ``module`` for what it was asked."""
+        return self._launcher.learnt(module)
+
     def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]:
         """Have a worker run ``task`` within ``timeout`` seconds; ``fresh`` asks for an unused worker."""
         future: Future[Reply] = Future()

@@ -115,10 +115,12 @@ def test_storage_has_models_sessions_and_graphs(tmp_path: Path) -> None:
             3,
         ]
         assert "aten.relu" in stored.graph_module.code
-        assert "Relu" in stored.text()
+        assert "relu: float32[3] = Relu(arg0_1)" in stored.text()
+        assert ">Relu</text>" in stored.svg()
         assert stored.report.parts[0].onnx_nodes == 3
     assert listed[0].session is storage[0].session, "equal models share a session"
-    assert len(list(tmp_path.glob("*.onnx"))) == len(list(tmp_path.glob("*.txt"))) == 3
+    for suffix in (".onnx", ".onnx.txt", ".fx.txt"):
+        assert len(list(tmp_path.glob(f"*{suffix}"))) == 3
 
 
 def test_strict_names_node_source_line_and_dtype() -> None:
@@ -139,7 +141,10 @@ def test_what_a_session_refuses_is_evicted_and_told(compare: Comparison) -> None
     assert [(island.target, island.evicted) for island in report.islands] == [("aten.erf.default", True)]
     assert "Could not find an implementation for Erf" in report.evictions[0].reason
     assert "evicted: erf = aten.erf.default (float64)" in report.text()
-    with pytest.raises(BackendCompilerFailed, match=r"strict: .*erf = aten\.erf\.default \(float64\), from .*Erf"):
+    (refused,) = compare.storage.refused
+    assert (refused.session, refused.error) == (None, report.evictions[0].reason)
+    assert "aten_special_erf(mul)" in refused.text()
+    with pytest.raises(BackendCompilerFailed, match=r"run aten\.erf\.default \(float64\): .*Erf"):
         compiled(lambda x: torch.erf(x * 2) + 1, strict=True)(x)
 
 
