@@ -16,7 +16,6 @@ from ..backends.spec import BackendSpec
 from ..store.case import Blobs, Case
 from ..store.errors import StoreError
 from ..store.index import Index
-from ..store.trust import is_ours
 from . import console, tasks
 from .observation import Observation, Seen, of_reply
 from .replay import Likeness
@@ -86,7 +85,7 @@ def ablate(
         case = index.best(capture) or index.case(id)
         if failure is None:
             raise StoreError(f"capture {id} has no failure to compare with")
-        trusted = trust or is_ours(index.case(id), capture.provenance.get("origin"))
+        trusted = trust or index.is_ours(id)
         if not trusted and not confirm(console.question(capture, case)):
             raise StoreError(f"capture {id} is not trusted: add --trust to run it")
         blobs = index.blobs(case.storages)

@@ -168,9 +168,10 @@ def _first_node(found: Mapping[str, Any]) -> str | None:
     return f"{found.get('node')}, node {found.get('position')} of {found.get('of')} ({error})"
 
 
-def question(capture: CaptureInfo, case: Case) -> str:
-    """What running a capture from elsewhere executes, for a person to agree to."""
+def question(capture: CaptureInfo, case: Case, *, script: str = "") -> str:
+    """What running a capture from elsewhere, or its stored ``script``, executes, for a person to agree to."""
     lines = [*BackendSpec.from_json(case.backend).executes(), *libraries.executes(case.imports)]
+    lines += [f"runs the stored script, {len(script.splitlines())} lines: minify repro prints it"] if script else []
     listed = "\n".join(f"  - {plain(line, 200)}" for line in lines)
     return f"Capture {capture.id} was not made here. Running it\n{listed}\nRun it?"
 

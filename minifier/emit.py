@@ -22,7 +22,6 @@ from ..store.case import Blobs, Case
 from ..store.errors import StoreError
 from ..store.failure import Failure, Kind, Phase, signature
 from ..store.index import CaptureInfo, Index, State
-from ..store.trust import is_ours
 from . import console, explanation, onnx_models
 from .ablation import stored
 from .replay import Likeness
@@ -184,8 +183,8 @@ def verify_stored(
                     raise StoreError(f"capture {capture.id} has no script yet: minify run {db} {capture.id}")
                 continue
             case = index.case(capture.id)
-            trusted = trust or is_ours(case, capture.provenance.get("origin"))
-            if not trusted and not confirm(console.question(capture, case)):
+            trusted = trust or index.is_ours(capture.id)
+            if not trusted and not confirm(console.question(capture, case, script=repro.text)):
                 raise StoreError(f"the script of capture {capture.id} is not trusted: add --trust to run it")
             done = _again(index, capture, case, repro.text, runs, timeout)
             if done.shown and capture.state is State.UNVERIFIED:

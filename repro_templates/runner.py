@@ -1,8 +1,8 @@
 """Run a script as ``__main__`` and write down how it ended: ``python -m ...runner SCRIPT REPORT``.
 
-The report is JSON: ``{"exit": 0}`` where the script came to its end, ``{"failure": {...}}`` where an exception ended
-it. A process that dies leaves no report. `fxminify.repro_templates.verify` runs this in a fresh process; the script
-itself never needs it.
+The report is JSON: ``{"exit": 0}`` where the script came to its end, ``{"failure": {...}, "hindrance": "..."}`` where
+an exception ended it, and in both ``{"versions": {...}}`` of the modules it imported. A process that dies leaves no
+report. `fxminify.repro_templates.verify` runs this in a fresh process; the script itself never needs it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import platform
 import runpy
 import signal
 import sys
 from typing import Any
 
-from .tracebacks import failure_in_script
+from .tracebacks import failure_in_script, hindrance
 
 
 def main(arguments: list[str]) -> int:
@@ -32,10 +33,20 @@ def main(arguments: list[str]) -> int:
     except SystemExit as exc:
         ended = {"exit": exc.code if isinstance(exc.code, int) else int(exc.code is not None)}
     except BaseException as exc:  # noqa: BLE001  whatever ends the script is what the report is about
-        ended = {"exit": 1, "failure": failure_in_script(exc, os.path.basename(script)).to_json()}
+        failure = failure_in_script(exc, os.path.basename(script)).to_json()
+        ended = {"exit": 1, "failure": failure, "hindrance": hindrance(exc)}
+    ended["versions"] = versions()
     with open(report, "w", encoding="utf-8") as file:
         json.dump(ended, file)
     return int(ended["exit"])
+
+
+def versions() -> dict[str, str]:
+    """The versions that imported top-level packages say they have, and Python's."""
+    own = {n: vars(m).get("__version__") for n, m in [*sys.modules.items()] if n not in sys.stdlib_module_names}
+    return {"python": platform.python_version()} | {
+        name: version for name, version in own.items() if "." not in name and isinstance(version, str)
+    }
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterable
 from itertools import pairwise
 
-from ..backends.exceptions import failure_of, portable, type_name, unwrap
+from ..backends.exceptions import failure_of, portable, text_of, type_name, unwrap
 from ..store.failure import PRECISION, Failure, Kind, Phase
 from .action import ALIAS_PREFIX, GRADIENT_PREFIX, MISSING_PREFIX, MUTATION_PREFIX, PRECISION_PREFIX
 
@@ -79,6 +79,20 @@ def phase_of_crash(diagnostics: str) -> Phase:
 
 def places(exc: BaseException) -> list[Place]:
     return [(portable(f.filename), f.name) for f in traceback.extract_tb(exc.__traceback__)]
+
+
+def hindrance(exc: BaseException) -> str:
+    """Why a script that ended with ``exc`` says nothing of its backend, or nothing: a package is missing, no backend
+    has that name, or the exception was raised before the compiler was reached, by eager for example."""
+    inner = unwrap(exc)
+    if isinstance(inner, ImportError) or type(inner).__name__ == "InvalidBackend":
+        return f"{type_name(inner)}: {text_of(inner)}".strip().splitlines()[0]
+    stack = places(exc)
+    reached = any(file.startswith((*_COMPILERS, "torch/_functorch/")) for file, _ in stack)
+    if reached or any(place in _BACKWARD for place in stack) or any(file == _COMPARISON for file, _ in stack):
+        return ""
+    compared = isinstance(exc, AssertionError) and str(exc).startswith((ALIAS_PREFIX, MISSING_PREFIX))
+    return "" if compared else f"before the compiler is reached: {type_name(inner)}: {text_of(inner)}".splitlines()[0]
 
 
 def failure_in_script(exc: BaseException, script: str) -> Failure:

@@ -14,13 +14,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from ..backends import deaths
 from ..store.failure import Failure, Kind, Phase, Signature, signature
@@ -41,6 +43,8 @@ class Verification:
     """``shown`` of ``runs`` runs showed the failure. ``failures`` is what each run showed, None where it passed.
 
     ``instead`` says what happened in the runs that did not show it, ``log`` is the end of what each run wrote.
+    ``passed`` runs came to their end. ``hindrance`` says why the compiler was never reached, where a run found that
+    out; ``versions`` are those of the packages that a run imported.
     """
 
     shown: int
@@ -48,6 +52,9 @@ class Verification:
     failures: tuple[Failure | None, ...] = ()
     instead: str = ""
     log: str = ""
+    passed: int = 0
+    hindrance: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,48 @@ class _Ended:
     report: dict[str, object] | None = None
 
 
+class Stopped(Exception):
+    """The runs were ended before they had an answer."""
+
+
+class Processes:
+    """The processes that run now. `stop` kills them, from any thread, and no other is started."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+        self._lock = threading.Lock()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                _kill(process)
+
+    @contextmanager
+    def start(self, command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+        """A process in a session of its own, all of which is killed at the end. Raises `Stopped`."""
+        with self._lock:
+            if self._stopped:
+                raise Stopped
+            process = subprocess.Popen(command, start_new_session=True, **options)
+            self._running.add(process)
+        try:
+            yield process
+        finally:
+            with self._lock:
+                self._running.discard(process)
+                _kill(process)
+            process.wait()
+        if self._stopped:
+            raise Stopped
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def verify(
     script: str,
     expected: Signature | Callable[[Failure], bool],
@@ -69,20 +118,27 @@ def verify(
     search_path: Sequence[str] = (),
     files: Mapping[str, bytes] = MappingProxyType({}),
     carried: str = "",
+    processes: Processes | None = None,
 ) -> Verification:
     """Run the text ``script``; ``expected`` is the signature it must show, or says of a failure whether it is the one.
 
     ``files`` lie beside the script. A run that takes longer than ``timeout`` seconds counts as a hang. ``carried`` is
-    the file that source in the script is from: what raises there, raises in that file.
+    the file that source in the script is from: what raises there, raises in that file. ``processes`` lets another
+    thread end the runs; then `Stopped` is raised, as on Ctrl-C they are ended.
     """
     shows = expected if callable(expected) else lambda failure: signature(failure) == expected
     runs = max(runs, 1)
+    started = processes or Processes()
 
     def once(plain: bool) -> _Ended:
-        return _run(script, files, timeout, search_path, plain=plain)
+        return _run(script, files, timeout, search_path, started, plain=plain)
 
     with ThreadPoolExecutor(min(runs, len(os.sched_getaffinity(0)))) as together:
-        *reported, plainly = together.map(once, [False] * max(runs - 1, 1) + [True])
+        try:
+            *reported, plainly = together.map(once, [False] * max(runs - 1, 1) + [True])
+        except BaseException:
+            started.stop()
+            raise
     failures: list[Failure | None] = []
     seen: list[Failure] = []
     instead = ""
@@ -95,13 +151,16 @@ def verify(
         else:
             instead = instead or _instead(ended, failures[-1])
     log = "\n".join([*(_log("reported", ended) for ended in reported), _log("plain", plainly)])
+    passed = failures.count(None) + (plainly.code == 0) if runs > 1 else int(plainly.code == 0)
+    hindrance = next((text for ended in reported if (text := str((ended.report or {}).get("hindrance", "")))), "")
+    versions = next((found for ended in reported if (found := _versions(ended.report))), {})
     if not seen:
-        return Verification(0, runs, tuple(failures), instead, log)
+        return Verification(0, runs, tuple(failures), instead, log, passed, hindrance, versions)
     agrees = _agrees(plainly, seen[-1])
     if not agrees:
         instead = instead or f"run plainly, it ends with {_status(plainly)}"
     count = int(agrees) if runs == 1 else len(seen) + agrees
-    return Verification(count, runs, tuple(failures), instead, log)
+    return Verification(count, runs, tuple(failures), instead, log, passed, hindrance, versions)
 
 
 def failure_of_run(ended: _Ended, timeout: float) -> Failure | None:
@@ -150,7 +209,15 @@ def _agrees(ended: _Ended, failure: Failure) -> bool:
     return ended.code == 1 and failure.type.rpartition(".")[2] in ended.output
 
 
-def _run(script: str, files: Mapping[str, bytes], timeout: float, search_path: Sequence[str], *, plain: bool) -> _Ended:
+def _run(
+    script: str,
+    files: Mapping[str, bytes],
+    timeout: float,
+    search_path: Sequence[str],
+    processes: Processes,
+    *,
+    plain: bool,
+) -> _Ended:
     with tempfile.TemporaryDirectory(prefix="fxminify-verify-") as name:
         place, output = Path(name) / "run", Path(name) / "output"
         place.mkdir()
@@ -162,28 +229,22 @@ def _run(script: str, files: Mapping[str, bytes], timeout: float, search_path: S
             command = [sys.executable, "-m", _RUNNER, SCRIPT, str(Path(name) / REPORT)]
         started = time.monotonic()
         with output.open("wb") as sink:
-            process = subprocess.Popen(
-                command,
-                cwd=place,
-                env=_environment(search_path),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=sink,
-                start_new_session=True,
-            )
-            code: int | None
-            try:
+            quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": sink}
+            code: int | None = None
+            with (
+                processes.start(command, cwd=place, env=_environment(search_path), **quiet) as process,
+                suppress(subprocess.TimeoutExpired),
+            ):
                 code = process.wait(timeout)
-            except subprocess.TimeoutExpired:
-                code = None
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
         seconds = time.monotonic() - started
         report = Path(name) / REPORT
         content = json.loads(report.read_text("utf-8")) if report.exists() else None
         return _Ended(code, seconds, output.read_text("utf-8", errors="replace"), content)
+
+
+def _versions(report: Mapping[str, object] | None) -> dict[str, str]:
+    found = (report or {}).get("versions")
+    return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
 
 
 def _environment(search_path: Sequence[str]) -> dict[str, str]:

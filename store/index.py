@@ -19,6 +19,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, load_only
 
+from . import trust
 from .blobs import INLINE_LIMIT, StoredBlobs
 from .case import Blobs, Case, Json
 from .database import check_place, open_database
@@ -26,10 +27,14 @@ from .documents import digest, dumps, graph_hash, loads, pack, plain
 from .errors import ForeignValue, StoreError
 from .failure import Failure, Signature
 from .reductions import ReductionInfo, ReproInfo, StoredVerdict, now
+from .retests import Retest, Retests
 from .steps import StepInfo, Steps
-from .tables import CaptureRow, DocumentRow, ReductionRow, ReproRow, State
+from .tables import CaptureRow, DocumentRow, ReductionRow, ReproRow, Result, State
 
-__all__ = ["CaptureInfo", "Index", "ReductionInfo", "ReproInfo", "State", "StepInfo", "StoreError", "StoredVerdict"]
+__all__ = [
+    "CaptureInfo", "Index", "ReductionInfo", "ReproInfo", "Result", "Retest", "State", "StepInfo", "StoreError",
+    "StoredVerdict",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class CaptureInfo:
         return asdict(self)
 
 
-class Index(Steps):
+class Index(Steps, Retests):
     """An open index. Every method raises `StoreError` with one sentence for the terminal."""
 
     @classmethod
@@ -207,15 +212,31 @@ class Index(Steps):
             if isinstance(of, ReductionInfo):
                 row: ReductionRow | None = self._need(session, ReductionRow, of.id)
             elif isinstance(of, CaptureInfo):
-                rows = session.scalars(
-                    select(ReductionRow)
-                    .where(ReductionRow.capture == of.id, ReductionRow.best.is_not(None))
-                    .order_by(ReductionRow.id)
-                )
-                row = _last_reductions(rows).get(of.id)
+                row = self._last_best(session, of.id)
             else:
                 raise TypeError(f"best() takes a ReductionInfo or a CaptureInfo, not {of!r}")
         return None if row is None or row.best is None else self._load_case(row.best, f"the best of reduction {row.id}")
+
+    def is_ours(self, id: int) -> bool:
+        """Whether this user made all that running a capture, its minimal case or its script executes."""
+        info, case = self.capture(id), self.case(id)
+        with self._database.reading() as session:
+            reduction = self._last_best(session, id)
+            script = session.get(ReproRow, (id, "script"))
+        best = self.best(info)
+        return (
+            trust.is_ours(case, info.provenance.get("origin"))
+            and (best is None or (reduction is not None and trust.is_ours(best, reduction.origin)))
+            and (script is None or trust.is_our_script(script.text, script.origin))
+        )
+
+    def _last_best(self, session: Session, capture: int) -> ReductionRow | None:
+        rows = session.scalars(
+            select(ReductionRow)
+            .where(ReductionRow.capture == capture, ReductionRow.best.is_not(None))
+            .order_by(ReductionRow.id)
+        )
+        return _last_reductions(rows).get(capture)
 
     def blobs(self, keys: Iterable[str]) -> Blobs:
         """Storages by key, each read and verified when it is asked for."""

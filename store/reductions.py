@@ -27,11 +27,13 @@ from .tables import (
     DocumentRow,
     ReductionRow,
     ReproRow,
+    RoundRow,
     StepRow,
     VerdictRow,
 )
+from .trust import origin_tag, script_tag
 
-_Row = TypeVar("_Row", CaptureRow, ReductionRow)
+_Row = TypeVar("_Row", CaptureRow, ReductionRow, RoundRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ class Reductions:
                 row = self._need(session, ReductionRow, reduction_id)
                 old = row.best
                 self._insert_document(session, DocumentRow(digest=key, size=size, data=data), case, staged, blobs)
-                row.best = key
+                row.best, row.origin = key, origin_tag(case)
                 row.nodes_after, row.inputs_after = case.graph.count, len(case.inputs)
                 if step is not None and (kept := session.get(StepRow, (reduction_id, step))) is not None:
                     kept.document = key
@@ -187,13 +189,15 @@ class Reductions:
             row.seconds, row.finished = float(seconds), now() if finished else row.finished
 
     def save_repro(self, capture_id: int, format: str, text: str, *, verified: int, runs: int, log: str) -> None:
-        """Keep a rendered file; it replaces the one of the same format."""
+        """Keep a rendered file; it replaces the one of the same format. A text that was there keeps its origin."""
         with self._database.writing() as session:
             self._need(session, CaptureRow, capture_id)
             row = session.get(ReproRow, (capture_id, format))
             if row is None:
                 row = ReproRow(capture=capture_id, format=format)
                 session.add(row)
+            if row.text != text:
+                row.origin = script_tag(text)
             row.text, row.log, row.verified, row.runs, row.created = text, log, verified, runs, now()
 
     def repro(self, capture_id: int, format: str = "script") -> ReproInfo | None:

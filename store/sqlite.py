@@ -74,6 +74,20 @@ def state(path: Path) -> tuple[object, ...]:
     return ()
 
 
+def is_index(path: Path) -> bool:
+    """Whether the header of a file says that it is ours; reads nothing else of it."""
+    try:
+        connection = _connect(f"{Path(os.path.realpath(path)).as_uri()}?mode=ro&immutable=1", 1.0)
+    except sqlite3.Error:
+        return False
+    try:
+        return bool(connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,))
+    except sqlite3.Error:
+        return False
+    finally:
+        connection.close()
+
+
 def writer(path: Path, *, create: bool, timeout: float) -> Connect:
     """Connections that read and write; waits ``timeout`` seconds for another writer."""
     uri = f"{path.as_uri()}?mode={'rwc' if create else 'rw'}"

@@ -18,7 +18,7 @@ from sqlalchemy.types import TypeDecorator
 from .errors import ForeignValue
 
 #: The newest revision under ``migrations/versions``; revisions are numbers, so that newer ones are known as newer.
-SCHEMA = "0002"
+SCHEMA = "0003"
 
 
 class State(StrEnum):
@@ -31,6 +31,15 @@ class State(StrEnum):
     NOT_REPRODUCED = "not_reproduced"  # the replay of the capture itself did not fail
     UNSUPPORTED = "unsupported"  # the graph could not be stored; the reason says which node
     BLOCKED = "blocked"  # something must be done first (a module to install...); the reason says what
+
+
+class Result(StrEnum):
+    """What became of a minimal case when it was run again."""
+
+    FAILING = "still failing"
+    FIXED = "fixed"
+    CHANGED = "changed"  # it shows another failure
+    CANNOT_RUN = "cannot run"  # it did not come to the compiler: a module is missing, eager refuses...
 
 
 class Clean(TypeDecorator[str]):
@@ -121,7 +130,10 @@ class CaptureRow(Base):
 
 
 class ReductionRow(Base):
-    """One minification of one capture under one configuration. ``finished`` is NULL while it may be resumed."""
+    """One minification of one capture under one configuration. ``finished`` is NULL while it may be resumed.
+
+    ``origin`` is the tag of ``best``, see `fxminify.store.trust.origin_tag`.
+    """
 
     __tablename__ = "reductions"
 
@@ -138,6 +150,7 @@ class ReductionRow(Base):
     seconds: Mapped[float]
     started: Mapped[str] = mapped_column(String(32))
     finished: Mapped[str | None] = mapped_column(String(32))
+    origin: Mapped[str | None]
 
     __table_args__ = (Index("ix_reductions_capture_config_digest", "capture", "config_digest"),)
 
@@ -176,7 +189,10 @@ class StepRow(Base):
 
 
 class ReproRow(Base):
-    """One rendered file of a capture; ``verified`` of ``runs`` fresh processes showed the signature."""
+    """One rendered file of a capture; ``verified`` of ``runs`` fresh processes showed the signature.
+
+    ``origin`` is the tag of `fxminify.store.trust.script_tag`.
+    """
 
     __tablename__ = "repros"
 
@@ -187,6 +203,38 @@ class ReproRow(Base):
     verified: Mapped[int]
     runs: Mapped[int]
     created: Mapped[str] = mapped_column(String(32))
+    origin: Mapped[str | None]
+
+
+class RoundRow(Base):
+    """One `minify retest`. ``finished`` is NULL while it may be resumed."""
+
+    __tablename__ = "rounds"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    config: Mapped[str]
+    config_digest: Mapped[str] = mapped_column(String(64), index=True)
+    started: Mapped[str] = mapped_column(String(32))
+    finished: Mapped[str | None] = mapped_column(String(32))
+
+
+class RetestRow(Base):
+    """One minimal case, run again: under which backend, with which versions, and what became of it."""
+
+    __tablename__ = "retests"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    round: Mapped[int | None] = mapped_column(ForeignKey("rounds.id"), index=True)
+    capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), index=True)
+    backend: Mapped[str]
+    result: Mapped[str] = mapped_column(String(16))
+    said: Mapped[str]
+    signature: Mapped[str] = mapped_column(String(32))
+    shown: Mapped[int]
+    runs: Mapped[int]
+    seconds: Mapped[float]
+    versions: Mapped[str]
+    at: Mapped[str] = mapped_column(String(32))
 
 
 @event.listens_for(Base, "load", propagate=True)

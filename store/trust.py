@@ -2,7 +2,8 @@
 
 Running a capture imports its backend and may execute source it carries, so `minify run` asks before it runs a
 capture it did not make. A capture is *ours* when its origin tag, an HMAC over everything that could execute, was
-made with this user's key. The key never leaves ``$XDG_STATE_HOME/fxminify/key`` (mode 600) and is made on first use.
+made with this user's key; so is a stored script, which could say anything. The key never leaves
+``$XDG_STATE_HOME/fxminify/key`` (mode 600) and is made on first use.
 """
 
 from __future__ import annotations
@@ -17,23 +18,41 @@ from pathlib import Path
 
 from .case import Case, to_json
 
+#: Begins what is signed of a script: no case does.
+_SCRIPT = b"script\0"
+
 
 def origin_tag(case: Case) -> str:
     """Tag to store with a capture made by this user; empty where no key can be kept (then `minify run` asks)."""
-    key = _key(create=True)
-    return _tag(key, case) if key else ""
+    return _tag(_content(case))
 
 
 def is_ours(case: Case, tag: object) -> bool:
     """Whether ``tag``, as found in a file, proves that this user's fxminify made ``case``."""
+    return _proves(tag, _content(case))
+
+
+def script_tag(text: str) -> str:
+    """Tag to store with a script that was rendered here."""
+    return _tag(_SCRIPT + text.encode(errors="replace"))
+
+
+def is_our_script(text: str, tag: object) -> bool:
+    """Whether ``tag``, as found in a file, proves that this user's fxminify rendered ``text``."""
+    return _proves(tag, _SCRIPT + text.encode(errors="replace"))
+
+
+def _tag(content: bytes) -> str:
+    key = _key(create=True)
+    return hmac.new(key, content, hashlib.sha256).hexdigest() if key else ""
+
+
+def _proves(tag: object, content: bytes) -> bool:
     key = _key(create=False)
     if not key or not isinstance(tag, str) or not tag:
         return False
-    return hmac.compare_digest(_tag(key, case).encode(), tag.encode(errors="replace"))
-
-
-def _tag(key: bytes, case: Case) -> str:
-    return hmac.new(key, _content(case), hashlib.sha256).hexdigest()
+    made = hmac.new(key, content, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(made.encode(), tag.encode(errors="replace"))
 
 
 def _content(case: Case) -> bytes:

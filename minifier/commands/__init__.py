@@ -10,9 +10,10 @@ from .installation import backends, doctor, passes
 from .intake import capture, import_
 from .reading import history, list_, repro, show, verify
 from .reducing import ablate, run
+from .regression import retest
 from .reporting import report
 
 #: In the order of a session, which is that of ``minify --help``.
 VERBS = (
-    capture, import_, run, list_, show, history, repro, report, verify, ablate, backends, passes, doctor,
+    capture, import_, run, list_, show, history, repro, report, verify, retest, ablate, backends, passes, doctor,
 )  # fmt: skip

@@ -6,7 +6,7 @@ import signal
 
 from fxminify.store.case import Blobs, Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index import Index, StepInfo
+from fxminify.store.index import Index, Result, StepInfo
 
 
 def small_case(
@@ -97,3 +97,12 @@ def add_and_report(path: str, pipe, round: int) -> None:
     with Index.open(path, create=True, inline_limit=100) as index:
         for number in range(1, 100_000):
             pipe.send(add(index, *small_case(1000 * number + round, os.urandom(4 * (1000 * number + round)))))
+
+
+def add_retests(path: str, backend: str, count: int) -> None:
+    """Join the round, and remember ``count`` retests of capture 1."""
+    answer = {"shown": 2, "runs": 2, "seconds": 1.0, "versions": {"torch": "2.13.0"}}
+    with Index.open(path) as index:
+        round_id, _ = index.begin_round({"cases": ["1"]})
+        for _ in range(count):
+            index.add_retest(1, backend, Result.FAILING, round_id=round_id, **answer)

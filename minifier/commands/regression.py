@@ -1,0 +1,77 @@
+"""The verb about what became of known failures: `retest`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..verbs import Problem, as_json, ask, dump
+
+#: Everything that ran is as expected, but something could not run.
+UNKNOWN = 3
+
+
+@click.command()
+@click.argument("db", metavar="DB")
+@click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
+@click.option("--backend", "backends", multiple=True, metavar="NAME",
+              help="Run the cases under NAME instead of the backend they failed with. May be given again.")  # fmt: skip
+@click.option(
+    "--expect",
+    type=click.Choice(["known", "fixed", "failing"]),
+    default="known",
+    show_default=True,
+    help="known: nothing is worse than the index remembers; fixed or failing: every case is.",
+)
+@click.option("-j", "--jobs", default=1, show_default=True, type=click.IntRange(1, 64), help="Cases at a time.")
+@click.option("--runs", default=2, show_default=True, type=click.IntRange(2, 100), help="Fresh runs of each script.")
+@click.option("--timeout", default=600.0, show_default=True, metavar="S", help="Seconds for one run.")
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML.")
+@click.option("--matrix", "matrix_", is_flag=True, help="Run nothing: show the last results by backend and version.")
+@click.option("--again", is_flag=True, help="Start anew instead of going on with a retest that was interrupted.")
+@click.option("--no-record", "record", is_flag=True, default=True, flag_value=False, help="Remember no results in DB.")
+@click.option("--trust", is_flag=True, help="Run scripts of captures made elsewhere without asking.")
+@as_json
+def retest(
+    db: str, ids: tuple[int, ...], expect: str, junit: Path | None, matrix_: bool, json_: bool, **options: Any
+) -> None:
+    """Run every minimal case of DB against today's installation: still failing, fixed, changed?
+
+    Results are remembered with the versions of the packages they were had with, so that a later retest can say since
+    when, and between which versions, a failure is fixed. Captures without a verified script are skipped.
+
+    Exit codes: 0 everything is as expected; 1 something is not (marked with !): with --expect known, a failure that
+    was fixed before, or one that no retest has seen; 3 what ran is as expected, but nothing was run or a case cannot
+    run here (its backend is not installed, eager refuses it); 2 an error; 130 interrupted, run it again to go on.
+    """
+    from ...store.index import Index
+    from .. import matrix
+    from ..junit import junit as document
+    from ..retest import Options, retest
+    from ..standing import Expect
+
+    if matrix_:
+        with Index.open(db, readonly=True) as index:
+            found = matrix.matrix(index, ids)
+        dump(found) if json_ else matrix.show(found)
+        return
+    progress = matrix.RetestProgress(quiet=json_)
+    chosen = Options(expect=Expect(expect), **options)
+    answers = retest(db, ids, chosen, confirm=ask, begin=progress.begin, done=progress.done)
+    if junit is not None:
+        try:
+            junit.write_bytes(document(answers, f"minify retest {Path(db).name}"))
+        except OSError as error:
+            raise Problem(f"cannot write {junit}: {error.strerror}.") from error
+    if json_:
+        dump([answer.to_json() for answer in answers])
+    else:
+        matrix.answers(answers)
+    ran = [answer for answer in answers if answer.result not in ("cannot run", "not minified")]
+    if not all(answer.expected for answer in ran):
+        sys.exit(1)
+    if not ran or any(answer.result == "cannot run" for answer in answers):
+        sys.exit(UNKNOWN)

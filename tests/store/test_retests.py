@@ -1,0 +1,171 @@
+"""Retests in the index: resumed rounds, files of the first schema, hostile values, and which files are ours."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import sqlite3
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from alembic import command
+from index_tasks import add, add_retests, small_case
+
+from fxminify.store import database
+from fxminify.store.index import Index, Result, StoreError
+from fxminify.store.trust import origin_tag
+
+ANSWER = {"shown": 2, "runs": 2, "seconds": 1.5, "versions": {"torch": "2.13.0"}}
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    path = str(tmp_path / "repro.db")
+    with Index.open(path, create=True) as index:
+        add(index, *small_case())
+    return path
+
+
+def edit(path: str, *statements: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+def test_a_retest_is_kept_with_its_versions(path: str) -> None:
+    with Index.open(path) as index:
+        kept = index.add_retest(1, "inductor", Result.CHANGED, said="KeyError: 1", signature="v1:b", **ANSWER)
+    with Index.open(path, readonly=True) as index:
+        assert index.retests() == index.retests([1]) == [kept]
+        assert index.retests([2]) == []
+    assert (kept.id, kept.result, kept.said, dict(kept.versions)) == (1, "changed", "KeyError: 1", {"torch": "2.13.0"})
+
+
+def test_an_unfinished_round_goes_on_and_a_finished_one_does_not(path: str) -> None:
+    with Index.open(path) as index:
+        first, answered = index.begin_round({"cases": ["1"]})
+        assert answered == []
+        kept = index.add_retest(1, "inductor", Result.FIXED, round_id=first, **ANSWER)
+        assert index.begin_round({"cases": ["1"]}) == (first, [kept])
+        assert index.begin_round({"cases": ["1", "2"]}) == (first + 1, [])
+        again, _ = index.begin_round({"cases": ["1"]}, resume=False)
+        assert again == first + 2
+        index.finish_round(again)
+        assert index.begin_round({"cases": ["1"]}) == (first + 3, [])
+
+
+def test_a_round_of_another_day_is_not_resumed(path: str) -> None:
+    with Index.open(path) as index:
+        first, _ = index.begin_round({})
+    before = (datetime.now(UTC) - timedelta(days=2)).isoformat(timespec="seconds")
+    edit(path, f"UPDATE rounds SET started = '{before}'")
+    with Index.open(path) as index:
+        assert index.begin_round({})[0] != first
+
+
+def test_two_processes_on_one_index_lose_nothing(path: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=add_retests, args=(path, name, 15)) for name in ("one", "two")]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    with Index.open(path, readonly=True) as index:
+        assert Counter(r.backend for r in index.retests()) == {"one": 15, "two": 15}
+
+
+def test_a_file_of_the_first_schema_is_brought_up_to_date(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its script is not known to be ours: whoever had the file may have changed it."""
+    old = str(tmp_path / "old.db")
+    upgrade = command.upgrade
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "upgrade", lambda config, revision: upgrade(config, "0001"))
+        patch.setattr(database.sqlite, "use_wal", lambda *args: None)
+        Index.open(old, create=True).close()
+    edit(
+        old, f"ATTACH '{path}' AS other", "INSERT INTO documents SELECT * FROM other.documents",
+        "INSERT INTO blobs SELECT * FROM other.blobs", "INSERT INTO document_blobs SELECT * FROM other.document_blobs",
+        "INSERT INTO captures SELECT * FROM other.captures",
+        "INSERT INTO repros VALUES (1, 'script', 'raise 1', '', 3, 3, '2026-01-01')",
+    )  # fmt: skip
+    with pytest.raises(StoreError, match=r"older fxminify .*`minify run .*old\.db` brings it up to date"):
+        Index.open(old, readonly=True)
+    with Index.open(old) as index:
+        index.add_retest(1, "inductor", Result.FAILING, **ANSWER)
+        assert [c.verified for c in index.captures()] == [3]
+        assert not index.is_ours(1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "result = 'gone'", "versions = '[]'", "versions = '{\"torch\": 7}'", "at = 'yesterday'", "shown = 'two'",
+        "said = x'00'", f"versions = '{{\"torch\": \"{'9' * 101}\"}}'",
+        f"versions = '{json.dumps(dict.fromkeys(map(str, range(200)), 'x'))}'",
+    ],
+)  # fmt: skip
+def test_values_we_never_write(path: str, change: str) -> None:
+    with Index.open(path) as index:
+        index.add_retest(1, "inductor", Result.FAILING, **ANSWER)
+    edit(path, f"UPDATE retests SET {change}")
+    with Index.open(path, readonly=True) as index, pytest.raises(StoreError, match="fxminify never wrote"):
+        index.retests()
+
+
+def test_too_many_versions_are_cut_down_when_they_are_written(path: str) -> None:
+    versions = {f"{n:03}" * 40: "9" * 500 for n in range(200)}
+    with Index.open(path) as index:
+        index.add_retest(1, "inductor", Result.FIXED, **{**ANSWER, "versions": versions})
+        (kept,) = index.retests()
+    assert (len(kept.versions), {len(v) for v in kept.versions.values()}) == (100, {100})
+
+
+@pytest.fixture
+def minimal(tmp_path: Path) -> str:
+    """A capture of ours with a minimal case and a script of ours."""
+    path = str(tmp_path / "minimal.db")
+    case, blobs = small_case()
+    with Index.open(path, create=True) as index:
+        add(index, case, blobs, provenance={"origin": origin_tag(case)})
+        add(index, *small_case(backend="another"))
+        reduction = index.begin_reduction(1, {})
+        index.accept(reduction.id, *small_case(1))
+        index.save_repro(1, "script", "raise 1", verified=3, runs=3, log="")
+        assert index.is_ours(1)
+    return path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE repros SET text = 'import os'",
+        "UPDATE repros SET origin = NULL",
+        "UPDATE reductions SET best = (SELECT document FROM captures WHERE id = 2)",
+        "UPDATE reductions SET origin = NULL",
+        "UPDATE captures SET provenance = '{}'",
+    ],
+)
+def test_what_was_changed_is_not_ours(minimal: str, change: str) -> None:
+    edit(minimal, change)
+    with Index.open(minimal, readonly=True) as index:
+        assert not index.is_ours(1)
+
+
+def test_saving_a_changed_script_again_does_not_make_it_ours(minimal: str) -> None:
+    """That is what `minify verify` does with one that it was told to trust."""
+    edit(minimal, "UPDATE repros SET text = 'import os'")
+    with Index.open(minimal) as index:
+        index.save_repro(1, "script", "import os", verified=3, runs=3, log="")
+        assert not index.is_ours(1)
+        index.save_repro(1, "script", "raise 2", verified=3, runs=3, log="")
+        assert index.is_ours(1)
