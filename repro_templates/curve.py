@@ -20,7 +20,7 @@ def curve(points: Sequence[tuple[float, int]], *, across: str, label: str) -> st
     """
     if len(points) < 2:
         return ""
-    points = [*points[:: -(-len(points) // _MOST)], points[-1]]
+    points = [*points[: -1 : -(-len(points) // _MOST)], points[-1]]
     most, end = max(nodes for _, nodes in points), max(points[-1][0], 1e-9)
 
     def x(place: float) -> float:
