@@ -73,7 +73,9 @@ def apply(subject: Subject, patch: Patch) -> Case | None:
             case = change.apply(subject if case is subject.case else Subject(case, subject.trace))
         if case is subject.case and len(patch.edits) == 1:
             return None
-        subject, patch = Subject(case, subject.trace), replace(patch, edits=())
+        subject = Subject(case, subject.trace)
+        there = {n: v for n, v in patch.replace.items() if tag(v) != "ref" or v["ref"] in subject.nodes}
+        patch = replace(patch, replace=there, edits=())
     kept = _closure(subject, patch)
     if not kept:
         return None

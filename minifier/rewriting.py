@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from ..store.case import Case, Node, Value, map_refs, tag
 from .bodies import picks, without_dead
@@ -211,9 +212,10 @@ def _edited(subject: Subject, path: Path, name: str, edit: Callable[[Node], Node
     if not exists(case.graph, path):
         return case
     graph = body(case.graph, path)
-    old = next((n for n in graph.nodes if n.name == name), None)
+    before = {n.name: n for n in takewhile(lambda n: n.name != name, graph.nodes)}
+    old = graph.nodes[len(before)] if len(before) < len(graph.nodes) else None
     new = None if old is None else edit(old)
-    if new is None or new == old:
+    if new is None or new == old or any(source not in before for source in new.inputs):
         return case
     new = replace(new, meta={k: v for k, v in new.meta.items() if k not in ("shape", "dtype")})
     graph = replace(graph, nodes=tuple(new if n is old else n for n in graph.nodes))

@@ -20,7 +20,7 @@ function and a row here; `minify passes` prints the table.
 
 from __future__ import annotations
 
-from . import arguments, bypass, dead, inputs, nodes, numbers, operators, outputs, parts, simpler
+from . import arguments, bypass, dead, inputs, nodes, numbers, operators, outputs, parts, shortcuts, simpler
 from .proposal import Pass, Proposal
 
 PASSES: tuple[Pass, ...] = (
@@ -106,6 +106,12 @@ PASSES: tuple[Pass, ...] = (
 )
 
 REPLACEMENTS: tuple[Pass, ...] = (
+    Pass(
+        "shortcuts",
+        "Lets readers of a value read any earlier result instead, as it is or by one reshape, expand, slice or select.",
+        shortcuts.propose,
+        late=True,
+    ),
     Pass(
         "parts",
         "Puts one part of a composite operation in its place, as torch takes it apart: often only that fails.",

@@ -45,15 +45,17 @@ def make(
 def code(case: Case) -> str:
     """The graph on one line: ``x -> b = sin(x) -> b``."""
     parts = [", ".join(n.name for n in case.graph.placeholders)]
-    parts += [
-        f"{n.name} = {str(next(iter(n.target.values()))).split('.')[-1]}({', '.join(n.inputs)})"
-        for n in case.graph.compute
-    ]
+    parts += [f"{n.name} = {called(n).split('.')[-1]}({', '.join(n.inputs)})" for n in case.graph.compute]
     return " -> ".join([*parts, ", ".join(case.graph.output.inputs)])
 
 
 def ops(case: Case) -> list[str]:
-    return [str(next(iter(n.target.values()))).removeprefix("torch.") for n in case.graph.compute]
+    return [called(n).removeprefix("torch.") for n in case.graph.compute]
+
+
+def called(node: Node) -> str:
+    """The name of what a node calls; a method is a name itself."""
+    return str(node.target if isinstance(node.target, str) else next(iter(node.target.values())))
 
 
 class Fails:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from made import Fails, code, spec
+from made import Fails, Step, called, code, make, spec
 
 from fxminify.minifier.engine import Engine
 from fxminify.minifier.order import size
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
-from fxminify.minifier.subject import target_name
+from fxminify.minifier.subject import Subject, target_name
 from fxminify.minifier.trace import Kind, Recorded, Trace
 from fxminify.store.case import Case, Graph, Node
 
@@ -153,3 +153,59 @@ def test_nothing_is_accepted_that_is_not_smaller() -> None:
     engine.run(case, trace)
     assert all(b < a for a, b in pairwise(sizes))
     assert len(sizes) > 1
+
+
+def shortened(
+    steps: Sequence[Step], shapes: dict[str, tuple[int, ...]], fails: Callable[[Case], bool], outputs: Sequence[str]
+) -> tuple[str, Node]:
+    """The result on one line, and what became of the node ``e``."""
+    made = make(["x"], steps, outputs, {"x": ROWS, **shapes})
+    row = next(p for p in REPLACEMENTS if p.name == "shortcuts")
+    best = Engine(Fails(fails), passes=(*PASSES, row)).run(*made).case
+    return code(best), next((n for n in best.graph.compute if n.name == "e"), best.graph.compute[0])
+
+
+def connected(case: Case) -> bool:
+    """``atan`` depends on ``asinh``."""
+    subject = Subject(case, Trace({}, (), {}))
+    kinds = {name: subject.kind(name) for name in subject.compute}
+    first = [n for n, kind in kinds.items() if kind == "asinh"]
+    last = [n for n, kind in kinds.items() if kind == "atan"]
+    return any(subject.ancestors[b] >> subject.position[a] & 1 for a in first for b in last)
+
+
+WAYS = [
+    ((2, 4), (8,), "reshape", ([8],)),
+    ((1, 4), (3, 4), "expand", ([3, 4],)),
+    ((2, 4), (2, 3), "narrow", (1, 0, 3)),
+    ((2, 4), (4,), "select", (0, 0)),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "method", "rest"), WAYS, ids=[w[2] for w in WAYS])
+def test_one_call_gives_the_shape_that_a_chain_gave(before: Any, after: Any, method: str, rest: Any) -> None:
+    steps: list[Step] = [
+        ("a", "asinh", ["x"]),
+        ("b", "foo", ["a"]),
+        ("c", "bar", ["b"]),
+        ("d", "baz", ["c"]),
+        ("e", "qux", ["d"]),
+    ]
+    steps += [("z", "atan", ["e"])]
+    shapes = {"x": before, "a": before, "b": (5, 7), "c": (7, 5), "d": (35,), "e": after, "z": after}
+    text, node = shortened(steps, shapes, connected, ["z"])
+    assert (node.op, node.target, node.args) == ("call_method", method, ({"ref": "a"}, *rest))
+    assert [step.split(" = ")[0] for step in text.split(" -> ")] == ["x", "a", "e", "z", "z"]
+
+
+def test_a_result_that_it_does_not_depend_on_will_do() -> None:
+    def fails(case: Case) -> bool:
+        inner = {n.name: n for n in case.graph.compute}
+        reads = {called(n): {called(inner[s]) for s in n.inputs if s in inner} for n in case.graph.compute}
+        return bool(reads.get("torch.atan")) and reads.get("torch.tan") == {"torch.sinh"}
+
+    steps: list[Step] = [("s", "sinh", ["x"]), ("e", "split", ["w"]), ("t", "tan", ["s"]), ("z", "atan", ["e"])]
+    case, trace = make(["x", "w"], steps, ["t", "z"], dict.fromkeys("xsetz", ROWS))
+    row = next(p for p in REPLACEMENTS if p.name == "shortcuts")
+    best = Engine(Fails(fails), passes=(*PASSES, row)).run(case, trace).case
+    assert code(best) == "x -> s = sinh(x) -> t = tan(s) -> z = atan(s) -> t, z"

@@ -8,7 +8,7 @@ from made import Fails, ops, random_case
 
 from fxminify.minifier.engine import Engine
 from fxminify.minifier.order import size
-from fxminify.minifier.passes import PASSES
+from fxminify.minifier.passes import PASSES, REPLACEMENTS, Pass
 from fxminify.minifier.patch import apply
 from fxminify.minifier.subject import Subject
 from fxminify.store.case import Case
@@ -36,17 +36,22 @@ def random_failure(rng: Random, case: Case) -> Callable[[Case], bool]:
     return fails
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_nothing_more_can_go(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "passes"),
+    [*((seed, PASSES) for seed in range(60)), *((seed, (*PASSES, *REPLACEMENTS)) for seed in range(60, 90))],
+)
+def test_nothing_more_can_go(seed: int, passes: tuple[Pass, ...]) -> None:
     rng = Random(seed)
     case, trace = random_case(rng)
     fails = random_failure(rng, case)
     if not fails(case):
         pytest.skip("this failure needs more than the graph has")
-    best = Engine(Fails(fails)).run(case, trace).case
+    result = Engine(Fails(fails), passes=passes).run(case, trace)
+    best = result.case
     assert fails(best)
+    assert not any(s.problems for s in result.stats.values())
     subject = Subject(best, trace)
-    for p in PASSES:
+    for p in passes:
         step = 0
         while not p.coarse and (proposal := p.propose(subject, step)) is not None:
             for patch in proposal.patches:
