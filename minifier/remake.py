@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..repro_templates.elements import COMPLEX, FLOATS, INTEGERS, is_numeric, numbers, strided
+from ..repro_templates.elements import COMPLEX, FLOATS, INTEGERS, is_numeric, numbers, raw, strided
 from ..repro_templates.strides import contiguous
 from ..store.case import Blobs, TensorSpec
 
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
 #: A tensor of more elements is left alone.
 MOST = 1 << 20
-#: numpy's names of the dtypes that can be written.
-_WRITTEN = {
-    "bool": "?", "uint8": "<u1", "int8": "<i1", "int16": "<i2", "int32": "<i4", "int64": "<i8", "float16": "<f2",
-    "float32": "<f4", "float64": "<f8", "complex64": "<c8", "complex128": "<c16",
-}  # fmt: skip
+#: The dtypes that values can be had in.
+_WRITTEN = FLOATS | COMPLEX | {"bool", "uint8", "int8", "int16", "int32", "int64"}
 
 #: A tensor and the storage that it needs, if it needs a new one.
 Made = tuple[TensorSpec, dict[str, bytes]]
@@ -39,7 +36,7 @@ def plain(spec: TensorSpec) -> bool:
 
 def cast(spec: TensorSpec, dtype: str, blobs: Blobs) -> Made | None:
     """``spec`` with its values in another dtype, None where they have none there."""
-    if not plain(spec) or dtype not in {*_WRITTEN, "bfloat16"}:
+    if not plain(spec) or dtype not in _WRITTEN:
         return None
     if spec.init is None:
         return _written(spec, _elements(spec, blobs), dtype)
@@ -89,21 +86,8 @@ def _written(spec: TensorSpec, array: Array, dtype: str) -> Made | None:
     """``spec`` over a storage that holds just ``array``."""
     if spec.dtype in COMPLEX and dtype not in COMPLEX:
         return None
-    data = _encoded(array, dtype)
+    data = raw(dtype, array)
     key = hashlib.sha256(data).hexdigest()
     made = replace(spec, dtype=dtype, shape=tuple(array.shape), stride=contiguous(tuple(array.shape)), offset=0)
     whole = dtype in INTEGERS or dtype == "bool"
     return replace(made, storage=key, requires_grad=spec.requires_grad and not whole), {key: data}
-
-
-def _encoded(array: Any, dtype: str) -> bytes:
-    """The elements in memory order; bfloat16 is rounded to nearest, ties to even."""
-    import numpy as np
-
-    with np.errstate(all="ignore"):
-        if dtype != "bfloat16":
-            return bytes(np.ascontiguousarray(array).astype(_WRITTEN[dtype]).tobytes())
-        bits = np.ascontiguousarray(array).astype("<f4").view("<u4").astype("<u8")
-        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        quiet = np.where(np.isnan(np.asarray(array, dtype="<f4")), 0x7FC0, rounded)
-        return bytes(quiet.astype("<u2").tobytes())

@@ -51,9 +51,12 @@ def together(case: Case, edits: Sequence[Edit]) -> Candidates:
 
 def first_of(case: Case, candidates: Sequence[Case]) -> Candidates:
     """The first of ``candidates`` that fails in the same way, else ``case``."""
+    asked = [case]
     for candidate in candidates:
-        if candidate != case and (yield candidate):
-            return candidate
+        if candidate not in asked:
+            asked.append(candidate)
+            if (yield candidate):
+                return candidate
     return case
 
 

@@ -2,15 +2,16 @@
 
 Dimensions of one size are taken to be one dimension that appears in many places, so all of them change together, and
 with them the numbers of that value in the graph: first those in lists (``view(x, [2, 12, 32])``), then all, then
-none. Whether the result still is a program is eager's to say. A recorded tensor keeps the order of its strides and a
-window of its elements, the first one that holds something else than zeros. Where size matters, the smallest that
-fails is looked for by doubling, then halving the gap: vector widths and block sizes show (``17``), and so do
-thresholds.
+none. Where one size stands for several dimensions, those that stand at one place in all tensors are tried together,
+then single ones. Whether the result still is a program is eager's to say. A recorded tensor keeps the order of its
+strides and a window of its elements, the first one that holds something else than zeros. Where size matters, the
+smallest that fails is looked for by doubling, then halving the gap: vector widths and block sizes show (``17``), and
+so do thresholds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +26,19 @@ if TYPE_CHECKING:
 MOST = 48
 #: Which numbers of the graph follow a size.
 _FOLLOW = ("lists", "all", "none")
+#: Dimensions, each as ``(tensor, dimension)``.
+Places = frozenset[tuple[int, int]]
 
 
 def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
     """Make dimensions smaller, those of one size together: most failures do not depend on sizes."""
-    # A graph with symbolic sizes holds relations that are not written.
-    if case.earlier or any(tag(value) == "sym" for value in case.inputs):
+    if case.earlier:
         return case
     left = MOST
+    # Torch takes 0 and 1 for constants: where sizes are symbolic, 2 is the smallest.
+    least = 2 if any(tag(value) == "sym" for value in case.inputs) else 1
 
-    def ask(sizes: Mapping[int, int], only: tuple[int, int] | None = None) -> Generator[Case, bool, Case | None]:
+    def ask(sizes: Mapping[int, int], only: Places | None = None) -> Generator[Case, bool, Case | None]:
         nonlocal left
         asked: list[Case] = []
         for follow in _FOLLOW if only is None else ("none",):
@@ -46,11 +50,11 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
                     return candidate
         return None
 
-    for size in (1, 2):
+    for size in range(least, 3):
         case = (yield from ask({s: size for s in sizes_of(case) if s > size})) or case
     for size in sorted(sizes_of(case), reverse=True):
-        low, best = 0, size
-        step = 1
+        low, best = least - 1, size
+        step = least
         while step < best and best == size:  # doubling, up to the first size that fails
             found = yield from ask({size: step})
             if found is None:
@@ -66,9 +70,8 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
                 smaller, best = found, middle
         if best < size:
             case = smaller
-        else:
-            for place in list(places(case, size)):
-                case = (yield from ask({size: 1}, place)) or case
+        for group in groups(case, best) if best > least else ():
+            case = (yield from ask({best: least}, group)) or case
     return case
 
 
@@ -85,27 +88,38 @@ def changeable(case: Case) -> list[int]:
     return [i for i in plain if not case.tensors[i].parts and not case.tensors[i].extra]
 
 
-def places(case: Case, size: int) -> Iterator[tuple[int, int]]:
-    """The dimensions of that size, as ``(tensor, dimension)``, where there is more than one."""
+def groups(case: Case, size: int) -> list[Places]:
+    """The dimensions of that size that may be one: at one place from the front, from the end, then each alone."""
     found = [(i, d) for i in changeable(case) for d, s in enumerate(case.tensors[i].shape) if s == size]
-    yield from found if len(found) > 1 else ()
+    front = [frozenset((i, d) for i, d in found if d == place) for place in sorted({d for _, d in found})]
+    behind = {(i, d): d - len(case.tensors[i].shape) for i, d in found}
+    end = [frozenset(p for p in found if behind[p] == place) for place in sorted(set(behind.values()))]
+    single = [frozenset({place}) for place in found]
+    return [group for group in dict.fromkeys([*front, *end, *single]) if len(group) < len(found)]
 
 
-def resized(
-    case: Case, sizes: Mapping[int, int], follow: str, storages: Storages, only: tuple[int, int] | None = None
-) -> Case:
-    """``case`` with dimensions of size ``s`` made ``sizes[s]``, or ``only`` the dimension ``(tensor, dimension)``."""
+def resized(case: Case, sizes: Mapping[int, int], follow: str, storages: Storages, only: Places | None = None) -> Case:
+    """``case`` with dimensions of size ``s`` made ``sizes[s]``, all of them or ``only`` some."""
     tensors = list(case.tensors)
     for i in changeable(case):
-        shape = tuple(sizes.get(s, s) if only is None or only == (i, d) else s for d, s in enumerate(tensors[i].shape))
+        shape = tuple(sizes.get(s, s) if only is None or (i, d) in only else s for d, s in enumerate(tensors[i].shape))
         if shape != tensors[i].shape:
             tensors[i] = _cut(case, i, shape, storages)
     if tuple(tensors) == case.tensors:
         return case
-    given = dict(zip((n.name for n in case.graph.placeholders), case.inputs, strict=True))
+    inputs = tuple(_hinted(value, sizes) for value in case.inputs) if only is None else case.inputs
+    given = dict(zip((n.name for n in case.graph.placeholders), inputs, strict=True))
     nodes = tuple(_renumbered(node, sizes, follow, given.get(node.name), tensors) for node in case.graph.nodes)
     attrs = {path: _resized_body(attr, sizes, follow, tensors) for path, attr in case.graph.attrs.items()}
-    return replace(case, tensors=tuple(tensors), graph=replace(case.graph, nodes=nodes, attrs=attrs))
+    return replace(case, inputs=inputs, tensors=tuple(tensors), graph=replace(case.graph, nodes=nodes, attrs=attrs))
+
+
+def _hinted(value: Value, sizes: Mapping[int, int]) -> Value:
+    """A symbolic size with the number it stands for now; what is computed from others stays."""
+    if tag(value) != "sym" or not str(value["sym"].get("expr")).isidentifier():
+        return value
+    hint = value["sym"].get("hint")
+    return {"sym": {**value["sym"], "hint": sizes[hint]}} if hint in sizes else value
 
 
 def _resized_body(attr: Json, sizes: Mapping[int, int], follow: str, tensors: list[TensorSpec]) -> Json:

@@ -57,11 +57,11 @@ def plain_dtypes(case: Case, storages: Storages) -> Candidates:
     if (yield plain):
         return plain
     for kind in found:
-        ways = [(converted(case, {kind: to}, storages, graph=graph), to)
-                for to in SIMPLER[kind] for graph in (True, False)]  # fmt: skip
-        simpler = yield from first_of(case, [way for way, _ in ways if way != plain])
+        ways = [converted(case, {kind: to}, storages, graph=graph) for to in SIMPLER[kind] for graph in (True, False)]
+        simpler = yield from first_of(case, [way for way in ways if way != plain])
         if simpler == case:
-            simpler = yield from _single(case, kind, storages)
+            simpler = yield from first_of(case, [converted(case, {kind: simplest[kind]}, storages, tensors=False)])
+            simpler = yield from _single(simpler, kind, storages)
         case = simpler
     return case
 
@@ -77,19 +77,25 @@ def _single(case: Case, kind: str, storages: Storages) -> Candidates:
 
 
 def converted(
-    case: Case, change: Mapping[str, str], storages: Storages, *, only: int | None = None, graph: bool = True
+    case: Case,
+    change: Mapping[str, str],
+    storages: Storages,
+    *,
+    tensors: bool = True,
+    only: int | None = None,
+    graph: bool = True,
 ) -> Case:
-    """``case`` with tensors (``only`` one of them) of other element types, and with the ``graph`` following."""
-    tensors = list(case.tensors)
-    for i in data_tensors(case):
+    """``case`` with ``tensors`` (``only`` one of them) of other element types, and with the ``graph`` following."""
+    specs = list(case.tensors)
+    for i in data_tensors(case) if tensors else ():
         if only is None or only == i:
-            tensors[i] = _converted(case, i, change, storages) or tensors[i]
+            specs[i] = _converted(case, i, change, storages) or specs[i]
     body = _following(case.graph, change) if graph else case.graph
-    if tuple(tensors) == case.tensors and body == case.graph:
+    if tuple(specs) == case.tensors and body == case.graph:
         return case
     given = dict(zip((n.name for n in case.graph.placeholders), case.inputs, strict=True))
-    nodes = tuple(_described(node, given.get(node.name), tensors) for node in body.nodes)
-    return replace(case, tensors=tuple(tensors), graph=replace(body, nodes=nodes))
+    nodes = tuple(_described(node, given.get(node.name), specs) for node in body.nodes)
+    return replace(case, tensors=tuple(specs), graph=replace(body, nodes=nodes))
 
 
 def _converted(case: Case, index: int, change: Mapping[str, str], storages: Storages) -> TensorSpec | None:

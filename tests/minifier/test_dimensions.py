@@ -107,9 +107,24 @@ def test_recorded_values_keep_their_first_elements_that_are_no_zeros() -> None:
     ]
 
 
-def test_symbolic_sizes_are_left_alone() -> None:
-    symbolic = Case(MATMUL.graph, ({"sym": {"kind": "int", "expr": "s0", "hint": 3}}, {"tensor": 0}), MATMUL.tensors)
-    assert smallest(symbolic, lambda c: True) == (symbolic, 0)
+def test_symbolic_sizes_shrink_to_two_with_the_numbers_they_stand_for() -> None:
+    x = Node("x0", "placeholder", "x0")
+    size = Node("s77", "placeholder", "s77")
+    out = Node("out", "call_function", {"fn": "torch.reshape"}, ({"ref": "x0"}, [{"ref": "s77"}, 24]))
+    value = {"sym": {"kind": "SymInt", "expr": "s77", "hint": 7}}
+    start = Case(Graph((x, size, out, OUTPUT)), ({"tensor": 0}, value), case((7, 24)).tensors)
+    found, asked = smallest(start, lambda c: True)
+    assert shapes(found) == [(2, 2)]
+    assert found.inputs[1] == {"sym": {"kind": "SymInt", "expr": "s77", "hint": 2}}
+    assert asked == 1
+    found, _ = smallest(start, lambda c: c.tensors[0].shape[0] >= 5)
+    assert shapes(found) == [(5, 2)]
+
+
+def test_dimensions_at_one_place_shrink_together_where_others_of_their_size_stay() -> None:
+    start = case((2, 9, 2), (2, 2, 9), out=("torch.bmm", [{"ref": "x0"}, {"ref": "x1"}]))
+    found, _ = smallest(start, lambda c: c.tensors[0].shape[2] == 2)
+    assert shapes(found) == [(1, 1, 2), (1, 2, 1)]
 
 
 def test_a_smaller_graph_computes_what_its_own_sizes_give() -> None:

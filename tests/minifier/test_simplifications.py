@@ -102,6 +102,13 @@ def test_types_of_the_graph_stay_where_they_matter() -> None:
     ]
 
 
+def test_the_graph_alone_changes_where_a_tensor_keeps_its_type() -> None:
+    case, held = captured(halves, torch.randn(2, 2, dtype=torch.float16))
+    plain, _ = plainest(plain_dtypes, case, held, lambda x, out: x.dtype is torch.float16)
+    assert plain.tensors == case.tensors
+    assert plain.graph.compute[0].target == "float"
+
+
 @pytest.mark.parametrize(
     ("recorded", "fails", "expected"),
     [
