@@ -29,7 +29,7 @@ from .oracle import Oracle
 from .passes import PASSES, REPLACEMENTS
 from .replay import LIMIT, Likeness, Replay
 from .sandbox.launcher import SandboxError
-from .sandbox.pool import Ended, Pool
+from .sandbox.pool import Ended, Workers
 from .script_oracle import ScriptOracle
 from .simplify import simplify
 from .steps import StepLog
@@ -51,7 +51,7 @@ class Job:
     capture: CaptureInfo
     case: Case
     shown: Replay
-    pool: Pool
+    pool: Workers
     options: Options
     listener: Listener
     #: The reduction and the step of it that ``case`` is from, where it is not the captured one.

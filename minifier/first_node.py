@@ -16,7 +16,7 @@ from ..store.failure import VALUES, Failure, Kind, Phase
 from ..store.index import Index
 from . import tasks
 from .observation import of_reply
-from .sandbox.pool import Pool
+from .sandbox.pool import Workers
 from .subject import REGIONS
 from .trace import Kind as Recorded
 from .trace import Trace
@@ -26,7 +26,9 @@ FORMAT = "first-node"
 _OUTPUT = re.compile(r"output (\d+)")
 
 
-def find(pool: Pool, case: Case, trace: Trace, failure: Failure, entry: str, timeout: float) -> dict[str, Any] | None:
+def find(
+    pool: Workers, case: Case, trace: Trace, failure: Failure, entry: str, timeout: float
+) -> dict[str, Any] | None:
     """``{"node", "position", "of", "class", "error", "eager_error"}`` of the first value of ``case`` that differs, or
     None where ``failure`` is no divergence of the forward pass or the values do not show it."""
     differs = failure.kind is Kind.DIVERGENCE and failure.detail.get("class")

@@ -12,7 +12,8 @@ class PassFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of `minify run`. Times are in seconds, ``memory`` in GiB."""
+    """The options of `minify run`. Times are in seconds, ``memory`` in GiB; 0 ``jobs`` are as many as there is room for
+    on the cluster of the ``executor``, or 1."""
 
     jobs: int = 1
     match: str = "exact"
@@ -27,6 +28,7 @@ class Options:
     trust: bool = False
     explain: bool = True
     from_step: int | None = None
+    executor: str | None = None
     strict: bool = False
 
 

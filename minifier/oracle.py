@@ -22,7 +22,7 @@ from ..store.failure import Failure, Kind, Match, Signature, signature
 from . import tasks
 from .observation import Observation, Seen, of_reply
 from .sandbox.launcher import SandboxError
-from .sandbox.pool import Pool, Reply
+from .sandbox.pool import Reply, Workers
 from .verdict import Outcome, Verdict
 
 #: The chance we accept of missing a failure that shows at its recorded rate, and the most runs we pay for it.
@@ -73,7 +73,7 @@ class Oracle:
 
     def __init__(
         self,
-        pool: Pool,
+        pool: Workers,
         target: Target,
         *,
         timeout: float,

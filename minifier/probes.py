@@ -17,7 +17,7 @@ from ..repro_templates.strides import contiguous
 from ..store.case import Blobs, Case, Graph, Node, TensorSpec, Value, refs, tag
 from ..store.names import UnknownName, check_target
 from .explanation import Aspect
-from .history import operation, tensor, text, values
+from .history import operation, text, values
 from .remake import cast, plain, relaid, resize
 
 #: Nodes of which arguments and operators are varied, and arguments, at most.
@@ -176,7 +176,7 @@ def layouts(case: Case, blobs: Blobs) -> Iterator[Probe]:
             other, said = tuple(reversed(contiguous(tuple(reversed(spec.shape))))), "transposed"
         made = relaid(spec, other, blobs) if other != spec.stride or spec.offset else None
         if made is not None and sum(size > 1 for size in spec.shape) > (said == "transposed"):
-            now = "contiguous" if said == "transposed" else tensor(spec).partition(",")[0]
+            now = "contiguous" if said == "transposed" else f"strides {spec.stride}, offset {spec.offset}"
             changed = with_tensors(case, {i: made[0]})
             yield Probe(Aspect.LAYOUT, f"layout of {name}", now, said, changed, made[1], distance=25)
 

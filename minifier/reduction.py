@@ -19,7 +19,8 @@ from .attempt import SCRIPT, Attempt, Job
 from .history import begin_at
 from .options import Listener, Options
 from .replay import LIMIT, replay
-from .sandbox.launcher import BackendImportError, SandboxError
+from .sandbox.cluster import Cluster, ClusterPool
+from .sandbox.launcher import BackendImportError, Mode, SandboxError
 from .sandbox.pool import Pool
 
 
@@ -32,8 +33,11 @@ class Outcomes:
     children: tuple[int, ...] = ()
 
 
-def reduce_capture(index: Index, capture: CaptureInfo, options: Options, listener: Listener) -> Outcomes:
-    """Minify one capture and store its script. The state and what it says are the caller's to write."""
+def reduce_capture(
+    index: Index, capture: CaptureInfo, options: Options, listener: Listener, cluster: Cluster | None = None
+) -> Outcomes:
+    """Minify one capture and store its script, on a ``cluster`` if there is one. The state and what it says are the
+    caller's to write."""
     case = index.case(capture.id)
     failure = index.failure(capture.id)
     if failure is None:
@@ -46,8 +50,12 @@ def reduce_capture(index: Index, capture: CaptureInfo, options: Options, listene
         reduction, case = begin_at(index, capture.id, options.from_step)
         begun, ways = (reduction, options.from_step), [case]
     memory = None if options.memory is None else int(options.memory * 2**30)
-    mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
-    pool = Pool(case.backend, case.imports, jobs=options.jobs, memory=memory, mode=mode)  # type: ignore[arg-type]
+    mode: Mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
+    pool: Pool | ClusterPool
+    if cluster is not None:
+        pool = cluster.pool(case.backend, case.imports, memory=memory, mode=mode)
+    else:
+        pool = Pool(case.backend, case.imports, jobs=options.jobs, memory=memory, mode=mode)
     try:
         with pool:
             pool.scratch.put(index.blobs(case.storages))

@@ -18,7 +18,7 @@ from ..store.failure import Failure, Kind, Match, Signature, signature
 from . import tasks
 from .observation import Observation, Seen, of_reply
 from .oracle import SHORTEST, Oracle, Target, Votes, hang_seconds
-from .sandbox.pool import Pool, Reply
+from .sandbox.pool import Reply, Workers
 
 SLOWEST_TIMES = 5.0
 #: Seconds a replay may take where the capture names no time of its own.
@@ -62,7 +62,7 @@ class Replay:
     entries: dict[str, Shown] = field(default_factory=dict)
     reason: str = ""
 
-    def oracle(self, pool: Pool) -> Oracle:
+    def oracle(self, pool: Workers) -> Oracle:
         """The oracle for this capture."""
         return Oracle(
             pool,
@@ -76,7 +76,7 @@ class Replay:
 
 
 def replay(
-    pool: Pool,
+    pool: Workers,
     case: Case,
     captured: Failure,
     *,
@@ -143,7 +143,7 @@ class Likeness:
 class _Session:
     """The runs of one capture, by entry."""
 
-    def __init__(self, pool: Pool, case: Case, likeness: Likeness, timeout: float) -> None:
+    def __init__(self, pool: Workers, case: Case, likeness: Likeness, timeout: float) -> None:
         self.pool = pool
         self.case = case
         self.likeness = likeness
@@ -253,7 +253,7 @@ def _threads(case: Case) -> tuple[int, ...]:
     return (1,) if "threads" in case.context or available == 1 else (1, available)
 
 
-def _healthy_seconds(pool: Pool, case: Case, limit: float) -> float:
+def _healthy_seconds(pool: Workers, case: Case, limit: float) -> float:
     argument = tasks.observation(healthy(case), "direct")
     return pool.submit("observe", argument, timeout=limit, fresh=True).result().seconds
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 
 from ..backends.spec import InvalidSpec
 from ..store.errors import StoreError
@@ -12,6 +14,7 @@ from . import console
 from .history import begin_at
 from .options import Options
 from .reduction import Outcomes, reduce_capture
+from .sandbox.cluster import Cluster, connect
 
 #: What a plain `minify run` takes up.
 OPEN = (State.PENDING, State.REDUCING, State.BLOCKED)
@@ -34,7 +37,13 @@ def run_pending(
     found on the way are stored as pending captures and left for the next run. ``KeyboardInterrupt`` leaves the
     capture at work pending; everything learned so far is kept.
     """
-    with Index.open(db) as index, console.RunProgress(quiet=quiet) as progress:
+    with (
+        Index.open(db) as index,
+        connect(options.executor) if options.executor else nullcontext() as cluster,
+        console.RunProgress(quiet=quiet) as progress,
+    ):
+        if not options.jobs:
+            options = replace(options, jobs=1 if cluster is None else cluster.threads)
         chosen = index.captures(ids)
         if options.from_step is not None:
             again = True
@@ -45,7 +54,7 @@ def run_pending(
         children: list[int] = []
         for capture in todo:
             progress.begin(capture)
-            outcome = _one(index, capture, options, progress, confirm)
+            outcome = _one(index, capture, options, progress, confirm, cluster)
             children += outcome.children
             progress.end(console.outcome(index.capture(capture.id)))
         done = index.captures([c.id for c in todo]) if todo else []
@@ -60,6 +69,7 @@ def _one(
     options: Options,
     progress: console.RunProgress,
     confirm: Callable[[str], bool],
+    cluster: Cluster | None,
 ) -> Outcomes:
     """Minify one capture and write down its state, whatever happens."""
     try:
@@ -77,7 +87,7 @@ def _one(
             return outcome
     index.set_state(capture.id, State.REDUCING)
     try:
-        outcome = reduce_capture(index, capture, options, progress)
+        outcome = reduce_capture(index, capture, options, progress, cluster)
     except BaseException:
         index.set_state(capture.id, State.PENDING)
         raise

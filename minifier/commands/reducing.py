@@ -13,7 +13,17 @@ from ..verbs import Problem, as_json, ask, database, dump
 @click.command()
 @database
 @click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
-@click.option("-j", "--jobs", default=1, show_default=True, type=click.IntRange(1, 64), help="Workers at a time.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 1024),
+    help="Workers at a time; without it 1, or as many as the executor has.",
+)
+@click.option(
+    "--executor",
+    metavar="WHERE",
+    help="Ask on a Dask cluster: dask://HOST:PORT, or local:N for N processes here. Needs the extra dask.",
+)
 @click.option(
     "--match",
     type=click.Choice(["exact", "origin", "any"]),
@@ -54,8 +64,13 @@ def run(db: str, ids: tuple[int, ...], json_: bool, again: bool, **options: Any)
         raise Problem("--from-step is about one failure: give its ID, as in minify run DB ID --from-step N.")
     from ..options import Options
     from ..runner import run_pending
+    from ..sandbox.cluster import NoCluster
 
-    rows = run_pending(db, ids, Options(**options), again=again, quiet=json_, confirm=ask)
+    options["jobs"] = options["jobs"] or 0
+    try:
+        rows = run_pending(db, ids, Options(**options), again=again, quiet=json_, confirm=ask)
+    except NoCluster as error:
+        raise Problem(str(error)) from error
     if json_:
         dump([row.to_json() for row in rows])
     if any(row.state != "verified" for row in rows):

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 
@@ -79,6 +79,14 @@ class _Job:
     timeout: float
     fresh: bool
     future: Future[Reply]
+
+
+class Workers(Protocol):
+    """What the oracle asks: a `Pool`, or a cluster of them (`fxminify.minifier.sandbox.cluster`)."""
+
+    scratch: Scratch
+
+    def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]: ...
 
 
 class Pool:

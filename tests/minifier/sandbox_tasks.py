@@ -117,3 +117,14 @@ def orphan(argument, scratch, mark):
 
 def threads(argument, scratch, mark):
     return {"threads": len(os.listdir("/proc/self/task")), "handlers": str(os.environ.get("PYTHONHASHSEED"))}
+
+
+def waits(argument, scratch, mark):
+    mark("compile")
+    time.sleep(argument["seconds"])
+    return {}
+
+
+def records(argument, scratch, mark):
+    scratch.write(argument["key"], bytes.fromhex(argument["data"]))
+    return {"tensors": [{"storage": argument["key"]}]}
