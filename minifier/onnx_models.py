@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..store.case import Case, Json
 from ..store.index import Index
 from . import tasks
-from .sandbox.pool import Ended, Pool
+from .sandbox.pool import Ended, Workers
 
 if TYPE_CHECKING:
     from .sandbox.scratch import Scratch
@@ -38,7 +38,7 @@ class Model:
     error: str = ""
 
 
-def find(pool: Pool, case: Case, entry: str, timeout: float) -> list[Model]:
+def find(pool: Workers, case: Case, entry: str, timeout: float) -> list[Model]:
     """The models of ``case``, whose storages lie in the scratch directory; none where it dies or there are none."""
     if not pool.learnt(_COMPILER):
         return []

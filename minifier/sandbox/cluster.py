@@ -129,6 +129,11 @@ class ClusterPool:
         _Errand(self, request, future).send(self._small(request["needs"]))
         return future
 
+    def learnt(self, module: str) -> bool:
+        """Whether a worker had to import ``module`` for what it was asked."""
+        answers = self._client.run(station.learnt, self._session, module, on_error="ignore")
+        return any(answer is True for answer in answers.values())
+
     def close(self) -> None:
         """Cancel what waits, have the workers forget this session, remove the scratch directory."""
         self._closed = True

@@ -88,6 +88,8 @@ class Workers(Protocol):
 
     def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]: ...
 
+    def learnt(self, module: str) -> bool: ...
+
 
 class Pool:
     """``jobs`` workers that have the backend imported. A context manager; `close` ends every process it started.

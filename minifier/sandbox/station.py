@@ -62,6 +62,11 @@ def end(session: str) -> None:
     _SESSIONS.end(session)
 
 
+def learnt(session: str, module: str) -> bool:
+    """Whether a worker of this session had to import ``module`` here."""
+    return _SESSIONS.learnt(session, module)
+
+
 def _json(**content: Any) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
@@ -101,6 +106,10 @@ class _Sessions:
             self._wait(session, False)
         if pool is not None:
             pool.close()
+
+    def learnt(self, session: str, module: str) -> bool:
+        pool = self._pools.get(session)
+        return pool is not None and pool.learnt(module)
 
     def _start(self, session: str, setup: Json) -> Pool:
         pool = Pool(

@@ -1,6 +1,7 @@
 """Tasks for the sandbox's own tests: what a broken backend does to the process it runs in, without torch."""
 
 import ctypes
+import importlib
 import os
 import subprocess
 import sys
@@ -117,6 +118,11 @@ def orphan(argument, scratch, mark):
 
 def threads(argument, scratch, mark):
     return {"threads": len(os.listdir("/proc/self/task")), "handlers": str(os.environ.get("PYTHONHASHSEED"))}
+
+
+def imports(argument, scratch, mark):
+    importlib.import_module(argument["module"])
+    return {}
 
 
 def waits(argument, scratch, mark):
