@@ -22,6 +22,7 @@ from ..backends.spec import BackendSpec
 from ..store.case import Case
 from ..store.index import CaptureInfo, Index
 from . import first_node
+from .standing import standing
 
 if TYPE_CHECKING:
     from .ablation import Ablation
@@ -115,6 +116,9 @@ def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[st
     case = None
     if info.state != "unsupported":
         case = index.best(info) if minified else index.case(capture_id)
+    if rows := index.retests([capture_id]):
+        places = [standing(info, name, rows) for name in dict.fromkeys(row.backend for row in rows)]
+        out["retested"] = [f"{where.since.backend}: {where.text()}" for where in places if where is not None]
     if (first := first_node.stored(index, capture_id)) is not None:
         out["first_node"] = first
     if case is not None:
@@ -145,6 +149,7 @@ def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
         ("begins at", _first_node(details.get("first_node") or {})),
         ("queries", details.get("queries")),
         ("verified", details.get("verified")),
+        ("retested", "\n            ".join(details.get("retested") or ()) or None),
         ("from", ", ".join(f"{k} {v}" for k, v in (details.get("provenance") or {}).items() if k != "origin")),
     ]  # fmt: skip
     for name, value in head:

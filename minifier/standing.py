@@ -49,8 +49,9 @@ class Standing:
         changed = self.changed()
         names = sorted(changed, key=lambda name: name != "torch")[:3]
         day = self.since.at[:10]
-        if self.before is None:
-            found = f"{_PHRASES[self.result]} since {day}{_with(self.since.versions)}"
+        if self.before is None:  # only under another backend than the capture's
+            phrase = "passes" if self.result is Result.FIXED else _PHRASES[self.result]
+            found = f"{phrase} since {day}{_with(self.since.versions)}"
         elif names:
             now = ", ".join(f"{name} {changed[name][1]}" for name in names)
             then = ", ".join(changed[name][0] for name in names)

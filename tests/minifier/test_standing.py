@@ -40,6 +40,9 @@ def text(*found: tuple[Any, ...], torch: str = "") -> str:
 def test_the_capture_is_the_first_retest_under_its_own_backend_only() -> None:
     assert text() == "failing since 2026-10-01 with torch 2.13.0+cpu, first seen 2026-10-01"
     assert standing(captured(), "aot_eager", []) is None
+    where = standing(captured(), "aot_eager", retests((FIXED, NEW, "aot_eager")))
+    assert where is not None
+    assert where.text() == "passes since 2026-11-01 with torch 2.14.0, first seen 2026-10-01"
 
 
 def test_between_which_versions_it_was_fixed() -> None:
