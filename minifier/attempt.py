@@ -12,7 +12,7 @@ from ..backends import libraries
 from ..backends.spec import CannotLoad
 from ..repro_templates.expressions import Unprintable
 from ..repro_templates.inputs import NeedsData
-from ..store.case import Blobs, Case, operators
+from ..store.case import Case, operators
 from ..store.failure import Failure
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours, origin_tag
@@ -20,10 +20,11 @@ from . import explanation, first_node, onnx_models, tasks
 from .calls import with_distinct_names
 from .emit import Emitter
 from .engine import BudgetSpent, Engine, Progress
-from .explain import MOST, SECONDS, explain
+from .explain import explain
 from .guidance import named
 from .history import EXPLAIN
 from .identity import Keys
+from .inquiry import Inquiry
 from .options import Listener, Options
 from .oracle import Oracle
 from .passes import PASSES, REPLACEMENTS
@@ -248,23 +249,15 @@ class Attempt:
 
     def explain(self, case: Case) -> None:
         """Ask what of ``case`` matters, and keep the answers: `fxminify.minifier.explain`."""
-        asked, started = 0, time.monotonic()
-
-        def ask(candidate: Case, blobs: Blobs) -> Verdict:
-            nonlocal asked
-            key = self.keys.key(candidate)
-            if key not in self.log.known:
-                if asked == MOST or time.monotonic() - started > SECONDS or self.of.spent():
-                    raise BudgetSpent("")
-                asked += 1
-                self.of.pool.scratch.put(blobs)
-                self.log.asked(key, EXPLAIN)
-                self.log.answered(key, self.oracle.ask(candidate))
-                self.listen(candidate.graph.count, "what matters")
-            return self.log.known[key]
-
-        found = replace(explain(case, self.of.pool.scratch, ask), reduction=self.log.reduction)
-        explanation.keep(self.of.index, self.of.capture.id, found)
+        inquiry = Inquiry(
+            self.oracle, self.log, self.keys, self.of.pool.scratch.put, jobs=self.of.options.jobs, spent=self.of.spent,
+            told=lambda candidate: self.listen(candidate.graph.count, "what matters"),
+        )  # fmt: skip
+        try:
+            found = explain(case, self.of.pool.scratch, inquiry)
+        finally:
+            inquiry.close()
+        explanation.keep(self.of.index, self.of.capture.id, replace(found, reduction=self.log.reduction))
 
     def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
         """Render the script, run it, store it with the record of its verification."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
 from ..store.case import Blobs, Case, tag
 from .engine import BudgetSpent
@@ -19,20 +20,25 @@ from .probes import Names, Place, Probe, arguments, dtypes, layouts, operators, 
 from .simplifications.dimensions import changeable
 from .verdict import Outcome, Verdict
 
-#: Questions and seconds that an explanation may take. Questions that the reduction has asked cost nothing.
-MOST, SECONDS = 40, 60.0
 #: Sizes up to this one stand in places that need have nothing to do with each other.
 SMALL = 2
 #: The most dimensions of one small size that are looked at, each alone.
 MOST_PLACES = 6
 
-#: The verdict on a candidate that needs these storages besides; None where it is not known and may not be asked.
-Ask = Callable[[Case, Blobs], Verdict]
+
+class Inquiry(Protocol):
+    """Whom to ask: see `fxminify.minifier.inquiry`. ``ask`` raises `BudgetSpent` when it may be asked no more."""
+
+    jobs: int
+
+    def ask(self, case: Case, blobs: Blobs) -> Verdict: ...
+
+    def ahead(self, candidates: Sequence[tuple[Case, Blobs]]) -> None: ...
 
 
-def explain(case: Case, blobs: Blobs, ask: Ask, clock: Callable[[], float] = time.monotonic) -> Explanation:
-    """What matters of ``case``, which fails. ``ask`` raises `BudgetSpent` when it may be asked no more."""
-    session = _Session(case, blobs, ask)
+def explain(case: Case, blobs: Blobs, inquiry: Inquiry, clock: Callable[[], float] = time.monotonic) -> Explanation:
+    """What matters of ``case``, which fails."""
+    session = _Session(case, blobs, inquiry)
     started = clock()
     complete = True
     try:
@@ -54,10 +60,10 @@ def explain(case: Case, blobs: Blobs, ask: Ask, clock: Callable[[], float] = tim
 class _Session:
     """The answers so far, by aspect and name."""
 
-    def __init__(self, case: Case, blobs: Blobs, ask: Ask) -> None:
+    def __init__(self, case: Case, blobs: Blobs, inquiry: Inquiry) -> None:
         self.case = case
         self.blobs = blobs
-        self.ask = ask
+        self.inquiry = inquiry
         self.asked = 0
         self.now: dict[tuple[Aspect, str], str] = {}
         self.answers: dict[tuple[Aspect, str], list[Answer]] = {}
@@ -76,14 +82,16 @@ class _Session:
         self.each(operators(case))
 
     def each(self, probes: Iterable[Probe]) -> None:
-        for probe in probes:
+        waiting = list(probes)
+        for number, probe in enumerate(waiting):
+            self.inquiry.ahead([(p.case, p.blobs) for p in waiting[number : number + self.inquiry.jobs]])
             self.put(probe)
 
     def put(self, probe: Probe, *, instead: Sequence[Probe] = ()) -> Outcome:
         """Ask, and write the answer down. Where eager refuses a candidate, the next of ``instead`` takes its place."""
         tried = [probe, *instead]
         for probe in tried:
-            outcome = self.ask(probe.case, probe.blobs).outcome
+            outcome = self.inquiry.ask(probe.case, probe.blobs).outcome
             self.asked += 1
             if outcome is not Outcome.INVALID:
                 break
@@ -124,6 +132,8 @@ class _Session:
         if first is Outcome.INVALID and self.resize(places, size, 2 * size) in (Outcome.INVALID, None):
             self.answers.pop((Aspect.SIZE, self.name(places)), None)
             return False
+        larger = [next(self.resized(places, size, n, self.name(places)), None) for n in _others(size)]
+        self.inquiry.ahead([(p.case, p.blobs) for p in larger if p is not None][: self.inquiry.jobs])
         for other in _others(size):
             self.resize(places, size, other)
         below = [n for n in (size - 1, size // 2, 1) if 0 < n < size]

@@ -64,16 +64,21 @@ class Subject:
             return False
         return True if len(self.that(Outcome.SAME)) > 1 else None
 
+    @property
+    def matters(self) -> bool:
+        """Whether other values do not fail, or fail in another way. That of an operator goes without saying."""
+        return self.free is False and self.aspect is not Aspect.OPERATOR
+
     def needed(self) -> str:
-        """What of it the failure takes, as far as tried; nothing where it is free or nobody knows."""
-        if self.free is not False or self.aspect is Aspect.OPERATOR:
+        """What of it the failure takes, as far as tried; nothing where no few words say it."""
+        if not self.matters:
             return ""
         if self.aspect is Aspect.SIZE:
             return self._size()
         fails = self.that(Outcome.SAME)
         if self.aspect in (Aspect.DTYPE, Aspect.SETTING):
             return f"{self.name} = {_any(fails)}" + (" only" if len(fails) == 1 else "")
-        return f"{self.name} {'matter' if self.aspect is Aspect.VALUES else 'matters'}"
+        return ""
 
     def sentence(self) -> str:
         """All that was asked about it."""
@@ -97,10 +102,10 @@ class Subject:
         fails = [int(v) for v in self.that(Outcome.SAME)]
         passes = [int(v) for v in self.that(Outcome.PASS)]
         if not passes:
-            return f"{self.name} matters"
+            return ""
         if len(fails) == 1:
             between = min(passes) < fails[0] < max(passes)
-            return f"{self.name} = {fails[0]} only" if between else f"{self.name} matters"
+            return f"{self.name} = {fails[0]} only" if between else ""
         if max(passes) < min(fails):
             return f"{self.name} >= {min(fails)}" if max(passes) == min(fails) - 1 else f"{self.name} > {max(passes)}"
         if min(passes) > max(fails):
@@ -109,7 +114,7 @@ class Subject:
             multiples = {f % divisor == 0 for f in fails}
             if len(passes) > 1 and len(multiples) == 1 and {p % divisor == 0 for p in passes} == {not min(multiples)}:
                 return f"{self.name} {'' if min(multiples) else 'not '}a multiple of {divisor}"
-        return f"{self.name} matters"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +140,10 @@ class Explanation:
     def summary(self) -> str:
         """In short: ``It takes x.shape[1] >= 17; dtype of x = float32 only. Free: values. As far as tried.``"""
         needed = [text for subject in self.subjects if (text := subject.needed())]
+        vague = [subject.name for subject in self.subjects if subject.matters and not subject.needed()]
         free = [subject.name for subject in self.subjects if subject.free]
         parts = [f"It takes {'; '.join(needed)}."] if needed else []
+        parts += [f"{'Also important' if needed else 'Important'}: {', '.join(vague)}."] if vague else []
         parts += [f"Free: {', '.join(free)}."] if free else []
         return " ".join([*parts, "As far as tried."]) if parts else ""
 
@@ -171,7 +178,10 @@ def stored(index: Index, capture: int) -> Explanation | None:
     repro = index.repro(capture, FORMAT)
     if repro is None:
         return None
-    found, last = Explanation.from_text(repro.text), index.last_reduction(capture)
+    try:
+        found, last = Explanation.from_text(repro.text), index.last_reduction(capture)
+    except StoreError:
+        return None  # of another version: what else there is to show of a capture does not depend on it
     return found if last is not None and found.reduction == last.id else None
 
 

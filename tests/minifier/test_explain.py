@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from fxminify.minifier import remake
+from fxminify.minifier import inquiry, remake
 from fxminify.minifier.engine import BudgetSpent
 from fxminify.minifier.explain import explain
 from fxminify.minifier.explanation import Aspect, Explanation
+from fxminify.minifier.history import EXPLAIN
+from fxminify.minifier.identity import Keys
 from fxminify.minifier.verdict import Outcome, Verdict
 from fxminify.repro_templates.strides import contiguous
 from fxminify.store.build import build, build_value
@@ -35,26 +38,38 @@ def case(*tensors: TensorSpec, fn: str, args: tuple[Any, ...], kwargs: Mapping[s
 
 def explained(start: Case, fails: Callable[[Case], bool], blobs: Blobs | None = None, most: int = 100) -> Explanation:
     """The explanation by an oracle that runs eager and then asks ``fails``, of ``most`` questions."""
-    left = most
+    assert fails(start)
+    return explain(start, blobs or {}, Eager(fails, blobs or {}, most), clock=lambda: 0.0)
 
-    def ask(candidate: Case, new: Blobs) -> Verdict:
-        nonlocal left
-        if left == 0:
+
+class Eager:
+    jobs = 1
+
+    def __init__(self, fails: Callable[[Case], bool], blobs: Blobs, most: int) -> None:
+        self.fails = fails
+        self.blobs = blobs
+        self.left = most
+
+    def ahead(self, candidates: object) -> None: ...
+
+    def ask(self, candidate: Case, new: Blobs) -> Verdict:
+        if self.left == 0:
             raise BudgetSpent("")
-        left -= 1
-        gm, inputs = build(candidate, {**(blobs or {}), **new})
+        self.left -= 1
+        gm, inputs = build(candidate, {**self.blobs, **new})
         try:
             gm(*inputs)
         except (RuntimeError, ValueError, TypeError, IndexError):
             return Verdict(Outcome.INVALID)
-        return Verdict(Outcome.SAME if fails(candidate) else Outcome.PASS)
-
-    assert fails(start)
-    return explain(start, blobs or {}, ask, clock=lambda: 0.0)
+        return Verdict(Outcome.SAME if self.fails(candidate) else Outcome.PASS)
 
 
 def words(found: Explanation, aspect: Aspect) -> dict[str, str]:
-    return {s.name: s.needed() or ("free" if s.free else "") for s in found.subjects if s.aspect is aspect}
+    return {
+        s.name: s.needed() or ("free" if s.free else "matters" if s.matters else "")
+        for s in found.subjects
+        if s.aspect is aspect
+    }
 
 
 X0, X1 = {"ref": "x0"}, {"ref": "x1"}
@@ -109,7 +124,7 @@ def test_values_of_one_tensor_are_asked_about_where_all_together_matter() -> Non
     start = case(zeros(4), ones, fn="torch.add", args=(X0, X1))
     found = explained(start, lambda c: c.tensors[1].init == {"fn": "full", "value": 1.0})
     assert words(found, Aspect.VALUES) == {
-        "values": "values matter", "values of x0": "free", "values of x1": "values of x1 matter",
+        "values": "matters", "values of x0": "free", "values of x1": "matters",
     }  # fmt: skip
     assert words(explained(start, lambda c: True), Aspect.VALUES) == {"values": "free"}
 
@@ -132,7 +147,7 @@ def test_settings_arguments_and_operators() -> None:
         "requires_grad": "free",
     }  # fmt: skip
     assert words(found, Aspect.ARGUMENT) == {
-        "argument 1 of torch.sum": "argument 1 of torch.sum matters", "argument keepdim of torch.sum": "free",
+        "argument 1 of torch.sum": "matters", "argument keepdim of torch.sum": "free",
     }  # fmt: skip
     operators = next(s for s in found.subjects if s.aspect is Aspect.OPERATOR)
     assert (operators.now, operators.that(Outcome.SAME)) == ("torch.sum", ["torch.sum", "torch.mean"])
@@ -181,3 +196,51 @@ def test_what_has_no_values_there_is_left_alone() -> None:
     assert remake.cast(replace(drawn, init={"fn": "full", "value": {"float": "nan"}}), "int64", {}) is None
     assert remake.cast(replace(drawn, layout="sparse_coo"), "float64", {}) is None
     assert remake.resize(drawn, (1 << 21,), {}) is None
+
+
+class Slow:
+    """An oracle that can be asked ahead; remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Case] = []
+
+    def ask(self, case: Case) -> Verdict:
+        return self.submit(case).result()
+
+    def submit(self, case: Case) -> Future[Verdict]:
+        self.asked.append(case)
+        future: Future[Verdict] = Future()
+        future.set_result(Verdict(Outcome.PASS))
+        return future
+
+
+class Known:
+    def __init__(self) -> None:
+        self.known: dict[str, Verdict] = {}
+        self.log: list[tuple[str, str]] = []
+
+    def asked(self, key: str, pass_name: str) -> None:
+        self.log.append((key, pass_name))
+
+    def answered(self, key: str, verdict: Verdict) -> None:
+        self.known[key] = verdict
+
+
+def test_questions_are_counted_logged_and_asked_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inquiry, "MOST", 3)
+    cases = [case(zeros(n), fn="torch.relu", args=(X0,)) for n in range(1, 6)]
+    oracle, log, keys = Slow(), Known(), Keys()
+    stored: dict[str, bytes] = {}
+    log.known[keys.key(cases[0])] = Verdict(Outcome.SAME)
+    asking = inquiry.Inquiry(oracle, log, keys, stored.update, jobs=2)
+    asking.ahead([(c, {"s": b""}) for c in cases])
+    assert oracle.asked == cases[1:3]
+    assert asking.ask(cases[0], {}).same
+    assert not asking.ask(cases[1], {}).same
+    assert oracle.asked == cases[1:3]
+    assert not asking.ask(cases[3], {}).same
+    with pytest.raises(BudgetSpent):
+        asking.ask(cases[4], {})
+    assert not asking.ask(cases[2], {}).same
+    assert [name for _, name in log.log] == [EXPLAIN] * 3
+    assert stored == {"s": b""}

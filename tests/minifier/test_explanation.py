@@ -27,9 +27,9 @@ def sized(now: int, fails: tuple[int, ...], passes: tuple[int, ...] = (), **othe
         (sized(17, (33, 69), (16, 32, 18, 34)), "x.shape[1] not a multiple of 2"),
         (sized(17, (18, 33, 69), (16, 32)), "x.shape[1] not a multiple of 4"),
         (sized(8, (16, 32), (7, 9, 33)), "x.shape[1] a multiple of 2"),
-        (sized(2, (3,), (1, 4)), "x.shape[1] matters"),
-        (sized(17, (), (16,)), "x.shape[1] matters"),
-        (sized(17, (18,), other=(16,)), "x.shape[1] matters"),
+        (sized(2, (3,), (1, 4)), ""),
+        (sized(17, (), (16,)), ""),
+        (sized(17, (18,), other=(16,)), ""),
         (sized(1, (2, 3)), ""),
         (sized(1, (), invalid=(2,)), ""),
     ],
@@ -57,6 +57,7 @@ EXPLAINED = Explanation(
         sized(17, (18, 34), (16,)),
         Subject(Aspect.SETTING, "grad", "False", (Answer("the default", "pass"),)),
         Subject(Aspect.ARGUMENT, "argument 1 of torch.sum", "0", (Answer("1", "invalid"),)),
+        Subject(Aspect.LAYOUT, "layout of x", "contiguous", (Answer("transposed", "other"),)),
         Subject(Aspect.OPERATOR, "operator sum_1", "torch.sum", (Answer("torch.mean", "pass"),)),
     ),
     Twin("x.shape[1]: 16 instead of 17", "- x: float32[1, 17], zeros\n+ x: float32[1, 16], zeros"),
@@ -67,9 +68,11 @@ EXPLAINED = Explanation(
 
 
 def test_a_summary_says_what_it_takes_and_what_is_free() -> None:
-    assert EXPLAINED.summary() == "It takes x.shape[1] >= 17; grad = False only. Free: values. As far as tried."
+    assert EXPLAINED.summary() == (
+        "It takes x.shape[1] >= 17; grad = False only. Also important: layout of x. Free: values. As far as tried."
+    )
     assert [sentence.partition(":")[0] for sentence in EXPLAINED.sentences()] == [
-        "x.shape[1]", "grad", "operator sum_1", "values",
+        "x.shape[1]", "grad", "layout of x", "operator sum_1", "values",
     ]  # fmt: skip
     assert Explanation(()).summary() == ""
 
