@@ -23,6 +23,11 @@ MOST = 3
 #: How much of each text is read, in characters: compilers print whole programs.
 LONGEST = 20_000
 
+#: Operators are alike if they share a part of this many characters.
+PART = 5
+
+#: What a node reads, as FX prints it: not what fails.
+_ARGUMENTS = re.compile(r"\(args = \(.*?\), kwargs = \{.*?\}\)")
 #: A name as texts write it, with what stands around it: ``%relu_1``, ``'aten::relu'``, ``torch.relu(``, ``Relu``.
 _NAME = re.compile(r"([%'\"`]?)\b([A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*)([('\"`]?)")
 _LINE = re.compile(r"File \"([^\"]+)\", line (\d+)")
@@ -53,14 +58,17 @@ def _hints(case: Case, nodes: Sequence[Node], failure: Failure) -> Iterator[tupl
         by_kind.setdefault(plain(target_name(n)), []).append(n.name)
     marked: list[str] = []
     kinds: dict[str, float] = {}
-    for before, name, after in _NAME.findall(said):
+    for before, name, after in _NAME.findall(_ARGUMENTS.sub("", said)):
         if before == "%" and name in by_name:
             marked.append(name)
         parts = re.split(r"\.|::", name)
         operator = bool(before or after or len(parts) > 1 or "_" in name or name[0].isupper() or name[-1].isdigit())
         for part in parts:
-            if (kind := plain(part)) in by_kind and kind not in _NAMESPACES:
-                belief = (2.0 if operator else 0.5) - 0.01 * min(len(kinds), 40)
+            belief = (2.0 if operator else 0.5) - 0.01 * min(len(kinds), 40)
+            kind = plain(part)
+            if kind not in by_kind and operator:
+                kind, belief = _alike(kind, by_kind), belief - 0.5
+            if kind in by_kind and kind not in _NAMESPACES:
                 kinds[kind] = max(belief, kinds.get(kind, 0.0))
     for i, name in enumerate(dict.fromkeys(marked)):
         # Where the graph was traced anew, a name may be that of another node: its operator must be named as well.
@@ -72,11 +80,19 @@ def _hints(case: Case, nodes: Sequence[Node], failure: Failure) -> Iterator[tupl
             yield here, 3.0
             break
     for i, frame in enumerate(reversed(failure.frames)):
-        for kind in by_kind:
-            if len(kind) > 3 and kind in plain(frame.function) and kind not in kinds and kind not in _NAMESPACES:
-                kinds[kind] = (1.5 if kind == plain(frame.function) else 1.0) - 0.01 * min(i, 40)
+        function = plain(frame.function)
+        kind = function if function in by_kind else _alike(function, by_kind)
+        if kind in by_kind and kind not in kinds and kind not in _NAMESPACES:
+            kinds[kind] = (1.4 if kind == function else 1.0) - 0.01 * min(i, 40)
     for kind, belief in kinds.items():
         yield tuple(by_kind[kind]), belief
+
+
+def _alike(name: str, kinds: Iterable[str]) -> str:
+    """The longest of ``kinds`` that is a part of ``name``, or that ``name`` is a part of: ``cdist`` for
+    ``cdistforward``. Nothing where they share less than `PART` characters."""
+    found = [k for k in kinds if min(len(k), len(name)) >= PART and (k in name or name in k)]
+    return max(found, key=lambda k: (min(len(k), len(name)), k), default="")
 
 
 def _above_output(case: Case, failure: Failure) -> Iterator[tuple[tuple[str, ...], float]]:

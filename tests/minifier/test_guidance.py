@@ -24,6 +24,12 @@ SAID = [
     ("FAIL : Node (node_GridSample_31) Op (GridSample) [TypeInferenceError] must be 4-D", "grid_sample"),
     # Inductor's lowerings
     ("LoweringException: AssertionError: \n  target: aten.fractional_max_pool2d.default\n", "fractional_max_pool2d"),
+    (
+        "No ONNX function found for <OpOverload(op=.aten._cdist_forward')>. Error when translating node "
+        "%_cdist_forward : [num_users=1] = call_function[target=torch.ops.aten._cdist_forward.default]"
+        "(args = (%n46, %n47, 2.0, None), kwargs = {})",
+        "cdist",
+    ),
     # OpenVINO, IREE
     ("No conversion rule found for operations: aten::histc", "histc"),
     ("error: failed to legalize operation 'torch.operator' : \"torch.aten.cummax\"", "cummax"),
