@@ -40,6 +40,8 @@ from .verdict import Outcome, Verdict
 
 #: With no more nodes than this the search is done before the first node that differs is known.
 _FEW = 4
+#: How many times the time limit of a question the one about all values may take.
+_VALUES_TIMES = 3
 #: The last resort among the entries: every candidate is a script in a fresh process.
 SCRIPT = "script"
 
@@ -126,7 +128,7 @@ class Attempt:
             return ScriptOracle(
                 self.of.capture, self.of.shown.failures[0], self.of.is_shown, self.timeout, self.of.pool.scratch
             )
-        oracle = self.of.shown.oracle(self.of.pool)
+        oracle = self.of.shown.oracle(self.of.pool, self.of.options.min_rate)
         oracle.entry, oracle.timeout = self.entry, self.timeout
         return oracle
 
@@ -139,6 +141,7 @@ class Attempt:
             "entry": self.entry,
             "match": self.of.options.match,
             "error_regex": self.of.options.error_regex,
+            **({} if self.of.options.min_rate is None else {"min_rate": self.of.options.min_rate}),
             "allowed": [s.digest for s in self.of.shown.target.allowed],
             **({"from": list(self.of.begun)} if self.of.begun is not None else {}),
         }
@@ -160,6 +163,7 @@ class Attempt:
             other=self.other,
             passes=(*PASSES, *REPLACEMENTS),
             study=self.study,
+            confirm=self.confirm if isinstance(self.oracle, Oracle) and self.oracle.votes.runs > 1 else None,
             strict=self.of.options.strict,
             hints=hints if first is None else ((first,), *hints),
         )
@@ -195,7 +199,8 @@ class Attempt:
         if known is None and not self.asked_first and not self.of.spent():
             self.asked_first = True
             shown = self.of.shown.failures[0]
-            known = first_node.find(self.of.pool, self.of.case, trace, shown, self.entry, self.timeout)
+            limit = _VALUES_TIMES * self.timeout
+            known = first_node.find(self.of.pool, self.of.case, trace, shown, self.entry, limit)
             if known is not None:
                 first_node.keep(self.of.index, self.of.capture.id, known)
         return None if known is None else str(known.get("node", ""))
@@ -246,6 +251,16 @@ class Attempt:
             return simplify(case, self.of.pool.scratch, same), ""
         except BudgetSpent:
             return best, "" if stopped else "the budget was spent"
+
+    def confirm(self, case: Case, key: str) -> bool:
+        """Whether another vote on ``case`` ends like the one that it was kept for."""
+        again = f"{key}/again"
+        if again not in self.log.known:
+            if self.of.spent():
+                return True
+            self.log.asked(again, "again")
+            self.log.answered(again, self.oracle.ask(case))
+        return self.log.known[again].same
 
     def explain(self, case: Case) -> None:
         """Ask what of ``case`` matters, and keep the answers: `fxminify.minifier.explain`."""

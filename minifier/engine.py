@@ -103,6 +103,8 @@ class Engine:
     with ``submit``. An exception from the oracle or a callback ends `run`; `best` is valid at any time.
 
     ``study(case, key)`` records the values of a case anew, before late passes look at it; None where it cannot.
+    ``confirm(case, key)`` is asked about the result: where it says no, the reduction is done again without the steps
+    that it does not confirm.
     A pass that raises is noted in its statistics and left out from there on; ``strict`` raises `PassFailed`.
     """
 
@@ -120,6 +122,7 @@ class Engine:
         other: Callable[[Case, Verdict], None] | None = None,
         passes: Sequence[Pass] = PASSES,
         study: Callable[[Case, str], Trace | None] | None = None,
+        confirm: Callable[[Case, str], bool] | None = None,
         strict: bool = False,
         hints: tuple[tuple[str, ...], ...] = (),
         clock: Callable[[], float] = time.monotonic,
@@ -136,6 +139,7 @@ class Engine:
         self._other = other
         self._passes = passes
         self._study = study
+        self._confirm = confirm
         self._strict = strict
         self._hints = hints
         self._clock = clock
@@ -144,6 +148,7 @@ class Engine:
         self._studied = ""
         self._flying: dict[str, tuple[Case, Future[Verdict]]] = {}
         self._coarse: dict[str, int] = {}
+        self._parked: set[str] = set()
         self._pass = ""
         self.queries = 0
         self.stats = {p.name: PassStats() for p in passes}
@@ -156,14 +161,16 @@ class Engine:
     def run(self, case: Case, trace: Trace) -> Result:
         """Reduce ``case``, which is known to fail; ``trace`` was recorded on it."""
         self._started = self._clock()
-        self._trace = trace
-        self._subject = Subject(case, trace, self._hints)
-        self._best_key, self._best_size = self._keys.key(case), self._sizes.size(case)
+        self._again(case, trace)
         self._start_nodes = self._best_size[0]
         reason = ""
         try:
-            while self._round():
-                pass
+            while True:
+                while self._round():
+                    pass
+                if self._confirmed():
+                    break
+                self._again(case, trace)
         except BudgetSpent as exc:
             reason = str(exc)
         finally:
@@ -171,17 +178,46 @@ class Engine:
         seconds = self._clock() - self._started
         return Result(self.best, self._trace, self.queries, seconds, not reason, reason, self.stats)
 
+    def _again(self, case: Case, trace: Trace) -> None:
+        """Begin with ``case``, knowing what is known."""
+        self._trace, self._studied = trace, ""
+        self._subject = Subject(case, trace, self._hints)
+        self._best_key, self._best_size = self._keys.key(case), self._sizes.size(case)
+        self._path: list[tuple[Case, str]] = []
+        self._coarse.clear()
+        self._parked.clear()
+
     def _round(self) -> bool:
-        """Every pass once, late ones only if no other did anything. True if any made the case smaller."""
-        before = self._best_key
+        """Every pass once that is not parked, late ones only if no other did anything. True if there is more to do.
+
+        A pass whose questions brought nothing is parked until nothing else makes the case smaller.
+        """
+        before, all_of_them = self._best_key, not self._parked
         for late in (False, True):
-            passes = [p for p in self._passes if p.late is late]
-            if late and passes:
+            passes = [p for p in self._passes if p.late is late and p.name not in self._parked]
+            if late and passes and all_of_them:
                 self._look()
             for p in passes:
-                self._run_pass(p)
+                if all_of_them or not late:
+                    self._run_pass(p)
             if self._best_key != before:
                 return True
+        self._parked.clear()
+        return not all_of_them
+
+    def _confirmed(self) -> bool:
+        """Whether the best case is still said to fail. If not, the steps since one that is are taken for flaky."""
+        if self._confirm is None or not self._path or self._confirm(*self._path[-1]):
+            return True
+        low, high = 0, len(self._path) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._confirm(*self._path[middle]):
+                low = middle + 1
+            else:
+                high = middle
+        for case, key in self._path[low:]:
+            self._learn(key, case, Verdict(Outcome.FLAKY, detail="failed once, and not when asked again"))
         return False
 
     def _look(self) -> None:
@@ -200,6 +236,7 @@ class Engine:
         if p.coarse and p.name in self._coarse and (nodes <= SMALL or nodes * 4 > self._coarse[p.name] * 3):
             return
         self._pass = p.name
+        asked, key = stats.queries, self._best_key
         try:
             while (proposal := self._proposal(p, step)) is not None:
                 found = bool(proposal.patches) and self._search(proposal)
@@ -208,6 +245,8 @@ class Engine:
             stats.seconds += self._clock() - started
             stats.nodes_removed += nodes - self._best_size[0]
         self._coarse[p.name] = self._best_size[0]
+        if stats.queries > asked and self._best_key == key:
+            self._parked.add(p.name)
 
     def _proposal(self, p: Pass, step: int) -> Proposal | None:
         if self.stats[p.name].problems:
@@ -295,6 +334,7 @@ class Engine:
         self._subject = Subject(case, self._trace, self._hints)
         self._best_key, self._best_size = key, self._sizes.size(case)
         self.stats[self._pass].accepted += 1
+        self._path.append((case, key))
         if self._accepted is not None:
             self._accepted(case, key)
 

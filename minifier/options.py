@@ -13,7 +13,8 @@ class PassFailed(Exception):
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of `minify run`. Times are in seconds, ``memory`` in GiB; 0 ``jobs`` are as many as there is room for
-    on the cluster of the ``executor``, or 1."""
+    on the cluster of the ``executor``, or 1. ``min_rate`` is the share of runs in which the failure must show, of a
+    candidate and of the result."""
 
     jobs: int = 1
     match: str = "exact"
@@ -30,6 +31,7 @@ class Options:
     from_step: int | None = None
     executor: str | None = None
     strict: bool = False
+    min_rate: float | None = None
 
 
 class Listener(Protocol):

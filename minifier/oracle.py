@@ -4,7 +4,8 @@
   chosen `Match` looks; or one whose text matches the user's regular expression.
 * **Never a guess.** Our own trouble (INFRA) is retried once in a fresh worker and never counts as failing; eager
   failing is INVALID; no answer in time is TIMEOUT, unless the capture is a hang.
-* **Votes.** A failure that showed in a part of the replays only is asked about up to ``n`` times, and needs ``k``.
+* **Votes.** A failure that showed in a part of the replays only is asked about up to ``n`` times, and needs ``k``. The
+  result is put to the vote again, so that luck in one of many votes does not decide.
 
 Nothing here imports torch. Thread-safe; `submit` takes no thread of its own.
 """
@@ -28,6 +29,8 @@ from .verdict import Outcome, Verdict
 #: The chance we accept of missing a failure that shows at its recorded rate, and the most runs we pay for it.
 MISS = 0.01
 MOST_VOTES = 20
+#: The fewest runs that tell one rate from another.
+FEWEST_VOTES = 5
 #: The shortest time limit of a run, in seconds: a loaded machine stalls for less.
 SHORTEST = 10.0
 #: A hang takes this many times as long as a healthy compilation of as many nodes: one of 25 takes twice as long as
@@ -44,12 +47,19 @@ class Votes:
     runs: int = 1
 
     @classmethod
-    def for_rate(cls, rate: float) -> Votes:
-        """Enough runs that a failure showing at ``rate`` is missed once in a hundred candidates."""
+    def for_rate(cls, rate: float, least: float | None = None) -> Votes:
+        """Enough runs that a failure showing at ``rate`` is missed once in a hundred candidates.
+
+        A candidate may show it half as often, or at ``least`` at that rate if one is given.
+        """
         if rate >= 1.0:
-            return cls()
-        runs = min(MOST_VOTES, max(2, math.ceil(math.log(MISS) / math.log(1.0 - max(rate, 0.05)))))
-        return cls(max(1, int(rate * runs / 2)), runs)
+            runs = 1
+        else:
+            runs = min(MOST_VOTES, max(2, math.ceil(math.log(MISS) / math.log(1.0 - max(rate, 0.05)))))
+        if least is None:
+            return cls(max(1, int(rate * runs / 2)), runs)
+        runs = max(runs, FEWEST_VOTES)
+        return cls(max(1, math.ceil(least * runs)), runs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,14 +62,14 @@ class Replay:
     entries: dict[str, Shown] = field(default_factory=dict)
     reason: str = ""
 
-    def oracle(self, pool: Workers) -> Oracle:
-        """The oracle for this capture."""
+    def oracle(self, pool: Workers, least: float | None = None) -> Oracle:
+        """The oracle for this capture. A candidate that shows the failure less often than ``least`` does not count."""
         return Oracle(
             pool,
             self.target,
             timeout=self.timeout,
             entry=self.entry,
-            votes=Votes.for_rate(self.rate),
+            votes=Votes.for_rate(self.rate, least),
             threads=self.threads,
             healthy=self.healthy,
         )

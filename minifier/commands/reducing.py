@@ -51,6 +51,12 @@ from ..verbs import Problem, as_json, ask, database, dump
 )
 @click.option("--embed-data", is_flag=True, help="Keep input data beside the script where no seed reproduces.")
 @click.option("--trust", is_flag=True, help="Run captures made elsewhere without asking.")
+@click.option(
+    "--min-rate",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="P",
+    help="The share of its runs in which what is kept must fail; by default half of that of the replays.",
+)
 @click.option("--strict", is_flag=True, help="Stop with an error when a pass itself fails.")
 @click.option("--again", is_flag=True, help="Minify captures that were already done, too.")
 @click.option("--from-step", type=click.IntRange(1), metavar="N", help="Go on from step N of `minify history`.")

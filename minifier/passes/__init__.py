@@ -37,6 +37,11 @@ PASSES: tuple[Pass, ...] = (
         coarse=True,
     ),
     Pass(
+        "inputs",
+        "Writes numbers into the graph and gives one tensor where several look alike.",
+        inputs.propose,
+    ),
+    Pass(
         "outputs",
         "Returns fewer values: what remains is still computed in the same way.",
         outputs.propose,
@@ -51,11 +56,6 @@ PASSES: tuple[Pass, ...] = (
         "dead",
         "Removes nodes that nothing returned depends on, with side effects or without.",
         dead.propose,
-    ),
-    Pass(
-        "inputs",
-        "Writes numbers into the graph and gives one tensor where several look alike.",
-        inputs.propose,
     ),
     Pass(
         "inline",

@@ -182,6 +182,12 @@ def test_votes_follow_from_the_rate():
     assert Votes.for_rate(0.01) == Votes(1, 20)
 
 
+def test_a_least_rate_is_what_votes_ask_for():
+    assert Votes.for_rate(1.0, 0.8) == Votes(4, 5)
+    assert Votes.for_rate(0.5, 0.5) == Votes(4, 7)
+    assert Votes.for_rate(0.25, 0.2) == Votes(4, 17)
+
+
 def test_a_tally_waits_while_it_can_still_change():
     same, other = Verdict(Outcome.SAME), Verdict(Outcome.PASS)
     assert tally([other], Votes(1, 2)) is None
