@@ -17,9 +17,10 @@ from ..store.failure import Failure
 from ..store.index import CaptureInfo, Index, State
 from ..store.trust import is_ours, origin_tag
 from . import explanation, first_node, onnx_models, tasks
+from .account import BudgetSpent, Progress
 from .calls import with_distinct_names
 from .emit import Emitter
-from .engine import BudgetSpent, Engine, Progress
+from .engine import Engine
 from .explain import explain
 from .guidance import named
 from .history import EXPLAIN

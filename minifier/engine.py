@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from itertools import count, islice
 from typing import Protocol
 
 from ..store.case import Case
+from .account import BudgetSpent, PassStats, Progress, Result
 from .identity import Keys
 from .options import PassFailed
 from .order import Sizes
@@ -47,51 +48,6 @@ class Log(Protocol):
     def asked(self, key: str, pass_name: str) -> None: ...
 
     def answered(self, key: str, verdict: Verdict) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a reduction stands. ``nodes`` are compute nodes, ``seconds`` wall time."""
-
-    nodes: int
-    start_nodes: int
-    inputs: int
-    queries: int
-    pass_name: str
-    seconds: float
-
-
-@dataclass(slots=True)
-class PassStats:
-    """What one pass cost and brought. ``repeated`` questions needed no asking, those ``unchanged`` changed nothing, and
-    ``invalid`` candidates did not run in eager. ``problems`` are errors of the pass itself: what it raised.
-    """
-
-    queries: int = 0
-    repeated: int = 0
-    accepted: int = 0
-    nodes_removed: int = 0
-    seconds: float = 0.0
-    unchanged: int = 0
-    invalid: int = 0
-    problems: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The smallest case found. ``complete`` is False where the budget ended the reduction; ``reason`` says why."""
-
-    case: Case
-    trace: Trace
-    queries: int
-    seconds: float
-    complete: bool
-    reason: str = ""
-    stats: Mapping[str, PassStats] = field(default_factory=dict)
-
-
-class BudgetSpent(Exception):
-    """The reduction may not go on; what it found stands."""
 
 
 class Engine:
@@ -149,6 +105,7 @@ class Engine:
         self._flying: dict[str, tuple[Case, Future[Verdict]]] = {}
         self._coarse: dict[str, int] = {}
         self._parked: set[str] = set()
+        self._proposed: dict[tuple[str, int], Proposal | None] = {}
         self._pass = ""
         self.queries = 0
         self.stats = {p.name: PassStats() for p in passes}
@@ -186,6 +143,7 @@ class Engine:
         self._path: list[tuple[Case, str]] = []
         self._coarse.clear()
         self._parked.clear()
+        self._proposed.clear()
 
     def _round(self) -> bool:
         """Every pass once that is not parked, late ones only if no other did anything. True if there is more to do.
@@ -195,11 +153,13 @@ class Engine:
         before, all_of_them = self._best_key, not self._parked
         for late in (False, True):
             passes = [p for p in self._passes if p.late is late and p.name not in self._parked]
-            if late and passes and all_of_them:
+            if late and not all_of_them:
+                break
+            if late and passes:
                 self._look()
-            for p in passes:
-                if all_of_them or not late:
-                    self._run_pass(p)
+            for i, p in enumerate(passes):
+                self._later = passes[i + 1 :]
+                self._run_pass(p)
             if self._best_key != before:
                 return True
         self._parked.clear()
@@ -229,46 +189,55 @@ class Engine:
         if trace is not None:
             self._trace = trace
             self._subject = Subject(self.best, trace, self._hints)
+            self._proposed.clear()
 
     def _run_pass(self, p: Pass) -> None:
         """All steps of a pass, once."""
         stats, started, nodes, step = self.stats[p.name], self._clock(), self._best_size[0], 0
-        if p.coarse and p.name in self._coarse and (nodes <= SMALL or nodes * 4 > self._coarse[p.name] * 3):
+        if self._has_run(p):
             return
-        self._pass = p.name
-        asked, key = stats.queries, self._best_key
+        self._pass, self._tried, key = p.name, False, self._best_key
         try:
             while (proposal := self._proposal(p, step)) is not None:
-                found = bool(proposal.patches) and self._search(proposal)
+                self._running = p, step
+                found = bool(proposal.patches) and self._search(p.name, proposal)
                 step += not (found and proposal.again)
         finally:
             stats.seconds += self._clock() - started
             stats.nodes_removed += nodes - self._best_size[0]
         self._coarse[p.name] = self._best_size[0]
-        if stats.queries > asked and self._best_key == key:
+        if self._tried and self._best_key == key:
             self._parked.add(p.name)
 
+    def _has_run(self, p: Pass) -> bool:
+        """A coarse pass runs once, and again where a quarter of the nodes has gone since."""
+        nodes = self._best_size[0]
+        return p.coarse and p.name in self._coarse and (nodes <= SMALL or nodes * 4 > self._coarse[p.name] * 3)
+
     def _proposal(self, p: Pass, step: int) -> Proposal | None:
+        """What ``p`` proposes for the best case; worked out once for each."""
         if self.stats[p.name].problems:
             return None
-        try:
-            return p.propose(self._subject, step)
-        except Exception as exc:  # noqa: BLE001  an error in one pass is no reason to lose what the others can do
-            self._problem(exc)
-            return None
+        if (p.name, step) not in self._proposed:
+            try:
+                self._proposed[p.name, step] = p.propose(self._subject, step)
+            except Exception as exc:  # noqa: BLE001  an error in one pass is no reason to lose what the others can do
+                self._problem(exc, p.name)
+                return None
+        return self._proposed[p.name, step]
 
-    def _problem(self, exc: Exception) -> None:
-        """Note that the running pass raised, or made a patch that cannot be applied."""
+    def _problem(self, exc: Exception, name: str) -> None:
+        """Note that the pass ``name`` raised, or made a patch that cannot be applied."""
         text = f"{type(exc).__name__}: {exc}".strip()
         if self._strict:
-            raise PassFailed(f"pass {self._pass}: {text}") from exc
-        if text not in (problems := self.stats[self._pass].problems):
+            raise PassFailed(f"pass {name}: {text}") from exc
+        if text not in (problems := self.stats[name].problems):
             problems.append(text)
 
-    def _search(self, proposal: Proposal) -> bool:
+    def _search(self, name: str, proposal: Proposal) -> bool:
         """Find which patches can be applied together, applying them as they are found. True if any was."""
         before = self._best_key
-        question = Question(self._subject, proposal, self._problem)
+        question = Question(self._subject, name, proposal, self._problem)
         while question.kept is not None:
             case = question.candidate(question.kept)
             same = self._check(case, question)
@@ -280,13 +249,14 @@ class Engine:
     def _check(self, case: Case | None, question: Question) -> bool:
         """Whether ``case`` shows the failure."""
         known = self._recalled(case, question)
+        self._tried = self._tried or (case is not None and self._is_worth(case, question))
         if case is None or known is not None:
             self.stats[self._pass].repeated += case is not None
             self.stats[self._pass].unchanged += case is not None and self._keys.key(case) == self._best_key
             return bool(known)
         key = self._keys.key(case)
         if self._jobs == 1:
-            self._begin(key)
+            self._begin(key, question.name)
             self._learn(key, case, self._oracle.ask(case))
         else:
             while key not in self._known:
@@ -302,20 +272,23 @@ class Engine:
         key = self._keys.key(case)
         if key == self._best_key:
             return True
-        if not question.grows and self._sizes.size(case) >= self._best_size:
+        if not self._is_worth(case, question):
             return False
         return self._known[key].same if key in self._known else None
 
-    def _begin(self, key: str) -> None:
+    def _is_worth(self, case: Case, question: Question) -> bool:
+        return question.grows or self._sizes.size(case) < self._best_size
+
+    def _begin(self, key: str, name: str) -> None:
         """Count a question and write it down before it is asked."""
         if self._max_queries is not None and self.queries >= self._max_queries:
             raise BudgetSpent(f"{self._max_queries} queries")
         if self._seconds is not None and self._clock() - self._started >= self._seconds:
             raise BudgetSpent(f"{self._seconds:g} seconds")
         self.queries += 1
-        self.stats[self._pass].queries += 1
+        self.stats[name].queries += 1
         if self._log is not None:
-            self._log.asked(key, self._pass)
+            self._log.asked(key, name)
 
     def _learn(self, key: str, case: Case, verdict: Verdict) -> None:
         self._known[key] = verdict
@@ -332,6 +305,7 @@ class Engine:
         if len(case.graph.compute) > len(self._subject.compute):
             self._coarse.clear()  # a body has become part of the graph: there is something to take big steps in again
         self._subject = Subject(case, self._trace, self._hints)
+        self._proposed.clear()
         self._best_key, self._best_size = key, self._sizes.size(case)
         self.stats[self._pass].accepted += 1
         self._path.append((case, key))
@@ -346,30 +320,43 @@ class Engine:
 
     # Asking ahead
 
-    def _ahead(self, question: Question) -> None:
+    def _ahead(self, waiting: Question) -> None:
         """Have the question that waits answered, and use idle workers for those that may follow it."""
         assert self._submit is not None
-        queue: deque[tuple[bool, ...]] = deque([()])
+        queue: deque[tuple[Question, tuple[bool, ...]]] = deque([(waiting, ())])
+        following = self._following()
         looked = 0
         while queue and looked < 8 * self._jobs:
-            assumed = queue.popleft()
+            question, assumed = queue.popleft()
             looked += 1
             kept = question.after(assumed)
             if kept is None:
+                if question.subject is self._subject and not any(assumed):  # nothing found: the next one is known
+                    queue.extendleft((later, ()) for later in islice(following, 1))
                 continue
             case = question.candidate(kept)
             known = self._recalled(case, question)
             if case is None or known is not None:
-                queue.appendleft((*assumed, bool(known)))
+                queue.appendleft((question, (*assumed, bool(known))))
                 continue
             key = self._keys.key(case)
             if key not in self._flying:
                 # The question that waits is asked in any case, the others only where a worker is free.
-                if assumed and len(self._flying) >= self._jobs:
+                if (assumed or question is not waiting) and len(self._flying) >= self._jobs:
                     return
-                self._begin(key)
+                self._begin(key, question.name)
                 self._flying[key] = (case, self._submit(case))
-            queue.extend(((*assumed, False), (*assumed, True)))
+            likely = question.likely(assumed)
+            queue.extend((question, (*assumed, same)) for same in (likely, not likely))
+
+    def _following(self) -> Iterator[Question]:
+        """The questions that come after the running one where that finds nothing."""
+        running, step = self._running
+        for p in (running, *self._later):
+            steps = count(step + 1 if p is running else 0)
+            while (p is running or not self._has_run(p)) and (proposal := self._proposal(p, next(steps))) is not None:
+                if proposal.patches:
+                    yield Question(self._subject, p.name, proposal, self._problem)
 
     def _collect(self) -> None:
         """Wait for at least one answer, and note all that are there."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from ..store.case import Blobs, Case, tag
-from .engine import BudgetSpent
+from .account import BudgetSpent
 from .explanation import Answer, Aspect, Explanation, Subject, Twin
 from .history import difference
 from .probes import Names, Place, Probe, arguments, dtypes, layouts, operators, resized, settings, value_sets

@@ -18,13 +18,18 @@ from .subject import Subject
 class Question:
     """A running search: the candidate it asks about, and what it would ask after assumed answers."""
 
-    def __init__(self, subject: Subject, proposal: Proposal, problem: Callable[[Exception], None]) -> None:
-        self._subject = subject
+    def __init__(
+        self, subject: Subject, name: str, proposal: Proposal, problem: Callable[[Exception, str], None]
+    ) -> None:
+        self.subject = subject
+        #: The pass that asks.
+        self.name = name
         self._base = () if proposal.base is None else (proposal.base,)
         self._problem = problem
         #: Whether candidates may be larger than the best case.
         self.grows = proposal.base is not None
         self._patches = proposal.patches
+        self._hopeful = not proposal.again
         self._start = proposal.search
         self._answers: list[bool] = []
         self._search = proposal.search()
@@ -42,10 +47,15 @@ class Question:
         stays = set(kept)
         patches = [p for i, p in enumerate(self._patches) if i not in stays]
         try:
-            return apply(self._subject, merge((*self._base, *patches)))
+            return apply(self.subject, merge((*self._base, *patches)))
         except Exception as exc:  # noqa: BLE001  as above: the patch is at fault, not the reduction
-            self._problem(exc)
+            self._problem(exc, self.name)
             return None
+
+    def likely(self, assumed: tuple[bool, ...]) -> bool:
+        """The answer to expect: a search is taken to go well until it does not."""
+        said = (*self._answers, *assumed)
+        return self._hopeful and 2 * sum(said) >= len(said)
 
     def after(self, assumed: tuple[bool, ...]) -> Items | None:
         """What would be asked if the waiting question and those after it were answered like this."""

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..store.case import Blobs, Case
+from .account import Progress
 from .calls import with_distinct_names
-from .engine import Engine, Progress
+from .engine import Engine
 from .spill import Spill
 from .trace import record
 from .verdict import Outcome, Verdict

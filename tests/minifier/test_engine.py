@@ -9,10 +9,11 @@ from threading import Lock
 import pytest
 from made import Fails, code, make, ops
 
-from fxminify.minifier.engine import Engine, Progress, Result
+from fxminify.minifier.account import Progress, Result
+from fxminify.minifier.engine import Engine
 from fxminify.minifier.identity import Keys
-from fxminify.minifier.oracle import Votes, tally
 from fxminify.minifier.options import PassFailed
+from fxminify.minifier.oracle import Votes, tally
 from fxminify.minifier.order import size
 from fxminify.minifier.passes import PASSES, Pass, Proposal
 from fxminify.minifier.passes.proposal import each

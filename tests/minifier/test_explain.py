@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fxminify.minifier import inquiry, remake
-from fxminify.minifier.engine import BudgetSpent
+from fxminify.minifier.account import BudgetSpent
 from fxminify.minifier.explain import explain
 from fxminify.minifier.explanation import Aspect, Explanation
 from fxminify.minifier.history import EXPLAIN

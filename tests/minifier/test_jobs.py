@@ -1,0 +1,77 @@
+"""What a second worker is worth: the oracle takes all the time, which is counted and not waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from random import Random
+
+import pytest
+from made import code, ops
+from test_engine import has, tower
+
+from fxminify.minifier import engine
+from fxminify.minifier.engine import Engine
+from fxminify.minifier.verdict import Outcome, Verdict
+from fxminify.store.case import Case
+
+NAMES = ("asinh", "atan", "erf")
+
+
+class Slow:
+    """An oracle with ``jobs`` workers that takes one second for each answer, on a clock of its own."""
+
+    def __init__(self, fails: Callable[[Case], bool], jobs: int) -> None:
+        self.fails, self.jobs, self.now = fails, jobs, 0.0
+        self.due: list[tuple[float, Future[Verdict], Case]] = []
+
+    def ask(self, case: Case) -> Verdict:
+        self.now += 1.0
+        return Verdict(Outcome.SAME if self.fails(case) else Outcome.PASS)
+
+    def submit(self, case: Case) -> Future[Verdict]:
+        free = sorted(time for time, _, _ in self.due)[-self.jobs :] if len(self.due) >= self.jobs else [self.now]
+        future: Future[Verdict] = Future()
+        self.due.append((free[0] + 1.0, future, case))
+        return future
+
+    def wait(self, futures: Collection[Future[Verdict]], **_: object) -> tuple[set[Future[Verdict]], set[object]]:
+        """`concurrent.futures.wait` for the first that is completed."""
+        self.now = max(self.now, min(time for time, _, _ in self.due))
+        done = {f: case for time, f, case in self.due if time <= self.now and not f.cancelled()}
+        for future, case in done.items():
+            future.set_result(Verdict(Outcome.SAME if self.fails(case) else Outcome.PASS))
+        self.due = [(time, f, case) for time, f, case in self.due if not f.done()]
+        return set(done), set()
+
+
+def connected(case: Case) -> bool:
+    """``erf`` depends on ``asinh``."""
+    kinds = dict(zip([n.name for n in case.graph.compute], ops(case), strict=True))
+    above: dict[str, set[str]] = {}
+    for node in case.graph.nodes:
+        above[node.name] = {kinds.get(i, "") for i in node.inputs}.union(*(above[i] for i in node.inputs))
+    return any(kinds.get(name) == "erf" and "asinh" in above[name] for name in kinds)
+
+
+def test_two_workers_take_at_most_five_eighths_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = {1: 0.0, 2: 0.0, 4: 0.0}
+    for seed in range(3):
+        places = sorted(Random(seed).sample(range(200), 3))
+        for count, fails in enumerate([has("asinh"), has("asinh", "atan"), has(*NAMES), connected, several], 1):
+            case, trace = tower(200, dict(zip(places, NAMES[:count], strict=False)), seed)
+            if not fails(case):
+                continue
+            results = set()
+            for jobs in taken:
+                oracle = Slow(fails, jobs)
+                monkeypatch.setattr(engine, "wait", oracle.wait)
+                results.add(code(Engine(oracle, jobs=jobs).run(case, trace).case))
+                taken[jobs] += oracle.now
+            assert len(results) == 1
+    assert taken[1] / taken[2] >= 1.6
+    assert taken[1] / taken[4] >= 2.0
+
+
+def several(case: Case) -> bool:
+    return len(ops(case)) >= 6
