@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from ..store.case import Blobs, Case
-from .engine import BudgetSpent
+from .account import BudgetSpent
 from .engine import Oracle as AnyOracle
 from .history import EXPLAIN
 from .identity import Keys

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from captured import capture, spec
 from made import Fails, code
 
-from fxminify.minifier.engine import Engine, Result
+from fxminify.minifier.account import Result
+from fxminify.minifier.engine import Engine
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
 from fxminify.minifier.study import study
 from fxminify.minifier.subject import target_name
