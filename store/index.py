@@ -26,7 +26,7 @@ from .database import check_place, open_database
 from .documents import digest, dumps, graph_hash, loads, pack, plain
 from .errors import ForeignValue, StoreError
 from .failure import Failure, Signature
-from .reductions import ReductionInfo, ReproInfo, StoredVerdict, now
+from .reductions import ReductionInfo, ReproInfo, StoredVerdict, now, precedence
 from .retests import Retest, Retests
 from .steps import StepInfo, Steps
 from .tables import CaptureRow, DocumentRow, ReductionRow, ReproRow, Result, State
@@ -230,14 +230,6 @@ class Index(Steps, Retests):
             and (script is None or trust.is_our_script(script.text, script.origin))
         )
 
-    def _last_best(self, session: Session, capture: int) -> ReductionRow | None:
-        rows = session.scalars(
-            select(ReductionRow)
-            .where(ReductionRow.capture == capture, ReductionRow.best.is_not(None))
-            .order_by(ReductionRow.id)
-        )
-        return _last_reductions(rows).get(capture)
-
     def blobs(self, keys: Iterable[str]) -> Blobs:
         """Storages by key, each read and verified when it is asked for."""
         return StoredBlobs(self._blobs, keys)
@@ -309,10 +301,10 @@ def _row(
 
 
 def _last_reductions(rows: Iterable[ReductionRow]) -> dict[int, ReductionRow]:
-    """For each capture its last finished reduction, or else its last one. ``rows`` come by id."""
+    """For each capture the reduction that stands for it."""
     last: dict[int, ReductionRow] = {}
     for row in rows:
-        if row.finished is not None or row.capture not in last or last[row.capture].finished is None:
+        if row.capture not in last or precedence(row) > precedence(last[row.capture]):
             last[row.capture] = row
     return last
 

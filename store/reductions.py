@@ -274,5 +274,11 @@ def reduction_info(row: ReductionRow, *, resumed: bool) -> ReductionInfo:
     )
 
 
+def precedence(row: ReductionRow) -> tuple[bool, str, int]:
+    """The reduction of a capture for which this is greatest stands for it: the one that was finished last, as one may
+    be resumed after another was begun, or else the last one."""
+    return row.finished is not None, row.finished or "", row.id
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")

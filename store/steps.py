@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from .case import Blobs, Case, Json
 from .errors import StoreError
-from .reductions import ReductionInfo, Reductions, now, reduction_info
+from .reductions import ReductionInfo, Reductions, now, precedence, reduction_info
 from .tables import DocumentRow, ReductionRow, StepRow
 
 #: Longest difference that is kept, in characters; the middle of a longer one is cut out.
@@ -104,15 +104,16 @@ class Steps(Reductions):
         return self._load_case(row.document, f"step {number} of reduction {reduction_id}")
 
     def last_reduction(self, capture_id: int) -> ReductionInfo | None:
-        """The reduction whose best case stands for a capture: its last finished one, or else its last one."""
+        """The reduction whose best case stands for a capture: see `precedence`."""
         with self._database.reading() as session:
-            rows = session.scalars(
-                select(ReductionRow)
-                .where(ReductionRow.capture == capture_id, ReductionRow.best.is_not(None))
-                .order_by(ReductionRow.id)
-            ).all()
-        last = next((r for r in reversed(rows) if r.finished is not None), rows[-1] if rows else None)
+            last = self._last_best(session, capture_id)
         return None if last is None else reduction_info(last, resumed=False)
+
+    def _last_best(self, session: Session, capture_id: int) -> ReductionRow | None:
+        rows = session.scalars(
+            select(ReductionRow).where(ReductionRow.capture == capture_id, ReductionRow.best.is_not(None))
+        )
+        return max(rows, key=precedence, default=None)
 
     def _forget_from(self, session: Session, reduction_id: int, number: int) -> list[str]:
         """Drop the steps from ``number`` on; the keys of the storages that went with them."""

@@ -11,7 +11,7 @@ from alembic.config import Config
 from index_tasks import add, small_case
 from sqlalchemy import create_engine
 
-from fxminify.store import sqlite, tables
+from fxminify.store import reductions, sqlite, tables
 from fxminify.store.index import Index, StepInfo
 from fxminify.store.steps import LONGEST
 from fxminify.store.tables import SCHEMA
@@ -99,3 +99,19 @@ def test_steps_of_an_older_file_are_kept(tmp_path: Path) -> None:
         (old,) = index.steps(1)
         assert index._database.revision() == SCHEMA
     assert (old.pass_name, old.nodes, old.inputs, old.key, old.kept, old.at) == ("slices", 3, 2, "", False, "then")
+
+
+def test_the_reduction_that_was_finished_last_stands_for_its_capture(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was interrupted, and is resumed after another was done, is the newer one."""
+    ids = [index.begin_reduction(1, {"run": number}).id for number in (1, 2)]
+    for id, width in zip(ids, (8, 4), strict=True):
+        index.accept(id, *small_case(width))
+    for hour, id in enumerate(reversed(ids)):
+        monkeypatch.setattr(reductions, "now", lambda hour=hour: f"2026-01-01T0{hour}:00:00+00:00")
+        index.finish_reduction(id, queries=id, nodes_before=1, nodes_after=1, seconds=1.0)
+    info = index.last_reduction(1)
+    assert info is not None
+    assert (info.id, index.capture(1).queries) == (ids[0], ids[0])
+    assert index.best(index.capture(1)) == small_case(8)[0]
