@@ -116,7 +116,7 @@ OPERATORS: dict[str, tuple[Program, list[int]]] = {
     "cond": ((in_true_branch, (X,)), [2, 1, 0]),
     "cond not taken": ((in_branch_not_taken, (X,)), [2, 1, 0]),
     "cond both": ((in_both_branches, (X,)), [2, 0, 1]),
-    "while_loop": ((in_loop, (X,)), [2, 1, 2]),
+    "while_loop": ((in_loop, (X,)), [2, 1, 1]),
     "scan": ((in_scan, (X,)), [2, 1]),
     "map": ((in_map, (X,)), [2, 1]),
     "checkpoint": ((in_checkpoint, (X,)), [2, 1]),
@@ -238,8 +238,8 @@ def test_what_a_loop_carries_for_nothing_goes() -> None:
 
     gm, inputs = captured((loop, (X, X + 1)))
     gm, inputs = fxminify.reduce(gm, inputs, fails_with("asinh", in_body=True))
-    assert [operations(g) for g in graphs(gm)] == [["while_loop", "getitem"], ["lt"], ["add", "asinh"]]
-    assert [len(g.graph.find_nodes(op="placeholder")) for g in graphs(gm)] == [2, 2, 2]
+    assert [operations(g) for g in graphs(gm)] == [["while_loop", "getitem"], ["zeros"], ["asinh"]]
+    assert [len(g.graph.find_nodes(op="placeholder")) for g in graphs(gm)] == [1, 2, 2]
     gm(*inputs)
 
 

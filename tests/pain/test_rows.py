@@ -180,7 +180,7 @@ def test_10_another_bug_with_a_similar_message_is_another_bug(session: Session) 
     assert session.row("row10")["nodes_after"] == 1
     assert "torch.relu" in body(script)
     (other,) = (r for r in session.rows if r["parent"] == session.row("row10")["id"])
-    assert other["failure"]["message"] == "cannot lower sin"
+    assert other["failure"]["message"] == "cannot lower the other function"
 
 
 @pytest.mark.slow

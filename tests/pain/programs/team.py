@@ -87,9 +87,10 @@ def row09(gm, inputs):
 
 @register_backend
 def row10(gm, inputs):
+    """Names no operator: a search that is told which one fails would never meet the other."""
     for name in reversed(names(gm)):
         if name in ("relu", "sin"):
-            raise RuntimeError(f"cannot lower {name}")
+            raise RuntimeError(f"cannot lower the {'last' if name == 'relu' else 'other'} function")
     return gm.forward
 
 
