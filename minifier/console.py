@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
@@ -21,7 +22,7 @@ from ..backends import libraries
 from ..backends.spec import BackendSpec
 from ..store.case import Case
 from ..store.index import CaptureInfo, Index
-from . import first_node
+from . import first_node, groups
 from .standing import standing
 
 if TYPE_CHECKING:
@@ -43,28 +44,44 @@ def plain(value: object, limit: int = 2000) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text[:limit])
 
 
-def table(captures: Sequence[CaptureInfo], db: str, *, console: Console | None = None) -> None:
-    """The failures of a database, one line each."""
+def table(captures: Sequence[CaptureInfo], db: str, *, each: bool = False, console: Console | None = None) -> None:
+    """The failures of a database, two lines for each signature: figures, and what was said. ``each`` failure alone."""
     console = console or Console()
     if not captures:
         console.print(Text(f"No failures in {plain(db)}. Capture some: minify capture --db {plain(db)} SCRIPT"))
         return
-    out = Table(box=None, pad_edge=False)
-    for name, justify in (("id", "right"), ("state", "left"), ("failure", "left"), ("backend", "left"),
-                          ("nodes", "right"), ("seen", "right"), ("what", "left")):  # fmt: skip
-        out.add_column(name, justify=justify, no_wrap=name != "what", overflow="ellipsis")  # type: ignore[arg-type]
-    for row in captures:
-        nodes = str(row.nodes_before) if row.nodes_after is None else f"{row.nodes_before}→{row.nodes_after}"
-        out.add_row(
-            str(row.id),
-            Text(plain(row.state), style=STATES.get(row.state, "")),
-            Text(plain(row.kind)),
-            Text(plain(row.backend, 24)),
-            nodes,
-            str(row.occurrences),
-            Text(plain(row.reason or row.headline, 120), overflow="ellipsis", no_wrap=True),
-        )
-    console.print(out)
+    found = [[capture] for capture in captures] if each else groups.grouped(captures)
+    cells = [("id", "state", "failure", "backend", "nodes", "seen")]
+    cells += [
+        (groups.ids(g), groups.state(g)[1], plain(g[0].kind or "-"), plain(groups.backends(g)), groups.nodes(g),
+         str(sum(capture.occurrences for capture in g)))
+        for g in found
+    ]  # fmt: skip
+    widths = [min(max(cell_len(row[i]) for row in cells), most) for i, most in enumerate(_WIDTHS)]
+    widths[3] = max(min(widths[3], console.width - sum(widths) + widths[3] - 2 * (len(widths) - 1)), 7)
+    console.print(_cells(cells[0], widths, "bold"), no_wrap=True, overflow="ellipsis")
+    for row, group in zip(cells[1:], found, strict=True):
+        style = STATES.get(groups.state(group)[0], "")
+        console.print(_cells(row, widths, "", style), no_wrap=True, overflow="ellipsis")
+        said = plain(group[0].reason if group[0].kind == "" else group[0].headline or group[0].reason, 1000)
+        line = Text(f"{'':{widths[0]}}  {' '.join(said.split())}", style="dim" if console.is_terminal else "")
+        console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+#: The most columns of each cell of a listing.
+_WIDTHS = (13, 17, 13, 40, 11, 6)
+
+
+def _cells(row: Sequence[str], widths: Sequence[int], style: str, state: str = "") -> Text:
+    """One line of a listing; ids, nodes and counts end where their column does."""
+    line = Text(style=style)
+    for place, (text, width) in enumerate(zip(row, widths, strict=True)):
+        cut = text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
+        space = " " * (width - cell_len(cut))
+        line.append(space + cut if place in (0, 4, 5) else cut + space, style=state if place == 1 else None)
+        line.append("  " if place + 1 < len(row) else "")
+    line.rstrip()
+    return line
 
 
 def rows(items: Sequence[Mapping[str, Any]], *, console: Console | None = None) -> None:
@@ -105,8 +122,8 @@ def ablation(found: Ablation) -> None:
 
 def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[str, Any]:
     """Everything known of one capture, as data. Opens no graph and runs nothing."""
+    from ..repro_templates.expressions import Unprintable
     from ..repro_templates.source import print_graph
-    from ..store.decode import InvalidDocument
 
     info = index.capture(capture_id)
     out: dict[str, Any] = info.to_json()
@@ -116,9 +133,8 @@ def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[st
     case = None
     if info.state != "unsupported":
         case = index.best(info) if minified else index.case(capture_id)
-    if rows := index.retests([capture_id]):
-        places = [standing(info, name, rows) for name in dict.fromkeys(row.backend for row in rows)]
-        out["retested"] = [f"{where.since.backend}: {where.text()}" for where in places if where is not None]
+    if said := retested(index, info):
+        out["retested"] = said
     if (first := first_node.stored(index, capture_id)) is not None:
         out["first_node"] = first
     if case is not None:
@@ -126,43 +142,83 @@ def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[st
         out["context"] = {k: v for k, v in case.context.items() if k != "rng"}
         try:
             out["graph"] = print_graph(case).text
-        except (InvalidDocument, ValueError) as error:
+        except Unprintable as error:
             out["graph"] = f"(cannot be printed: {error})"
     else:
         out["graph"] = info.graph_text
     return out
 
 
+def retested(index: Index, info: CaptureInfo) -> list[str]:
+    """What retests of a capture say, a line for each backend."""
+    rows = index.retests([info.id])
+    places = [standing(info, name, rows) for name in dict.fromkeys(row.backend for row in rows)]
+    return [f"{where.since.backend}: {where.text()}" for where in places if where is not None]
+
+
 def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
     """One failure for a person."""
     console = console or Console()
     failure = details.get("failure") or {}
-    head = [
-        ("state", details["state"] + (f": {details['reason']}" if details.get("reason") else "")),
-        ("failure", f"{details['kind']} in {details['phase']}"),
-        ("error", f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": ")),
-        ("backend", details["backend"]),
-        ("signature", details["signature"]),
-        ("seen", f"{details['occurrences']} times, first {details['created']}"),
-        ("nodes", f"{details['nodes_before']} → {details['nodes_after']}"
-                  if details.get("nodes_after") is not None else details["nodes_before"]),
-        ("begins at", _first_node(details.get("first_node") or {})),
-        ("queries", details.get("queries")),
-        ("verified", details.get("verified")),
-        ("retested", "\n            ".join(details.get("retested") or ()) or None),
-        ("from", ", ".join(f"{k} {v}" for k, v in (details.get("provenance") or {}).items() if k != "origin")),
-    ]  # fmt: skip
-    for name, value in head:
-        console.print(Text(f"{name:>10}  ", style="bold").append(Text(plain(value), style="")))
-    if failure.get("frames"):
-        console.print(Text("    frames", style="bold"))
-        for frame in failure["frames"][-6:]:
-            console.print(Text(f"            {plain(frame['file'])}:{frame['line']} {plain(frame['function'])}"))
-    if failure.get("diagnostics"):
-        console.print(Text("    stderr", style="bold"))
-        console.print(Text(plain(failure["diagnostics"][-1500:])))
+    frames = [f"{frame['file']}:{frame['line']} {frame['function']}" for frame in failure.get("frames", ())[-6:]]
+    runs = f"{details['verified']} of {details.get('runs')} fresh runs of the script" if details.get("runs") else None
+    field("state", details["state"] + (f": {details['reason']}" if details.get("reason") else ""), console)
+    field("failure", f"{details['kind']} in {details['phase']}" if details["kind"] else None, console)
+    field("error", f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": "), console)
+    field("backend", details["backend"], console)
+    field("signature", details["signature"], console)
+    field("seen", f"{details['occurrences']} times, first {details['created']}", console)
+    smaller = details.get("nodes_after") is not None
+    nodes = f"{details['nodes_before']} → {details['nodes_after']}" if smaller else details["nodes_before"]
+    field("nodes", nodes, console)
+    field("begins at", _first_node(details.get("first_node") or {}), console)
+    field("queries", details.get("queries"), console)
+    field("verified", runs, console)
+    field("retested", "\n".join(details.get("retested") or ()), console)
+    known = (details.get("provenance") or {}).items()
+    field("from", ", ".join(f"{k} {v}" for k, v in known if k not in ("origin", "backend")), console)
+    field("frames", "\n".join(frames), console)
+    field("stderr", str(failure.get("diagnostics") or "")[-1500:], console)
     console.print(Text("     graph", style="bold"))
-    console.print(Text(plain(details.get("graph") or "", 100_000)), soft_wrap=True)
+    code(plain(details.get("graph") or "", 100_000), console=console)
+
+
+def field(name: str, value: object, console: Console) -> None:
+    """A name and what it has, in as many lines as that takes; nothing where it has nothing."""
+    if value is None or value == "":
+        return
+    lines = Text(plain(value)).wrap(console, max(console.width - 12, 20), overflow="fold")
+    for number, line in enumerate(lines):
+        line.rstrip()
+        console.print(Text.assemble((f"{name if number == 0 else '':>10}  ", "bold"), line), soft_wrap=True)
+
+
+def code(text: str, language: str = "python", *, console: Console | None = None) -> None:
+    """Source as it is; on a terminal in colours, and without what could move its cursor."""
+    console = console or Console()
+    if not console.is_terminal:
+        console.file.write(text if text.endswith("\n") else f"{text}\n")
+        return
+    from rich.syntax import Syntax
+
+    drawn = Syntax("", language, theme="ansi_dark", background_color="default").highlight(plain(text, 400_000))
+    drawn.rstrip()
+    console.print(drawn, soft_wrap=True)
+
+
+def drawing(index: Index, capture_id: int, *, console: Console | None = None) -> None:
+    """The minimal graph of a capture drawn in text, the captured one where there is none smaller yet."""
+    from ..repro_templates.lanes import lanes
+
+    console = console or Console()
+    info = index.capture(capture_id)
+    best = index.best(info)
+    case = best or index.case(capture_id)
+    head = f"{case.graph.count} compute nodes" + ("" if best is not None else f", not minified yet: {info.state}")
+    console.print(Text(plain(f"Failure {capture_id}: {head}"), style="bold"), soft_wrap=True)
+    first = first_node.stored(index, capture_id) or {}
+    for line in lanes(case.graph, culprits={str(first.get("node"))}, ascii=not console.encoding.startswith("utf")):
+        console.print(Text(plain(line)), no_wrap=True, overflow="ellipsis", crop=console.is_terminal)
 
 
 def _first_node(found: Mapping[str, Any]) -> str | None:
@@ -209,7 +265,7 @@ def summary(
     if not done:
         console.print(Text(f"Nothing to do: no capture of {plain(db)} is pending. See them: minify list {plain(db)}"))
         return
-    table(done, db, console=console)
+    table(done, db, each=True, console=console)
     verified = [row.id for row in done if row.state == "verified"]
     if verified:
         console.print(Text(f"Print a script: minify repro {plain(db)} {verified[0]}"))

@@ -9,7 +9,7 @@ path of this machine gets in.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -23,7 +23,8 @@ from ..store.case import Case, Json
 from ..store.errors import StoreError
 from ..store.failure import Failure, Kind
 from ..store.index import CaptureInfo, Index
-from . import ablation, first_node, history
+from . import ablation, console, explanation, first_node, history
+from .groups import grouped
 
 #: How many failures are shown in full, and at how many characters of such it ends.
 MOST, MOST_CHARACTERS = 40, 24_000_000
@@ -41,7 +42,7 @@ def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> Repo
     Raises `StoreError` for an id that is not there.
     """
     captures = {capture.id: capture for capture in index.captures(ids)}
-    groups = _groups(captures.values())
+    groups = sorted(map(_group, grouped(captures.values())), key=lambda g: (-len(g.rows), g.rows[0].id))
     order = _order(groups)
     nodes = min(max(_NODES // max(min(len(order), most), 1), _LEAST), MOST_NODES)
     details: list[Detail] = []
@@ -71,24 +72,12 @@ def _name(index: Index) -> str:
     return PurePath(index.name.rpartition("/")[2].partition("?")[0]).name or "failures"
 
 
-def _groups(captures: Iterable[CaptureInfo]) -> list[Group]:
-    found: dict[tuple[str, str, str], list[CaptureInfo]] = {}
-    for capture in captures:
-        found.setdefault(key(capture), []).append(capture)
-    return sorted((_group(rows) for rows in found.values()), key=lambda group: (-len(group.rows), group.rows[0].id))
-
-
 def _group(rows: Sequence[CaptureInfo]) -> Group:
     first = rows[0]
     headline = without_paths(first.headline or first.reason, 300)
     return Group(
         first.signature or "none", headline, first.kind or "nothing", first.phase or "capture", tuple(map(_row, rows))
     )
-
-
-def key(capture: CaptureInfo) -> tuple[str, str, str]:
-    """What two failures of one group have in common: the signature, or where there is none the headline."""
-    return capture.signature, capture.kind, "" if capture.signature else capture.headline
 
 
 def _row(capture: CaptureInfo) -> Row:
@@ -123,6 +112,7 @@ def _detail(index: Index, capture: CaptureInfo, row: Row, nodes: int) -> Detail:
         detail = _graphs(index, capture, detail, nodes)
         detail = _script(index, capture, detail)
         detail = _steps(index, capture, detail)
+        detail = replace(detail, sections=tuple(_sections(index, capture)))
         found = ablation.stored(index, capture.id)
         if found is not None:
             layers = tuple((one.backend, one.layer, one.result) for one in found.rows)
@@ -149,6 +139,7 @@ def _facts(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
         facts.append(("Begins at", f"{first.get('node')}, node {first.get('position')} of {first.get('of')}"))
     if capture.parent is not None:
         facts.append(("Found while", f"minifying #{capture.parent}"))
+    facts += [("Retested", without_paths(line, 500)) for line in console.retested(index, capture)]
     return [(name, value) for name, value in facts if value]
 
 
@@ -227,6 +218,19 @@ def _steps(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
     points = [(0.0, found.start_nodes), *((float(s.queries), s.nodes) for s in found.steps)]
     said = f"From {found.start_nodes} to {points[-1][1]} compute nodes in {len(steps)} steps"
     return replace(detail, steps=steps, curve=curve(points, across="oracle calls", label=said))
+
+
+def _sections(index: Index, capture: CaptureInfo) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What was found out about the minimal case: what of it matters, and the nearest candidate that passes."""
+    found = explanation.stored(index, capture.id)
+    if found is None:
+        return
+    cut = () if found.complete else (f"Cut short after {found.asked} answers: there is more to ask.",)
+    said = (found.summary(), *found.sentences(), *cut)
+    yield "What matters", tuple(without_paths(text, 1000) for text in said if text)
+    if found.twin is not None:
+        lines = found.twin.difference.splitlines()[:_LINES]
+        yield "What passes", (without_paths(found.twin.what, 1000), *(without_paths(line, 500) for line in lines))
 
 
 def _cut(difference: str) -> str:

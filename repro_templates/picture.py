@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ..backends.drawing import Box, Edge, svg
 from ..store.case import Graph, Node, Value, tag
@@ -100,7 +101,7 @@ def _box(node: Node, name: str, mark: str, prefix: str) -> Box:
 
 def _note(node: Node, name: str) -> str:
     """What hovering shows: the node in full, and where in the program it comes from."""
-    said = f"{node.name} = {operation(node)}({_arguments(node)})" if node.is_compute else f"{node.name}: {node.op}"
+    said = f"{node.name} = {operation(node)}({arguments(node)})" if node.is_compute else f"{node.name}: {node.op}"
     if node.op in ("placeholder", "get_attr"):
         said += f" {node.target}"
     stack = str(node.meta.get("stack", "")).strip().splitlines()
@@ -108,14 +109,15 @@ def _note(node: Node, name: str) -> str:
     return "\n".join([said[:400], *(line.strip()[:200] for line in more if line.strip())])
 
 
-def _arguments(node: Node) -> str:
-    given = [_value(a) for a in node.args] + [f"{k}={_value(v)}" for k, v in node.kwargs.items()]
+def arguments(node: Node, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """What a node is given, as source; ``names`` says what other nodes are called."""
+    given = [_value(a, names) for a in node.args] + [f"{k}={_value(v, names)}" for k, v in node.kwargs.items()]
     return ", ".join(given)
 
 
-def _value(value: Value) -> str:
+def _value(value: Value, names: Mapping[str, str]) -> str:
     try:
-        return Expressions(lambda name: name, lambda index: f"tensor {index}").value(value)
+        return Expressions(lambda name: names.get(name, name), lambda index: f"tensor {index}").value(value)
     except Unprintable:
         return "..."
 

@@ -12,9 +12,10 @@ from ..verbs import Problem, as_json, ask, database, dump, write
 
 @click.command("list")
 @database
+@click.option("--each", is_flag=True, help="A row for each failure, not for each signature.")
 @as_json
-def list_(db: str, json_: bool) -> None:
-    """List the failures of DB."""
+def list_(db: str, each: bool, json_: bool) -> None:
+    """List the failures of DB, those of one signature, which are one bug, in one row."""
     from ...store.index import Index
     from .. import console
 
@@ -23,20 +24,24 @@ def list_(db: str, json_: bool) -> None:
     if json_:
         dump([row.to_json() for row in rows])
     else:
-        console.table(rows, db)
+        console.table(rows, db, each=each)
 
 
 @click.command()
 @click.argument("db", metavar="DB")
 @click.argument("id_", type=int, metavar="ID")
 @click.option("--minified", is_flag=True, help="Show the minified graph instead of the captured one.")
+@click.option("--graph", is_flag=True, help="Draw the minimal graph, in text.")
 @as_json
-def show(db: str, id_: int, minified: bool, json_: bool) -> None:
+def show(db: str, id_: int, minified: bool, graph: bool, json_: bool) -> None:
     """Show one failure of DB: what failed, where, with which backend, its graph, and what of it matters."""
     from ...store.index import Index
     from .. import console, explanation, retelling
 
     with Index.open(db, readonly=True) as index:
+        if graph and not json_:
+            console.drawing(index, id_)
+            return
         details = console.details(index, id_, minified=minified)
         explained = explanation.stored(index, id_)
     if json_:
@@ -95,6 +100,7 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
 def repro(db: str, id_: int, output: Path | None, format_: str, force: bool, json_: bool) -> None:
     """Print the verified script of failure ID, or write it to a file."""
     from ...store.index import Index
+    from .. import console
     from ..emit import stored_repro
 
     with Index.open(db, readonly=True) as index:
@@ -109,7 +115,7 @@ def repro(db: str, id_: int, output: Path | None, format_: str, force: bool, jso
     if json_:
         dump({**info, "text": text})
     elif output is None:
-        click.echo(text, nl=False)
+        console.code(text, {"issue": "markdown"}.get(format_, "python"))
 
 
 @click.command()

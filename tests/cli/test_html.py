@@ -32,6 +32,7 @@ class Elements(HTMLParser):
         super().__init__()
         self.found: list[tuple[str, dict[str, str | None]]] = []
         self.texts: dict[str, list[str]] = {}
+        self.said: list[str] = []
         self.stack: list[str] = []
         self.feed(page)
         self.close()
@@ -47,6 +48,7 @@ class Elements(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.stack:
             self.texts.setdefault(self.stack[-1], []).append(data)
+            self.said.append(data)
 
 
 def page_of(db: Path, *ids: int) -> str:
@@ -55,7 +57,7 @@ def page_of(db: Path, *ids: int) -> str:
 
 
 def text_of(page: str) -> str:
-    return re.sub(r"\s+", " ", "".join("".join(t) for t in Elements(page).texts.values()))
+    return re.sub(r"\s+", " ", "".join(Elements(page).said))
 
 
 def test_failures_are_grouped_by_signature_with_one_of_each_in_full(desk: Any) -> None:

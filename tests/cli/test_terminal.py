@@ -1,0 +1,150 @@
+"""What the terminal shows: tables of at most its width, colours only where there is one, and no control characters."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import indexes
+import pytest
+from rich.console import Console
+
+from fxminify.minifier import console
+from fxminify.minifier.overview import overview
+from fxminify.store.case import Graph, Node
+from fxminify.store.index import Index
+
+
+def terminal(width: int = 80, **more: Any) -> Console:
+    return Console(file=io.StringIO(), width=width, force_terminal=True, **more)
+
+
+def text_of(shown: Console) -> str:
+    assert isinstance(shown.file, io.StringIO)
+    return shown.file.getvalue()
+
+
+def test_failures_of_one_signature_are_one_row(desk: Any) -> None:
+    indexes.small(desk.db)
+    assert desk.invoke("list", "repro.db").stdout.splitlines() == [
+        " id  state         failure        backend     nodes  seen",
+        "1-3  1/3 verified  compile_error  planted +1  2-4→1     3",
+        "     RuntimeError: no kernel for sin",
+        "  4  unsupported   compile_error                        1",
+        "     RuntimeError: cannot store",
+    ]
+    each = desk.invoke("list", "repro.db", "--each").stdout.splitlines()
+    assert [line.split()[0] for line in each[1::2]] == ["1", "2", "3", "4"]
+    assert [row["id"] for row in json.loads(desk.invoke("list", "repro.db", "--json").stdout)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_a_listing_fits_the_terminal(tmp_path: Path, width: int) -> None:
+    db = tmp_path / "repro.db"
+    with Index.open(str(db), create=True) as index:
+        for number in range(40):
+            case = indexes.chain(["sin"] * (1000 + number), backend=f"a backend of a very long name, number {number}")
+            indexes.add(index, case, indexes.failing(f"a message that {'goes on and ' * 20} {'ab'[number % 2] * 8}"))
+        rows = index.captures()
+    shown = Console(file=io.StringIO(), width=width)
+    console.table(rows, "repro.db", console=shown)
+    lines = text_of(shown).splitlines()
+    assert len(lines) == 5
+    assert max(map(len, lines)) <= width
+
+
+def test_a_failure_in_detail_fits_eighty_columns(desk: Any) -> None:
+    indexes.small(desk.db)
+    with Index.open(str(desk.db), readonly=True) as index:
+        details = console.details(index, 1)
+    details["failure"]["message"] = "word " * 100 + "x" * 200
+    details["failure"]["frames"] = [{"file": "torch/" + "y" * 100, "line": 3, "function": "f"}]
+    shown = Console(file=io.StringIO(), width=80)
+    console.show(details, console=shown)
+    lines = text_of(shown).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "  verified  3 of 3 fresh runs of the script" in lines
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert not [line for line in lines if line.endswith(" -")]
+
+
+def test_a_script_is_coloured_on_a_terminal_and_plain_elsewhere(desk: Any) -> None:
+    indexes.small(desk.db)
+    script = '"""It fails."""\nimport torch\n\ntorch.compile(torch.sin)(x)\n'
+    assert desk.invoke("repro", "repro.db", 1).stdout == script
+    shown = terminal()
+    console.code(script, console=shown)
+    assert "\x1b[" in text_of(shown)
+    bare = terminal(no_color=True)
+    console.code(script, console=bare)
+    colours = re.findall(r"\x1b\[(?:\d+;)*(?:[349]\d|10\d)", text_of(bare))
+    assert colours == []
+
+
+def test_colours_are_left_out_where_the_environment_says_so(desk: Any, monkeypatch: Any) -> None:
+    indexes.small(desk.db)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in desk.invoke("repro", "repro.db", 1).stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in desk.invoke("repro", "repro.db", 1).stdout
+
+
+def test_nothing_of_a_database_moves_the_cursor(tmp_path: Path) -> None:
+    hostile = "[red]\x1b[2Jgone\x07\u202e\r\b"
+    db = tmp_path / "repro.db"
+    with Index.open(str(db), create=True) as index:
+        case = indexes.chain(["sin"])
+        failure = indexes.failing(hostile, hostile, diagnostics=hostile)
+        id = indexes.add(index, replace(case, backend={**case.backend, "name": hostile}), failure)
+        indexes.minify(index, id, indexes.chain(["sin"]), script=f"# {hostile}\n")
+    for coloured in (False, True):
+        shown = Console(file=io.StringIO(), width=80, force_terminal=coloured, no_color=True)
+        with Index.open(str(db), readonly=True) as index:
+            console.table(index.captures(), str(db), console=shown)
+            console.show(console.details(index, id), console=shown)
+            console.drawing(index, id, console=shown)
+        assert [c for c in "\x07\u202e\r\b" if c in text_of(shown)] == []
+        assert "\x1b[2J" not in text_of(shown)
+        assert "[red]?[2Jgone" in text_of(shown)
+    terminal_ = terminal()
+    console.code(f"# {hostile}", console=terminal_)
+    assert "\x1b[2J" not in text_of(terminal_)
+
+
+def test_the_minimal_graph_is_drawn(desk: Any) -> None:
+    indexes.small(desk.db)
+    assert desk.invoke("show", "repro.db", 1, "--graph").stdout.splitlines() == [
+        "Failure 1: 1 compute nodes",
+        "○  x  f32[2, 8]",
+        "●  sin_0 = sin(x)  f32[2, 8]",
+        "■  return (sin_0,)",
+    ]
+    assert desk.invoke("show", "repro.db", 2, "--graph").stdout.splitlines()[0] == (
+        "Failure 2: 2 compute nodes, not minified yet: pending"
+    )
+    refused = desk.invoke("show", "repro.db", 4, "--graph")
+    assert (refused.exit_code, refused.stderr) == (
+        2, "Error: capture 4 of repro.db has no graph that can be run: node 'f' calls a function without a name\n"
+    )  # fmt: skip
+
+
+def test_a_graph_that_has_no_source_form_is_still_shown_and_drawn(tmp_path: Path) -> None:
+    node = Node("f", "call_module", "f", ({"ref": "x"},))
+    x, output = Node("x", "placeholder", "x"), Node("output", "output", "output", ({"tuple": [{"ref": "f"}]},))
+    module = {"class": "torch.nn.modules.activation.ReLU", "attrs": {"inplace": False}}
+    case = indexes.chain(["sin"])
+    with Index.open(str(tmp_path / "repro.db"), create=True) as index:
+        id = indexes.add(
+            index, replace(case, graph=Graph((x, node, output), {"f": {"module": module}})), indexes.failing("m")
+        )
+        assert console.details(index, id)["graph"].startswith("(cannot be printed: node 'f': a call_module node has")
+        shown = Console(file=io.StringIO(), width=80)
+        console.drawing(index, id, console=shown)
+        detail = overview(index).details[0]
+    assert "●  f = self.f(x)" in text_of(shown).splitlines()
+    assert detail.source.startswith("# cannot be printed")
+    assert detail.before is not None
