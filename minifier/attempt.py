@@ -171,7 +171,7 @@ class Attempt:
         result = engine.run(start, trace)
         for name, stats in result.stats.items():
             for problem in stats.problems:
-                self.of.listener.note(f"the pass {name} failed and was left out: {problem}")
+                self.of.listener.note(f"the pass {name} failed, and the reduction went on: {problem}")
         case, plain_reason = self.plain(result.case, stopped=not result.complete)
         minimal = case
         case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))

@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ..backends.execution import copy_inputs
 
 #: A decomposition of more operators than this says less than the operation itself.
-MOST = 64
+MOST = 256
 
 
 def decomposition(call: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> fx.GraphModule | None:

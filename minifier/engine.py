@@ -25,6 +25,7 @@ from .question import Question
 from .subject import Subject
 from .trace import Trace
 from .verdict import Outcome, Verdict
+from .wellformed import Lint
 
 #: With this many nodes a coarse pass that has run has nothing more to do.
 SMALL = 16
@@ -61,7 +62,8 @@ class Engine:
     ``study(case, key)`` records the values of a case anew, before late passes look at it; None where it cannot.
     ``confirm(case, key)`` is asked about the result: where it says no, the reduction is done again without the steps
     that it does not confirm.
-    A pass that raises is noted in its statistics and left out from there on; ``strict`` raises `PassFailed`.
+    A pass that raises is noted in its statistics and left out from there on, one that proposes what is no graph (see
+    `fxminify.minifier.wellformed`) is noted; ``strict`` raises `PassFailed` instead.
     """
 
     def __init__(
@@ -101,6 +103,8 @@ class Engine:
         self._clock = clock
         self._keys = Keys()
         self._sizes = Sizes()
+        self._lint = Lint()
+        self._broken: set[str] = set()
         self._studied = ""
         self._flying: dict[str, tuple[Case, Future[Verdict]]] = {}
         self._coarse: dict[str, int] = {}
@@ -216,18 +220,19 @@ class Engine:
 
     def _proposal(self, p: Pass, step: int) -> Proposal | None:
         """What ``p`` proposes for the best case; worked out once for each."""
-        if self.stats[p.name].problems:
+        if p.name in self._broken:
             return None
         if (p.name, step) not in self._proposed:
             try:
                 self._proposed[p.name, step] = p.propose(self._subject, step)
             except Exception as exc:  # noqa: BLE001  an error in one pass is no reason to lose what the others can do
                 self._problem(exc, p.name)
+                self._broken.add(p.name)
                 return None
         return self._proposed[p.name, step]
 
     def _problem(self, exc: Exception, name: str) -> None:
-        """Note that the pass ``name`` raised, or made a patch that cannot be applied."""
+        """Note that the pass ``name`` raised, or made a patch that cannot be applied or gives no graph."""
         text = f"{type(exc).__name__}: {exc}".strip()
         if self._strict:
             raise PassFailed(f"pass {name}: {text}") from exc
@@ -241,7 +246,7 @@ class Engine:
         while question.kept is not None:
             case = question.candidate(question.kept)
             same = self._check(case, question)
-            if same and case is not None and (not question.grows or self._sizes.size(case) < self._best_size):
+            if same and case is not None and (not question.grows or self._sizes.is_smaller(case, self._best_size)):
                 self._accept(case)
             question.answer(same)
         return self._best_key != before
@@ -274,10 +279,15 @@ class Engine:
             return True
         if not self._is_worth(case, question):
             return False
-        return self._known[key].same if key in self._known else None
+        if key in self._known:
+            return self._known[key].same
+        if (flaw := self._lint.flaw(case)) is not None:
+            self._problem(ValueError(flaw), question.name)
+            return False
+        return None
 
     def _is_worth(self, case: Case, question: Question) -> bool:
-        return question.grows or self._sizes.size(case) < self._best_size
+        return question.grows or self._sizes.is_smaller(case, self._best_size)
 
     def _begin(self, key: str, name: str) -> None:
         """Count a question and write it down before it is asked."""

@@ -28,8 +28,11 @@ _INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64"})
 
 
 def plain(subject: Subject, step: int) -> Proposal | None:
-    """Each node's plain operation, then the second one for those that are something else."""
-    if step > 1:
+    """Each node's plain operation, then, where there are several, the second one for those that are something else.
+
+    An operation that is alone and is not the plain one is the culprit itself.
+    """
+    if step > 1 or (step == 1 and len(subject.compute) == 1):
         return None
     patches = []
     for path, inner in graphs(subject):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from threading import Lock
 
@@ -359,3 +359,24 @@ def test_late_passes_run_where_the_others_end_on_a_case_studied_anew() -> None:
     result, _ = run(has("asinh"), case, trace, passes=(row, *PASSES), study=lambda case, key: again)
     assert seen == [(1, True)]
     assert result.trace is again
+
+
+def test_a_candidate_that_is_no_graph_is_noted_and_never_asked_about() -> None:
+    @dataclass(frozen=True)
+    class Swap:
+        order: tuple[int, int] = (0, 0)
+
+        def apply(self, subject: Subject) -> Case:
+            graph = subject.case.graph
+            *first, last, output = [n for n in graph.nodes if n.op != "placeholder"]
+            return replace(subject.case, graph=replace(graph, nodes=(*graph.placeholders, last, *first, output)))
+
+    def swap(subject: Subject, step: int) -> Proposal | None:
+        return each((Patch(drop=frozenset([subject.compute[0]]), edits=(Swap(),)),)) if step == 0 else None
+
+    case, trace = tower(3, {})
+    result, asked = run(lambda c: True, case, trace, passes=(Pass("swap", "Breaks order.", swap),))
+    assert asked == []
+    assert result.stats["swap"].problems == ["ValueError: node 'n2' reads 'n1', which is not there before it"]
+    with pytest.raises(PassFailed):
+        run(lambda c: True, case, trace, passes=(Pass("swap", "Breaks order.", swap),), strict=True)

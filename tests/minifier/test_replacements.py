@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from made import Fails, Step, called, code, make, spec
+from made import Fails, Step, called, code, make, ops, spec
 
 from fxminify.minifier.engine import Engine
 from fxminify.minifier.order import size
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
-from fxminify.minifier.subject import Subject, target_name
+from fxminify.minifier.subject import Subject
 from fxminify.minifier.trace import Kind, Recorded, Trace
 from fxminify.store.case import Case, Graph, Node
 
@@ -88,9 +88,17 @@ def test_another_type_is_a_conversion() -> None:
 
 
 def test_the_second_operation_where_the_plain_one_hides_the_failure() -> None:
-    made = one("torch.gelu", (X,))
-    assert target_name(reduced("simpler", made, lambda n: target_name(n) != "neg")) == "relu"
-    assert target_name(reduced("simpler", made, lambda n: target_name(n) == "gelu")) == "gelu"
+    row = next(p for p in REPLACEMENTS if p.name == "simpler")
+    case, trace = make(["x"], [("n", "gelu", ["x"]), ("z", "atan", ["n"])], ["z"])
+    best = Engine(Fails(lambda c: "neg" not in ops(c) and "atan" in ops(c)), passes=(row,)).run(case, trace).case
+    assert code(best) == "x -> n = relu(x) -> z = atan(n) -> z"
+
+
+def test_an_operation_alone_that_matters_costs_one_question() -> None:
+    oracle = Fails(lambda c: "gelu" in ops(c))
+    row = next(p for p in REPLACEMENTS if p.name == "simpler")
+    Engine(oracle, passes=(row,)).run(*one("torch.gelu", (X,)))
+    assert [ops(c) for c in oracle.asked] == [["neg"]]
 
 
 def test_what_makes_a_tensor_of_nothing_becomes_zeros() -> None:
