@@ -1,6 +1,6 @@
 """Explains a minimal case: asks what happens when one thing of it is changed, within a small budget.
 
-Settings first, since the reduction has mostly answered those, then sizes, dtypes, values, arguments, layouts and
+Settings first, since the reduction has mostly answered those, then dtypes, values, sizes, arguments, layouts and
 operators. A size is looked at from where it is: one less, one more, twice as much. Dimensions that are tied to others
 are changed together: of large equal sizes all, of small ones those that eager wants. Whatever the budget allowed is
 the explanation; `fxminify.minifier.explanation` finds the words.
@@ -22,8 +22,9 @@ from .verdict import Outcome, Verdict
 
 #: Sizes up to this one stand in places that need have nothing to do with each other.
 SMALL = 2
-#: The most dimensions of one small size that are looked at, each alone.
-MOST_PLACES = 6
+#: The most dimensions of one small size that are looked at, each alone, and answers about sizes after which no further
+#: dimension is begun with: they must leave something for the rest.
+MOST_PLACES, MOST_SIZES = 6, 18
 
 
 class Inquiry(Protocol):
@@ -72,11 +73,11 @@ class _Session:
     def all(self) -> None:
         case, blobs = self.case, self.blobs
         self.each(settings(case))
-        self.sizes()
         self.each(dtypes(case, blobs))
         for probe in value_sets(case):
             if probe.name == "values" or self.free(Aspect.VALUES, "values") is False:
                 self.put(probe)
+        self.sizes()
         self.each(arguments(case))
         self.each(layouts(case, blobs))
         self.each(operators(case))
@@ -116,13 +117,16 @@ class _Session:
         for i in changeable(self.case):
             for d, size in enumerate(self.case.tensors[i].shape):
                 groups.setdefault(size, []).append((i, d))
+        before = self.asked
         for size in sorted(groups, reverse=True):
             group = groups[size]
+            if self.asked - before >= MOST_SIZES:
+                return
             if size == 0 or ((size > SMALL or len(group) == 1) and self.vary(group, size)):
                 continue
             done: set[Place] = set()
             for place in group[:MOST_PLACES] if len(group) > 1 else ():
-                if place not in done:
+                if place not in done and self.asked - before < MOST_SIZES:
                     ties = ([place], *([place, other] for other in group if other != place))
                     done |= next((set(tied) for tied in ties if self.vary(tied, size)), set())
 
@@ -132,9 +136,10 @@ class _Session:
         if first is Outcome.INVALID and self.resize(places, size, 2 * size) in (Outcome.INVALID, None):
             self.answers.pop((Aspect.SIZE, self.name(places)), None)
             return False
-        larger = [next(self.resized(places, size, n, self.name(places)), None) for n in _others(size)]
+        others = (3, 17) if size == 1 else (2 * size, 4 * size + 1)
+        larger = [next(self.resized(places, size, n, self.name(places)), None) for n in others]
         self.inquiry.ahead([(p.case, p.blobs) for p in larger if p is not None][: self.inquiry.jobs])
-        for other in _others(size):
+        for other in others:  # besides the next one: a multiple, and one that is none of anything
             self.resize(places, size, other)
         below = [n for n in (size - 1, size // 2, 1) if 0 < n < size]
         for other in dict.fromkeys(below):
@@ -162,8 +167,3 @@ class _Session:
     def name(self, places: Sequence[Place]) -> str:
         names = Names(self.case).of
         return " = ".join(f"{names.get(i, f'tensor {i}')}.shape[{d}]" for i, d in places)
-
-
-def _others(size: int) -> tuple[int, ...]:
-    """Larger sizes to ask about besides the next one: a multiple, and one that is none of anything."""
-    return (3, 16, 33) if size == 1 else (2 * size, 4 * size + 1)

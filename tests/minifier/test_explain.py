@@ -153,6 +153,15 @@ def test_settings_arguments_and_operators() -> None:
     assert (operators.now, operators.that(Outcome.SAME)) == ("torch.sum", ["torch.sum", "torch.mean"])
 
 
+def test_many_dimensions_leave_something_for_the_rest() -> None:
+    """Twelve dimensions that have nothing to do with each other: a part of them is asked about, and all else."""
+    start = case(*(zeros(1, 1, 1, 1) for _ in range(3)), fn="torch.addcmul", args=(X0, X1, {"ref": "x2"}))
+    found = explained(start, lambda c: True, most=40)
+    assert found.complete
+    assert 4 <= len(words(found, Aspect.SIZE)) <= 6
+    assert words(found, Aspect.VALUES) == {"values": "free"}
+
+
 def test_a_budget_ends_it_and_what_was_asked_stands() -> None:
     start = case(zeros(1, 17), zeros(17, 1), fn="torch.matmul", args=(X0, X1))
     found = explained(start, lambda c: c.tensors[0].shape[1] >= 17, most=3)
