@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 PROGRAM = """
 import torch
 
@@ -30,6 +32,7 @@ run("crash")
 """
 
 
+@pytest.mark.slow
 def test_faults_and_chains_by_name_are_captured_and_minified(desk: Any) -> None:
     (desk.path / "faults.py").write_text(PROGRAM)
     done = desk.minify("capture", "--check", "faults.py")
