@@ -49,7 +49,7 @@ def answers(rows: Sequence[Answer], *, console: Console | None = None) -> None:
         out.add_column(name, justify="right" if name == "id" else "left", no_wrap=name != "what")
     for row in rows:
         said = "; ".join(part for part in (row.said, row.standing.text() if row.standing is not None else "") if part)
-        mark = "" if row.expected else "!"
+        mark = "" if row.expected or row.result == Result.CANNOT_RUN.value else "!"
         out.add_row(
             str(row.subject.capture.id),
             Text(plain(row.subject.capture.kind)),

@@ -75,15 +75,15 @@ def state(path: Path) -> tuple[object, ...]:
 
 
 def is_index(path: Path) -> bool:
-    """Whether the header of a file says that it is ours; reads nothing else of it."""
+    """Whether the header of a file says that it is ours, or the file is damaged; reads nothing else of it."""
     try:
         connection = _connect(f"{Path(os.path.realpath(path)).as_uri()}?mode=ro&immutable=1", 1.0)
     except sqlite3.Error:
         return False
     try:
         return bool(connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,))
-    except sqlite3.Error:
-        return False
+    except sqlite3.Error as error:
+        return error.sqlite_errorname == "SQLITE_CORRUPT"
     finally:
         connection.close()
 
