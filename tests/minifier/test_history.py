@@ -9,7 +9,6 @@ import pytest
 from made import make
 
 from fxminify.minifier.history import EXPLAIN, begin_at, describe, difference, stored
-from fxminify.minifier.simplify import marked
 from fxminify.store.case import Case, Graph, Node, TensorSpec
 from fxminify.store.errors import StoreError
 from fxminify.store.failure import Failure, Kind, Phase, signature
@@ -59,7 +58,12 @@ def test_the_difference_is_what_went_and_what_came() -> None:
         "- a = torch.sin(x)",
         "+ context grad = False",
     ]
-    assert difference(CASE, marked(CASE, [(0, 0)])).splitlines()[1] == "+ x: float32[4] dynamic [0], recorded values"
+    assert (
+        difference(CASE, replace(CASE, tensors=(replace(CASE.tensors[0], dynamic=(0,)), CASE.tensors[1]))).splitlines()[
+            1
+        ]
+        == "+ x: float32[4] dynamic [0], recorded values"
+    )
 
 
 def test_methods_attributes_and_bodies_have_lines() -> None:
