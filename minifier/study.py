@@ -21,6 +21,7 @@ from .decompose import decomposition
 from .order import DEEPEST, OTHER, PART, generation, rank
 from .recorder import Recorder, Tape, recorded
 from .signatures import Parameters, parameters
+from .subject import target_name
 from .trace import Put, Trace
 
 
@@ -86,7 +87,7 @@ class _Student(Recorder):
         own = self.names[n]
         names = {p.name: self.names[m] for p, m in zip(graph.placeholders, operands, strict=True)}
         for i, node in enumerate(graph.compute):
-            names[node.name] = f"{own}{PART}{i}"
+            names[node.name] = f"{own}{PART}{i}_{target_name(node)}"
             self.tape.positions[names[node.name]] = self.tape.positions[own]
         return calls.renamed(graph, names)
 

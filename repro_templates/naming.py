@@ -28,6 +28,9 @@ _LONGEST = 32
 _DYNAMO_PREFIX = re.compile(r"^(?:l|g|self)_+(?=[a-z])", re.I)
 _CONTAINER = re.compile(r"_*(?<![a-z])(?:modules|parameters|buffers)_+")
 _NUMBERED = re.compile(r"_\d+$")
+#: What a reduction calls a part of a composite operation (``softmax__part2_exp``), or another node of a name.
+_PART = re.compile(r"^.*__part\d+_")
+_COPY = re.compile(r"__copy\d+$")
 
 
 class Scope:
@@ -73,6 +76,7 @@ def identifier(text: str) -> str:
 
 def unnumbered(name: str) -> str:
     """``name`` without the number FX appended: ``add_12`` is ``add``."""
+    name = _PART.sub("", _COPY.sub("", name))
     return _NUMBERED.sub("", name) or name
 
 
@@ -92,7 +96,7 @@ def input_names(targets: Sequence[str]) -> list[str]:
 
 def _path(target: str) -> list[str]:
     """Words of a Dynamo target: module names whole, ``["layers", "0", "self_attn", "weight"]``."""
-    text = _DYNAMO_PREFIX.sub("", target.strip("_"))
+    text = _DYNAMO_PREFIX.sub("", _PART.sub("", _COPY.sub("", target)).strip("_"))
     text = re.sub(r"^(?:kwargs|args)_+(?=[a-z])", "", text, flags=re.I)
     text = re.sub(r"^self_+(?=[a-z])", "", text, flags=re.I)
     parts = [p.strip("_") for p in _CONTAINER.split(text)]

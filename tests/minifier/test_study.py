@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ import torch.nn.functional as F
 from captured import capture, spec
 from made import Fails, code
 
+from fxminify.minifier import tasks
 from fxminify.minifier.account import Result
 from fxminify.minifier.engine import Engine
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
+from fxminify.minifier.sandbox.scratch import Scratch
 from fxminify.minifier.study import study
 from fxminify.minifier.subject import target_name
-from fxminify.minifier.trace import Trace
+from fxminify.minifier.trace import Kind, Trace
+from fxminify.repro_templates.source import print_graph
 from fxminify.store.build import build
 from fxminify.store.case import Case
 
@@ -37,7 +41,6 @@ def reduced(
     function: Callable[..., Any],
     inputs: Sequence[Any],
     fails: Callable[[set[str]], bool],
-    passes: Any = (*PASSES, *PARTS),
 ) -> tuple[Result, Fails, dict[str, bytes]]:
     """The reduction of a failure that a set of operations shows, studied anew wherever the engine asks for it."""
     case, blobs, trace = studied(function, inputs)
@@ -115,6 +118,22 @@ def test_signatures_of_functions_operators_and_methods() -> None:
     assert names["sum_1"] == ["input", "dim", "=keepdim", "=dtype"]
     assert names["layer_norm"] == ["input", "normalized_shape", "=weight", "=bias", "=eps"]
     assert names["clamp"] == ["input", "=min", "=max"]
+
+
+def test_a_worker_keeps_what_it_studied_apart_from_what_was_recorded_before() -> None:
+    case, blobs = capture(lambda x: torch.softmax(x.sin(), -1), [torch.randn(4, 4)], spec("healthy"))
+    scratch = Scratch.create()
+    try:
+        scratch.put(blobs)
+        trace = Trace.from_json(tasks.study(tasks.studying(case, "k:"), scratch, lambda phase: None))
+        assert all(t.storage is None or (t.storage.startswith("k:") and t.storage in scratch) for t in trace.tensors)
+        assert trace.parts["softmax"].compute[2].name == "softmax__part2_exp"
+        assert trace.value("softmax__part2_exp").kind is Kind.TENSOR  # type: ignore[union-attr]
+        part = replace(case, graph=trace.parts["softmax"])
+        printed = print_graph(replace(part, inputs=case.inputs)).text
+        assert "exp = torch.ops.aten.exp.default(" in printed
+    finally:
+        scratch.remove()
 
 
 def test_random_numbers_and_inputs_are_as_before() -> None:
