@@ -16,7 +16,7 @@ from pathlib import PurePath
 from ..repro_templates.curve import curve
 from ..repro_templates.expressions import Unprintable
 from ..repro_templates.picture import MOST_NODES, picture
-from ..repro_templates.report import Detail, Group, Report, Row, Step
+from ..repro_templates.report import Detail, Group, Report, Row, Step, count
 from ..repro_templates.source import print_graph
 from ..repro_templates.wording import without_paths
 from ..store.case import Case, Json
@@ -123,7 +123,7 @@ def _detail(index: Index, capture: CaptureInfo, row: Row, nodes: int) -> Detail:
 
 
 def _facts(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
-    sizes = "not stored" if capture.nodes_before is None else f"{capture.nodes_before} nodes"
+    sizes = "not stored" if capture.nodes_before is None else count(capture.nodes_before, "node")
     if capture.nodes_before is not None and capture.nodes_after is not None:
         sizes = f"{capture.nodes_before} → {capture.nodes_after} nodes, {capture.inputs_before} → "
         sizes += f"{capture.inputs_after} inputs, {capture.queries} oracle calls"
@@ -133,7 +133,7 @@ def _facts(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
         ("Backend", capture.backend),
         ("Signature", capture.signature),
         ("Size", sizes),
-        ("Seen", f"{capture.occurrences} times, first {capture.created}, last {capture.last_seen}"),
+        ("Seen", f"{count(capture.occurrences, 'time')}, first {capture.created}, last {capture.last_seen}"),
     ]
     if (first := first_node.stored(index, capture.id)) is not None:
         facts.append(("Begins at", f"{first.get('node')}, node {first.get('position')} of {first.get('of')}"))
@@ -216,7 +216,7 @@ def _steps(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
         for s in found.steps
     )
     points = [(0.0, found.start_nodes), *((float(s.queries), s.nodes) for s in found.steps)]
-    said = f"From {found.start_nodes} to {points[-1][1]} compute nodes in {len(steps)} steps"
+    said = f"From {found.start_nodes} to {count(points[-1][1], 'compute node')} in {count(len(steps), 'step')}"
     return replace(detail, steps=steps, curve=curve(points, across="oracle calls", label=said))
 
 

@@ -111,6 +111,8 @@
       canvas.scrollTop = top * scale - y;
     };
     const fitting = () => Math.min(canvas.clientWidth / width, canvas.clientHeight / height, 1) * 0.99;
+    // A small graph needs no high frame.
+    canvas.style.height = `${Math.min(canvas.clientHeight, height * Math.min(canvas.clientWidth / width, 1) + 20)}px`;
     const next = () => {
       if (!culprits.length) return;
       at = (at + 1) % culprits.length;

@@ -157,10 +157,17 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         autoescape=True,
     )
-    environment.filters |= {"python": _python, "difference": _difference, "drawn": _drawn, "chunks": _chunks,
-                            "printable": printable}  # fmt: skip
+    environment.filters |= {
+        "python": _python, "count": count, "difference": _difference, "drawn": _drawn, "chunks": _chunks,
+    }  # fmt: skip
     environment.finalize = _finalize
     return environment
+
+
+def count(number: int, noun: str) -> str:
+    """``1 node``, ``2,000 nodes``, ``3 queries``."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else many}"
 
 
 def printable(text: str) -> str:

@@ -43,7 +43,7 @@ def report(
 
 
 def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_: bool) -> None:
-    from ...repro_templates.report import render
+    from ...repro_templates.report import count, render
     from ...store.index import Index
     from ..overview import overview
 
@@ -58,7 +58,7 @@ def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_
         dump(about)
         return
     click.echo(
-        f"{path}: {made.count:,} failures, {len(made.groups):,} signatures, {len(made.details)} in full, "
+        f"{path}: {count(made.count, 'failure')}, {count(len(made.groups), 'signature')}, {len(made.details)} in full, "
         f"{len(content):,} bytes"
     )
     for note in made.notes:

@@ -84,11 +84,11 @@ def test_the_steps_are_told_with_what_they_changed_and_drawn_as_a_curve(desk: An
     ]  # fmt: skip
     page = page_of(desk.db, 1)
     svg = page[page.index('<svg class="curve"') :]
-    said = "From 4 to 1 compute nodes in 2 steps"
+    said = "From 4 to 1 compute node in 2 steps"
     assert f'aria-label="{said}"' in svg
     titles = Elements(svg[: svg.index("</svg>") + 6]).texts["title"]
     assert titles == ["4 nodes, 0 oracle calls", "2 nodes, 3 oracle calls", "1 nodes, 7 oracle calls"]
-    assert "slices 2 nodes, 1 inputs after 3 queries, 0.5 s" in text_of(page)
+    assert "slices 2 nodes, 1 input after 3 queries, 0.5 s" in text_of(page)
     assert '<span class="c-gd">- gone = f(x)</span>' in page
 
 

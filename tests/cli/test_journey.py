@@ -208,11 +208,11 @@ def test_what_is_done_is_not_done_again(minified: Any, rows: dict[int, dict[str,
 
 
 def test_tables_fit_eighty_columns(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
-    listed = minified.minify("list", COLUMNS="80").stdout.splitlines()
+    listed = minified.minify("list", "--each", COLUMNS="80").stdout.splitlines()
     assert max(map(len, listed)) <= 80
     for row, line, said in zip(rows.values(), listed[1::2], listed[2::2], strict=True):
         assert line.split()[:4] == [str(row["id"]), row["state"], row["kind"], row["backend"]]
-        assert said.strip()[:30] == row["headline"][:30]
+        assert said.split()[:3] == row["headline"].split()[:3]
 
 
 def test_a_file_that_cannot_be_written_is_still_read(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
