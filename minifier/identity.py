@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from ..store.case import Case, Graph, Node, TensorSpec
@@ -21,11 +21,11 @@ class Keys:
         self._texts: dict[int, tuple[object, bytes]] = {}
 
     def key(self, case: Case) -> str:
-        digest = hashlib.sha256()
-        for node in case.graph.nodes:
-            digest.update(self._text(node))
-        for spec in case.tensors:
-            digest.update(self._text(spec))
+        known, parts = self._texts, []
+        for item in (*case.graph.nodes, *case.tensors):
+            found = known.get(id(item))
+            parts.append(found[1] if found is not None and found[0] is item else self._text(item))
+        digest = hashlib.sha256(b"".join(parts))
         digest.update(_dump([case.inputs, case.graph.training, case.backward, case.compare]))
         if case.calls != 1:
             digest.update(b"%d" % case.calls)
@@ -40,18 +40,15 @@ class Keys:
         return digest.hexdigest()[:32]
 
     def _text(self, item: Node | TensorSpec) -> bytes:
-        known = self._texts.get(id(item))
-        if known is not None and known[0] is item:
-            return known[1]
         if len(self._texts) > 100_000:
             self._texts.clear()
-        text = _dump(item)
+        text = _dump(_plain(item))
         self._texts[id(item)] = (item, text)
         return text
 
 
 def _dump(value: Any) -> bytes:
-    return json.dumps(value, default=_plain, sort_keys=True, separators=(",", ":")).encode() + b"\x1e"
+    return _ENCODER.encode(value).encode() + b"\x1e"
 
 
 def _plain(item: Any) -> Any:
@@ -60,5 +57,9 @@ def _plain(item: Any) -> Any:
     if isinstance(item, Graph):
         return [item.nodes, dict(item.attrs), item.training]
     if isinstance(item, TensorSpec):
-        return asdict(item)
+        return [getattr(item, name) for name in _FIELDS]
     raise TypeError(f"{type(item).__name__} has no place in a case")
+
+
+_FIELDS = tuple(f.name for f in fields(TensorSpec))
+_ENCODER = json.JSONEncoder(default=_plain, sort_keys=True, separators=(",", ":"))

@@ -185,7 +185,9 @@ class _Edit:
         for name in subject.compute:
             if name in self.kept and name not in self.substitutes and self._can_be_returned(name):
                 users = subject.users[name]
-                lost = any(u not in self.kept and subject.nodes[u].is_compute for u in users)
+                lost = not self.kept.issuperset(users) and any(
+                    u not in self.kept and subject.nodes[u].is_compute for u in users
+                )
                 if name in wanted or lost or not users:
                     made.append({"ref": name})
         return made
@@ -239,6 +241,10 @@ class _Edit:
         first: dict[str, str] = {}
         body: list[Node] = []
         for node in order:
+            read = subject.inputs[node.name]
+            if kept.issuperset(read) and self.substitutes.keys().isdisjoint(read):
+                body.append(node)
+                continue
             for source in self._sources(node.name):
                 first.setdefault(source, node.name)
             body.append(self.rewired(node))

@@ -1,0 +1,99 @@
+"""Large graphs: time and memory of the engine itself. Bounds are several times what an idle core takes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+
+import pytest
+from made import Fails, ops
+from test_engine import has, tower
+
+from fxminify.minifier.engine import Engine
+from fxminify.store.case import Case
+
+
+def seconds_of(count: int, fails: Callable[[Case], bool]) -> tuple[int, float, list[str]]:
+    """Queries, processor time of the engine alone, and the operations that are left of ``count`` nodes."""
+    case, trace = tower(count, {count // 4: "asinh", 3 * count // 4: "atan"})
+    asking = 0.0
+
+    def timed(candidate: Case) -> bool:
+        nonlocal asking
+        start = time.process_time()
+        try:
+            return fails(candidate)
+        finally:
+            asking += time.process_time() - start
+
+    start = time.process_time()
+    result = Engine(Fails(timed)).run(case, trace)
+    return result.queries, time.process_time() - start - asking, ops(result.case)
+
+
+def test_a_question_costs_milliseconds_at_a_thousand_nodes() -> None:
+    queries, seconds, left = seconds_of(1000, lambda case: len(ops(case)) >= 20)
+    assert len(left) == 20
+    assert seconds / queries < 0.004
+
+
+def test_twenty_thousand_nodes_are_reduced_in_seconds() -> None:
+    queries, seconds, left = seconds_of(20_000, has("asinh", "atan"))
+    assert sorted(left) == ["asinh", "atan"]
+    assert queries <= 25
+    assert seconds < 12
+
+
+#: A path over large values of which a few are alive at a time, with two culprits; prints its peak in MiB.
+PROGRAM = """
+import sys
+import torch
+from torch import fx
+import fxminify.minifier.recorder
+from fxminify.minifier.reduce import reduce
+
+def peak():
+    return int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))) / 1024
+
+torch.set_num_threads(1)
+aten, graph = torch.ops.aten, fx.Graph()
+value, weights = graph.placeholder("x"), [graph.placeholder(f"w{i}") for i in range(8)]
+for i in range(120):
+    value = graph.call_function(aten.mul.Tensor, (value, weights[i % 8]))
+    for at, target in ((30, aten.asinh.default), (90, aten.atan.default)):
+        value = graph.call_function(target, (value,)) if i == at else value
+graph.output((value,))
+gm, inputs = fx.GraphModule({}, graph), [torch.rand(1 << 20) for _ in range(9)]
+before = peak()
+
+def fails(gm, inputs):
+    gm(*inputs)
+    return {aten.asinh.default, aten.atan.default} <= {n.target for n in gm.graph.nodes}
+
+if sys.argv[1] == "eager":
+    gm(*[t.clone() for t in inputs])
+else:
+    small, _ = reduce(gm, inputs, fails)
+    assert sum(n.op == "call_function" for n in small.graph.nodes) == 2
+print("peak", peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_reduction_needs_little_more_memory_than_one_eager_run() -> None:
+    """120 values of 4 MiB are recorded: kept in memory they would be ten times what one run on its own inputs needs."""
+
+    def peak(mode: str) -> float:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(PROGRAM), mode], capture_output=True, text=True, check=True
+        )
+        found = re.search(r"peak ([\d.]+)", done.stdout)
+        assert found is not None
+        return float(found[1])
+
+    assert peak("reduce") <= 1.5 * peak("eager")
