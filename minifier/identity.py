@@ -22,7 +22,8 @@ class Keys:
 
     def key(self, case: Case) -> str:
         known, parts = self._texts, []
-        for item in (*case.graph.nodes, *case.tensors):
+        items: tuple[Node | TensorSpec, ...] = (*case.graph.nodes, *case.tensors)
+        for item in items:
             found = known.get(id(item))
             parts.append(found[1] if found is not None and found[0] is item else self._text(item))
         digest = hashlib.sha256(b"".join(parts))
