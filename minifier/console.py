@@ -22,7 +22,7 @@ from ..backends import libraries
 from ..backends.spec import BackendSpec
 from ..store.case import Case
 from ..store.index import CaptureInfo, Index
-from . import first_node, groups
+from . import first_node, groups, history, simplify
 from .standing import standing
 
 if TYPE_CHECKING:
@@ -133,6 +133,8 @@ def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[st
     case = None
     if info.state != "unsupported":
         case = index.best(info) if minified else index.case(capture_id)
+    if plain_steps := _made_plain(index, capture_id):
+        out["made_plain"] = plain_steps
     if said := retested(index, info):
         out["retested"] = said
     if (first := first_node.stored(index, capture_id)) is not None:
@@ -172,6 +174,7 @@ def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
     nodes = f"{details['nodes_before']} → {details['nodes_after']}" if smaller else details["nodes_before"]
     field("nodes", nodes, console)
     field("begins at", _first_node(details.get("first_node") or {}), console)
+    field("made plain", ", ".join(details.get("made_plain", ())) or None, console)
     field("queries", details.get("queries"), console)
     field("verified", runs, console)
     field("retested", "\n".join(details.get("retested") or ()), console)
@@ -219,6 +222,13 @@ def drawing(index: Index, capture_id: int, *, console: Console | None = None) ->
     first = first_node.stored(index, capture_id) or {}
     for line in lanes(case.graph, culprits={str(first.get("node"))}, ascii=not console.encoding.startswith("utf")):
         console.print(Text(plain(line)), no_wrap=True, overflow="ellipsis", crop=console.is_terminal)
+
+
+def _made_plain(index: Index, capture_id: int) -> list[str]:
+    """The simplifications that had an effect, in their order: `minify history` has the differences."""
+    found = history.stored(index, capture_id)
+    names = {row["pass"] for row in simplify.listing()}
+    return list(dict.fromkeys(step.pass_name for step in (found.steps if found else ()) if step.pass_name in names))
 
 
 def _first_node(found: Mapping[str, Any]) -> str | None:

@@ -1,9 +1,9 @@
 """The last stage of a reduction: what is left of the case is made plain.
 
 A failure that depends on none of it takes one question: everything is made plain at once, as if every answer were
-yes. Else what stands around the graph is tried so, then the `fxminify.minifier.simplifications` run one after the
-other, each with its own questions. A candidate that was asked about already costs nothing, so asking for all at once
-and then for a part is cheap.
+yes. Else all but sizes, then what stands around the graph, is tried so; then the `fxminify.minifier.simplifications`
+run one after the other, each with its own questions. A candidate that was asked about already costs nothing, so asking
+for all at once and then for a part is cheap.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..store.case import Case
-from .simplifications import SIMPLIFICATIONS, SURROUNDINGS, Simplification, Storages, name_of
+from .simplifications import ALL_BUT_SIZES, SIMPLIFICATIONS, SURROUNDINGS, Simplification, Storages, name_of
 
 #: What is asked for at once, before one by one: the name of the question, a sentence about it, what it stands for.
 AT_ONCE: tuple[tuple[str, str, tuple[Simplification, ...]], ...] = (
     ("everything", "All simplifications at once: most failures depend on none of it.", SIMPLIFICATIONS),
+    ("all-but-sizes", "All but smaller dimensions at once: a graph may need its sizes to be valid.", ALL_BUT_SIZES),
     ("surroundings", "Those at once that leave the tensors as they are.", SURROUNDINGS),
 )
 

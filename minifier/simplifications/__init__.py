@@ -52,7 +52,10 @@ SIMPLIFICATIONS: tuple[Simplification, ...] = (
     one_input_twice,
 )
 
-__all__ = ["SIMPLIFICATIONS", "SURROUNDINGS", "Candidates", "Simplification", "Storages", "name_of"]
+#: A graph may need its sizes to be a program at all.
+ALL_BUT_SIZES = tuple(s for s in SIMPLIFICATIONS if s is not smaller_dimensions)
+
+__all__ = ["ALL_BUT_SIZES", "SIMPLIFICATIONS", "SURROUNDINGS", "Candidates", "Simplification", "Storages", "name_of"]
 
 
 def name_of(simplification: Simplification) -> str:
