@@ -16,14 +16,14 @@ from pathlib import PurePath
 from ..repro_templates.curve import curve
 from ..repro_templates.expressions import Unprintable
 from ..repro_templates.picture import MOST_NODES, picture
-from ..repro_templates.report import Detail, Group, Report, Row, Step, count
+from ..repro_templates.report import Detail, Group, Model, Report, Row, Step, count
 from ..repro_templates.source import print_graph
 from ..repro_templates.wording import without_paths
 from ..store.case import Case, Json
 from ..store.errors import StoreError
 from ..store.failure import Failure, Kind
 from ..store.index import CaptureInfo, Index
-from . import ablation, console, explanation, first_node, history
+from . import ablation, console, explanation, first_node, history, onnx_models
 from .groups import grouped
 
 #: How many failures are shown in full, and at how many characters of such it ends.
@@ -112,7 +112,7 @@ def _detail(index: Index, capture: CaptureInfo, row: Row, nodes: int) -> Detail:
         detail = _graphs(index, capture, detail, nodes)
         detail = _script(index, capture, detail)
         detail = _steps(index, capture, detail)
-        detail = replace(detail, sections=tuple(_sections(index, capture)))
+        detail = replace(detail, sections=tuple(_sections(index, capture)), models=_models(index, capture))
         found = ablation.stored(index, capture.id)
         if found is not None:
             layers = tuple((one.backend, one.layer, one.result) for one in found.rows)
@@ -233,6 +233,16 @@ def _sections(index: Index, capture: CaptureInfo) -> Iterator[tuple[str, tuple[s
         yield "What passes", (without_paths(found.twin.what, 1000), *(without_paths(line, 500) for line in lines))
 
 
+def _models(index: Index, capture: CaptureInfo) -> tuple[Model, ...]:
+    """What an ONNX Runtime backend made of the case."""
+    most, picture = onnx_models.MOST_TEXT, onnx_models.MOST_PICTURE
+    return tuple(
+        Model(m.name[:200], without_paths(m.text, most), m.picture if len(m.picture) <= picture else "",
+              without_paths(m.error, 500))
+        for m in onnx_models.stored(index, capture.id)
+    )  # fmt: skip
+
+
 def _cut(difference: str) -> str:
     lines = without_paths(difference, _LONGEST * 4).splitlines()
     more = len(lines) - _LINES
@@ -241,5 +251,5 @@ def _cut(difference: str) -> str:
 
 def _length(detail: Detail) -> int:
     texts = [detail.message, detail.stderr, detail.source, detail.minimal, detail.script]
-    texts += [step.difference for step in detail.steps]
+    texts += [step.difference for step in detail.steps] + [model.text + model.svg for model in detail.models]
     return sum(map(len, texts)) + sum(len(p.svg) for p in (detail.before, detail.after) if p is not None)

@@ -16,6 +16,7 @@ from ..store.case import Graph, Node, Value, tag
 from .expressions import Expressions, Unprintable
 from .naming import input_names
 from .source import shape_text
+from .wording import without_paths
 
 #: How many nodes of a graph are drawn at most.
 MOST_NODES = 1500
@@ -96,7 +97,7 @@ def _box(node: Node, name: str, mark: str, prefix: str) -> Box:
     else:
         lines = (operation(node), shape)
     kind = {"placeholder": "input", "get_attr": "constant", "output": "output"}.get(node.op, "compute")
-    return Box(tuple(line for line in lines if line), kind, mark, prefix + _note(node, name))
+    return Box(tuple(line for line in lines if line), kind, mark, without_paths(prefix + _note(node, name), 1500))
 
 
 def _note(node: Node, name: str) -> str:

@@ -95,6 +95,21 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Model:
+    """An ONNX model that a backend made of the case. ``svg`` is from the index, so it is shown as an image, in which
+    nothing runs, and never as markup."""
+
+    name: str
+    text: str
+    svg: str = ""
+    error: str = ""
+
+    @property
+    def address(self) -> str:
+        return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode("utf-8", "replace")).decode()
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
     """All that the report says of one failure. Texts are plain; ``curve`` alone is SVG of `repro_templates.curve`."""
 
@@ -115,6 +130,7 @@ class Detail:
     layers: tuple[tuple[str, ...], ...] = ()
     enters: str = ""
     environment: tuple[tuple[str, str], ...] = ()
+    models: tuple[Model, ...] = ()
     sections: tuple[tuple[str, tuple[str, ...]], ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -10,6 +10,7 @@ from typing import Any
 import indexes
 import pytest
 
+from fxminify.minifier import onnx_models
 from fxminify.store.index import Index
 
 #: WCAG 2.1 asks for this contrast between text and what it stands on.
@@ -161,10 +162,14 @@ def test_hostile_text_is_seen_and_does_nothing(open_page: Any, tmp_path: Path) -
         backend = {**case.backend, "name": hostile, "options": {hostile: hostile}}
         id = indexes.add(index, replace(case, backend=backend), indexes.failing(hostile, hostile))
         indexes.minify(index, id, indexes.chain(["cos"]), script=f"# {hostile}\n")
+        svg = "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9' onload='alert(3)'><script>alert(4)</script>"
+        onnx_models.keep(index, id, [onnx_models.Model("forward", hostile, f"{svg}</svg>")])
     page = open_page(path)
+    page.locator("summary", has_text="forward").click()
+    assert page.locator("img").evaluate("image => image.decode().then(() => image.naturalWidth)") == 9
     assert hostile in page.locator("#view").inner_text()
     assert hostile in page.locator("#view code").first.inner_text()
-    assert page.locator("img").count() == 0
+    assert page.locator("img").count() == 1
     page.goto(page.url.partition("#")[0] + "#1'],x</script>")
     assert page.locator("#list").is_visible()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import indexes
 
+from fxminify.minifier import onnx_models
 from fxminify.minifier import overview as overviews
 from fxminify.minifier.overview import overview
 from fxminify.repro_templates.report import render
@@ -39,7 +40,7 @@ class Elements(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found.append((tag, dict(attrs)))
-        if tag not in ("meta", "input"):
+        if tag not in ("meta", "input", "img"):
             self.stack.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -216,3 +217,17 @@ def test_an_empty_database_has_a_report_that_says_what_to_do(tmp_path: Path) -> 
 def test_the_page_of_one_database_is_one_page(desk: Any) -> None:
     indexes.small(desk.db)
     assert page_of(desk.db) == page_of(desk.db)
+
+
+def test_a_picture_of_an_onnx_model_is_an_image_in_which_nothing_runs(desk: Any) -> None:
+    indexes.small(desk.db)
+    hostile = "<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'><script>alert(2)</script></svg>"
+    with Index.open(str(desk.db)) as index:
+        models = [onnx_models.Model("<b>forward", "<x>ir_version", hostile, "no </details>kernel"),
+                  onnx_models.Model("huge", "", "x" * (onnx_models.MOST_PICTURE + 1))]  # fmt: skip
+        onnx_models.keep(index, 1, models)
+    page = page_of(desk.db, 1)
+    images = [attrs for tag, attrs in Elements(page).found if tag == "img"]
+    assert [str(a["src"]).partition(",")[0] for a in images] == ["data:image/svg+xml;base64"]
+    assert "alert(" not in page
+    assert "<b>forward, refused: no </details>kernel" in text_of(page)
