@@ -24,6 +24,9 @@ from .signatures import Parameters, parameters
 from .subject import target_name
 from .trace import Put, Trace
 
+#: In a graph of more nodes than this none is taken apart: that would take long, and say little.
+MOST = 32
+
 
 def study(case: Case, blobs: Blobs, *, put: Put) -> Trace:
     """Run ``case`` once in eager mode, as `fxminify.minifier.trace.record` does, and take its calls apart."""
@@ -55,7 +58,7 @@ class _Student(Recorder):
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             self.learned.signatures[self.names[n]] = parameters(n.target, args, kwargs)
             ours = self.ours[self.names[n]]
-            if rank(ours) == OTHER and generation(ours.name) < DEEPEST:
+            if len(self.data.compute) <= MOST and rank(ours) == OTHER and generation(ours.name) < DEEPEST:
                 self.take_apart(n)
         return super().run_node(n)
 

@@ -17,9 +17,12 @@ from .proposal import Proposal, each
 #: What large numbers are tried at, smallest first: powers of two, from a thousand on of ten.
 LADDER = (*(1 << n for n in range(1, 11)), *(10**n for n in range(4, 19)))
 
+#: Where more numbers than this are left, they are 0, 1 or what they were.
+MOST = 16
+
 
 def plain(subject: Subject, step: int) -> Proposal | None:
-    """All numbers to 0, then to 1, then large ones alone to as small a step of the ladder as will do."""
+    """All numbers to 0, then to 1, then, if they are few, each to as small a step of the ladder as will do."""
     found = [(path, node, place, value) for path, inner in graphs(subject) for node, place, value in _numbers(inner)]
     if step < 2:
         return each(
@@ -29,7 +32,7 @@ def plain(subject: Subject, step: int) -> Proposal | None:
                 if weight(new := type(value)(step)) < weight(value)
             )
         )
-    if step - 2 >= len(found):
+    if len(found) > MOST or step - 2 >= len(found):
         return None
     path, node, place, value = found[step - 2]
     steps = [type(value)(sign * n) for n in LADDER for sign in ((1, -1) if value < 0 else (1,))]

@@ -15,7 +15,7 @@ from fxminify.minifier.identity import Keys
 from fxminify.minifier.options import PassFailed
 from fxminify.minifier.oracle import Votes, tally
 from fxminify.minifier.order import size
-from fxminify.minifier.passes import PASSES, Pass, Proposal
+from fxminify.minifier.passes import PASSES, REPLACEMENTS, Pass, Proposal
 from fxminify.minifier.passes.proposal import each
 from fxminify.minifier.patch import Patch
 from fxminify.minifier.subject import Subject
@@ -102,6 +102,13 @@ def test_any_number_of_jobs_gives_the_same_case(jobs: int, seed: int) -> None:
     together = Engine(oracle, jobs=jobs).run(case, trace)
     assert together.case == alone.case
     assert len(oracle.asked) == len(set(oracle.asked))
+
+
+def test_any_number_of_jobs_gives_the_same_case_with_late_passes() -> None:
+    case, trace = tower(40, {10: "asinh", 30: "atan"})
+    fails, passes = has("asinh", "atan", "gelu"), (*PASSES, *REPLACEMENTS)
+    alone, _ = run(fails, case, trace, passes=passes)
+    assert Engine(Parallel(fails, 3), jobs=3, passes=passes).run(case, trace).case == alone.case
 
 
 def test_resuming_asks_nothing_again() -> None:
