@@ -6,7 +6,7 @@ from ...store.case import Node, refs
 from ..bodies import BodySubject, graphs
 from ..patch import Patch
 from ..rewriting import Omit, Shorten, inside, places
-from ..subject import Subject, target_name
+from ..subject import PAIRS, REGIONS, WRAPPERS, Subject, target_name
 from .proposal import Proposal, each
 
 #: Parameters whose lists name dimensions: fewer of them are still a call. (A shape with fewer sizes is not.)
@@ -64,14 +64,20 @@ def _is_index(node: Node, place: tuple[int | str, ...]) -> bool:
     return place == (1,) and target_name(node) == "getitem"
 
 
+#: Calls that only mean something together with others.
+_PAIRED = frozenset({*PAIRS, *PAIRS.values(), *REGIONS, *REGIONS.values(), *WRAPPERS})
+
+
 def editable(subject: Subject) -> list[Node]:
-    """The nodes of a graph that may be edited: no operators that call graphs, nothing that decides when a loop ends."""
+    """The nodes of a graph that may be edited: none that calls a graph, or decides when a loop ends, or what state is
+    switched on.
+    """
     fixed = subject.fixed if isinstance(subject, BodySubject) else frozenset[str]()
-    nodes = (subject.nodes[name] for name in subject.compute)
+    nodes = (subject.nodes[name] for name in subject.compute if name not in fixed)
     return [
         n
         for n in nodes
-        if n.name not in fixed
-        and n.op != "call_module"
+        if n.op != "call_module"
         and not (isinstance(n.target, dict) and ("hop" in n.target or "object" in n.target))
+        and target_name(n) not in _PAIRED
     ]
