@@ -66,8 +66,8 @@ class Subject:
 
     @property
     def matters(self) -> bool:
-        """Whether other values do not fail, or fail in another way. That of an operator goes without saying."""
-        return self.free is False and self.aspect is not Aspect.OPERATOR
+        """Whether another value passes; one that fails in another way says little. An operator goes without saying."""
+        return bool(self.that(Outcome.PASS)) and self.aspect is not Aspect.OPERATOR
 
     def needed(self) -> str:
         """What of it the failure takes, as far as tried; nothing where no few words say it."""
@@ -87,7 +87,7 @@ class Subject:
         if self.free is True:
             text = f"{self.name}: fails with all that was tried ({_list(fails)})"
         else:
-            said = self._size() if self.aspect is Aspect.SIZE and self.free is False else ""
+            said = self.needed() if self.aspect is Aspect.SIZE else ""
             pattern = f"{said.removeprefix(self.name).strip()}, as far as tried; " if said else ""
             text = f"{self.name}: {pattern}fails with {_list(fails)}"
             text += f"; passes with {_list(passes)}" if passes else ""
@@ -101,8 +101,6 @@ class Subject:
     def _size(self) -> str:
         fails = [int(v) for v in self.that(Outcome.SAME)]
         passes = [int(v) for v in self.that(Outcome.PASS)]
-        if not passes:
-            return ""
         if len(fails) == 1:
             between = min(passes) < fails[0] < max(passes)
             return f"{self.name} = {fails[0]} only" if between else ""

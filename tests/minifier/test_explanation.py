@@ -42,6 +42,7 @@ def test_a_sentence_lists_what_was_asked() -> None:
     assert sized(17, (18, 34), (16,), invalid=(69,)).sentence() == (
         "x.shape[1]: >= 17, as far as tried; fails with 17, 18, 34; passes with 16; eager refuses 69"
     )
+    assert sized(2, (3,), other=(1,)).sentence() == "x.shape[1]: fails with 2, 3; fails in another way with 1"
     assert sized(1, (3, 2)).sentence() == "x.shape[1]: fails with all that was tried (1, 2, 3)"
     answers = (Answer("float64", "pass"), Answer("float16", "other"), Answer("bfloat16", "infra"))
     dtype = Subject(Aspect.DTYPE, "dtype of x", "float32", answers)
@@ -57,7 +58,8 @@ EXPLAINED = Explanation(
         sized(17, (18, 34), (16,)),
         Subject(Aspect.SETTING, "grad", "False", (Answer("the default", "pass"),)),
         Subject(Aspect.ARGUMENT, "argument 1 of torch.sum", "0", (Answer("1", "invalid"),)),
-        Subject(Aspect.LAYOUT, "layout of x", "contiguous", (Answer("transposed", "other"),)),
+        Subject(Aspect.LAYOUT, "layout of x", "contiguous", (Answer("transposed", "pass"),)),
+        Subject(Aspect.DTYPE, "dtype of x", "float32", (Answer("float64", "other"),)),
         Subject(Aspect.OPERATOR, "operator sum_1", "torch.sum", (Answer("torch.mean", "pass"),)),
     ),
     Twin("x.shape[1]: 16 instead of 17", "- x: float32[1, 17], zeros\n+ x: float32[1, 16], zeros"),
@@ -72,7 +74,7 @@ def test_a_summary_says_what_it_takes_and_what_is_free() -> None:
         "It takes x.shape[1] >= 17; grad = False only. Also important: layout of x. Free: values. As far as tried."
     )
     assert [sentence.partition(":")[0] for sentence in EXPLAINED.sentences()] == [
-        "x.shape[1]", "grad", "layout of x", "operator sum_1", "values",
+        "x.shape[1]", "grad", "layout of x", "dtype of x", "operator sum_1", "values",
     ]  # fmt: skip
     assert Explanation(()).summary() == ""
 
