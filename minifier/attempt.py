@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass, field, replace
 
 from ..backends import libraries
-from ..backends.spec import CannotLoad
+from ..backends.installed import Installed
+from ..backends.spec import BackendSpec, CannotLoad
 from ..repro_templates.expressions import Unprintable
 from ..repro_templates.inputs import NeedsData
 from ..store.case import Case, operators
@@ -65,6 +66,13 @@ class Job:
     queries: int = 0
     asked: int = 0
     started: float = field(default_factory=time.monotonic)
+
+    def installed(self) -> Installed | None:
+        """What a worker that has compiled with the backend finds installed; None where it does not say."""
+        modules = BackendSpec.from_json(self.case.backend).modules()
+        modules += [str(item["module"]) for item in self.case.imports if "module" in item]
+        reply = self.pool.submit("describe", {"modules": modules}, timeout=60).result()
+        return Installed.from_json(reply.result) if reply.ended is Ended.DONE else None
 
     def queries_left(self) -> int | None:
         most = self.options.max_queries
@@ -289,6 +297,8 @@ class Attempt:
                 queries=self.of.queries,
                 runs=self.of.options.runs,
                 embed=self.of.options.embed_data,
+                replays=self.of.shown.seldom(),
+                installed=self.of.installed(),
             )
             if state is State.UNVERIFIED and not last.same:
                 reason += "; nor does a fresh process show it: it may need what came before it, such as other graphs"

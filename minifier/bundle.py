@@ -13,23 +13,27 @@ import re
 import shlex
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from typing import Any
 
 from .. import __version__
 from ..backends.spec import BackendSpec
+from ..repro_templates.anonymous import anonymous
+from ..repro_templates.forms import RUN
 from ..repro_templates.render import FORMATS
-from ..repro_templates.wording import one_line
+from ..repro_templates.wording import one_line, title
 from ..store.errors import StoreError
 from ..store.index import Index
-from .emit import file_name, stored_repro
+from . import record
+from .handout import FILES, Wish, drawn, handed_out
 
 #: GitHub takes attachments of at most 25 MB.
 MOST_BYTES = 24 << 20
 #: GitHub takes issues of at most that many characters.
 MOST_CHARACTERS = 65_536
 MANIFEST = "manifest.json"
+_SCRIPT = Wish()
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16
 
@@ -37,7 +41,7 @@ _MODE = 0o100644 << 16
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One file of a bundle, as the manifest has it. ``verified`` of ``runs`` fresh processes showed the failure with
-    it; a file that is not run has no runs."""
+    it; a file that is not run has no runs, and ``tentative`` says why one that should have been was not."""
 
     name: str
     what: str
@@ -45,6 +49,7 @@ class Entry:
     sha256: str
     verified: int = 0
     runs: int = 0
+    tentative: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,32 +69,40 @@ class Bundle:
     def lines(self) -> list[str]:
         """What is inside, a line each, for the person who is about to hand it out."""
         rows = [
-            (e.name, e.bytes, e.what + (f", {e.verified} of {e.runs} runs" if e.runs else "")) for e in self.entries
+            (
+                e.name,
+                e.bytes,
+                e.what + (f", {e.verified} of {e.runs} runs" if e.runs else ", tentative" if e.tentative else ""),
+            )
+            for e in self.entries
         ]
         rows.append((MANIFEST, len(self.manifest()), "names, sizes and sha256 of these files"))
         width = max(len(name) for name, _, _ in rows)
         return [f"{name:{width}}  {size:>9,} bytes  {what}" for name, size, what in rows]
 
 
-def collect(index: Index, capture_id: int, formats: Sequence[str] = tuple(FORMATS), **options: Any) -> Bundle:
-    """Every format of capture ``capture_id`` and what lies beside them. ``options`` are those of `stored_repro`.
+def collect(
+    db: str, capture_id: int, wish: Wish = _SCRIPT, *, formats: Sequence[str] = tuple(FORMATS), **options: Any
+) -> Bundle:
+    """Every format of capture ``capture_id`` and what lies beside them; ``options`` are those of `handed_out`.
 
     Raises `StoreError` where there is no verified script, or where it all is larger than `MOST_BYTES`.
     """
-    capture = index.capture(capture_id)
     entries: list[Entry] = []
     contents: dict[str, bytes] = {}
     for format in formats:
-        text, beside, info = stored_repro(index, capture_id, format, **options)
-        content = text.encode()
-        verified, runs = (info["verified"], info["runs"]) if format == "script" else (0, 0)
-        name = file_name(format)
+        made = handed_out(db, capture_id, replace(wish, format=format), **options)
+        content = made.text.encode()
+        verified, runs = (made.info["verified"], made.info["runs"]) if format in RUN else (0, 0)
+        name = FILES[format]
         contents[name] = content
-        entries.append(_entry(name, f"the {format}", content, verified, runs))
-        for name, data in beside.items():
+        entries.append(_entry(name, f"the {format}", content, verified, runs, made.tentative))
+        for name, data in made.files.items():
             if name not in contents:
                 contents[name] = data
                 entries.append(_entry(name, "values of tensors, as captured", data))
+    with Index.open(db, readonly=True) as index:
+        capture = index.capture(capture_id)
     total = sum(map(len, contents.values()))
     if total > MOST_BYTES:
         largest = max(contents, key=lambda name: len(contents[name]))
@@ -118,21 +131,37 @@ def zipped(bundle: Bundle) -> bytes:
     return sink.getvalue()
 
 
-def _entry(name: str, what: str, content: bytes, verified: int = 0, runs: int = 0) -> Entry:
-    return Entry(name, what, len(content), hashlib.sha256(content).hexdigest(), verified, runs)
+def _entry(name: str, what: str, content: bytes, verified: int = 0, runs: int = 0, tentative: str = "") -> Entry:
+    return Entry(name, what, len(content), hashlib.sha256(content).hexdigest(), verified, runs, tentative)
 
 
-def command(index: Index, capture_id: int, **options: Any) -> str:
+def command(index: Index, capture_id: int, wish: Wish = _SCRIPT) -> str:
     """The command that files the issue with GitHub's own client, exactly as it can be typed."""
-    text, _, _ = stored_repro(index, capture_id, "issue", **options)
+    text = drawn(index, capture_id, replace(wish, format="issue")).text
     if len(text) > MOST_CHARACTERS:
         raise StoreError(f"the issue has {len(text):,} characters, GitHub takes {MOST_CHARACTERS:,}: attach a --bundle")
     capture = index.capture(capture_id)
-    spec = BackendSpec.from_json(index.case(capture_id).backend)
-    title = one_line(f"[{capture.backend}] {capture.headline}", 120)
+    case = index.best(capture) or index.case(capture_id)
+    kept = record.stored(index, capture)
+    failure = kept.failure if kept is not None else capture.failure
+    spec = BackendSpec.from_json(case.backend)
+    if wish.rename and kept is not None:
+        case, kept = anonymous(case, kept)
+        failure = kept.failure
+    headline = title(case, failure) if failure is not None else f"[{capture.backend}] {capture.headline}"
     name = f"./{index.name}" if index.name.startswith("-") else index.name
-    made = ["minify", "repro", name, str(capture_id), "--format", "issue"]
-    filed = ["gh", "issue", "create", "--repo", repository(spec), "--title", title, "--body-file", "-"]
+    made = ["minify", "repro", name, str(capture_id), "--format", "issue", *(["--rename"] if wish.rename else [])]
+    filed = [
+        "gh",
+        "issue",
+        "create",
+        "--repo",
+        repository(spec),
+        "--title",
+        one_line(headline, 140),
+        "--body-file",
+        "-",
+    ]
     return f"{shlex.join(made)} | {shlex.join(filed)}"
 
 

@@ -1,34 +1,31 @@
-"""Scripts in and out of the index: render and verify what a reduction found, hand it out, check it again.
+"""Scripts into the index: render and verify what a reduction found, check it again.
 
 A script is stored with the record of its verification, k of n fresh runs showed the signature, and is shown only if
-one did. The other formats are rendered from the same case when they are asked for.
+one did. It says so itself, so where fewer runs showed it than it claims, it is rendered with the true count.
 """
 
 from __future__ import annotations
 
-import math
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import metadata
-from types import MappingProxyType
 from typing import Any
 
-from ..backends.spec import BackendSpec
+from ..backends.installed import Installed
 from ..repro_templates.inputs import SIDE_FILE
-from ..repro_templates.render import Header, render
+from ..repro_templates.render import render
 from ..repro_templates.verify import Verification, verify
 from ..store.case import Blobs, Case
 from ..store.errors import StoreError
-from ..store.failure import Failure, Kind, Phase, signature
+from ..store.failure import Failure, Kind, Phase
 from ..store.index import CaptureInfo, Index, State
-from . import console, explanation, onnx_models
-from .ablation import stored
+from . import console, record
+from .handout import alarm as alarm
+from .handout import carried_from as carried_from
+from .handout import search_path as search_path
+from .handout import stored_repro as stored_repro
+from .record import make_header as make_header
 from .replay import Likeness
 
-#: The names under which the formats are handed out.
-FILES = MappingProxyType({"script": "repro.py", "pytest": "test_repro.py", "issue": "issue.md",
-                          "bisect": "bisect_repro.py"})  # fmt: skip
 #: Is a failure, seen in a fresh process, the captured one?
 Shows = Callable[[Failure], bool]
 #: Seconds that a fresh process may take to import torch and a backend, besides what the failure itself takes.
@@ -45,10 +42,23 @@ class Emitter:
         self.timeout = timeout
 
     def emit(
-        self, case: Case, blobs: Blobs, *, failure: Failure, queries: int, runs: int, embed: bool
+        self,
+        case: Case,
+        blobs: Blobs,
+        *,
+        failure: Failure,
+        queries: int,
+        runs: int,
+        embed: bool,
+        replays: str = "",
+        installed: Installed | None = None,
     ) -> tuple[State, str]:
-        """The state that the script deserves, and why it is not better. Raises `Unprintable` and `CannotLoad`."""
-        header = make_header(self.capture, case, failure, queries=queries, timeout=self.timeout)
+        """The state that the script deserves, and why it is not better. Raises `Unprintable` and `CannotLoad`.
+
+        ``replays`` is how often the whole graph failed where that was not always, ``installed`` what a worker found.
+        """
+        more = {"runs": f"{runs} of {runs}", "replays": replays, "installed": installed or Installed()}
+        header = make_header(self.capture, case, failure, queries=queries, timeout=self.timeout, **more)
         rendered = render(case, blobs, header=header, embed=embed)
         done = verify(
             rendered.text,
@@ -59,104 +69,17 @@ class Emitter:
             files={} if rendered.data is None else {SIDE_FILE: rendered.data},
             carried=carried_from(case),
         )
+        if done.shown < done.runs:
+            seen = f"{done.shown} of {done.runs}"
+            header = replace(header, runs=seen, tentative=done.instead if not done.shown else "")
+            rendered = render(case, blobs, header=header, embed=embed)
         self.index.save_repro(
             self.capture.id, "script", rendered.text, verified=done.shown, runs=done.runs, log=done.log
         )
+        record.keep(self.index, self.capture.id, header)
         if done.shown:
             return State.VERIFIED, "" if done.shown == done.runs else f"shown in {done.shown} of {done.runs} runs"
         return State.UNVERIFIED, f"the script does not show the failure: {done.instead}"
-
-
-def make_header(capture: CaptureInfo, case: Case, failure: Failure, *, queries: int, timeout: float) -> Header:
-    """What the script says about itself: versions and figures, nothing of this machine."""
-    spec = BackendSpec.from_json(case.backend)
-    return Header(
-        failure=failure,
-        signature=signature(failure).digest,
-        torch=case.torch,
-        python=platform.python_version(),
-        platform=f"{platform.system()} {platform.machine()}",
-        backend=_version(spec.distribution),
-        nodes=capture.nodes_before or 0,
-        queries=queries,
-        timeout=math.ceil(timeout),
-    )
-
-
-def _version(distribution: str) -> str:
-    try:
-        return f"{distribution} {metadata.version(distribution)}" if distribution else ""
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-def search_path(case: Case) -> list[str]:
-    """Directories of this machine in which the backend's and the operators' modules lie."""
-    paths = [*case.backend.get("search_path", ())]
-    for item in case.imports:
-        paths += item.get("search_path", ())
-    return list(dict.fromkeys(paths))
-
-
-def carried_from(case: Case) -> str:
-    """The file that the script's copy of the backend is from, nothing where the script imports its backend."""
-    source = BackendSpec.from_json(case.backend).source
-    return source.file if source is not None else ""
-
-
-def stored_repro(
-    index: Index, capture_id: int, format: str, *, unverified: bool = False
-) -> tuple[str, dict[str, bytes], dict[str, Any]]:
-    """The text of a stored script or of another format, the files it needs beside it, and its record.
-
-    Raises `StoreError` where there is no script yet, or none that was verified and ``unverified`` is False.
-    """
-    capture = index.capture(capture_id)
-    repro = index.repro(capture_id, "script")
-    if repro is None and capture.state == "unsupported":
-        raise StoreError(f"capture {capture_id} has no script, and cannot have one: {capture.reason}")
-    if repro is None:
-        hint = f"minify run {index.name} {capture_id}"
-        raise StoreError(f"capture {capture_id} has no script yet ({capture.state}); make one: {hint}")
-    if not repro.verified and not unverified:
-        raise StoreError(
-            f"the script of capture {capture_id} did not show the failure in {repro.runs} fresh runs; --force shows it"
-        )
-    info = {"id": capture_id, "format": format, "verified": repro.verified, "runs": repro.runs,
-            "signature": capture.signature}  # fmt: skip
-    case, failure = index.best(capture), capture.failure
-    if case is None or failure is None:
-        return repro.text, {}, info
-    embed = SIDE_FILE in repro.text
-    if format == "script" and not embed:
-        return repro.text, {}, info
-    header = make_header(capture, case, failure, queries=capture.queries, timeout=alarm(repro.text))
-    found = stored(index, capture_id)
-    if found is not None:
-        layers = tuple((row.backend, row.layer, row.result) for row in found.rows)
-        header = replace(header, layers=layers, enters=found.enters)
-    explained = explanation.stored(index, capture_id)
-    if explained is not None and (summary := explained.summary()):
-        twin = explained.twin
-        told = () if twin is None else (twin.what, *twin.difference.splitlines()[:40])
-        header = replace(header, matters=(summary, *explained.sentences()), twin=told)
-    models = [(model.name, model.error, model.text) for model in onnx_models.stored(index, capture_id)]
-    header = replace(header, models=tuple(models))
-    rendered = render(case, index.blobs(case.storages), format=format, header=header, embed=embed)
-    files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
-    return repro.text if format == "script" else rendered.text, files, info
-
-
-def file_name(format: str) -> str:
-    """The name under which a file of that format is handed out."""
-    return FILES[format]
-
-
-def alarm(script: str) -> float:
-    """The time after which the script of a hang gives up, as it was verified; 60 s where it has none."""
-    _, found, rest = script.partition("signal.alarm(")
-    digits = rest.partition(")")[0]
-    return float(digits) if found and digits.isdigit() else 60.0
 
 
 def verify_stored(

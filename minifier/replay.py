@@ -62,6 +62,11 @@ class Replay:
     entries: dict[str, Shown] = field(default_factory=dict)
     reason: str = ""
 
+    def seldom(self) -> str:
+        """How often the whole graph failed (``7 of 9``), nothing where it always did."""
+        shown = self.entries.get(self.entry)
+        return f"{shown.matched} of {shown.runs}" if shown is not None and shown.rate < 1 else ""
+
     def oracle(self, pool: Workers, least: float | None = None) -> Oracle:
         """The oracle for this capture. A candidate that shows the failure less often than ``least`` does not count."""
         return Oracle(

@@ -70,6 +70,13 @@ def study(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json
     return replace(trace, tensors=tuple(specs)).to_json()
 
 
+def describe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: an `Installed` as JSON. ``argument`` names the ``modules`` of the backend and the operators."""
+    from ..backends.installed import describe
+
+    return describe(argument["modules"]).to_json()
+
+
 def case_from_json(doc: Json) -> Case:
     """Inverse of `to_json`, without checks."""
     return Case(

@@ -14,6 +14,8 @@ from typing import Any
 import click
 
 DEFAULT_DB = "repro.db"
+#: Those of `fxminify.repro_templates.render`, which takes longer to load.
+FORMATS = ("script", "pytest", "issue", "notebook", "bisect")
 
 
 class Verbs(click.Group):

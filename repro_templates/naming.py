@@ -19,7 +19,7 @@ OWN = frozenset(
     {
         "actual", "compiled", "cotangents", "draw", "expected", "function", "generator", "gradients", "inf", "inputs",
         "make_inputs", "math", "nan", "operator", "output", "outputs", "pathlib", "repro", "signal", "storage",
-        "subprocess", "sys", "torch",
+        "subprocess", "sys", "torch", "DEVICE",
     }
 )  # fmt: skip
 RESERVED = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(dir(builtins)) | OWN

@@ -8,63 +8,44 @@ fxminify; it is ASCII and has passed ``compile()`` before anybody sees it.
 
 from __future__ import annotations
 
-import ast
 import re
-import textwrap
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
 from types import MappingProxyType
+from typing import Any
 
-import jinja2
-
-from .. import __version__
 from ..backends import ambient, libraries
-from ..backends.deaths import signal_name
 from ..backends.spec import BackendSpec
 from ..store.case import Blobs, Case, Json
 from ..store.failure import Failure, Kind
+from . import device
 from .action import Action, make_action
 from .expressions import Unprintable
+from .header import Figures, about, advice, figures, first_node, needs, story, sure, system, versions
+from .header import Header as Header
 from .inputs import print_inputs
 from .naming import OWN, RESERVED
+from .notebook import cells
+from .preamble import bound, ordered, split
 from .source import print_graph
-from .wording import actual, cell, distinctive, docstring, expected, headline, one_line, prose
+from .templates import environment, own
+from .wording import (
+    actual,
+    distinctive,
+    exit_codes,
+    expected,
+    fence,
+    headline,
+    log,
+    one_line,
+    prose,
+    raised,
+    summary,
+    title,
+)
+from .wording import code as markdown_code
 
 FORMATS = MappingProxyType({"script": "script.py.j2", "pytest": "pytest.py.j2", "issue": "issue.md.j2",
-                            "bisect": "bisect.py.j2"})  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What a script says about itself besides its code.
-
-    ``torch``, ``python`` and ``platform`` are versions (``2.13.0+cpu``, ``3.11``, ``Linux x86_64``), ``backend`` the
-    backend's name and version where it is no part of torch. ``nodes`` counts the compute nodes of the capture before
-    it was minified, ``queries`` how often the backend was asked, ``runs`` is what verification saw (``3 of 3``).
-    ``timeout`` is the time in seconds after which a hang is one. ``equal_nan`` is False where eager is known to give
-    no NaN. ``layers`` are backend, layer and result of an ablation, ``enters`` is its answer. ``matters`` are sentences
-    about what the failure takes, the summary first; ``twin`` says how the nearest candidate that passes differs, in
-    words and then in lines that begin with ``-`` or ``+``. ``models`` are name, why ONNX Runtime refused it, and text
-    of the ONNX models that were made of the case.
-    """
-
-    failure: Failure
-    signature: str = ""
-    torch: str = ""
-    python: str = ""
-    platform: str = ""
-    backend: str = ""
-    nodes: int = 0
-    queries: int = 0
-    runs: str = ""
-    timeout: int = 60
-    equal_nan: bool = True
-    layers: tuple[tuple[str, str, str], ...] = ()
-    enters: str = ""
-    matters: tuple[str, ...] = ()
-    twin: tuple[str, ...] = ()
-    models: tuple[tuple[str, str, str], ...] = ()
+                            "notebook": "notebook.ipynb.j2", "bisect": "bisect.py.j2"})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +58,11 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """All that a template sees. Texts are finished source; lists hold its lines."""
+    """All that a template sees, documented in ``docs/templates.md``. Texts are finished source; lists hold its lines.
+
+    What comes from a capture is text of strangers: the templates put it through ``code``, ``fence``, ``cell`` or
+    ``ascii`` wherever it is not yet source.
+    """
 
     headline: str
     about: list[str]
@@ -88,38 +73,58 @@ class Context:
     functions: str
     action: Action
     test: str
+    raises: str
+    reason: str
     hang: int
     dies: int
+    codes: tuple[int, ...]
     needle: str
     timeout: int
     isolated: bool
-    # The report alone.
-    backend: str = ""
-    expected: str = ""
-    actual: str = ""
-    log: str = ""
-    versions: tuple[str, ...] = ()
+    requirements: list[str]
+    cells: list[dict[str, Any]]
+    # Sentences and tables about the failure.
+    title: str
+    comment: str
+    summary: str
+    backend: str
+    expected: str
+    actual: str
+    sure: str
+    tentative: str
+    log: str
+    figures: list[Figures]
+    first: str
+    layers: tuple[tuple[str, ...], ...]
+    enters: str
+    matters: list[str]
+    twin: list[str]
+    models: list[tuple[str, str]]
+    story: str
+    steps: tuple[tuple[str, int, int], ...]
+    versions: list[str]
+    system: str
+    needs: str
+    #: The script, in every format but the script itself.
     script: str = ""
-    layers: tuple[tuple[str, ...], ...] = ()
-    enters: str = ""
-    matters: tuple[str, ...] = ()
-    twin: tuple[str, ...] = ()
-    models: tuple[tuple[str, str], ...] = ()
 
 
-def render(case: Case, blobs: Blobs, *, format: str = "script", header: Header, embed: bool = False) -> Rendered:
-    """Render ``case`` as a file.
+def render(
+    case: Case, blobs: Blobs, *, format: str = "script", header: Header, embed: bool = False, template: str = ""
+) -> Rendered:
+    """Render ``case`` as a file, of ``format`` or with the text of a ``template`` of your own.
 
-    Raises `Unprintable`, of which `NeedsData` says that ``embed`` would do, and `CannotLoad` for a backend that cannot
-    be had back.
+    Raises `Unprintable`, of which `NeedsData` says that ``embed`` would do, `CannotLoad` for a backend that cannot
+    be had back, and `TemplateError` for a template that cannot be filled.
     """
-    context, data = _context(case, blobs, header, embed)
-    if format == "issue":
-        script = _fill("script", context).rstrip("\n")
-        context = _report(context, header, script)
-    elif format not in FORMATS:
+    if format not in FORMATS:
         raise ValueError(f"{format!r} is no format; there are {', '.join(FORMATS)}")
-    text = _fill(format, context)
+    context, data = _context(case, blobs, header, embed)
+    if format != "script" or template:
+        context = replace(context, script=_fill(FORMATS["script"], context).rstrip("\n"))
+    if template:
+        return Rendered(own(template, context), data)
+    text = _fill(FORMATS[format], context)
     if not text.isascii():
         raise Unprintable("something in it is not ASCII")
     return Rendered(text, data)
@@ -130,9 +135,9 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
     spec = BackendSpec.from_json(case.backend)
     backend = spec.to_source(RESERVED)
     surroundings = ambient.to_source(case.context)
-    imports, setup = _split(libraries.to_source(case.imports))
+    imports, setup = split(libraries.to_source(case.imports))
     setup = [*backend.setup, *setup]
-    taken = OWN | backend.names | _bound([*imports, *setup])
+    taken = OWN | backend.names | bound([*imports, *setup])
     printed = print_graph(case, reserved=taken)
     names = {*taken, printed.name, *(c.name for c in printed.constants)}
     inputs = print_inputs(
@@ -153,83 +158,82 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
     dies = failure.signal or 0
     hang = header.timeout if failure.kind is Kind.HANG else 0
     imports = [*imports, *backend.imports, *printed.imports, *inputs.imports]
+    imports = ordered([*imports, "import torch", *(["import signal"] if hang else [])])
+    functions = printed.text
+    if only := device.accelerator(case):
+        setup = [
+            f'{device.NAME} = "{only}"  # the one line to change to run it elsewhere',
+            *([""] if setup else []),
+            *setup,
+        ]
+        functions = device.named(functions, only)
+        action = Action(device.named(action.inputs, only), device.named(action.body, only))
+    lines, how = about(case, header), advice(failure, hang)
+    alarm = [f"signal.alarm({hang})"] if hang else []
+    code = ["\n".join([*imports, "", *alarm, *setup, *surroundings.setup]), functions, action.inputs, action.body]
+    first = headline(case, failure)
     context = Context(
-        headline=headline(case, failure),
-        about=_about(case, header),
-        advice=_advice(failure, hang),
-        imports=_ordered([*imports, "import torch", *(["import signal"] if hang else [])]),
+        headline=first,
+        about=lines,
+        advice=how,
+        imports=imports,
         setup=setup,
         ambient=surroundings.setup,
-        functions=printed.text,
+        functions=functions,
         action=action,
         test=_test_name(case, failure),
+        raises=raised(failure),
+        reason=one_line(f"{case.backend.get('name', 'backend')}: {failure.headline()}", 100),
         hang=hang,
         dies=dies or (14 if hang else 0),
+        codes=(0, *exit_codes(failure)),
         needle=distinctive(failure),
         timeout=header.timeout,
         isolated=bool(dies or hang or failure.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY)),
+        requirements=["torch", *(p.source for p in header.installed.packages if p.source and p.direct)],
+        cells=cells([f"### {markdown_code(first)}", "", fence("\n".join([*lines, how]))], code),
+        **_sentences(case, header),
     )
     return context, inputs.data
 
 
-def _report(context: Context, header: Header, script: str) -> Context:
+def _sentences(case: Case, header: Header) -> dict[str, Any]:
+    """The part of the context that is about the failure, not the code."""
     failure = header.failure
-    versions = [f"torch {header.torch}", header.backend, f"Python {header.python}", header.platform]
-    return replace(
-        context,
-        expected=expected(failure),
-        actual=actual(failure, header.timeout),
-        log=one_line(failure.message, 2000, lines=20) if failure.kind is not Kind.DIVERGENCE else "",
-        versions=tuple(v for v in versions if v.strip()),
-        script=script,
-        layers=tuple(tuple(cell(text) for text in row) for row in header.layers),
-        enters=cell(header.enters),
-        matters=tuple(prose(text) for text in header.matters),
-        twin=tuple(one_line(text, 200).replace("`", "'") for text in header.twin),
-        models=tuple((_about_model(name, error), _fenced(text)) for name, error, text in header.models),
-    )
+    named = title(case, failure)
+    return {
+        "title": named,
+        "comment": named.replace("-", "- ").replace(">", ""),
+        "summary": summary(case, failure),
+        "backend": one_line(str(case.backend.get("name", "")), 80),
+        "expected": expected(failure),
+        "actual": actual(failure, header.timeout),
+        "sure": sure(header),
+        "tentative": one_line(header.tentative, 300),
+        "log": log(failure),
+        "figures": list(figures(failure)),
+        "first": first_node(header.first),
+        "layers": header.layers,
+        "enters": header.enters,
+        "matters": [prose(text) for text in header.matters],
+        "twin": [one_line(text, 200) for text in header.twin],
+        "models": [(_about_model(name, error), one_line(text, 4000, lines=60)) for name, error, text in header.models],
+        "story": story(case, header),
+        "steps": header.steps,
+        "versions": versions(header),
+        "system": system(header),
+        "needs": needs(header.installed),
+    }
 
 
 def _about_model(name: str, error: str) -> str:
-    return cell(f"ONNX Runtime refused the model of the {name}: {error}" if error else f"The model of the {name}:")
-
-
-def _fenced(text: str) -> str:
-    """A text for a block of code, which it cannot end."""
-    return one_line(text, 4000, lines=60).replace("```", "` ` `")
+    return prose(f"ONNX Runtime refused the model of the {name}: {error}" if error else f"The model of the {name}:")
 
 
 def _call_before(case: Case, call: Json) -> Case:
     """``case`` with the inputs of an earlier call, those alone that differ: the others are the last call's."""
     names = [node.name for node in case.graph.placeholders]
     return replace(case, inputs=tuple(call.get(n) for n in names))
-
-
-def _about(case: Case, header: Header) -> list[str]:
-    nodes = case.graph.count
-    before = f" from {header.nodes} nodes to {nodes}" if header.nodes else ""
-    calls = f" ({header.queries} oracle calls)" if header.queries else ""
-    lines = [f"Minified by fxminify {__version__}{before}{calls}."]
-    if header.signature:
-        lines[0] += f" Signature {header.signature}."
-    if cause := header.failure.root_cause():
-        lines.insert(0, one_line(f"Cause: {cause}", 200))
-    if header.failure.kind is not Kind.CRASH and (said := header.failure.diagnosis()):
-        lines[:0] = textwrap.wrap(one_line(f"On standard error: {said}", 400), 118, break_on_hyphens=False)
-    if header.runs:
-        lines.append(f"It failed in {header.runs} fresh runs.")
-    versions = [f"torch {header.torch}" if header.torch else "", header.backend]
-    versions += [f"Python {header.python}" if header.python else "", header.platform]
-    if any(versions):
-        lines.append(one_line(", ".join(v for v in versions if v) + ".", 200))
-    return [docstring(line) for line in lines]
-
-
-def _advice(failure: Failure, hang: int) -> str:
-    how = f"SIGALRM ends it after {hang} s" if hang else "it fails"
-    if failure.signal and not hang:
-        how = f"it dies of {signal_name(failure.signal)}"
-    return f"Run it: {how} while the bug is there; exit code 0 means the bug is gone."
 
 
 def _test_name(case: Case, failure: Failure) -> str:
@@ -239,60 +243,9 @@ def _test_name(case: Case, failure: Failure) -> str:
     return "_".join(["test", *([backend] if backend else []), operator, str(failure.kind)])
 
 
-@cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("fxminify", "repro_templates"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # what is rendered is Python and Markdown
-    )
-    environment.filters["ascii"] = ascii
-    return environment
-
-
-def _fill(format: str, context: Context) -> str:
-    text = _environment().get_template(FORMATS[format]).render(c=context)
+def _fill(template: str, context: Context) -> str:
+    text = environment().get_template(template).render(c=context)
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
-    if FORMATS[format].endswith(".py.j2"):
-        compile(text, f"<{format}>", "exec", dont_inherit=True)
+    if template.endswith(".py.j2"):
+        compile(text, f"<{template}>", "exec", dont_inherit=True)
     return text
-
-
-def _split(lines: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Import lines at the head, and the rest."""
-    lines = list(lines)
-    count = next((i for i, line in enumerate(lines) if not line.startswith(("import ", "from "))), len(lines))
-    return lines[:count], lines[count:]
-
-
-def _ordered(lines: Iterable[str]) -> list[str]:
-    """Import lines once each: the standard library, torch, everything else; comments kept."""
-    unique: dict[str, str] = {}
-    for line in lines:
-        statement = line.partition("  #")[0].strip()
-        if len(line) >= len(unique.get(statement, "")):
-            unique[statement] = line
-    merged = sorted(s for s in unique if s.startswith("from math import "))
-    if len(merged) > 1:
-        names = ", ".join(s.removeprefix("from math import ") for s in merged)
-        unique = {s: line for s, line in unique.items() if s not in merged} | {f"from math import {names}": ""}
-        unique[f"from math import {names}"] = f"from math import {names}"
-    standard = ("math", "operator", "os", "pathlib", "signal", "sys", "functools")
-    rank = {"torch": 1, **dict.fromkeys(standard, 0)}
-    return [unique[s] for s in sorted(unique, key=lambda s: (rank.get(s.split()[1].partition(".")[0], 2), len(s), s))]
-
-
-def _bound(lines: Iterable[str]) -> frozenset[str]:
-    """Names that the lines bind at top level."""
-    names = set()
-    for node in ast.parse("\n".join(lines)).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {a.asname or a.name.partition(".")[0] for a in node.names}
-        else:
-            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return frozenset(names)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from sqlalchemy import delete, exists, insert, select
+from sqlalchemy import delete, exists, func, insert, select
 from sqlalchemy.orm import Session
 
 from .blobs import INLINE_LIMIT, BlobStore, Packed
@@ -253,7 +253,9 @@ class Reductions:
         row = session.get(table, key) if 0 < key < 1 << 63 else None
         if row is None:
             noun = table.__tablename__.removesuffix("s")
-            raise StoreError(f"{self.name} has no {noun} {key}: `minify list {self.name}` shows what it has")
+            near = session.scalars(select(table.id).order_by(func.abs(table.id - min(key, 1 << 32))).limit(1)).first()
+            nearest = "" if near is None else f"; the nearest is {near}"
+            raise StoreError(f"{self.name} has no {noun} {key}: `minify list {self.name}` shows what it has{nearest}")
         return row
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..verbs import Problem, as_json, ask, database, dump, write
+from ..verbs import FORMATS, Problem, as_json, ask, database, dump, write
 
 
 @click.command("list")
@@ -83,6 +83,9 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
         retelling.history(found, differences=not brief)
 
 
+_LANGUAGES = {"issue": "markdown", "notebook": "json"}
+
+
 @click.command()
 @click.argument("db", metavar="DB")
 @click.argument("id_", type=int, metavar="ID")
@@ -90,21 +93,44 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["script", "pytest", "issue", "bisect"]),
+    type=click.Choice(FORMATS),
     default="script",
     show_default=True,
     help="What to write.",
 )
+@click.option(
+    "--template",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Fill a Jinja template of your own instead; docs/templates.md lists what it sees.",
+)
+@click.option("--rename", is_flag=True, help="Give inputs, layers and values neutral names.")
+@click.option("--trust", is_flag=True, help="Run a format of a capture made elsewhere without asking.")
 @click.option("--force", is_flag=True, help="Overwrite the output; show a script that was not verified.")
 @as_json
-def repro(db: str, id_: int, output: Path | None, format_: str, force: bool, json_: bool) -> None:
-    """Print the verified script of failure ID, or write it to a file."""
-    from ...store.index import Index
-    from .. import console
-    from ..emit import stored_repro
+def repro(
+    db: str,
+    id_: int,
+    output: Path | None,
+    format_: str,
+    template: Path | None,
+    rename: bool,
+    trust: bool,
+    force: bool,
+    json_: bool,
+) -> None:
+    """Print the verified script of failure ID, or write it to a file.
 
-    with Index.open(db, readonly=True) as index:
-        text, files, info = stored_repro(index, id_, format_, unverified=force)
+    A format that runs is run before it is shown; what was not, or did not show the failure, is marked as tentative.
+    """
+    from .. import console
+    from ..handout import Wish, handed_out, template_text
+
+    wish = Wish(format_, template_text(template), rename, force)
+    made = handed_out(db, id_, wish, trust=trust)
+    text, files, info = made.text, made.files, made.info
+    if made.tentative:
+        click.echo(f"Tentative: {made.tentative}", err=True)
     if output is not None:
         if output.suffix == ".py" and output.stem in {*sys.stdlib_module_names, "torch"}:
             raise Problem(f"{output.name} would hide the module {output.stem} from the script; choose another name.")
@@ -113,9 +139,9 @@ def repro(db: str, id_: int, output: Path | None, format_: str, force: bool, jso
     elif files and not json_:
         raise Problem(f"this script needs {', '.join(files)} beside it; write both with -o FILE.")
     if json_:
-        dump({**info, "text": text})
+        dump({**info, "tentative": made.tentative, "text": text})
     elif output is None:
-        console.code(text, {"issue": "markdown"}.get(format_, "python"))
+        console.code(text, "text" if template else _LANGUAGES.get(format_, "python"))
 
 
 @click.command()

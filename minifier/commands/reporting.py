@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from ..verbs import Problem, as_json, dump, write
+from ..verbs import FORMATS, Problem, as_json, dump, write
 
 
 @click.command()
@@ -22,24 +23,29 @@ from ..verbs import Problem, as_json, dump, write
     help="Write every format of failure ID, what lies beside them and a manifest into one zip.",
 )
 @click.option("--to", type=click.Choice(["gh"]), help="Print the command that files failure ID; runs nothing.")
+@click.option("--what-is-inside", "inside", is_flag=True, help="List what would leave this machine with failure ID.")
+@click.option("--rename", is_flag=True, help="Give inputs, layers and values neutral names.")
+@click.option("--trust", is_flag=True, help="Run the formats of a capture made elsewhere without asking.")
 @click.option("--force", is_flag=True, help="Overwrite the output; take a script that was not verified.")
 @as_json
 def report(
-    db: str, ids: tuple[int, ...], output: Path | None, bundle: Path | None, to: str | None, force: bool, json_: bool
+    db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_: bool, rename: bool, **handed: Any
 ) -> None:
     """Write one HTML file about the failures of DB, or those with the given IDs; it works offline.
 
     Or hand one failure to those who can repair it: as a zip whose content is listed before it is written, or as the
     command that files the issue.
     """
-    if bundle is None and to is None:
+    if not (handed["bundle"] or handed["to"] or handed["inside"]):
+        if rename:
+            raise Problem("--rename is for what is handed on: --bundle, --to or --what-is-inside.")
         _page(db, ids, output, force, json_)
         return
     if output is not None:
         raise Problem("-o is for the HTML report; it does not go with --bundle or --to.")
     if len(ids) != 1:
         raise Problem("say which one failure to hand on: minify report DB ID --bundle OUT.zip")
-    _hand_on(db, ids[0], bundle, to, force, json_)
+    _hand_on(db, ids[0], force=force, json_=json_, rename=rename, **handed)
 
 
 def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_: bool) -> None:
@@ -65,18 +71,41 @@ def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_
         click.echo(note)
 
 
-def _hand_on(db: str, id_: int, bundle: Path | None, to: str | None, force: bool, json_: bool) -> None:
+def _hand_on(
+    db: str,
+    id_: int,
+    *,
+    bundle: Path | None,
+    to: str | None,
+    inside: bool,
+    rename: bool,
+    trust: bool,
+    force: bool,
+    json_: bool,
+) -> None:
     from ...store.index import Index
     from .. import bundle as bundles
+    from ..handout import Wish
+    from ..inside import lines, listing
 
+    wish = Wish(rename=rename, unverified=force)
+    if bundle is not None and bundle.exists() and not force:
+        raise Problem(f"{bundle} exists; add --force to overwrite it.")
     with Index.open(db, readonly=True) as index:
         if to is not None:
-            click.echo(bundles.command(index, id_, unverified=force))
-        if bundle is None:
-            return
-        made = bundles.collect(index, id_, unverified=force)
-    for line in made.lines():
+            click.echo(bundles.command(index, id_, wish))
+        capture = index.capture(id_)
+        case = (index.best(capture) or index.case(id_)) if inside else None
+    if bundle is None and case is None:
+        return
+    formats = FORMATS if bundle is not None else ("script", "issue")
+    made = bundles.collect(db, id_, wish, formats=formats, trust=trust)
+    out: dict[str, Any] = {"bundle": str(bundle), **made.document()} if bundle is not None else {}
+    if case is not None:
+        out["what_is_inside"] = listing(case, capture.failure, made.contents, renamed=rename)
+    for line in [*(made.lines() if bundle is not None else ()), *(lines(out["what_is_inside"]) if inside else ())]:
         click.echo(line, err=json_)
-    write({bundle: bundles.zipped(made)}, force=force)
+    if bundle is not None:
+        write({bundle: bundles.zipped(made)}, force=force)
     if json_:
-        dump({"bundle": str(bundle), **made.document()})
+        dump(out)

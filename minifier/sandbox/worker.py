@@ -36,6 +36,7 @@ TASKS = {
     "observe": "fxminify.minifier.tasks:observe",
     "record": "fxminify.minifier.tasks:record",
     "study": "fxminify.minifier.tasks:study",
+    "describe": "fxminify.minifier.tasks:describe",
 }
 
 

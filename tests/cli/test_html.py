@@ -192,7 +192,7 @@ def test_a_report_of_some_failures_has_those(desk: Any) -> None:
     assert '"in_full": [\n    2,\n    3\n  ]' in found.output
     missing = desk.invoke("report", "repro.db", 77)
     assert (missing.exit_code, missing.stderr) == (
-        2, "Error: repro.db has no capture 77: `minify list repro.db` shows what it has\n"
+        2, "Error: repro.db has no capture 77: `minify list repro.db` shows what it has; the nearest is 4\n"
     )  # fmt: skip
 
 

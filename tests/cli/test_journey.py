@@ -148,11 +148,13 @@ def test_a_script_fails_elsewhere_with_the_same_error(minified: Any, tmp_path: P
     assert "RuntimeError: planted: cannot lower this" in done.stderr
 
 
-def test_the_pytest_file_fails_under_pytest(minified: Any, tmp_path: Path) -> None:
-    minified.minify("repro", "repro.db", 1, "--format", "pytest", "-o", tmp_path / "test_it.py")
-    done = run_in(tmp_path, minified, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
-    assert done.returncode == 1
-    assert "planted: cannot lower this" in done.stdout
+def test_the_pytest_file_expects_the_failure(minified: Any, tmp_path: Path) -> None:
+    written = minified.minify("repro", "repro.db", 1, "--format", "pytest", "-o", tmp_path / "test_it.py")
+    assert (written.returncode, written.stderr) == (0, "")
+    done = run_in(tmp_path, minified, "-m", "pytest", "-q", "-rx", "-p", "no:cacheprovider", "test_it.py")
+    assert done.returncode == 0
+    assert "XFAIL test_it.py::" in done.stdout
+    assert minified.json("repro", "repro.db", 1, "--format", "pytest")["verified"] == 2
 
 
 def test_bisect_says_there_gone_or_cannot_tell(minified: Any, tmp_path: Path) -> None:
@@ -177,7 +179,7 @@ def test_nothing_of_this_machine_is_shown(minified: Any, id: int) -> None:
     """No directory, user or host name, in whatever may be handed on."""
     said = [minified.minify("show", "repro.db", id).stdout, minified.minify("show", "repro.db", id, "--json").stdout]
     if id < 8:
-        formats = ("script", "pytest", "issue", "bisect")
+        formats = ("script", "pytest", "issue", "notebook", "bisect")
         said += [minified.minify("repro", "repro.db", id, "--format", f).stdout for f in formats]
     private = [str(minified.path), minified.path.name, os.path.expanduser("~"), socket.gethostname(), sys.prefix]
     assert all(said)

@@ -92,7 +92,7 @@ def test_a_file_that_is_none_of_ours(desk: Any, how: str) -> None:
 def test_an_unknown_id(desk: Any, verb: str) -> None:
     store(desk.db)
     said = refused(desk, verb, "repro.db", 7)
-    assert said == "Error: repro.db has no capture 7: `minify list repro.db` shows what it has\n"
+    assert said == "Error: repro.db has no capture 7: `minify list repro.db` shows what it has; the nearest is 1\n"
 
 
 def test_no_script_yet(desk: Any) -> None:

@@ -1,0 +1,205 @@
+"""What a failure may depend on here: torch, the packages a backend stands on, and the system around them.
+
+Nothing names this machine or its user: no path, no host name, no value of the environment. A package that no index
+has (a checkout, an archive) is said to be one; where a version control system has it, that is where to get it.
+`describe` runs in a worker that has the backend imported; the rest is plain data.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import platform
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib import metadata
+from typing import Any
+
+from .modules import tree_of
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_VERSION = re.compile(r"[A-Za-z0-9!+._-]{1,60}")
+_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)")
+_ADDRESS = re.compile(r"(?:git|hg|svn|bzr)\+https?://[A-Za-z0-9.-]+(?::\d+)?/[\w./~+-]+@[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """An installed distribution; ``source`` is what pip takes to install it again, empty for a local checkout.
+
+    ``direct``: none of the others brings it along.
+    """
+
+    name: str
+    version: str
+    source: str = ""
+    direct: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """``packages`` are those besides torch and what it needs, ``local`` modules that no package provides (``mine``,
+    ``mine 0.3``), ``system`` the rest as ``(label, value)``, as `torch.utils.collect_env` has it."""
+
+    torch: str = ""
+    python: str = ""
+    platform: str = ""
+    packages: tuple[Package, ...] = ()
+    local: tuple[str, ...] = ()
+    system: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, doc: Mapping[str, Any]) -> Installed:
+        """Inverse of `to_json`; anything else is a `ValueError`, what does not look like a package is left out."""
+        try:
+            packages = [
+                Package(str(p["name"]), str(p["version"]), str(p["source"]), bool(p["direct"])) for p in doc["packages"]
+            ]
+            return cls(
+                str(doc["torch"]), str(doc["python"]), str(doc["platform"]), tuple(p for p in packages if _sane(p)),
+                tuple(str(m) for m in doc["local"]), tuple((str(k), str(v)) for k, v in doc["system"]),
+            )  # fmt: skip
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no description of an installation: {error}") from error
+
+
+def describe(modules: Iterable[str]) -> Installed:
+    """This process: the modules ``modules``, and what it imported since the first of them besides torch and us."""
+    import torch
+
+    owners = metadata.packages_distributions()
+    wanted = _with_imported({name.partition(".")[0] for name in modules}, owners)
+    known = _closure(["torch"]) | _closure(["fxminify"])
+    order = [name for name in sys.modules if "." not in name]
+    new = [n for n in wanted if n in order and not known.issuperset(map(_normal, owners.get(n, ("",))))]
+    since = min(map(order.index, new), default=len(order))
+    loaded = set(order[since:]) - set(sys.stdlib_module_names)
+    packages = {}
+    for top in sorted(loaded | wanted):
+        for owner in owners.get(top, ()):
+            if top in wanted or _normal(owner) not in known:
+                packages[_normal(owner)] = _package(owner)
+    packages.pop("torch", None)
+    for name in packages:
+        brought = set().union(*(_closure([other]) for other in packages if other != name))
+        packages[name] = replace(packages[name], direct=name not in brought)
+    return Installed(
+        str(torch.__version__),
+        platform.python_version(),
+        f"{platform.system()} {platform.machine()}",
+        tuple(packages[name] for name in sorted(packages)),
+        tuple(_local(name) for name in sorted(wanted) if name not in owners and name not in sys.stdlib_module_names),
+        tuple(_system()),
+    )
+
+
+def _with_imported(modules: set[str], owners: Mapping[str, list[str]]) -> set[str]:
+    """``modules``, and what those of them import that no package provides: a crash may come before they do."""
+    found: set[str] = set()
+    waiting = sorted(modules)
+    while waiting:
+        if (name := waiting.pop()) in found or name in {*sys.stdlib_module_names, "torch", "fxminify"}:
+            continue
+        found.add(name)
+        if name not in owners and (tree := tree_of(name)) is not None:
+            waiting += [n for n in _imports(tree) if n in owners or n in sys.modules]
+    return found
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    """Top-level names of the modules that are imported anywhere in ``tree``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _sane(package: Package) -> bool:
+    source = not package.source or _ADDRESS.fullmatch(package.source) or package.source == _pinned(package)
+    return bool(_NAME.fullmatch(package.name) and _VERSION.fullmatch(package.version) and source)
+
+
+def _pinned(package: Package) -> str:
+    return f"{package.name}=={package.version}"
+
+
+def _package(name: str) -> Package:
+    """The installed distribution, by what its metadata says of where it is from (PEP 610)."""
+    found = metadata.distribution(name)
+    package = Package(found.metadata["Name"], found.version)
+    text = found.read_text("direct_url.json")
+    try:
+        origin = json.loads(text) if text else None
+    except ValueError:
+        origin = {}
+    if origin is None:
+        return Package(package.name, package.version, _pinned(package))
+    control = origin.get("vcs_info")
+    if not isinstance(control, dict):
+        return package
+    address = re.sub(r"(?<=//)[^/@]*@", "", str(origin.get("url", "")))  # no user, no token
+    source = f"{control.get('vcs', '')}+{address}@{control.get('commit_id', '')}"
+    return Package(package.name, package.version, source if _ADDRESS.fullmatch(source) else "")
+
+
+def _local(name: str) -> str:
+    version = getattr(sys.modules.get(name), "__version__", "")
+    return f"{name} {version}" if isinstance(version, str) and _VERSION.fullmatch(version) else name
+
+
+def _closure(names: Iterable[str]) -> set[str]:
+    """Normal names of distributions and of all they require here, extras left out."""
+    found: set[str] = set()
+    waiting = [_normal(name) for name in names]
+    while waiting:
+        if (name := waiting.pop()) in found:
+            continue
+        found.add(name)
+        try:
+            required = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            continue
+        waiting += [_normal(m[1]) for r in required if "extra ==" not in r and (m := _REQUIREMENT.match(r))]
+    return found
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _system() -> Iterable[tuple[str, str]]:
+    """What `torch.utils.collect_env` tells, but the packages, which take pip seconds, and what may hold paths."""
+    import torch
+    from torch.utils import collect_env as env
+
+    def told(label: str, ask: str, *arguments: Any) -> tuple[str, str]:
+        try:
+            return label, str(getattr(env, ask)(*arguments) or "N/A")
+        except Exception as error:  # noqa: BLE001  a tool of the system that fails is no answer, and no failure of ours
+            return label, f"not known ({type(error).__name__})"
+
+    yield "PyTorch version", str(torch.__version__)
+    yield "Is debug build", str(torch.version.debug)
+    yield "CUDA used to build PyTorch", str(torch.version.cuda or "N/A")
+    yield "ROCM used to build PyTorch", str(torch.version.hip or "N/A")
+    yield told("OS", "get_os", env.run)
+    yield told("GCC version", "get_gcc_version", env.run)
+    yield told("Clang version", "get_clang_version", env.run)
+    yield told("CMake version", "get_cmake_version", env.run)
+    yield told("Libc version", "get_libc_version")
+    yield "Python version", " ".join(sys.version.split())
+    available = torch.cuda.is_available()
+    yield "Is CUDA available", str(available)
+    if available:
+        yield told("GPU models", "get_gpu_info", env.run)
+        yield told("Nvidia driver version", "get_nvidia_driver_version", env.run)
+        yield "cuDNN version", str(torch.backends.cudnn.version())  # type: ignore[no-untyped-call]
+    yield "CPU capability", str(torch.backends.cpu.get_cpu_capability())
+    model = re.search(r"Model name:\s*(.+)", told("", "get_cpu_info", env.run)[1])
+    yield "CPU", model[1].strip() if model else platform.processor() or platform.machine()

@@ -1,0 +1,208 @@
+"""What a script says about itself: what fails and where, on which versions, how sure that is, and what it needs.
+
+All of it is text for a reader, made fit for a docstring: printable ASCII, lines of at most 118 columns, nothing of the
+machine it was made on.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import __version__
+from ..backends.deaths import signal_name
+from ..backends.installed import Installed
+from ..store.case import Case
+from ..store.failure import PRECISION, VALUES, Failure, Kind
+from .wording import code, docstring, headline, one_line
+
+_WIDTH = 118
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a script says about itself besides its code.
+
+    ``failure`` is what the case itself shows. ``torch``, ``python`` and ``platform`` are versions (``2.13.0+cpu``,
+    ``3.11``, ``Linux x86_64``), ``backend`` the backend's name and version where it is no part of torch; ``installed``
+    knows more. ``nodes`` and ``inputs`` count those of the capture before it was minified, ``queries`` how often the
+    backend was asked, ``runs`` is what verification saw and ``replays`` what the replay of the whole capture did
+    (``3 of 3``). ``timeout`` is the time in seconds after which a hang is one. ``equal_nan`` is False where eager is
+    known to give no NaN. ``layers`` are backend, layer and result of an ablation, ``enters`` is its answer.
+    ``matters`` are sentences about what the failure takes, the summary first; ``twin`` says how the nearest candidate
+    that passes differs, in words and then in lines that begin with ``-`` or ``+``. ``first`` is the first node of the
+    captured graph whose value differs (`fxminify.minifier.first_node`), ``models`` are name, why ONNX Runtime refused
+    it, and text of the ONNX models that were made of the case, ``steps`` the passes that made it smaller, each
+    with what is left. ``tentative`` says why it is not sure, or is empty.
+    """
+
+    failure: Failure
+    signature: str = ""
+    torch: str = ""
+    python: str = ""
+    platform: str = ""
+    backend: str = ""
+    nodes: int = 0
+    queries: int = 0
+    runs: str = ""
+    timeout: int = 60
+    equal_nan: bool = True
+    layers: tuple[tuple[str, str, str], ...] = ()
+    enters: str = ""
+    matters: tuple[str, ...] = ()
+    twin: tuple[str, ...] = ()
+    models: tuple[tuple[str, str, str], ...] = ()
+    inputs: int = 0
+    replays: str = ""
+    installed: Installed = field(default_factory=Installed)
+    first: dict[str, Any] | None = None
+    steps: tuple[tuple[str, int, int], ...] = ()
+    tentative: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How far one result is off: ``error`` is that of the compiled result against a float64 run, ``eager`` eager's
+    own; ``elements`` of ``of`` differ."""
+
+    where: str
+    kind: str
+    error: str
+    eager: str
+    elements: str
+    dtype: str
+
+
+def about(case: Case, header: Header) -> list[str]:
+    """The lines below the first one of the docstring."""
+    failure = header.failure
+    lines: list[str] = []
+    if header.tentative:
+        lines += _wrapped(f"TENTATIVE: {header.tentative}")
+    if headline(case, failure).endswith("..."):
+        lines += _wrapped(failure.headline(), 600)
+    if failure.kind is not Kind.CRASH and (said := failure.diagnosis()):
+        lines += _wrapped(f"On standard error: {said}")
+    if cause := failure.root_cause():
+        lines += _wrapped(f"Cause: {cause}")
+    if found := list(figures(failure))[:1]:
+        lines += _wrapped(f"Largest error against float64: {found[0].error} compiled, {found[0].eager} in eager.")
+    lines += _wrapped(" ".join(filter(None, (minified(case, header), sure(header)))))
+    lines += _wrapped(", ".join(versions(header)) + "." if versions(header) else "")
+    lines += _wrapped(needs(header.installed))
+    return [docstring(line) for line in lines if line]
+
+
+def minified(case: Case, header: Header) -> str:
+    """How the case became what it is."""
+    after = _count(case.graph.count, "node")
+    text = f"Minified by fxminify {__version__}"
+    if header.nodes > case.graph.count:
+        text += f" from {_count(header.nodes, 'node')} to {case.graph.count}"
+    elif header.nodes:
+        text += f": {after}"
+    text += f" ({_count(header.queries, 'oracle call')})." if header.queries else "."
+    return text + (f" Signature {header.signature}." if header.signature else "")
+
+
+def sure(header: Header) -> str:
+    """How often it was seen to fail."""
+    text = f"It failed in {header.runs} fresh runs" if header.runs else ""
+    if header.replays:
+        text += f"{', and' if text else 'It failed'} in {header.replays} replays of the whole graph"
+    return f"{text}." if text else ""
+
+
+def versions(header: Header) -> list[str]:
+    """``torch 2.13.0+cpu``, packages that the backend stands on, Python, the platform."""
+    installed = header.installed
+    torch, python = header.torch or installed.torch, header.python or installed.python
+    out = [f"torch {torch}"] if torch else []
+    packages = [f"{p.name} {p.version}" for p in installed.packages if p.direct]
+    out += [*([header.backend] if header.backend and header.backend not in packages else []), *packages]
+    out += [name for name in installed.local if " " in name]
+    out += [f"Python {python}"] if python else []
+    out += [header.platform or installed.platform]
+    return [one_line(text, 120) for text in out if text]
+
+
+def needs(installed: Installed) -> str:
+    """What must be there besides torch, and how to get it."""
+    parts = []
+    if sources := [p.source for p in installed.packages if p.source and p.direct]:
+        parts.append(f"pip install {' '.join(sources)}")
+    if checkouts := [f"{p.name} {p.version}" for p in installed.packages if not p.source and p.direct]:
+        parts.append(f"a checkout of {', '.join(checkouts)}, which no package index has")
+    if local := [name.partition(" ")[0] for name in installed.local]:
+        what = f"module{'s' * (len(local) > 1)} {', '.join(local)}"
+        parts.append(f"the {what} beside this file or on PYTHONPATH (no installed package has it)")
+    return one_line(f"Needs: {'; '.join(parts)}.", 600) if parts else ""
+
+
+def advice(failure: Failure, hang: int) -> str:
+    how = f"SIGALRM ends it after {hang} s" if hang else "it fails"
+    if failure.signal and not hang:
+        how = f"it dies of {signal_name(failure.signal)}"
+    return f"Run it: {how} while the bug is there; exit code 0 means the bug is gone."
+
+
+def figures(failure: Failure) -> Iterator[Figures]:
+    """The numbers of a divergence, that which names it first."""
+    if failure.kind is not Kind.DIVERGENCE:
+        return
+    others = failure.detail.get("others", ())
+    for item in [dict(failure.detail), *(others if isinstance(others, list | tuple) else ())]:
+        if not isinstance(item, dict) or item.get("class") not in (*VALUES, PRECISION, "mutation"):
+            continue
+        error, eager = _number(item.get("error")), _number(item.get("eager_error"))
+        if error and eager:
+            elements = f"{item.get('elements', '?')} of {item.get('of', '?')}"
+            texts = [one_line(str(item.get(key, "")), 40) for key in ("where", "class", "dtype")]
+            yield Figures(texts[0], texts[1], error, eager, one_line(elements, 40), texts[2])
+
+
+def first_node(found: dict[str, Any] | None) -> str:
+    """The first value of the captured graph that differs, as a sentence of Markdown."""
+    if not found:
+        return ""
+    error, eager = _number(found.get("error")), _number(found.get("eager_error"))
+    place = one_line(f"node {found.get('position')} of {found.get('of')}", 40)
+    numbers = f": error {error}, {eager} in eager" if error and eager else ""
+    return (
+        f"The first value of the captured graph that differs is {code(str(found.get('node')), 80)}, {place}{numbers}."
+    )
+
+
+def story(case: Case, header: Header) -> str:
+    """What minimization did, in a sentence or two."""
+    text = minified(case, header)
+    if header.inputs > len(case.inputs):
+        text += f" Of {_count(header.inputs, 'input')} it needs {len(case.inputs)}."
+    return text
+
+
+def system(header: Header) -> str:
+    """The environment, a line each, as `torch.utils.collect_env` prints it."""
+    installed = header.installed
+    lines = [f"{label}: {value}" for label, value in installed.system]
+    packages = [f"{p.name}=={p.version}" for p in installed.packages]
+    lines = [*lines, *(["", "Versions of relevant libraries:"] if lines and packages else []), *packages]
+    return one_line("\n".join(lines or versions(header)), 6000, lines=80)
+
+
+def _number(value: object) -> str:
+    """A number as it was stored, with three digits; nothing for anything else."""
+    try:
+        return f"{float(str(value)):.3g}"
+    except ValueError:
+        return ""
+
+
+def _wrapped(text: str, length: int = 400) -> list[str]:
+    return textwrap.wrap(one_line(text, length), _WIDTH, break_on_hyphens=False) if text else []
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,68 @@
+"""What must not leave a machine in a sentence: where its files lie, who uses it, what it is called, its secrets.
+
+`private` masks it in text that is only read. Code is printed as it must run, so there `revealing` says what a person
+should look at before it is handed out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_PART = r"[\w.~+@%=-]+"
+#: Absolute paths: POSIX ones of at least two parts, home directories, Windows drives and shares.
+_PATH = re.compile(
+    rf"(?:(?<![\w/.~-])|(?<=-[ILD]))(?:(?:file://|~[\w.-]*|[A-Za-z]:)?(?:/{_PART})+/?)"
+    rf"|(?<![\w\\])(?:[A-Za-z]:|\\\\{_PART})(?:\\{{1,2}}[\w.~+@% -]+)+"
+)
+_HOME = re.compile(r"^(?:file://)?(?:/home|/Users|/root|/var/home|[A-Za-z]:\\{1,2}Users)(?:[/\\]+[^/\\]*)?[/\\]?$")
+_PACKAGES = re.compile(r"^.*?[/\\](?:site|dist)-packages[/\\](.+)$")
+#: A single part is a path only where there is such a directory everywhere; ``/2`` and ``and/or`` are none.
+_SINGLE = re.compile(r"^/(?:home|root|tmp|usr|var|opt|mnt|etc|data|srv)/?$")
+_ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>]+")
+_SECRETS = (
+    (re.compile(r"(?i)\b([\w-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credential)[\w-]*[\"']?\s*[=:]\s*[\"']?)"
+                r"[A-Za-z0-9+/_.-]{12,}"), r"\1<masked>"),
+    (re.compile(r"\b(?:hf_|ghp_|gho_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|ASIA)[A-Za-z0-9_-]{12,}"), "<masked>"),
+    (re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+"), "<masked>"),
+    (re.compile(r"(?<=://)[^/\s@]+@"), ""),
+    (re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b"), "<address>"),
+    (re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"), "<address>"),
+)  # fmt: skip
+
+
+def private(text: str) -> str:
+    """``text`` with paths as what they end with, and without secrets, addresses and home directories."""
+    for pattern, masked in _SECRETS:
+        text = pattern.sub(masked, text)
+    kept: list[str] = []
+
+    def keep(match: re.Match[str]) -> str:
+        kept.append(match[0])
+        return f"\0{len(kept) - 1}\0"
+
+    text = _PATH.sub(lambda match: _shortened(match[0]), _ADDRESS.sub(keep, text.replace("\0", "?")))
+    return re.sub(r"\0(\d+)\0", lambda match: kept[int(match[1])], text)
+
+
+def revealing(text: str) -> Iterator[str]:
+    """Absolute paths and what looks like a secret in ``text``, each as a few words that do not repeat it."""
+    bare = _ADDRESS.sub("", text)
+    if any(_shortened(m[0]) != m[0] for m in _PATH.finditer(bare)):
+        yield "an absolute path"
+    if any(pattern.search(text) for pattern, masked in _SECRETS[:3] if masked):
+        yield "what looks like a secret"
+    if any(pattern.search(text) for pattern, _ in _SECRETS[4:]):
+        yield "an address"
+
+
+def _shortened(path: str) -> str:
+    """The last part of a path; of a file of an installed package all that comes after ``site-packages``."""
+    if inside := _PACKAGES.match(path):
+        return inside[1]
+    if _HOME.match(path) or _SINGLE.match(path):
+        return "<path>"
+    parts = [part for part in re.split(r"[/\\]+", path.removeprefix("file://")) if part]
+    if len(parts) < 2:
+        return path
+    return parts[-1] if "." in parts[-1] or not re.match(r"^(?:[A-Za-z]:|/|~|\\)", path) else f"<path>/{parts[-1]}"
