@@ -16,10 +16,11 @@ functions that touch torch import it: printing needs none.
 
 from __future__ import annotations
 
+import keyword
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -83,9 +84,13 @@ def rng_states(devices: Sequence[str] = ()) -> dict[str, torch.Tensor]:
 def applied(
     context: Mapping[str, Any], tensors: Sequence[TensorSpec] = (), blobs: Blobs | None = None
 ) -> Iterator[None]:
-    """The ambient state of ``context`` inside the block, the one from before after it, RNG included."""
+    """The ambient state of ``context`` inside the block, the one from before after it, RNG included.
+
+    Raises `ValueError` where ``context`` is none.
+    """
     import torch
 
+    check(context)
     with ExitStack() as stack:
         _restore(stack, torch.get_default_dtype, torch.set_default_dtype)
         _restore(stack, torch.get_float32_matmul_precision, torch.set_float32_matmul_precision)
@@ -129,7 +134,11 @@ class AmbientSource:
 
 
 def to_source(context: Mapping[str, Any]) -> AmbientSource:
-    """``context`` as Python. The state of a generator is not printed: a script seeds it instead."""
+    """``context`` as Python. The state of a generator is not printed: a script seeds it instead.
+
+    Raises `ValueError` where ``context`` is none.
+    """
+    check(context)
     setup: list[str] = []
     if "default_dtype" in context:
         setup.append(f"torch.set_default_dtype(torch.{context['default_dtype']})")
@@ -154,6 +163,51 @@ def to_source(context: Mapping[str, Any]) -> AmbientSource:
         cache = "" if state.get("cache", True) else ", cache_enabled=False"
         managers.append(f"torch.autocast({device!r}, dtype=torch.{state['dtype']}{cache})")
     return AmbientSource(setup, managers)
+
+
+def check(context: Mapping[str, Any]) -> None:
+    """Raise `ValueError` unless ``context`` holds what `snapshot` writes: names in it are printed, and looked up."""
+    for key, value in context.items():
+        if key not in _FORMS or not _FORMS[key](value):
+            raise ValueError(f"the context holds no valid {key!r:.40}")
+
+
+def _all(found: Any, valid: Callable[[str, Any], bool]) -> bool:
+    return isinstance(found, Mapping) and all(isinstance(k, str) and valid(k, v) for k, v in found.items())
+
+
+def _is_dtype(name: Any) -> bool:
+    return isinstance(name, str) and _DTYPE.fullmatch(name) is not None
+
+
+def _is_autocast(device: str, state: Any) -> bool:
+    return (
+        _DEVICE.fullmatch(device) is not None and isinstance(state, Mapping) and {"dtype"} <= set(state) <= _AUTOCAST
+        and _is_dtype(state["dtype"]) and type(state.get("cache", True)) is bool
+    )  # fmt: skip
+
+
+def _is_setting(key: str, value: Any) -> bool:
+    named = _SETTING.fullmatch(key) is not None and not keyword.iskeyword(key)
+    return named and (type(value) in (bool, int, float) or (isinstance(value, str) and bool(_WORD.fullmatch(value))))
+
+
+_DTYPE = re.compile(r"(?:b?float|complex|u?int|double|half|bool)[a-z0-9_]{0,20}", re.ASCII)
+_DEVICE = re.compile(r"[a-z]{1,20}", re.ASCII)
+_AUTOCAST = {"dtype", "cache"}
+_SETTING = re.compile(r"[a-z][A-Za-z0-9_]*(\.[a-z][A-Za-z0-9_]*)*", re.ASCII)
+_FORMS: Mapping[str, Callable[[Any], bool]] = {
+    "inference": lambda v: type(v) is bool,
+    "grad": lambda v: type(v) is bool,
+    "default_dtype": _is_dtype,
+    "autocast": lambda v: _all(v, _is_autocast),
+    "deterministic": lambda v: isinstance(v, Mapping) and set(v) == {"warn_only"} and type(v["warn_only"]) is bool,
+    "matmul_precision": lambda v: v in ("highest", "high", "medium"),
+    "sdp": lambda v: _all(v, lambda kernel, on: kernel in _SDP_KERNELS and type(on) is bool),
+    "threads": lambda v: type(v) is int and 0 < v <= 4096,
+    "config": lambda v: _all(v, lambda name, s: name in CONFIG_MODULES and _all(s, _is_setting)),
+    "rng": lambda v: _all(v, lambda _, state: isinstance(state, Mapping) and set(state) == {"tensor"}),
+}
 
 
 def _name(dtype: torch.dtype) -> str:

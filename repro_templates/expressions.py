@@ -51,7 +51,7 @@ def is_name(text: str) -> bool:
 
 
 def dtype(name: str) -> str:
-    if not is_name(name):
+    if not is_name(name) or name.startswith("_"):
         raise Unprintable(f"{name!r} is no dtype")
     return f"torch.{name}"
 
@@ -202,7 +202,7 @@ class Expressions:
         return f"torch.device({string(self._device_text(text))})"
 
     def _enum(self, pair: list[str]) -> str:
-        if pair[0] != "SDPBackend" or not is_name(pair[1]):
+        if pair[0] != "SDPBackend" or not is_name(pair[1]) or pair[1].startswith("_"):
             raise Unprintable(f"enum {pair!r} has no source form")
         self.imports.add("import torch.nn.attention")
         return f"torch.nn.attention.SDPBackend.{pair[1]}"

@@ -6,6 +6,7 @@ machine it was made on.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,9 +17,11 @@ from ..backends.deaths import signal_name
 from ..backends.installed import Installed
 from ..store.case import Case
 from ..store.failure import PRECISION, VALUES, Failure, Kind
-from .wording import code, docstring, headline, one_line
+from .wording import code, docstring, headline, markdown, one_line
 
 _WIDTH = 118
+_RATIO = re.compile(r"\d{1,6} of \d{1,6}")
+_SIGNATURE = re.compile(r"v\d{1,3}:[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +107,13 @@ def minified(case: Case, header: Header) -> str:
     elif header.nodes:
         text += f": {after}"
     text += f" ({_count(header.queries, 'oracle call')})." if header.queries else "."
-    return text + (f" Signature {header.signature}." if header.signature else "")
+    return text + (f" Signature {header.signature}." if _SIGNATURE.fullmatch(header.signature) else "")
 
 
 def sure(header: Header) -> str:
     """How often it was seen to fail."""
-    text = f"It failed in {header.runs} fresh runs" if header.runs else ""
-    if header.replays:
+    text = f"It failed in {header.runs} fresh runs" if _RATIO.fullmatch(header.runs) else ""
+    if _RATIO.fullmatch(header.replays):
         text += f"{', and' if text else 'It failed'} in {header.replays} replays of the whole graph"
     return f"{text}." if text else ""
 
@@ -168,7 +171,7 @@ def first_node(found: dict[str, Any] | None) -> str:
     if not found:
         return ""
     error, eager = _number(found.get("error")), _number(found.get("eager_error"))
-    place = one_line(f"node {found.get('position')} of {found.get('of')}", 40)
+    place = markdown(f"node {found.get('position')} of {found.get('of')}", 40)
     numbers = f": error {error}, {eager} in eager" if error and eager else ""
     return (
         f"The first value of the captured graph that differs is {code(str(found.get('node')), 80)}, {place}{numbers}."

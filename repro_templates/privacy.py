@@ -13,13 +13,14 @@ _PART = r"[\w.~+@%=-]+"
 #: Absolute paths: POSIX ones of at least two parts, home directories, Windows drives and shares.
 _PATH = re.compile(
     rf"(?:(?<![\w/.~-])|(?<=-[ILD]))(?:(?:file://|~[\w.-]*|[A-Za-z]:)?(?:/{_PART})+/?)"
-    rf"|(?<![\w\\])(?:[A-Za-z]:|\\\\{_PART})(?:\\{{1,2}}[\w.~+@% -]+)+"
+    rf"|(?:/home|/Users)/{_PART}(?:/{_PART})*"
+    rf"|(?:[A-Za-z]:|(?<![\w\\])\\\\{_PART})(?:\\{{1,2}}[\w.~+@% -]+)+"
 )
 _HOME = re.compile(r"^(?:file://)?(?:/home|/Users|/root|/var/home|[A-Za-z]:\\{1,2}Users)(?:[/\\]+[^/\\]*)?[/\\]?$")
 _PACKAGES = re.compile(r"^.*?[/\\](?:site|dist)-packages[/\\](.+)$")
 #: A single part is a path only where there is such a directory everywhere; ``/2`` and ``and/or`` are none.
 _SINGLE = re.compile(r"^/(?:home|root|tmp|usr|var|opt|mnt|etc|data|srv)/?$")
-_ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>]+")
+_ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>()\[\]{}]+")
 _SECRETS = (
     (re.compile(r"(?i)\b([\w-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credential)[\w-]*[\"']?\s*[=:]\s*[\"']?)"
                 r"[A-Za-z0-9+/_.-]{12,}"), r"\1<masked>"),

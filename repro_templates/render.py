@@ -23,7 +23,7 @@ from .expressions import Unprintable
 from .header import Figures, about, advice, figures, first_node, needs, story, sure, system, versions
 from .header import Header as Header
 from .inputs import print_inputs
-from .naming import OWN, RESERVED
+from .naming import OWN, RESERVED, identifier
 from .notebook import cells
 from .preamble import bound, ordered, split
 from .source import print_graph
@@ -134,7 +134,10 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
     failure = header.failure
     spec = BackendSpec.from_json(case.backend)
     backend = spec.to_source(RESERVED)
-    surroundings = ambient.to_source(case.context)
+    try:
+        surroundings = ambient.to_source(case.context)
+    except ValueError as error:
+        raise Unprintable(str(error)) from error
     imports, setup = split(libraries.to_source(case.imports))
     setup = [*backend.setup, *setup]
     taken = OWN | backend.names | bound([*imports, *setup])
@@ -237,9 +240,11 @@ def _call_before(case: Case, call: Json) -> Case:
 
 
 def _test_name(case: Case, failure: Failure) -> str:
-    backend = re.sub(r"\W+", "_", str(case.backend.get("name", "")), flags=re.ASCII).strip("_")
+    backend = identifier(one_line(str(case.backend.get("name", "")), 60)) if case.backend.get("name") else ""
     last = case.graph.compute[-1:]
-    operator = re.sub(r"_\d+$", "", last[0].name).strip("_") if last else "graph"
+    target = last[0].target if last else "graph"
+    called = str(next(iter(target.values()), "") if isinstance(target, dict) else target).removesuffix(".default")
+    operator = identifier(re.split(r"\W+", called)[-1].strip("_"))
     return "_".join(["test", *([backend] if backend else []), operator, str(failure.kind)])
 
 

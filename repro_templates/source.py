@@ -19,6 +19,7 @@ from . import hops
 from .expressions import Expressions, Unprintable, is_name
 from .layout import Call, Statement, signature
 from .naming import Scope, input_names, unnumbered
+from .privacy import private
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
@@ -207,7 +208,9 @@ class _Function:
         module, _, bare = name.rpartition(".")
         if module in ("operator", "_operator") and not node.kwargs and self.operator(position, node, bare):
             return
-        if name == "builtins.getattr" and len(node.args) == 2 and is_name(str(node.args[1])):
+        if name == "builtins.getattr" and (len(node.args) != 2 or not _is_public(node.args[1])):
+            raise Unprintable(f"reads the attribute {node.args[1:]!r}")
+        if name == "builtins.getattr":
             self.assign(node, f"{_atom(self.expressions.value(node.args[0]))}.{node.args[1]}")
             return
         if (call := hops.call(node, self.expressions, self.module.definitions, self.module.globals)) is not None:
@@ -305,7 +308,7 @@ def shape_text(node: Node) -> str:
         return ""
     short = re.sub(r"^(float|int|uint|complex)(?=\d)", lambda m: m[1][0], _DTYPES.get(kind, kind))
     text = f"{short}[{', '.join(str(s) for s in shape)}]"
-    return text if re.fullmatch(r"[ -~]{1,60}", text) else ""
+    return text if re.fullmatch(r"[\w\[\], +*()/.-]{1,60}", text, re.ASCII) and private(text) == text else ""
 
 
 def _items(value: Value) -> list[Value]:
@@ -335,6 +338,10 @@ def _contexts(graph: Graph) -> dict[str, bool]:
                 return {}
             found[opened.name], found[node.name] = True, False
     return {} if stack else found
+
+
+def _is_public(name: object) -> bool:
+    return isinstance(name, str) and is_name(name) and not name.startswith("__")
 
 
 def _atom(text: str) -> str:

@@ -185,5 +185,5 @@ def distinctive(failure: Failure) -> str:
         return ""
     first = (failure.message.strip().splitlines() or [""])[0]
     stretches = [s.strip() for s in re.split(r"<\w+>|[^ -~]", mask(first))]
-    longest = max((s for s in stretches if s in first), key=len, default="")
+    longest = max((s for s in stretches if s in first and private(s) == s), key=len, default="")
     return longest if len(longest) >= 8 else failure.type.rpartition(".")[2]
