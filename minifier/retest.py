@@ -9,7 +9,6 @@ is known. Each result is in the index as soon as it is there, so an interrupted 
 from __future__ import annotations
 
 import math
-import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,7 @@ from . import console
 from .ablation import named
 from .emit import alarm, carried_from, make_header, search_path, stored_repro
 from .replay import Likeness
+from .script_file import python_path
 from .standing import NOT_MINIFIED, UNRECORDED, Expect, Standing, as_expected, history, standing
 
 #: The chance to call a failure that comes and goes fixed because it stayed away; and the most runs spent on that.
@@ -176,7 +176,7 @@ def _subject(
     own = name in ("", capture.backend)
     best = index.best(capture) or case
     subject = Subject(
-        capture, capture.backend if own else name, own, search_path=(*search_path(case), *_python_path()),
+        capture, capture.backend if own else name, own, search_path=(*search_path(case), *python_path()),
         runs=enough(repro.verified, repro.runs, options.runs),
     )  # fmt: skip
     if not (options.trust or index.is_ours(capture.id) or confirm(console.question(capture, case, script=repro.text))):
@@ -197,14 +197,9 @@ def _subject(
         return replace(subject, hindrance=f"no script can be printed: {error}")
     files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
     return replace(
-        subject, text=rendered.text, files=tuple(files.items()), search_path=(*search_path(best), *_python_path()),
+        subject, text=rendered.text, files=tuple(files.items()), search_path=(*search_path(best), *python_path()),
         distribution=spec.distribution,
     )  # fmt: skip
-
-
-def _python_path() -> list[str]:
-    """The directories on ``PYTHONPATH``: part of today's installation."""
-    return [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
 def enough(verified: int, of: int, runs: int) -> int:

@@ -145,21 +145,33 @@ def repro(
 
 
 @click.command()
-@click.argument("db", metavar="DB")
+@click.argument("db", metavar="DB|FILE")
 @click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
 @click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100), help="Fresh runs of each script.")
 @click.option("--timeout", default=600.0, show_default=True, metavar="S", help="Seconds for one run.")
 @click.option("--trust", is_flag=True, help="Run scripts of captures made elsewhere without asking.")
 @as_json
 def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool, json_: bool) -> None:
-    """Run the scripts of DB again: does each still show its failure?"""
-    from ..emit import verify_stored
+    """Run the scripts of DB again: does each still show its failure?
 
-    answers = verify_stored(db, ids, runs=runs, timeout=timeout, trust=trust, confirm=ask)
+    Or run the script in FILE, which ends in .py: does it show the failure whose signature it names?
+    """
+    from .. import console
+    from ..emit import verify_stored
+    from ..script_file import verify_file
+
+    if db.endswith(".py"):
+        if ids:
+            raise Problem(f"{db} is one script, it has no failure {ids[0]}.")
+        answers = [verify_file(Path(db), runs=runs, timeout=timeout)]
+    else:
+        answers = verify_stored(db, ids, runs=runs, timeout=timeout, trust=trust, confirm=ask)
     if json_:
         dump(answers)
     else:
         for answer in answers:
-            click.echo(f"{answer['id']}: {answer['shown']} of {answer['runs']} runs show {answer['signature']}")
+            name = answer["id"] if "id" in answer else answer["file"]
+            instead = console.plain(f" ({answer['instead']})") if answer["instead"] else ""
+            click.echo(f"{name}: {answer['shown']} of {answer['runs']} runs show {answer['signature']}{instead}")
     if any(answer["shown"] == 0 for answer in answers):
         sys.exit(1)

@@ -255,7 +255,7 @@ def test_verify_says_when_the_bug_is_gone(minified: Any, rows: dict[int, dict[st
     planted = minified.path / "planted.py"
     planted.write_text(planted.read_text().replace('"relu"', '"no such operator"'))
     done = minified.minify("verify", "repro.db", 1, "--runs", 1)
-    assert (done.returncode, done.stdout) == (1, f"1: 0 of 1 runs show {rows[1]['signature']}\n")
+    assert (done.returncode, done.stdout.startswith(f"1: 0 of 1 runs show {rows[1]['signature']} (")) == (1, True)
     (found,) = minified.json("retest", "repro.db", 1)
     assert (found["result"], found["as_expected"]) == ("fixed", True)
     assert set(found["versions"]) >= {"torch", "python", "numpy"}
