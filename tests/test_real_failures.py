@@ -64,3 +64,9 @@ def test_from_program_to_verified_script(name: str, tmp_path: Path) -> None:
     assert len(script.splitlines()) < 40 + want["MIN_NODES"]
     if want["BACKEND"] == "ort_export":
         assert "import ort_export" in script
+    if name not in QUICK:  # every file that is handed out runs in fresh processes, and is what it says
+        made = minify("report", "repro.db", str(row["id"]), "--bundle", "all.zip", "--json", cwd=tmp_path)
+        files = {f["name"]: f for f in json.loads(made.stdout)["files"]}
+        ran = [n for n in files if n.endswith((".py", ".ipynb"))]
+        assert sorted(ran) == ["bisect_repro.py", "repro.ipynb", "repro.py", "test_repro.py"]
+        assert {n: files[n]["tentative"] for n in ran if not files[n]["verified"] or files[n]["tentative"]} == {}

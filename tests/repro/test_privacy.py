@@ -1,0 +1,40 @@
+"""What a sentence says of the machine it was made on: nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from fxminify.repro_templates.privacy import private, revealing
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("at /home/me/secret/file.py:3", "at file.py:3"),
+        ("/home/me is full", "<path> is full"),
+        ("L_x_/home/me/model.py", "L_x_model.py"),
+        ("in /tmp/torchinductor_me/ab/cabc.py line 3", "in cabc.py line 3"),
+        ("file:///home/me/a.txt", "a.txt"),
+        ("~/x/y.py", "y.py"),
+        ("C:\\Users\\me\\x.py", "x.py"),
+        ("/opt/v/lib/python3.11/site-packages/torch/_inductor/x.py", "torch/_inductor/x.py"),
+        ("HF_TOKEN=hf_abcdefghijklmnopqrst", "HF_TOKEN=<masked>"),
+        ("https://me:token@example.org/x/y", "https://example.org/x/y"),
+        ("me@example.org at 10.0.0.1:29500", "<address> at <address>:29500"),
+        # What only looks like it.
+        ("see https://pytorch.org/docs/x.html", "see https://pytorch.org/docs/x.html"),
+        ("and/or 1/2 /2 x // y", "and/or 1/2 /2 x // y"),
+        ("torch/_inductor/x.py:3", "torch/_inductor/x.py:3"),
+        ("Unexpected token = x, token: 5", "Unexpected token = x, token: 5"),
+        ("expected [4, 5] / [3], (2/3)", "expected [4, 5] / [3], (2/3)"),
+    ],
+)
+def test_a_sentence_keeps_what_is_not_of_this_machine(text: str, kept: str) -> None:
+    assert private(text) == kept
+
+
+def test_code_is_not_changed_but_looked_at() -> None:
+    assert list(revealing("open('/home/me/x.bin')")) == ["an absolute path"]
+    assert list(revealing("key = 'ghp_abcdefghijklmnopqrst'")) == ["what looks like a secret"]
+    assert list(revealing("mail('me@example.org')")) == ["an address"]
+    assert list(revealing("x = a / b  # see https://pytorch.org/x/y")) == []
