@@ -2,11 +2,11 @@
 
 Dimensions of one size are taken to be one dimension that appears in many places, so all of them change together, and
 with them the numbers of that value in the graph: first those in lists (``view(x, [2, 12, 32])``), then all, then
-none. Where one size stands for several dimensions, those that stand at one place in all tensors are tried together,
-then single ones. Whether the result still is a program is eager's to say. A recorded tensor keeps the order of its
-strides and a window of its elements, the first one that holds something else than zeros. Where size matters, the
-smallest that fails is looked for by doubling, then halving the gap: vector widths and block sizes show (``17``), and
-so do thresholds.
+none, then all with the sizes that are multiples of it. Where one size stands for several dimensions, those that stand
+at one place in all tensors are tried together, then single ones. Whether the result still is a program is eager's to
+say. A recorded tensor keeps the order of its strides and a window of its elements, the first one that holds something
+else than zeros. Where size matters, the smallest that fails is looked for by doubling, then halving the gap: vector
+widths and block sizes show (``17``), and so do thresholds.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
     def ask(sizes: Mapping[int, int], only: Places | None = None) -> Generator[Case, bool, Case | None]:
         nonlocal left
         asked: list[Case] = []
-        for follow in _FOLLOW if only is None else ("none",):
-            candidate = resized(case, sizes, follow, storages, only)
+        ways = [(sizes, follow) for follow in (_FOLLOW if only is None else ("none",))]
+        if only is None and (whole := multiples(case, sizes)) != sizes:
+            ways.append((whole, "all"))
+        for changed, follow in ways:
+            candidate = resized(case, changed, follow, storages, only)
             if candidate not in (case, *asked) and left > 0:
                 left -= 1
                 asked.append(candidate)
@@ -52,7 +55,9 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
 
     for size in range(least, 3):
         case = (yield from ask({s: size for s in sizes_of(case) if s > size})) or case
-    for size in sorted(sizes_of(case), reverse=True):
+    present = sizes_of(case)
+    # Multiples of other sizes come last: they mostly follow.
+    for size in sorted(present, key=lambda s: (any(o > 2 and o != s and s % o == 0 for o in present), -s)):
         low, best = least - 1, size
         step = least
         while step < best and best == size:  # doubling, up to the first size that fails
@@ -78,6 +83,14 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
 def sizes_of(case: Case) -> set[int]:
     """The sizes above 1 of the tensors that may change."""
     return {size for i in changeable(case) for size in case.tensors[i].shape if size > 1}
+
+
+def multiples(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:
+    """``sizes``, and for one size what is a multiple of it: three projections in one matrix, heads side by side."""
+    if len(sizes) != 1:
+        return dict(sizes)
+    ((old, new),) = sizes.items()
+    return {size: size // old * new for size in sizes_of(case) if size % old == 0} | dict(sizes)
 
 
 def changeable(case: Case) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -119,6 +120,23 @@ def test_symbolic_sizes_shrink_to_two_with_the_numbers_they_stand_for() -> None:
     assert asked == 1
     found, _ = smallest(start, lambda c: c.tensors[0].shape[0] >= 5)
     assert shapes(found) == [(5, 2)]
+
+
+def test_multiples_of_a_size_follow_it() -> None:
+    """Three projections in one matrix: a width of 24 makes 72 rows, and the graph names both."""
+    width, rows = Node("w", "placeholder", "w"), Node("x", "placeholder", "x")
+    linear = Node("y", "call_function", {"fn": "torch.nn.functional.linear"}, ({"ref": "x"}, {"ref": "w"}))
+    out = Node("out", "call_function", {"fn": "torch.split"}, ({"ref": "y"}, 24, 1))
+    tensors = tuple(replace(RESHAPE.tensors[0], shape=s, stride=contiguous(s)) for s in ((72, 24), (5, 24)))
+    start = Case(Graph((width, rows, linear, out, OUTPUT)), ({"tensor": 0}, {"tensor": 1}), tensors)
+
+    def fails(candidate: Case) -> bool:
+        gm, inputs = build(candidate, Held())
+        parts = gm(*inputs)[0]
+        return len(parts) == 3 and all(p.shape[1] == inputs[1].shape[1] >= 4 for p in parts)
+
+    found, _ = smallest(start, fails)
+    assert shapes(found) == [(12, 4), (1, 4)]
 
 
 def test_dimensions_at_one_place_shrink_together_where_others_of_their_size_stay() -> None:
