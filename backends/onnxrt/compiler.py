@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.partitioners import default_partition
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from . import blame, decompositions, partition, session, support
 from .evaluator import Evaluator
@@ -54,7 +54,7 @@ def compile_graph(
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
         decompositions=decompositions.table(options.decompositions),
-        partition_fn=default_partition,
+        partition_fn=min_cut_rematerialization_partition,
     )
     with _attention(example_inputs):
         compiled: Callable[..., Any] = backend(gm, example_inputs)

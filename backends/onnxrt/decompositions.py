@@ -2,11 +2,15 @@
 
 Torch's own table, for everything without a (trustworthy) torchlib function, less what would change the numbers: dropout
 stays whole, so that it draws eager's random numbers in an island. Neither torch nor torchlib knows the backward of
-convolutions and of average pooling; both are written here as convolutions.
+convolutions and of average pooling; both are written here as convolutions. What has one fast ONNX operator stays whole
+where that is right, and what torchlib makes sequences of is written as slices: small models cost a microsecond or two
+for each operator, whatever it computes.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +29,9 @@ _WHOLE = (
     aten.bernoulli.default,
     aten.bernoulli.p,
 )
+
+#: Kernels of more elements take too much memory as a matrix.
+_MOST_SHIFTS = 27
 
 
 def table(chosen: str | Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
@@ -66,7 +73,8 @@ def convolution_backward(
     if mask[1]:
         # A transposed convolution is the other one with input and output exchanged.
         image, steps = (grad, x) if transposed else (x, grad)
-        grad_weight = _correlate(image, steps, weight.shape[2:], stride, padding, dilation, groups)
+        correlate = _correlate_by_matrix if _fits(image, steps, weight.shape[2:], groups) else _correlate
+        grad_weight = correlate(image, steps, weight.shape[2:], stride, padding, dilation, groups)
     if mask[2]:
         grad_bias = grad.sum([0, *range(2, grad.dim())])
     return grad_x, grad_weight, grad_bias
@@ -112,6 +120,28 @@ def _correlate(
     return out.transpose(0, 1)
 
 
+def _fits(image: Tensor, steps: Tensor, size: Sequence[int], groups: int) -> bool:
+    static = all(type(s) is int for s in (*image.shape, *steps.shape))
+    return groups == 1 and static and math.prod(size) <= _MOST_SHIFTS and image.numel() > 0 and steps.numel() > 0
+
+
+def _correlate_by_matrix(
+    image: Tensor, steps: Tensor, size: Sequence[int], stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
+    """`_correlate` as one product of matrices, of the shifted images: several times faster for small kernels."""
+    rank, out_channels, channels = len(size), steps.shape[1], image.shape[1]
+    if any(padding):
+        image = aten.constant_pad_nd(image, [p for p in reversed(padding) for _ in range(2)], 0.0)
+    shifted = [image.transpose(0, 1)]
+    for i in range(rank):
+        span = (steps.shape[2 + i] - 1) * stride[i] + 1
+        starts = [k * dilation[i] for k in range(size[i])]
+        shifted = [aten.slice(x, 2 + i, start, start + span, stride[i]) for x in shifted for start in starts]
+    columns = torch.cat([x.reshape([channels, -1]) for x in shifted], 0)
+    product = torch.mm(steps.transpose(0, 1).reshape([out_channels, -1]), columns.t())
+    return product.reshape([out_channels, -1, channels]).transpose(1, 2).reshape([out_channels, channels, *size])
+
+
 def avg_pool2d_backward(
     grad: Tensor,
     x: Tensor,
@@ -135,7 +165,39 @@ def avg_pool2d_backward(
     return _spread(flat, weight, [height, width], steps, padding, [1, 1], 1).reshape([n, c, height, width])
 
 
+def native_layer_norm(
+    x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Layer normalization stays one operator in float32; ONNX Runtime's saved statistics have no other type."""
+    if x.dtype == torch.float32:
+        return NotImplemented  # type: ignore[no-any-return]
+    whole: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch._decomp.decomposition_table[
+        aten.native_layer_norm.default
+    ]
+    return whole(x, normalized_shape, weight, bias, eps)
+
+
+def split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
+    """Pieces of ``size``, the last of what is left; a sequence where sizes are symbolic."""
+    length = x.shape[dim]
+    if type(length) is not int or type(size) is not int or size <= 0:
+        return NotImplemented  # type: ignore[no-any-return]
+    starts = range(0, length, size) if length else range(1)
+    return [x.narrow(dim, start, min(size, length - start)) for start in starts]
+
+
+def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
+    """Pieces of these ``sizes``; a sequence where they are symbolic."""
+    if any(type(size) is not int for size in sizes):
+        return NotImplemented  # type: ignore[no-any-return]
+    ends = itertools.accumulate(sizes)
+    return [x.narrow(dim, end - size, size) for size, end in zip(sizes, ends, strict=True)]
+
+
 OWN: dict[Any, Callable[..., Any]] = {
     aten.convolution_backward.default: convolution_backward,
     aten.avg_pool2d_backward.default: avg_pool2d_backward,
+    aten.native_layer_norm.default: native_layer_norm,
+    aten.split.Tensor: split,
+    aten.split_with_sizes.default: split_with_sizes,
 }

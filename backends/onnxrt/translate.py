@@ -17,7 +17,7 @@ import torch
 from onnx_ir.tensor_adapters import TorchTensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from . import exporter, results, support
+from . import exporter, folding, results, support
 from .options import TORCHLIB_OPSET
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -79,6 +79,8 @@ def _trim(
         if node.target in support.ASSERTIONS:
             graph.erase_node(node)
     graph.eliminate_dead_code()
+    with unset_fake_temporarily():
+        folded = folding.constants(trimmed)
     sources: list[int | torch.Tensor] = []
     for position, holder in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
         if holder.users:
@@ -98,6 +100,13 @@ def _trim(
         if first is node:
             first = node.next
         graph.erase_node(node)
+    for node, constant in folded.items():
+        with graph.inserting_before(first):
+            holder = graph.placeholder(f"constant_{node.name}")
+        holder.meta = {"val": node.meta["val"]}
+        node.replace_all_uses_with(holder)
+        sources.append(constant)
+    graph.eliminate_dead_code()
     trimmed.recompile()
     return trimmed, sources
 

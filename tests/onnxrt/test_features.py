@@ -78,6 +78,16 @@ INFERENCE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (r(3, 4),),
     ),
     "dropout that is off": (lambda x: F.dropout(x, 0.5, False) + 1, (r(4),)),
+    "pieces": (lambda x: (*x.split(2, 1), *x.split([1, 2], 0), *x.chunk(4, 1)), (r(3, 5),)),
+    "pieces of nothing": (lambda x: x.split(2), (r(0, 5),)),
+    "constants": (
+        lambda x: (x + torch.arange(4), torch.ones(3, 4).tril() * 2, x.masked_fill(torch.eye(4)[:3].bool(), -1.0)),
+        (r(3, 4),),
+    ),
+    "layer norm": (
+        lambda x, w: (F.layer_norm(x, (4,), w), F.layer_norm(x, (3, 4)), F.layer_norm(x.double(), (4,)), x.sum()),
+        (r(2, 3, 4), r(4)),
+    ),
     "a slice with a step": (lambda x: (x[1:], x[:, -1], x[::2], x[..., None], x.flip(0)), (r(4, 6),)),
     "upsampling": (lambda x: (F.interpolate(x, scale_factor=2), F.pad(x, (1, 2, 0, 1), "reflect")), (r(1, 2, 4, 4),)),
 }  # fmt: skip
@@ -130,6 +140,27 @@ def test_symbolic_sizes(name: str, compare: Comparison) -> None:
     assert len(compare.storage.reports) == 1, "the second call compiled again"
 
 
+def operators(compare: Comparison) -> list[str]:
+    (model,) = compare.storage
+    return [node.op_type for node in model.onnx.graph.node if node.op_type != "Constant"]
+
+
+def test_what_depends_on_no_input_is_computed_once(compare: Comparison) -> None:
+    with torch.no_grad():
+        compare(lambda x: x * (torch.arange(4) > torch.arange(3)[:, None]).float().cumsum(1), (r(3, 4),))
+        assert operators(compare) == ["Mul"]
+        (values,) = compare.storage[0].onnx.graph.initializer
+        assert list(values.dims) == [3, 4]
+        compare(lambda x: x + torch.arange(x.shape[0]), (r(3),), (r(5),), dynamic=True)
+    assert "Range" in operators(compare), "it depends on a symbolic size"
+
+
+def test_layer_norm_is_one_operator_in_training(compare: Comparison) -> None:
+    compare(lambda x, w: F.layer_norm(x, (4,), w), (r(3, 4), r(4)), grad=True)
+    forward, _ = compare.storage
+    assert [node.op_type for node in forward.onnx.graph.node] == ["LayerNormalization"]
+
+
 def test_sizes_that_depend_on_data(compare: Comparison) -> None:
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), torch.no_grad():
         compare(lambda x: x[x > 0] * 2, (r(8),), (r(8),))
@@ -154,6 +185,8 @@ TRAINING: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "transposed conv in groups": (
         lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1, 2), (r(2, 4, 5, 6), r(4, 3, 3, 3), r(6))
     ),
+    "conv of one element": (lambda x, w: F.conv2d(x, w, None, 2), (r(2, 4, 9, 8), r(6, 4, 1, 1))),
+    "conv of many elements": (lambda x, w: F.conv2d(x, w, None, 1, 2), (r(1, 2, 9, 8), r(3, 2, 6, 6))),
     "conv of one dimension": (lambda x, w: F.conv1d(x, w, None, 2, 1), (r(2, 3, 9), r(4, 3, 3))),
     "conv of three dimensions": (lambda x, w: F.conv3d(x, w, None, 2, 1), (r(1, 2, 5, 6, 5), r(3, 2, 3, 3, 3))),
     "average pools": (lambda x: (F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1)), (r(2, 3, 9, 8),)),
