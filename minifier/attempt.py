@@ -279,6 +279,11 @@ class Attempt:
         )  # fmt: skip
         try:
             found = explain(case, self.of.pool.scratch, inquiry)
+        except Exception as error:  # the script is verified already: this must not cost it
+            if self.of.options.strict:
+                raise
+            self.of.listener.note(f"what matters could not be found out: {error!r}")
+            return
         finally:
             inquiry.close()
         explanation.keep(self.of.index, self.of.capture.id, replace(found, reduction=self.log.reduction))

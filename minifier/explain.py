@@ -65,6 +65,7 @@ class _Session:
         self.case = case
         self.blobs = blobs
         self.inquiry = inquiry
+        self.names = Names(case).of
         self.asked = 0
         self.now: dict[tuple[Aspect, str], str] = {}
         self.answers: dict[tuple[Aspect, str], list[Answer]] = {}
@@ -165,5 +166,4 @@ class _Session:
                 yield Probe(Aspect.SIZE, name, str(size), str(other), made[0], made[1], near)
 
     def name(self, places: Sequence[Place]) -> str:
-        names = Names(self.case).of
-        return " = ".join(f"{names.get(i, f'tensor {i}')}.shape[{d}]" for i, d in places)
+        return " = ".join(f"{self.names.get(i, f'tensor {i}')}.shape[{d}]" for i, d in places)
