@@ -27,7 +27,7 @@ STYLE = """\
 .graph text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:var(--ink);\
 text-anchor:middle}
 .graph .t{font-weight:600}
-.graph rect{fill:var(--box);stroke:var(--line)}
+.graph rect{fill:var(--box);stroke:var(--line);vector-effect:non-scaling-stroke}
 .graph .input rect{fill:var(--in)}.graph .constant rect{fill:var(--const);stroke-dasharray:4 2}\
 .graph .output rect{fill:var(--out)}
 .graph .kept rect{fill:var(--kept);stroke:var(--kept-line);stroke-width:2}

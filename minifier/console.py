@@ -160,6 +160,8 @@ def retested(index: Index, info: CaptureInfo) -> list[str]:
 
 def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
     """One failure for a person."""
+    from ..repro_templates.wording import count
+
     console = console or Console()
     failure = details.get("failure") or {}
     frames = [f"{frame['file']}:{frame['line']} {frame['function']}" for frame in failure.get("frames", ())[-6:]]
@@ -169,7 +171,7 @@ def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
     field("error", f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": "), console)
     field("backend", details["backend"], console)
     field("signature", details["signature"], console)
-    field("seen", f"{details['occurrences']} times, first {details['created']}", console)
+    field("seen", f"{count(details['occurrences'], 'time')}, first {details['created']}", console)
     smaller = details.get("nodes_after") is not None
     nodes = f"{details['nodes_before']} → {details['nodes_after']}" if smaller else details["nodes_before"]
     field("nodes", nodes, console)
@@ -212,16 +214,18 @@ def code(text: str, language: str = "python", *, console: Console | None = None)
 def drawing(index: Index, capture_id: int, *, console: Console | None = None) -> None:
     """The minimal graph of a capture drawn in text, the captured one where there is none smaller yet."""
     from ..repro_templates.lanes import lanes
+    from ..repro_templates.wording import count
 
     console = console or Console()
     info = index.capture(capture_id)
     best = index.best(info)
     case = best or index.case(capture_id)
-    head = f"{case.graph.count} compute nodes" + ("" if best is not None else f", not minified yet: {info.state}")
+    head = count(case.graph.count, "compute node") + ("" if best is not None else f", not minified yet: {info.state}")
     console.print(Text(plain(f"Failure {capture_id}: {head}"), style="bold"), soft_wrap=True)
     first = first_node.stored(index, capture_id) or {}
     for line in lanes(case.graph, culprits={str(first.get("node"))}, ascii=not console.encoding.startswith("utf")):
-        console.print(Text(plain(line)), no_wrap=True, overflow="ellipsis", crop=console.is_terminal)
+        fit = "ellipsis" if console.is_terminal else "ignore"
+        console.print(Text(plain(line)), no_wrap=True, overflow=fit, crop=console.is_terminal)  # type: ignore[arg-type]
 
 
 def _made_plain(index: Index, capture_id: int) -> list[str]:

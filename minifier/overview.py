@@ -16,9 +16,9 @@ from pathlib import PurePath
 from ..repro_templates.curve import curve
 from ..repro_templates.expressions import Unprintable
 from ..repro_templates.picture import MOST_NODES, picture
-from ..repro_templates.report import Detail, Group, Model, Report, Row, Step, count
+from ..repro_templates.report import Detail, Group, Model, Report, Row, Step
 from ..repro_templates.source import print_graph
-from ..repro_templates.wording import without_paths
+from ..repro_templates.wording import count, without_paths
 from ..store.case import Case, Json
 from ..store.errors import StoreError
 from ..store.failure import Failure, Kind

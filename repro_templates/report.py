@@ -25,6 +25,7 @@ from pygments.lexers import DiffLexer, PythonLexer
 from .. import __version__
 from ..backends import drawing
 from .picture import Picture
+from .wording import count
 
 #: Groups on a page, and rows of a group that are shown at once.
 PAGE, ROWS = 50, 100
@@ -178,12 +179,6 @@ def _environment() -> jinja2.Environment:
     }  # fmt: skip
     environment.finalize = _finalize
     return environment
-
-
-def count(number: int, noun: str) -> str:
-    """``1 node``, ``2,000 nodes``, ``3 queries``."""
-    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else many}"
 
 
 def printable(text: str) -> str:

@@ -19,6 +19,12 @@ def one_line(text: str, length: int, *, lines: int = 1) -> str:
     return safe if len(safe) <= length else f"{safe[: length - 3]}..."
 
 
+def count(number: int, noun: str) -> str:
+    """``1 node``, ``2,000 nodes``, ``3 queries``."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else many}"
+
+
 def without_paths(text: str, length: int) -> str:
     """At most ``length`` characters of ``text``, paths as base names; for what is escaped when it is shown."""
     kept = private(text.strip())

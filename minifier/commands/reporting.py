@@ -49,7 +49,8 @@ def report(
 
 
 def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_: bool) -> None:
-    from ...repro_templates.report import count, render
+    from ...repro_templates.report import render
+    from ...repro_templates.wording import count
     from ...store.index import Index
     from ..overview import overview
 

@@ -118,7 +118,7 @@ def test_nothing_of_a_database_moves_the_cursor(tmp_path: Path) -> None:
 def test_the_minimal_graph_is_drawn(desk: Any) -> None:
     indexes.small(desk.db)
     assert desk.invoke("show", "repro.db", 1, "--graph").stdout.splitlines() == [
-        "Failure 1: 1 compute nodes",
+        "Failure 1: 1 compute node",
         "○  x  f32[2, 8]",
         "●  sin_0 = sin(x)  f32[2, 8]",
         "■  return (sin_0,)",
@@ -126,6 +126,10 @@ def test_the_minimal_graph_is_drawn(desk: Any) -> None:
     assert desk.invoke("show", "repro.db", 2, "--graph").stdout.splitlines()[0] == (
         "Failure 2: 2 compute nodes, not minified yet: pending"
     )
+    wide = terminal(16)
+    with Index.open(str(desk.db), readonly=True) as index:
+        console.drawing(index, 1, console=wide)
+    assert "●  sin_0 = sin(…" in text_of(wide).splitlines()
     refused = desk.invoke("show", "repro.db", 4, "--graph")
     assert (refused.exit_code, refused.stderr) == (
         2, "Error: capture 4 of repro.db has no graph that can be run: node 'f' calls a function without a name\n"
