@@ -56,7 +56,7 @@ lint: $(VENV)/.lint
 	MYPYPATH=$(VENV)/src $(BIN)/mypy -m fxminify -m fxminify.cli -p fxminify.store -p fxminify.backends -p fxminify.repro_templates -p fxminify.minifier
 
 bench: $(VENV)/.tests
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m fxminify.benchmarks.reduce
 
 clean:
 	rm -rf $(VENV) $(DEMO) build dist *.egg-info

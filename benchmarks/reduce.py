@@ -1,13 +1,15 @@
-"""``python -m benchmarks [--cases ...] [--plants ...]``: both reducers on every case, one JSON line a run.
+"""``python -m fxminify.benchmarks.reduce``: both reducers on every case, one JSON line a run.
 
 Runs that stand in the output file are skipped, so an interrupted benchmark goes on where it was. Each run has a
-process of its own, forked after the graph was captured. Ends with a table in Markdown.
+process of its own, forked after the graph was captured. Ends with a table in Markdown, which ``--write FILE`` puts
+into a page.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import statistics
@@ -29,21 +31,43 @@ QUICK = ("mlp:dyn", "mlp:fw", "mlp:bw", "gpt2_4:dyn", "bert_4:dyn")
 
 Row = dict[str, Any]
 
+#: What stands around the table in a page.
+BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
+
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m fxminify.benchmarks.reduce", description=__doc__.splitlines()[0])
     parser.add_argument("--cases", default=",".join(CASES), help="comma-separated, `quick` for the small ones")
     parser.add_argument("--plants", default=",".join(PLANTS))
     parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--limit", type=int, default=300, help="seconds a run may take (default 300)")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results.jsonl"))
     parser.add_argument("--table", action="store_true", help="only print the table of what was measured")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this page, between its marks")
     args = parser.parse_args(argv)
     cases = QUICK if args.cases == "quick" else args.cases.split(",")
     torch.set_num_threads(1)
     if not args.table:
         run(cases, args.plants.split(","), args.tools.split(","), args.limit, args.out)
-    print(table([r for r in read(args.out) if r["case"] in cases]))
+    measured = table([r for r in read(args.out) if r["case"] in cases])
+    print(measured)
+    if args.write is not None:
+        args.write.write_text(put(args.write.read_text(), measured))
+
+
+def put(page: str, measured: str) -> str:
+    """``page`` with ``measured`` between its marks. Raises `ValueError` where it has none."""
+    before, mark, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise ValueError(f"the page has no {BEGIN} and {END}")
+    return f"{before}{mark}\n{measured}\n{end}{after}"
+
+
+def bound(nodes: int, needed: int) -> float:
+    """Queries that a good search takes for ``needed`` of ``nodes``: half as many again as it takes to tell them apart,
+    and two for each to see that it cannot go."""
+    return 1.5 * needed * math.log2(nodes / needed) + 2 * needed
 
 
 def read(path: Path) -> list[Row]:
@@ -95,9 +119,9 @@ def table(rows: list[Row]) -> str:
     for row in rows:
         runs.setdefault((row["case"], row["plant"]), {})[row["tool"]] = row
     lines = [
-        "| case | plant | nodes | queries: fxminify | PyTorch | ratio | final nodes/inputs: fxminify | PyTorch | "
-        "seconds: fxminify | PyTorch |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| case | plant | nodes | queries: fxminify | bound | PyTorch | ratio | "
+        "final nodes/inputs: fxminify | needed | PyTorch | seconds: fxminify | PyTorch |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     ratios, worse = [], []
     for (case, kind), by_tool in runs.items():
@@ -110,10 +134,13 @@ def table(rows: list[Row]) -> str:
             ratio = f"{ratios[-1]:.1f}"
             if ours["queries"] >= theirs["queries"] or ours["nodes"] > theirs["nodes"]:
                 worse.append(f"{case} {kind}")
-        start = ours.get("start_nodes", theirs.get("start_nodes", ""))
+        start, needed = ((ours or theirs).get(key, 0) for key in ("start_nodes", "optimum"))
+        allowed = f"{bound(start, needed):.0f}" if needed and kind != "c2" else ""
         lines.append(
-            f"| {case} | {kind} | {start} | {_cell(ours, 'queries')} | {_cell(theirs, 'queries')} | {ratio} | "
-            f"{_cell(ours, 'nodes')}/{_cell(ours, 'inputs')} | {_cell(theirs, 'nodes')}/{_cell(theirs, 'inputs')} | "
+            f"| {case} | {kind} | {start} | "
+            f"{_cell(ours, 'queries')} | {allowed} | {_cell(theirs, 'queries')} | {ratio} | "
+            f"{_cell(ours, 'nodes')}/{_cell(ours, 'inputs')} | {needed} | "
+            f"{_cell(theirs, 'nodes')}/{_cell(theirs, 'inputs')} | "
             f"{_cell(ours, 'seconds')} | {_cell(theirs, 'seconds')} |"
         )
     if ratios:
