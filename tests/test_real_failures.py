@@ -60,6 +60,7 @@ def test_from_program_to_verified_script(name: str, tmp_path: Path) -> None:
     assert row["nodes_after"] <= want["MIN_NODES"]
     script = minify("repro", "repro.db", str(row["id"]), cwd=tmp_path).stdout
     assert script.isascii()
+    assert want.get("CULPRIT", "") in script
     assert "fxminify." not in script.replace("fxminify 0.", "")
     assert len(script.splitlines()) < 40 + want["MIN_NODES"]
     if want["BACKEND"] == "ort_export":

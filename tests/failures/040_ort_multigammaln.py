@@ -6,6 +6,7 @@ BACKEND = "ort_export"
 KIND = "compile_error"
 EXPECT = "DispatchError: no ONNX function for aten.lgamma, which multigammaln consists of"
 MIN_NODES = 1
+CULPRIT = "torch.ops.aten.lgamma.default("
 SOURCE = "039, one level up"
 
 
