@@ -51,6 +51,8 @@ def _numbers(subject: Subject) -> Iterator[tuple[Node, Place, Value]]:
             for place, value in places(node)
             if (items := inside(value)) and tag(value) != "slice" and any(type(i) is int and i in sizes for i in items)
         }
+        if node.op == "call_method" and not subject.trace.signatures.get(node.name):  # sizes, or dimensions to permute
+            shapes |= {(i,) for i, a in enumerate(node.args) if type(a) is int}
         for place, value in places(node):
-            if type(value) in (bool, int, float) and not any(place[:n] in shapes for n in range(1, len(place))):
+            if type(value) in (bool, int, float) and not any(place[:n] in shapes for n in range(1, len(place) + 1)):
                 yield node, place, value

@@ -143,6 +143,9 @@ def test_numbers_are_0_or_1_or_as_short_as_will_do(number: Any, least: float, fo
 
 def test_sizes_are_no_numbers() -> None:
     assert reduced("numbers", one("torch.reshape", (X, [4, 2]), shape=(4, 2))).args == (X, [4, 2])
+    assert reduced("numbers", one("permute", (X, 1, 0), op="call_method")).args == (X, 1, 0)
+    known = (("input", False), ("dim", True))
+    assert reduced("numbers", one("cumsum", (X, 1), op="call_method", signature=known)).args == (X, 0)
 
 
 def test_what_only_the_former_call_read_goes() -> None:
