@@ -46,6 +46,10 @@ def carried_from(case: Case) -> str:
     return source.file if source is not None else ""
 
 
+class NotMinified(StoreError):
+    """There is no script yet; the text says how to make one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What a person asked for: a format or the text of a template of their own, names made anonymous, values beside
@@ -87,7 +91,7 @@ def drawn(index: Index, capture_id: int, wish: Wish, *, tentative: str = "") -> 
         raise StoreError(f"capture {capture_id} has no script, and cannot have one: {capture.reason}")
     if repro is None:
         hint = f"minify run {index.name} {capture_id}"
-        raise StoreError(f"capture {capture_id} has no script yet ({capture.state}); make one: {hint}")
+        raise NotMinified(f"capture {capture_id} has no script yet ({capture.state}); make one: {hint}")
     if not repro.verified and not wish.unverified:
         raise StoreError(
             f"the script of capture {capture_id} did not show the failure in {repro.runs} fresh runs; --force shows it"

@@ -60,10 +60,10 @@ def _values(case: Case) -> list[str]:
     """What of the values of tensors is printed."""
     drawn = sum(t.init is not None for t in case.tensors)
     kept = [t for t in case.tensors if t.storage is not None]
-    out = [f"values: {drawn} tensors are drawn from a seed or constant, none of their captured values"] if drawn else []
+    out = [f"values: of {_count(drawn)} made from a seed or constant, none that was captured"] if drawn else []
     if kept:
         shapes = _few([f"{t.dtype}{list(t.shape)}" for t in kept])
-        out.append(f"values: {len(kept)} tensors with the numbers that show the failure, maybe captured ones: {shapes}")
+        out.append(f"values: of {_count(len(kept))} the numbers that show the failure, maybe captured: {shapes}")
     return out
 
 
@@ -76,6 +76,10 @@ def _backend(case: Case) -> list[str]:
     out += [f"source of yours: {len(str(item['source']).splitlines())} lines that define an operator"
             for item in case.imports if "source" in item]  # fmt: skip
     return out + (["options of the backend"] if spec.options is not None else [])
+
+
+def _count(tensors: int) -> str:
+    return f"{tensors} tensor{'' if tensors == 1 else 's'}"
 
 
 def _few(items: list[str]) -> str:

@@ -58,6 +58,11 @@ def dump(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str))
 
 
+def at_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
 def ask(question: str) -> bool:
     """Ask at the terminal; without one the answer is no."""
     if not sys.stdin.isatty():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..verbs import FORMATS, Problem, as_json, ask, database, dump, write
+from ..verbs import FORMATS, Problem, as_json, ask, at_terminal, database, dump, write
 
 
 @click.command("list")
@@ -124,10 +124,18 @@ def repro(
     A format that runs is run before it is shown; what was not, or did not show the failure, is marked as tentative.
     """
     from .. import console
-    from ..handout import Wish, handed_out, template_text
+    from ..handout import NotMinified, Wish, handed_out, template_text
+    from ..options import Options
+    from ..runner import run_pending
 
     wish = Wish(format_, template_text(template), rename, force)
-    made = handed_out(db, id_, wish, trust=trust)
+    try:
+        made = handed_out(db, id_, wish, trust=trust)
+    except NotMinified as error:
+        if not at_terminal() or not click.confirm(f"{error}\nMinify it now?", err=True):
+            raise
+        run_pending(db, [id_], Options(trust=trust), confirm=ask)
+        made = handed_out(db, id_, wish, trust=trust)
     text, files, info = made.text, made.files, made.info
     if made.tentative:
         click.echo(f"Tentative: {made.tentative}", err=True)

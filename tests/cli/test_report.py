@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+import sqlite3
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -92,3 +93,59 @@ def test_a_script_that_was_not_verified_is_not_handed_out_unasked(desk: Any) -> 
     refused = desk.invoke("report", "repro.db", 1, "--to", "gh")
     assert refused.exit_code == 2
     assert "did not show the failure" in refused.stderr
+
+
+def test_what_is_inside_says_what_leaves_and_what_does_not(desk: Any) -> None:
+    minified(desk.db)
+    done = desk.invoke("report", "repro.db", 1, "--what-is-inside")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[:5] == [
+        "Inside:",
+        "  graph: torch.relu",
+        "  names, as in the program: x",
+        "  values: of 1 tensor the numbers that show the failure, maybe captured: float32[4]",
+        "  backend: the name eager",
+    ]
+    assert "Not inside:" in lines
+    renamed = desk.invoke("report", "repro.db", 1, "--what-is-inside", "--rename", "--json")
+    assert json.loads(renamed.stdout)["what_is_inside"]["inside"][1] == "names: neutral ones"
+
+
+def test_what_was_made_elsewhere_is_handed_out_unrun_and_says_so(desk: Any) -> None:
+    minified(desk.db)
+    done = desk.invoke("repro", "repro.db", 1, "--format", "pytest")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == "Tentative: not run here, where the capture was not made: --trust runs it\n"
+    assert "TENTATIVE: not run here" in done.stdout
+
+
+def test_a_template_of_ones_own(desk: Any) -> None:
+    minified(desk.db)
+    (desk.path / "mine.j2").write_text("{{ c.backend }}: {{ c.functions }}")
+    assert desk.invoke("repro", "repro.db", 1, "--template", "mine.j2").stdout.startswith("eager: def forward(x):")
+    (desk.path / "mine.j2").write_text("{{ c.nothing }}")
+    refused = desk.invoke("repro", "repro.db", 1, "--template", "mine.j2")
+    assert refused.exit_code == 2
+    assert "docs/templates.md lists what it sees" in refused.stderr
+
+
+def test_a_capture_that_was_not_minified_is_offered_to_be(desk: Any, monkeypatch: Any) -> None:
+    from fxminify.minifier import runner
+    from fxminify.minifier.commands import reading
+
+    minified(desk.db)
+    with sqlite3.connect(desk.db) as connection:
+        connection.execute("DELETE FROM repros")
+    connection.close()
+    asked: list[str] = []
+    ran: list[Any] = []
+    monkeypatch.setattr(reading, "at_terminal", lambda: True)
+    monkeypatch.setattr("click.confirm", lambda question, **options: bool(asked.append(question)) or len(asked) == 2)
+    monkeypatch.setattr(runner, "run_pending", lambda db, ids, *args, **options: ran.append((db, ids)))
+    for times in (0, 1):  # first the answer is no, then yes
+        refused = desk.invoke("repro", "repro.db", 1)
+        assert (refused.exit_code, len(ran)) == (2, times)
+        assert "make one: minify run repro.db 1" in refused.stderr
+    assert asked[0].endswith("Minify it now?")
+    assert ran == [("repro.db", [1])]
