@@ -259,5 +259,6 @@ def test_verify_says_when_the_bug_is_gone(minified: Any, rows: dict[int, dict[st
     (found,) = minified.json("retest", "repro.db", 1)
     assert (found["result"], found["as_expected"]) == ("fixed", True)
     assert set(found["versions"]) >= {"torch", "python", "numpy"}
-    assert "; it failed with the same versions, first seen" in minified.minify("show", "repro.db", 1).stdout
+    said = " ".join(minified.minify("show", "repro.db", 1).stdout.split())
+    assert "; it failed with the same versions, first seen" in said
     assert "torch.relu" in minified.minify("repro", "repro.db", 1, "--format", "bisect").stdout

@@ -19,6 +19,7 @@ VERBS = [
     "repro",
     "report",
     "verify",
+    "retest",
     "ablate",
     "backends",
     "passes",

@@ -76,6 +76,7 @@ class Shelf:
     def pytest(self, *args: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pytest", "-p", "fxminify.minifier.pytest_cases", "-p", "no:cacheprovider"]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COLUMNS"))}
+        env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # an installed fxminify would be the same plugin once more
         return subprocess.run(
             [*command, *args], cwd=self.path, env=env, capture_output=True, text=True, timeout=200, check=False
         )
