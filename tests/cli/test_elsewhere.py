@@ -62,6 +62,7 @@ def test_with_a_wider_match_either_bug_will_do(make_desk: Callable[..., Any], op
     assert [(row["nodes_after"], row["verified"]) for row in desk.json("list")] == [(1, 1)]
 
 
+@pytest.mark.slow
 def test_data_that_no_recipe_gives_is_embedded_when_asked(make_desk: Callable[..., Any]) -> None:
     desk = make_desk("checksum")
     done = desk.minify("run", *QUICK)

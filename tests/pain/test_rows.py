@@ -31,7 +31,7 @@ from fxminify.store.build import build
 from fxminify.store.index import Index
 
 PROGRAMS = Path(__file__).parent / "programs"
-QUICK = {"row01", "partial(_limited)", "in_script", "row06", "row10", "row12", "row18", "row27", "row35"}
+QUICK = {"row01", "partial(_limited)", "in_script", "row10", "row12", "row35"}
 
 
 def minify(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -124,6 +124,7 @@ class _Wrapped(torch.nn.Module):
         return self.inner(*args)
 
 
+@pytest.mark.slow
 def test_03_a_divergence_of_a_backend_that_returns_a_function_is_captured(tmp_path: Path) -> None:
     program = "import team, torch\ntorch.compile(lambda x: torch.sin(x * 2) + 1, backend=team.row03)(torch.ones(4))\n"
     (tmp_path / "program.py").write_text(program)
@@ -161,8 +162,9 @@ def test_05_a_counting_failure_ends_at_the_count(session: Session) -> None:
     assert session.row("partial(_limited)")["nodes_after"] == 3
 
 
-def test_06_options_reach_the_script_and_only_those_that_matter(session: Session) -> None:
-    assert 'torch.compile(forward, backend="row06", options={"fuse": True})' in session.script("row06")
+@pytest.mark.slow
+def test_06_options_reach_the_script_and_only_those_that_matter(whole: Session) -> None:
+    assert 'torch.compile(forward, backend="row06", options={"fuse": True})' in whole.script("row06")
 
 
 @pytest.mark.slow
@@ -228,9 +230,10 @@ def test_17_the_inputs_of_the_caller_stay_as_they_are() -> None:
     assert torch.equal(inputs[0], torch.ones(3))
 
 
-def test_18_what_lies_between_two_needed_operations_goes(session: Session) -> None:
-    assert session.row("row18")["nodes_before"] == 42
-    assert session.row("row18")["nodes_after"] == 2
+@pytest.mark.slow
+def test_18_what_lies_between_two_needed_operations_goes(whole: Session) -> None:
+    assert whole.row("row18")["nodes_before"] == 42
+    assert whole.row("row18")["nodes_after"] == 2
 
 
 @pytest.mark.slow
@@ -238,6 +241,7 @@ def test_20_a_symbolic_size_stays_where_it_matters(whole: Session) -> None:
     assert "torch._dynamo.mark_dynamic(" in whole.script("row20")
 
 
+@pytest.mark.slow
 def test_21_a_backend_that_dies_is_minified_to_one_operation(tmp_path: Path) -> None:
     row = died("row21", tmp_path)
     assert (row["kind"], row["state"], row["nodes_after"]) == ("crash", "verified", 1)
@@ -281,10 +285,11 @@ def test_23_a_backend_that_cannot_be_imported_is_no_failure_of_the_graph(session
     assert (row["state"], "gone" in row["reason"]) == ("blocked", True)
 
 
-def test_25_a_second_run_repeats_no_question(session: Session) -> None:
-    before = session.row("row18")
-    minify("run", "--no-explain", "repro.db", str(before["id"]), "--again", "--runs", "1", cwd=session.directory)
-    (after,) = (r for r in rows_of(session.directory) if r["id"] == before["id"])
+@pytest.mark.slow
+def test_25_a_second_run_repeats_no_question(whole: Session) -> None:
+    before = whole.row("row18")
+    minify("run", "--no-explain", "repro.db", str(before["id"]), "--again", "--runs", "1", cwd=whole.directory)
+    (after,) = (r for r in rows_of(whole.directory) if r["id"] == before["id"])
     assert (after["state"], after["queries"]) == ("verified", before["queries"])
 
 
@@ -295,9 +300,10 @@ def test_26_each_failure_of_a_process_is_a_row_and_is_counted(session: Session) 
     )
 
 
-def test_27_a_failure_of_the_second_call_is_called_twice(session: Session) -> None:
-    script = session.script("row27")
-    assert session.row("row27")["nodes_after"] == 1
+@pytest.mark.slow
+def test_27_a_failure_of_the_second_call_is_called_twice(whole: Session) -> None:
+    script = whole.script("row27")
+    assert whole.row("row27")["nodes_after"] == 1
     assert "for _ in range(2):" in script
 
 
