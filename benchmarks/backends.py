@@ -49,19 +49,19 @@ class Logits(nn.Module):
 def gpt2() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    size: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 64, "n_positions": 128, "vocab_size": 256}
+    size: dict[str, Any] = {"n_layer": 4, "n_head": 4, "n_embd": 256, "n_positions": 128, "vocab_size": 512}
     drop: dict[str, Any] = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
     config = GPT2Config(use_cache=False, bos_token_id=0, eos_token_id=0, **size, **drop)
-    return Logits(GPT2LMHeadModel(config)), (torch.randint(0, 256, (2, 32)),)
+    return Logits(GPT2LMHeadModel(config)), (torch.randint(0, 512, (4, 64)),)
 
 
 def bert() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     from transformers import BertConfig, BertModel
 
-    size: dict[str, Any] = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}
+    size: dict[str, Any] = {"num_hidden_layers": 4, "num_attention_heads": 4, "hidden_size": 256}
     drop: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    config = BertConfig(intermediate_size=128, vocab_size=256, **size, **drop)
-    return Logits(BertModel(config)), (torch.randint(0, 256, (2, 32)),)
+    config = BertConfig(intermediate_size=1024, vocab_size=512, **size, **drop)
+    return Logits(BertModel(config)), (torch.randint(0, 512, (4, 64)),)
 
 
 MODELS = {"perceptron": perceptron, "convolutions": convolutions, "gpt2": gpt2, "bert": bert}
