@@ -190,7 +190,7 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         hang=hang,
         dies=dies or (14 if hang else 0),
         codes=(0, *exit_codes(failure)),
-        needle=distinctive(failure),
+        needle=" ".join(distinctive(failure).split()),
         timeout=header.timeout,
         isolated=bool(dies or hang or failure.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY)),
         requirements=["torch", *(p.source for p in header.installed.packages if p.source and p.direct)],

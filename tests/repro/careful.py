@@ -11,7 +11,7 @@ from collections.abc import Iterator
 #: Modules that a script imports besides that of its backend.
 MODULES = {
     "torch", "math", "operator", "signal", "pathlib", "os", "sys", "functools", "pytest", "subprocess", "tempfile",
-    "venv", "safetensors",
+    "venv", "safetensors", "re",
 }  # fmt: skip
 BUILTINS = {"isinstance", "print", "sum", "zip", "range", "slice", "complex", "float", "int", "bool", "getattr", "min",
             "max", "abs", "round", "pow", "divmod", "frozenset", "set", "len", "str", "tuple", "list",
@@ -31,7 +31,7 @@ FORBIDDEN = {
 }
 ALLOWED_PRIVATE = {"torch._dynamo.mark_dynamic", "torch._neg_view"}
 #: What only the drivers of other processes call: the tests of crashes, and bisection.
-DRIVERS = {"subprocess.run", "tempfile.TemporaryDirectory", "venv.create", "os.path.join", "sys.exit"}
+DRIVERS = {"subprocess.run", "re.sub", "tempfile.TemporaryDirectory", "venv.create", "os.path.join", "sys.exit"}
 
 
 def faults(text: str, *, modules: frozenset[str] = frozenset(), driver: bool = False) -> Iterator[str]:
@@ -63,7 +63,7 @@ def faults(text: str, *, modules: frozenset[str] = frozenset(), driver: bool = F
 def _call(node: ast.Call, driver: bool) -> Iterator[str]:
     name = dotted(node.func)
     root, _, rest = name.partition(".")
-    if root in ("torch", "os", "sys", "subprocess", "pathlib") and rest:
+    if root in ("torch", "os", "sys", "subprocess", "pathlib", "re") and rest:
         if name in DRIVERS and driver:
             return
         if root != "torch" and name not in ("pathlib.Path",):
