@@ -13,7 +13,7 @@ import torch
 from torch import fx
 from torch._functorch.fx_minifier import minifier
 
-from fxminify.minifier import recorder  # noqa: F401 - so that no run pays for imports
+from fxminify.minifier.recording import recorder  # noqa: F401 - so that no run pays for imports
 from fxminify.minifier.reduce import reduce
 
 from .graphs import copies

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..store.case import Blobs, Case
-from .account import Progress
-from .calls import with_distinct_names
-from .engine import Engine
-from .spill import Spill
-from .trace import record
-from .verdict import Outcome, Verdict
+from .editing.calls import with_distinct_names
+from .oracle.verdict import Outcome, Verdict
+from .recording.spill import Spill
+from .recording.trace import record
+from .search.account import Progress
+from .search.engine import Engine
 
 if TYPE_CHECKING:
     import torch.fx as fx

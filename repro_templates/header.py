@@ -36,7 +36,7 @@ class Header:
     known to give no NaN. ``layers`` are backend, layer and result of an ablation, ``enters`` is its answer.
     ``matters`` are sentences about what the failure takes, the summary first; ``twin`` says how the nearest candidate
     that passes differs, in words and then in lines that begin with ``-`` or ``+``. ``first`` is the first node of the
-    captured graph whose value differs (`fxminify.minifier.first_node`), ``models`` are name, why ONNX Runtime refused
+    captured graph whose value differs (`minifier.oracle.first_node`), ``models`` are name, why ONNX Runtime refused
     it, and text of the ONNX models that were made of the case, ``steps`` the passes that made it smaller, each
     with what is left. ``tentative`` says why it is not sure, or is empty.
     """

@@ -3,7 +3,7 @@
 A worker knows in which phase it called the backend; a script in a fresh process only leaves a stack. Read from the
 outermost frame, the first of a few frames decides: the autograd engine was running (``backward``), Dynamo was calling
 the backend (``compile``) or making guards (``guards``), or the compiled function ran (``forward``).
-`fxminify.minifier.observe` must give the same answer, and a test holds the two together on real failures.
+`fxminify.minifier.oracle.observe` must give the same answer, and a test holds the two together on real failures.
 """
 
 from __future__ import annotations

@@ -21,16 +21,7 @@ from .database import Database
 from .decode import InvalidDocument, validate
 from .documents import digest, dumps, loads, pack, unpack
 from .errors import ForeignValue, StoreError
-from .tables import (
-    CaptureRow,
-    DocumentBlobRow,
-    DocumentRow,
-    ReductionRow,
-    ReproRow,
-    RoundRow,
-    StepRow,
-    VerdictRow,
-)
+from .tables import CaptureRow, DocumentBlobRow, DocumentRow, ReductionRow, ReproRow, RoundRow, StepRow, VerdictRow
 from .trust import origin_tag, script_tag
 
 _Row = TypeVar("_Row", CaptureRow, ReductionRow, RoundRow)
@@ -55,7 +46,7 @@ class ReductionInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoredVerdict:
-    """One answered question. ``outcome`` is a value of `fxminify.minifier.verdict.Outcome`."""
+    """One answered question. ``outcome`` is a value of `fxminify.minifier.oracle.verdict.Outcome`."""
 
     key: str
     pass_name: str

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from ..verbs import Problem, as_json, dump
+from ..terminal.verbs import Problem, as_json, dump
 
 
 @click.command()
@@ -19,7 +19,7 @@ def backends(names: tuple[str, ...], test: bool, json_: bool) -> None:
     With NAMEs only these.
     """
     from ...backends import catalog
-    from .. import console
+    from ..terminal import console
 
     rows = catalog.listing()
     if unknown := set(names) - {row["name"] for row in rows}:
@@ -37,8 +37,8 @@ def backends(names: tuple[str, ...], test: bool, json_: bool) -> None:
 @as_json
 def passes(json_: bool) -> None:
     """List the passes of the minifier: what each removes, and why that keeps the failure."""
-    from .. import console
     from ..passes import listing
+    from ..terminal import console
 
     rows = listing()
     if json_:
@@ -52,8 +52,8 @@ def passes(json_: bool) -> None:
 @as_json
 def doctor(synthetic: bool, json_: bool) -> None:
     """Check this installation."""
-    from .. import console
-    from ..doctor import examine
+    from ..terminal import console
+    from ..terminal.doctor import examine
 
     rows = examine(synthetic=synthetic)
     if json_:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..verbs import DEFAULT_DB, as_json, ask, dump
+from ..terminal.verbs import DEFAULT_DB, as_json, ask, dump
 
 DEFAULT_CHECK = "first:2"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..verbs import FORMATS, Problem, as_json, ask, at_terminal, database, dump, write
+from ..terminal.verbs import FORMATS, Problem, as_json, ask, at_terminal, database, dump, write
 
 
 @click.command("list")
@@ -17,7 +17,7 @@ from ..verbs import FORMATS, Problem, as_json, ask, at_terminal, database, dump,
 def list_(db: str, each: bool, json_: bool) -> None:
     """List the failures of DB, those of one signature, which are one bug, in one row."""
     from ...store.index import Index
-    from .. import console
+    from ..terminal import console
 
     with Index.open(db, readonly=True) as index:
         rows = index.captures()
@@ -36,7 +36,8 @@ def list_(db: str, each: bool, json_: bool) -> None:
 def show(db: str, id_: int, minified: bool, graph: bool, json_: bool) -> None:
     """Show one failure of DB: what failed, where, with which backend, its graph, and what of it matters."""
     from ...store.index import Index
-    from .. import console, explanation, retelling
+    from ..explaining import explanation
+    from ..terminal import console, retelling
 
     with Index.open(db, readonly=True) as index:
         if graph and not json_:
@@ -64,8 +65,8 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
     `minify run DB ID --from-step N` goes on from a step.
     """
     from ...store.index import Index
-    from .. import retelling
-    from ..history import stored
+    from ..reduction.history import stored
+    from ..terminal import retelling
 
     with Index.open(db, readonly=True) as index:
         index.capture(id_)
@@ -123,10 +124,10 @@ def repro(
 
     A format that runs is run before it is shown; what was not, or did not show the failure, is marked as tentative.
     """
-    from .. import console
-    from ..handout import NotMinified, Wish, handed_out, template_text
-    from ..options import Options
-    from ..runner import run_pending
+    from ..reduction.options import Options
+    from ..reduction.runner import run_pending
+    from ..reporting.handout import NotMinified, Wish, handed_out, template_text
+    from ..terminal import console
 
     wish = Wish(format_, template_text(template), rename, force)
     try:
@@ -164,9 +165,9 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
 
     Or run the script in FILE, which ends in .py: does it show the failure whose signature it names?
     """
-    from .. import console
-    from ..emit import verify_stored
-    from ..script_file import verify_file
+    from ..reporting.emit import verify_stored
+    from ..reporting.script_file import verify_file
+    from ..terminal import console
 
     if db.endswith(".py"):
         if ids:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..verbs import Problem, as_json, ask, database, dump
+from ..terminal.verbs import Problem, as_json, ask, database, dump
 
 
 @click.command()
@@ -68,8 +68,8 @@ def run(db: str, ids: tuple[int, ...], json_: bool, again: bool, **options: Any)
     """
     if options["from_step"] is not None and len(ids) != 1:
         raise Problem("--from-step is about one failure: give its ID, as in minify run DB ID --from-step N.")
-    from ..options import Options
-    from ..runner import run_pending
+    from ..reduction.options import Options
+    from ..reduction.runner import run_pending
     from ..sandbox.cluster import NoCluster
 
     options["jobs"] = options["jobs"] or 0
@@ -95,8 +95,8 @@ def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, trust: boo
 
     The layers are Dynamo, AOTAutograd, its decompositions, and the backend. The issue report shows the answer.
     """
-    from .. import console
-    from ..ablation import ablate
+    from ..regression.ablation import ablate
+    from ..terminal import console
 
     def done(row: Any) -> None:
         click.echo(f"{row.backend}: {row.result}", err=True)

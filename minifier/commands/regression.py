@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..verbs import Problem, as_json, ask, dump
+from ..terminal.verbs import Problem, as_json, ask, dump
 
 #: Everything that ran is as expected, but something could not run.
 UNKNOWN = 3
@@ -48,10 +48,10 @@ def retest(
     run here (its backend is not installed, eager refuses it); 2 an error; 130 interrupted, run it again to go on.
     """
     from ...store.index import Index
-    from .. import matrix
-    from ..junit import junit as document
-    from ..retest import Options, retest
-    from ..standing import Expect
+    from ..regression import matrix
+    from ..regression.junit import junit as document
+    from ..regression.retest import Options, retest
+    from ..regression.standing import Expect
 
     if matrix_:
         with Index.open(db, readonly=True) as index:

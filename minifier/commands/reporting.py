@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..verbs import FORMATS, Problem, as_json, dump, write
+from ..terminal.verbs import FORMATS, Problem, as_json, dump, write
 
 
 @click.command()
@@ -52,7 +52,7 @@ def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_
     from ...repro_templates.report import render
     from ...repro_templates.wording import count
     from ...store.index import Index
-    from ..overview import overview
+    from ..reporting.overview import overview
 
     with Index.open(db, readonly=True) as index:
         made = overview(index, ids)
@@ -85,9 +85,9 @@ def _hand_on(
     json_: bool,
 ) -> None:
     from ...store.index import Index
-    from .. import bundle as bundles
-    from ..handout import Wish
-    from ..inside import lines, listing
+    from ..reporting import bundle as bundles
+    from ..reporting.handout import Wish
+    from ..reporting.inside import lines, listing
 
     wish = Wish(rename=rename, unverified=force)
     if bundle is not None and bundle.exists() and not force:

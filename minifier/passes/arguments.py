@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...store.case import Node, refs
-from ..bodies import BodySubject, graphs
-from ..patch import Patch
-from ..rewriting import Omit, Shorten, inside, places
-from ..subject import PAIRS, REGIONS, WRAPPERS, Subject, target_name
+from ..editing.bodies import BodySubject, graphs
+from ..editing.patch import Patch
+from ..editing.rewriting import Omit, Shorten, inside, places
+from ..editing.subject import PAIRS, REGIONS, WRAPPERS, Subject, target_name
 from .proposal import Proposal, each
 
 #: Parameters whose lists name dimensions: fewer of them are still a call. (A shape with fewer sizes is not.)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ..patch import Patch
-from ..search import farthest
-from ..subject import Subject
+from ..editing.patch import Patch
+from ..editing.subject import Subject
+from ..search.items import farthest
 from .proposal import Proposal, each
 
 #: With this many nodes single steps do as well as jumps.

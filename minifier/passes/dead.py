@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..patch import Patch
-from ..subject import Subject
+from ..editing.patch import Patch
+from ..editing.subject import Subject
 from .proposal import Proposal, each
 
 

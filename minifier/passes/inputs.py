@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...store.case import tag
-from ..patch import Patch
-from ..subject import Subject
+from ..editing.patch import Patch
+from ..editing.subject import Subject
 from .proposal import Proposal, each
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..patch import Patch
-from ..search import Items, Space, guided
-from ..subject import Subject, reached
+from ..editing.patch import Patch
+from ..editing.subject import Subject, reached
+from ..search.items import Items, Space, guided
 from .proposal import Proposal, each
 
 

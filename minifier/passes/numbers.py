@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...store.case import Node, Value, tag
-from ..bodies import graphs
-from ..order import weight
-from ..patch import Patch
-from ..rewriting import Place, Put, inside, places
-from ..search import farthest
-from ..subject import Subject
+from ..editing.bodies import graphs
+from ..editing.patch import Patch
+from ..editing.rewriting import Place, Put, inside, places
+from ..editing.subject import Subject
+from ..search.items import farthest
+from ..search.order import weight
 from .arguments import editable
 from .proposal import Proposal, each
 

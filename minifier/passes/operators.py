@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...store.case import tag
-from ..bodies import BodySubject, Inside, Operand, Result, Shift, Zeros, bodies, picks
-from ..calls import body as graph_at
-from ..calls import calls, items, paths
-from ..inlining import Inline
-from ..patch import Patch
-from ..search import farthest, sweep
-from ..slots import Slot, slots
-from ..subject import Subject
-from ..trace import Kind
+from ..editing.bodies import BodySubject, Inside, Operand, Result, Shift, Zeros, bodies, picks
+from ..editing.calls import body as graph_at
+from ..editing.calls import calls, items, paths
+from ..editing.inlining import Inline
+from ..editing.patch import Patch
+from ..editing.slots import Slot, slots
+from ..editing.subject import Subject
+from ..recording.trace import Kind
+from ..search.items import farthest, sweep
 from . import bypass, dead
 from .proposal import Proposal, each
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..patch import Patch
-from ..rewriting import TakeApart
-from ..search import alone
-from ..subject import Subject
+from ..editing.patch import Patch
+from ..editing.rewriting import TakeApart
+from ..editing.subject import Subject
+from ..search.items import alone
 from .proposal import Proposal, each
 
 

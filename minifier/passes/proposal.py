@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..patch import Patch
-from ..search import Search, dense
-from ..subject import Subject
+from ..editing.patch import Patch
+from ..editing.subject import Subject
+from ..search.items import Search, dense
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from math import prod
 
 from ...store.case import Value
-from ..bodies import Inside, graphs
-from ..calls import Path
-from ..patch import Patch
-from ..rewriting import Become
-from ..subject import Subject
+from ..editing.bodies import Inside, graphs
+from ..editing.calls import Path
+from ..editing.patch import Patch
+from ..editing.rewriting import Become
+from ..editing.subject import Subject
 from .arguments import editable
 from .proposal import Proposal, each
 

@@ -2,7 +2,7 @@
 
 The form of a call is read from its values, not from its name: one tensor to one like it, two tensors to what they
 broadcast to, a reduction, another shape, another type. So operators nobody has heard of have one, too.
-`fxminify.minifier.order.RANKS` is the ranking.
+`fxminify.minifier.search.order.RANKS` is the ranking.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from itertools import pairwise
 from math import prod
 
 from ...store.case import TensorSpec, Value
-from ..bodies import graphs
-from ..calls import Path
-from ..order import RANKS, rank
-from ..patch import Patch
-from ..rewriting import Become
-from ..subject import Subject
+from ..editing.bodies import graphs
+from ..editing.calls import Path
+from ..editing.patch import Patch
+from ..editing.rewriting import Become
+from ..editing.subject import Subject
+from ..search.order import RANKS, rank
 from .arguments import editable
 from .proposal import Proposal, each
 

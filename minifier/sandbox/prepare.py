@@ -21,7 +21,7 @@ from .warm import warm
 #: Modules that a first compilation would import: paid once in the zygote instead of once in each worker.
 _TORCH = (
     "torch", "torch._dynamo", "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes",
-    "fxminify.minifier.observe", "fxminify.minifier.recorder",
+    "fxminify.minifier.oracle.observe", "fxminify.minifier.recording.recorder",
 )  # fmt: skip
 _INDUCTOR = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp", "torch._inductor.cpu_vec_isa")
 

@@ -33,10 +33,10 @@ Task = Callable[[Json, Scratch, Callable[[str], None]], Json]
 
 #: What the driver asks for by name; tests may name a task of their own as ``module:function``.
 TASKS = {
-    "observe": "fxminify.minifier.tasks:observe",
-    "record": "fxminify.minifier.tasks:record",
-    "study": "fxminify.minifier.tasks:study",
-    "describe": "fxminify.minifier.tasks:describe",
+    "observe": "fxminify.minifier.oracle.tasks:observe",
+    "record": "fxminify.minifier.oracle.tasks:record",
+    "study": "fxminify.minifier.oracle.tasks:study",
+    "describe": "fxminify.minifier.oracle.tasks:describe",
 }
 
 

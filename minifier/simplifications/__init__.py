@@ -8,7 +8,7 @@ the same way, and returns the plainest case it reached. It promises
 * **modesty**: it knows nothing of oracles, and asks all at once before it asks one by one;
 * **rest**: where every answer was yes, it proposes nothing more for what it returned.
 
-`fxminify.minifier.simplify` runs the table from top to bottom, after it has asked for all of it at once.
+`fxminify.minifier.reduction.simplify` runs the table from top to bottom, after it has asked for all of it at once.
 """
 
 from __future__ import annotations

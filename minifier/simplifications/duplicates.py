@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from functools import partial
 
 from ...store.case import Case, map_refs, tag
-from ..patch import without_unused_tensors
+from ..editing.patch import without_unused_tensors
 from .candidates import Candidates, Storages, together
 
 

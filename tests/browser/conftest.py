@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fxminify.minifier.overview import overview
+from fxminify.minifier.reporting.overview import overview
 from fxminify.repro_templates.report import render
 from fxminify.store.index import Index
 

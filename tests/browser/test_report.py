@@ -10,7 +10,7 @@ from typing import Any
 import indexes
 import pytest
 
-from fxminify.minifier import onnx_models
+from fxminify.minifier.reporting import onnx_models
 from fxminify.store.index import Index
 
 #: WCAG 2.1 asks for this contrast between text and what it stands on.

@@ -12,9 +12,9 @@ from typing import Any
 
 import indexes
 
-from fxminify.minifier import onnx_models
-from fxminify.minifier import overview as overviews
-from fxminify.minifier.overview import overview
+from fxminify.minifier.reporting import onnx_models
+from fxminify.minifier.reporting import overview as overviews
+from fxminify.minifier.reporting.overview import overview
 from fxminify.repro_templates.report import render
 from fxminify.store.case import Graph, Node
 from fxminify.store.failure import Failure, Frame, Kind, Phase

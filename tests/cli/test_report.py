@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from fxminify.minifier import bundle as bundles
+from fxminify.minifier.reporting import bundle as bundles
 from fxminify.store.case import Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, Kind, Phase, signature
 from fxminify.store.index import Index, State
@@ -131,8 +131,8 @@ def test_a_template_of_ones_own(desk: Any) -> None:
 
 
 def test_a_capture_that_was_not_minified_is_offered_to_be(desk: Any, monkeypatch: Any) -> None:
-    from fxminify.minifier import runner
     from fxminify.minifier.commands import reading
+    from fxminify.minifier.reduction import runner
 
     minified(desk.db)
     with sqlite3.connect(desk.db) as connection:

@@ -13,8 +13,8 @@ import indexes
 import pytest
 from rich.console import Console
 
-from fxminify.minifier import console
-from fxminify.minifier.overview import overview
+from fxminify.minifier.reporting.overview import overview
+from fxminify.minifier.terminal import console
 from fxminify.store.case import Graph, Node
 from fxminify.store.index import Index
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from fxminify.minifier.trace import Kind, Recorded, Trace
-from fxminify.minifier.verdict import Outcome, Verdict
+from fxminify.minifier.oracle.verdict import Outcome, Verdict
+from fxminify.minifier.recording.trace import Kind, Recorded, Trace
 from fxminify.store.case import Case, Graph, Node, TensorSpec
 
 Step = tuple[str, str, Sequence[str]]

@@ -2,8 +2,8 @@
 
 import os
 
-from fxminify.minifier import observe as observing
-from fxminify.minifier.tasks import case_from_json
+from fxminify.minifier.oracle import observe as observing
+from fxminify.minifier.oracle.tasks import case_from_json
 
 
 def observe(argument, scratch, mark):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fxminify.minifier.ablation import CANNOT, LAYERS, OTHER, PASSES, SAME, Ablation, Row, _enters
+from fxminify.minifier.regression.ablation import CANNOT, LAYERS, OTHER, PASSES, SAME, Ablation, Row, _enters
 from fxminify.store.errors import StoreError
 
 

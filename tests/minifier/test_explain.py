@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from fxminify.minifier import inquiry, remake
-from fxminify.minifier.account import BudgetSpent
-from fxminify.minifier.explain import explain
-from fxminify.minifier.explanation import Aspect, Explanation
-from fxminify.minifier.history import EXPLAIN
-from fxminify.minifier.identity import Keys
-from fxminify.minifier.verdict import Outcome, Verdict
+from fxminify.minifier.explaining import remake
+from fxminify.minifier.explaining.explain import explain
+from fxminify.minifier.explaining.explanation import Aspect, Explanation
+from fxminify.minifier.oracle.verdict import Outcome, Verdict
+from fxminify.minifier.reduction.history import EXPLAIN
+from fxminify.minifier.search import inquiry
+from fxminify.minifier.search.account import BudgetSpent
+from fxminify.minifier.search.identity import Keys
 from fxminify.repro_templates.strides import contiguous
 from fxminify.store.build import build, build_value
 from fxminify.store.case import Blobs, Case, Graph, Node, TensorSpec

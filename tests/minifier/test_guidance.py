@@ -7,8 +7,8 @@ from statistics import median
 import pytest
 from made import Fails, Step, code, make, ops
 
-from fxminify.minifier.engine import Engine
-from fxminify.minifier.guidance import named
+from fxminify.minifier.search.engine import Engine
+from fxminify.minifier.search.guidance import named
 from fxminify.store.case import Case
 from fxminify.store.failure import Failure, Frame, Kind, Phase
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from made import make
 
-from fxminify.minifier.history import EXPLAIN, begin_at, describe, difference, stored
+from fxminify.minifier.reduction.history import EXPLAIN, begin_at, describe, difference, stored
 from fxminify.store.case import Case, Graph, Node, TensorSpec
 from fxminify.store.errors import StoreError
 from fxminify.store.failure import Failure, Kind, Phase, signature

@@ -10,9 +10,9 @@ import pytest
 from made import code, ops
 from test_engine import has, tower
 
-from fxminify.minifier import engine
-from fxminify.minifier.engine import Engine
-from fxminify.minifier.verdict import Outcome, Verdict
+from fxminify.minifier.oracle.verdict import Outcome, Verdict
+from fxminify.minifier.search import engine
+from fxminify.minifier.search.engine import Engine
 from fxminify.store.case import Case
 
 NAMES = ("asinh", "atan", "erf")

@@ -10,8 +10,8 @@ import torch
 from captured import capture, spec
 
 from fxminify.backends.spec import BackendSpec
-from fxminify.minifier.observation import Observation, Seen
-from fxminify.minifier.observe import observe, source_function
+from fxminify.minifier.oracle.observation import Observation, Seen
+from fxminify.minifier.oracle.observe import observe, source_function
 from fxminify.store.case import Graph, Node
 from fxminify.store.failure import Kind, Phase, signature
 

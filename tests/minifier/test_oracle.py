@@ -5,11 +5,11 @@ from concurrent.futures import CancelledError, Future
 
 import pytest
 
-from fxminify.minifier.observation import Observation, Seen, of_reply
-from fxminify.minifier.oracle import Oracle, Target, Votes, tally, text
+from fxminify.minifier.oracle.backend import Oracle, Target, Votes, tally, text
+from fxminify.minifier.oracle.observation import Observation, Seen, of_reply
+from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Reply
-from fxminify.minifier.verdict import Outcome, Verdict
 from fxminify.store.case import Case, Graph, Node
 from fxminify.store.failure import Failure, Frame, Kind, Match, Phase, signature
 

@@ -9,7 +9,7 @@ import torch
 from torch import fx, nn
 
 import fxminify
-from fxminify.minifier.trace import Kind, Trace, record
+from fxminify.minifier.recording.trace import Kind, Trace, record
 from fxminify.store.case import Case
 from fxminify.store.encode import encode
 

@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fxminify.cli import main
-from fxminify.minifier.retest import classify, enough
+from fxminify.minifier.regression.retest import classify, enough
 from fxminify.repro_templates.verify import Verification
 from fxminify.store.case import Case, Graph, Node
 from fxminify.store.failure import Failure, Frame, Kind, Phase, signature
@@ -74,7 +74,15 @@ class Shelf:
         return code, [row["result"] for row in rows]
 
     def pytest(self, *args: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pytest", "-p", "fxminify.minifier.pytest_cases", "-p", "no:cacheprovider"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "fxminify.minifier.regression.pytest_cases",
+            "-p",
+            "no:cacheprovider",
+        ]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COLUMNS"))}
         env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # an installed fxminify would be the same plugin once more
         return subprocess.run(

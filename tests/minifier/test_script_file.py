@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from fxminify.cli import main
-from fxminify.minifier.script_file import digests, named
+from fxminify.minifier.reporting.script_file import digests, named
 from fxminify.store.failure import Failure, Frame, Kind, Phase, signature
 
 FAILURE = Failure(

@@ -18,7 +18,7 @@ def moody(gm, example_inputs):
     """Fails on relu; outside of fxminify's workers only where there is a sin as well."""
     names = [getattr(node.target, "__name__", "") for node in gm.graph.nodes]
     if any("relu" in n for n in names):
-        if "fxminify.minifier.observe" in sys.modules or any("sin" in n for n in names):
+        if "fxminify.minifier.oracle.observe" in sys.modules or any("sin" in n for n in names):
             raise RuntimeError("cannot lower relu")
     return gm.forward
 '''

@@ -11,13 +11,13 @@ import pytest
 import torch
 from made import Held
 
+from fxminify.minifier.reduction.simplify import simplify
 from fxminify.minifier.simplifications import Simplification
 from fxminify.minifier.simplifications.dtypes import SIMPLER, plain_dtypes
 from fxminify.minifier.simplifications.duplicates import one_input_twice
 from fxminify.minifier.simplifications.layouts import gapless, plain_layouts
 from fxminify.minifier.simplifications.surroundings import default_arguments, default_context
 from fxminify.minifier.simplifications.values import MOST, fewer_values, plain_numbers, plain_values
-from fxminify.minifier.simplify import simplify
 from fxminify.repro_templates.elements import numbers, raw
 from fxminify.repro_templates.inputs import print_inputs
 from fxminify.store.build import build
@@ -379,7 +379,7 @@ def test_a_failure_that_needs_nothing_takes_one_question() -> None:
 
 
 def test_a_simplified_case_is_a_valid_document() -> None:
-    from fxminify.minifier.storages import settle
+    from fxminify.minifier.recording.storages import settle
     from fxminify.store.case import to_json
 
     z = torch.complex(noise(6), noise(6)).conj()

@@ -6,9 +6,9 @@ import numpy as np
 from made import Held
 
 from fxminify.minifier.passes import listing
+from fxminify.minifier.recording.storages import settle
+from fxminify.minifier.reduction.simplify import simplify
 from fxminify.minifier.simplifications import SIMPLIFICATIONS, name_of
-from fxminify.minifier.simplify import simplify
-from fxminify.minifier.storages import settle
 from fxminify.store.case import Case, Graph, Node, TensorSpec
 
 DATA = np.linspace(-1, 2, 40, dtype=np.float32).tobytes()

@@ -9,9 +9,9 @@ import pytest
 import torch
 from made import Held
 
-from fxminify.minifier.identity import Keys
-from fxminify.minifier.observe import observe
-from fxminify.minifier.simplify import simplify
+from fxminify.minifier.oracle.observe import observe
+from fxminify.minifier.reduction.simplify import simplify
+from fxminify.minifier.search.identity import Keys
 from fxminify.repro_templates.inputs import print_inputs
 from fxminify.store.case import Case
 from fxminify.store.encode import encode

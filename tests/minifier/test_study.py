@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from captured import capture, spec
 from made import Fails, code
 
-from fxminify.minifier import tasks
-from fxminify.minifier.account import Result
-from fxminify.minifier.engine import Engine
+from fxminify.minifier.editing.subject import target_name
+from fxminify.minifier.oracle import tasks
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
+from fxminify.minifier.recording.study import study
+from fxminify.minifier.recording.trace import Kind, Trace
 from fxminify.minifier.sandbox.scratch import Scratch
-from fxminify.minifier.study import study
-from fxminify.minifier.subject import target_name
-from fxminify.minifier.trace import Kind, Trace
+from fxminify.minifier.search.account import Result
+from fxminify.minifier.search.engine import Engine
 from fxminify.repro_templates.source import print_graph
 from fxminify.store.build import build
 from fxminify.store.case import Case

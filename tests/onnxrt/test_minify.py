@@ -15,8 +15,9 @@ from torch._dynamo.exc import BackendCompilerFailed
 from fxminify.backends.hook import capturing
 from fxminify.backends.onnxrt import compile_fx
 from fxminify.backends.onnxrt.report import Island, unsupported
-from fxminify.minifier import onnx_models, tasks
-from fxminify.minifier.emit import make_header
+from fxminify.minifier.oracle import tasks
+from fxminify.minifier.reporting import onnx_models
+from fxminify.minifier.reporting.record import make_header
 from fxminify.minifier.sandbox.scratch import Scratch
 from fxminify.repro_templates.render import render
 from fxminify.store.failure import mask

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from made import Fails, Step, code, make, ops
 
-from fxminify.minifier.engine import Engine
+from fxminify.minifier.search.engine import Engine
 from fxminify.store.case import Case
 
 

@@ -9,12 +9,12 @@ from zlib import crc32
 import pytest
 from made import Fails, code, ops, random_case
 
-from fxminify.minifier.engine import Engine
-from fxminify.minifier.order import size
+from fxminify.minifier.editing.patch import apply
+from fxminify.minifier.editing.subject import Subject
+from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, REPLACEMENTS, Pass
-from fxminify.minifier.patch import apply
-from fxminify.minifier.subject import Subject
-from fxminify.minifier.verdict import Outcome, Verdict
+from fxminify.minifier.search.engine import Engine
+from fxminify.minifier.search.order import size
 from fxminify.store.case import Case
 
 

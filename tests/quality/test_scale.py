@@ -13,7 +13,7 @@ import pytest
 from made import Fails, ops
 from test_engine import has, tower
 
-from fxminify.minifier.engine import Engine
+from fxminify.minifier.search.engine import Engine
 from fxminify.store.case import Case
 
 
@@ -53,7 +53,7 @@ PROGRAM = """
 import sys
 import torch
 from torch import fx
-import fxminify.minifier.recorder
+import fxminify.minifier.recording.recorder
 from fxminify.minifier.reduce import reduce
 
 def peak():

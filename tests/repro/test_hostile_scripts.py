@@ -19,7 +19,7 @@ from test_hostile import KEY, PLANTED, REFUSED, document
 
 from fxminify.backends import ambient
 from fxminify.backends.installed import Installed, Package
-from fxminify.minifier.tasks import case_from_json
+from fxminify.minifier.oracle.tasks import case_from_json
 from fxminify.repro_templates.anonymous import anonymous
 from fxminify.repro_templates.expressions import Unprintable
 from fxminify.repro_templates.header import Header

@@ -1,0 +1,90 @@
+"""What one run of a case showed, as data, and how the fate of a worker becomes that. Knows no torch.
+
+A worker that answered has said what it saw. One that did not still tells: it died, hung or outgrew its memory in a
+known phase. Before the backend was asked that makes the *case* invalid, afterwards it is a failure of the *backend*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from ...backends import deaths
+from ...store.case import Json
+from ...store.failure import Failure, Phase
+from ..sandbox.pool import Ended, Reply
+
+#: Phases in which the backend has not been asked yet, and those of its own.
+BEFORE_BACKEND = ("build", "eager", "trace")
+OF_BACKEND = tuple(Phase)
+
+
+class Seen(StrEnum):
+    FAILURE = "failure"
+    PASS = "pass"
+    INVALID = "invalid"  # eager cannot run it, Dynamo cannot trace it, or the results cannot be compared
+    INFRA = "infra"  # our own trouble: says nothing about the case
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """``seconds`` maps each phase that began to its length; ``detail`` says why there is nothing to see."""
+
+    seen: Seen
+    failure: Failure | None = None
+    detail: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> Json:
+        return {
+            "seen": self.seen,
+            "failure": None if self.failure is None else self.failure.to_json(),
+            "detail": self.detail,
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_json(cls, doc: Json) -> Observation:
+        """Inverse of `to_json`. Raises `ValueError`, `KeyError` or `TypeError` on anything else."""
+        failure = None if doc["failure"] is None else Failure.from_json(doc["failure"])
+        return cls(Seen(doc["seen"]), failure, str(doc["detail"]), dict(doc["seconds"]))
+
+
+def of_reply(reply: Reply) -> Observation:
+    """What a reply to the ``observe`` task says about its case."""
+    if reply.ended is Ended.DONE:
+        try:
+            return _answered(reply)
+        except (ValueError, KeyError, TypeError) as exc:
+            return Observation(Seen.INFRA, detail=f"a worker's answer cannot be read: {exc!r}")
+    if reply.ended is Ended.INFRA:
+        return Observation(Seen.INFRA, detail=reply.error)
+    if reply.phase in BEFORE_BACKEND:
+        return Observation(Seen.INVALID, detail=f"{reply.phase}: {_fate(reply)}")
+    if reply.phase not in OF_BACKEND:
+        return Observation(Seen.INFRA, detail=f"{reply.phase or 'start'}: {_fate(reply)}")
+    return Observation(Seen.FAILURE, _death(reply, Phase(reply.phase)))
+
+
+def _answered(reply: Reply) -> Observation:
+    observation = Observation.from_json(reply.result)
+    if observation.failure is None:
+        return observation
+    _, diagnostics = deaths.fault_frames(reply.stderr)
+    return replace(observation, failure=replace(observation.failure, diagnostics=diagnostics))
+
+
+def _death(reply: Reply, phase: Phase) -> Failure:
+    if reply.ended is Ended.TIMEOUT:
+        return deaths.hang(phase, round(reply.seconds, 1), diagnostics=reply.stderr)
+    if reply.ended is Ended.MEMORY:
+        return deaths.out_of_memory(phase, reply.error, diagnostics=reply.stderr)
+    return deaths.crash(phase, signal=reply.signal, exit_code=reply.exit_code, diagnostics=reply.stderr)
+
+
+def _fate(reply: Reply) -> str:
+    if reply.ended is Ended.TIMEOUT:
+        return f"no answer within {reply.seconds:.1f} s"
+    if reply.ended is Ended.MEMORY:
+        return reply.error
+    return f"died of {deaths.signal_name(reply.signal)}" if reply.signal else f"left with exit code {reply.exit_code}"

@@ -1,0 +1,218 @@
+"""One observation of one case, on the side of torch: build, run in eager, compile, run compiled, compare.
+
+* Eager goes first: a case that eager cannot run is INVALID, and the backend is never asked.
+* There are two entries. ``direct`` calls the backend on the graph, as Dynamo would. ``compile`` gives the printed
+  source to `torch.compile`, as the script does: only there do failures show while guards are built.
+* Both name the phase alike: the backend is wrapped, so it is known whether it was entered, had returned, and whether
+  what it returned was called.
+
+Runs code of the case and of the backend: call it in a worker. What a worker prints meanwhile is the driver's to read.
+"""
+
+from __future__ import annotations
+
+import linecache
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch._dynamo
+
+from ...backends import ambient
+from ...backends.compare import CannotCompare, compare
+from ...backends.exceptions import failure_of, type_name
+from ...backends.execution import Run, copy_inputs, execute
+from ...backends.reference import Reference
+from ...backends.spec import BackendSpec
+from ...repro_templates.source import Printed, print_graph
+from ...store.build import build, build_value
+from ...store.case import Blobs, Case, tag
+from ...store.failure import Phase
+from .observation import Observation, Seen
+
+Mark = Callable[[str], None]
+
+
+def observe(
+    case: Case,
+    blobs: Blobs,
+    entry: str = "direct",
+    mark: Mark = lambda phase: None,
+    *,
+    backend: Callable[[Any, Any], Any] | None = None,
+    live: list[object] | None = None,
+) -> Observation:
+    """Observe ``case`` once. ``mark`` is told each phase as it begins.
+
+    Phases are build, eager, compile, guards, forward, backward and compare; the ``compile`` entry is in ``trace``
+    before the backend is entered. ``backend`` stands in for the one that the case names, ``live`` holds the objects
+    of an in-process case.
+    """
+    phases = _Phases(mark)
+    observation = _Observer(case, blobs, phases, backend, live).observe(entry)
+    return replace(observation, seconds=phases.lengths())
+
+
+class _Phases:
+    """The phase that runs now, and how long each took."""
+
+    def __init__(self, mark: Mark) -> None:
+        self.now = ""
+        self._mark = mark
+        self._begun: list[tuple[str, float]] = []
+
+    def __call__(self, phase: str) -> None:
+        if phase != self.now:
+            self.now = phase
+            self._begun.append((phase, time.perf_counter()))
+            self._mark(phase)
+
+    def lengths(self) -> dict[str, float]:
+        out: dict[str, float] = {}
+        ends = [*(t for _, t in self._begun[1:]), time.perf_counter()]
+        for (phase, start), end in zip(self._begun, ends, strict=True):
+            out[phase] = round(out.get(phase, 0.0) + end - start, 6)
+        return out
+
+    @property
+    def phase(self) -> Phase:
+        return Phase(self.now)
+
+
+class _Observer:
+    def __init__(
+        self,
+        case: Case,
+        blobs: Blobs,
+        phases: _Phases,
+        backend: Callable[[Any, Any], Any] | None,
+        live: list[object] | None,
+    ) -> None:
+        self.case = case
+        self.blobs = blobs
+        self.phases = phases
+        self.live = live
+        self.backend = backend
+
+    def observe(self, entry: str) -> Observation:
+        self.phases("build")
+        torch._dynamo.reset()
+        backend = self.backend or BackendSpec.from_json(self.case.backend).callable()
+        gm, inputs = self.build()
+        self.phases("eager")
+        try:
+            for again in self.earlier(inputs):
+                self.execute(gm, again)
+            expected = self.execute(gm, copy_inputs(inputs))
+        except BaseException as exc:  # noqa: BLE001  whatever eager raises, the case is no case
+            return Observation(Seen.INVALID, detail=f"eager: {_line(exc)}")
+        if any("tensor" in attr or "module" in attr for attr in self.case.graph.attrs.values()):
+            gm, inputs = self.build()  # eager may have written to what the graph holds
+        try:
+            actual = self.direct(gm, inputs, backend) if entry == "direct" else self.compiled(inputs, backend)
+        except BaseException as exc:  # noqa: BLE001  whatever a backend raises is what we came for
+            if self.phases.now == "trace":
+                return Observation(Seen.INVALID, detail=f"Dynamo, before the backend was called: {_line(exc)}")
+            return Observation(Seen.FAILURE, failure_of(exc, self.phases.phase))
+        return self.compare(expected, actual) if self.case.compare else Observation(Seen.PASS)
+
+    def build(self) -> tuple[torch.fx.GraphModule, list[Any]]:
+        return build(self.case, self.blobs, live=self.live)
+
+    def execute(self, function: Callable[..., Any], inputs: list[Any]) -> Run:
+        with self.ambient():
+            return execute(function, inputs, self.case.backward, mark=self._backward)
+
+    def ambient(self) -> Any:
+        return ambient.applied(self.case.context, self.case.tensors, self.blobs)
+
+    def _backward(self, phase: str) -> None:
+        if self.phases.now != "eager":
+            self.phases(phase)
+
+    def direct(self, gm: torch.fx.GraphModule, inputs: list[Any], backend: Callable[[Any, Any], Any]) -> Run:
+        """The ``direct`` entry: the backend is called on the graph, then what it returned on the inputs."""
+        examples = copy_inputs(inputs)
+        self.phases("compile")
+        with self.ambient():
+            compiled = backend(gm, examples)
+        self.phases("forward")
+        return self.called(compiled, inputs)
+
+    def compiled(self, inputs: list[Any], backend: Callable[[Any, Any], Any]) -> Run:
+        """The ``compile`` entry: the printed source through `torch.compile`, with the backend's doings in sight."""
+
+        def watched(gm: torch.fx.GraphModule, examples: list[Any], **kwargs: Any) -> Callable[..., Any]:
+            self.phases("compile")
+            compiled = backend(gm, examples, **kwargs)
+            self.phases("guards")
+
+            def run(*arguments: Any) -> Any:
+                self.phases("forward")
+                return compiled(*arguments)
+
+            return run
+
+        spec = BackendSpec.from_json(self.case.backend)
+        self.phases("trace")
+        printed, function = source_function(self.case, self.blobs)
+        compiled = torch.compile(function, backend=watched, dynamic=spec.dynamic)
+        return self.called((lambda *args: (compiled(*args),)) if printed.single else compiled, inputs)
+
+    def mark_dynamic(self, inputs: list[Any]) -> None:
+        """Make the dimensions symbolic that the case names."""
+        for value, tensor in zip(self.case.inputs, inputs, strict=True):
+            if tag(value) == "tensor" and (dimensions := self.case.tensors[value["tensor"]].dynamic):
+                torch._dynamo.mark_dynamic(tensor, dimensions)
+
+    def earlier(self, inputs: list[Any]) -> list[list[Any]]:
+        """The inputs of the calls before the last one: those that the case names, then copies of the last."""
+        case = self.case
+        given = []
+        for call in case.earlier:
+            named = {n: build_value(value, case.tensors, self.blobs) for n, value in call.items()}
+            own = zip((n.name for n in case.graph.placeholders), copy_inputs(inputs), strict=True)
+            given.append([named.get(name, value) for name, value in own])
+        return [*given, *(copy_inputs(inputs) for _ in range(case.calls - 1))]
+
+    def called(self, function: Callable[..., Any], inputs: list[Any]) -> Run:
+        """The last call; those before it get inputs of their own."""
+        for again in self.earlier(inputs):
+            self.mark_dynamic(again)
+            self.execute(function, again)
+            self.phases("forward")
+        self.mark_dynamic(inputs)
+        return self.execute(function, inputs)
+
+    def compare(self, expected: Run, actual: Run) -> Observation:
+        """Nothing fails here: what cannot be judged is invalid, never a pass."""
+        self.phases("compare")
+        reference = Reference(self.build()[0], lambda: self.build()[1], self.case.backward)
+        try:
+            with self.ambient():
+                divergence = compare(expected, actual, reference, self.case.tolerance)
+        except CannotCompare as exc:
+            return Observation(Seen.INVALID, detail=f"cannot compare: {exc}")
+        if divergence is None:
+            return Observation(Seen.PASS)
+        return Observation(Seen.FAILURE, divergence.failure())
+
+
+def source_function(case: Case, blobs: Blobs) -> tuple[Printed, Callable[..., Any]]:
+    """The function that the script defines for this case, with the tensors that its graph holds, and how it printed."""
+    printed = print_graph(case)
+    text = "\n".join(["import torch", *printed.imports, "", printed.text, ""])
+    file = "<fxminify graph>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"__name__": "fxminify_graph"}
+    for constant in printed.constants:
+        namespace[constant.name] = build_value({"tensor": constant.tensor}, case.tensors, blobs)
+    exec(compile(text, file, "exec", dont_inherit=True), namespace)  # noqa: S102  printed from a validated case
+    function: Callable[..., Any] = namespace[printed.name]
+    return printed, function
+
+
+def _line(exc: BaseException) -> str:
+    return f"{type_name(exc)}: {exc}".strip().splitlines()[0][:300]

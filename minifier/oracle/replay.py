@@ -1,0 +1,279 @@
+"""The first question of a reduction: does the captured failure show again, how, how often and how fast?
+
+The capture is run ``runs`` times. Both entries to the backend are tried and the faster one that shows the failure is
+kept. What is seen becomes the *target* of the oracle, how often its *votes*, how long its *timeout*: five times the
+slowest replay, at least 10 s. A hang has no such time; there it is five times what a healthy graph of that size should
+take, judged by one of one node in a fresh worker at the same load. A failure that does not show is
+``reproduced = False`` with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from ...store.case import Case, Graph, Node, TensorSpec
+from ...store.failure import Failure, Kind, Match, Signature, signature
+from ..sandbox.pool import Reply, Workers
+from . import tasks
+from .backend import SHORTEST, Oracle, Target, Votes, hang_seconds
+from .observation import Observation, Seen, of_reply
+
+SLOWEST_TIMES = 5.0
+#: Seconds a replay may take where the capture names no time of its own.
+LIMIT = 600.0
+#: A failure that comes and goes is replayed this many times as often, to know its rate.
+MORE = 3
+#: How much slower ``direct`` may be and still be preferred.
+PREFERENCE = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the runs through one entry showed."""
+
+    runs: int = 0
+    matched: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        return self.matched / self.runs if self.runs else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The answer.
+
+    ``failures`` has one example for each signature of ``target.allowed``; ``entries`` what each entry showed;
+    ``threads`` what torch must be given; ``healthy`` for a hang what a graph of one node takes; ``reason`` why it did
+    not reproduce, for a person.
+    """
+
+    reproduced: bool
+    target: Target
+    failures: tuple[Failure, ...] = ()
+    entry: str = "direct"
+    threads: int = 1
+    rate: float = 0.0
+    timeout: float = SHORTEST
+    healthy: float = 0.0
+    entries: dict[str, Shown] = field(default_factory=dict)
+    reason: str = ""
+
+    def seldom(self) -> str:
+        """How often the whole graph failed (``7 of 9``), nothing where it always did."""
+        shown = self.entries.get(self.entry)
+        return f"{shown.matched} of {shown.runs}" if shown is not None and shown.rate < 1 else ""
+
+    def oracle(self, pool: Workers, least: float | None = None) -> Oracle:
+        """The oracle for this capture. A candidate that shows the failure less often than ``least`` does not count."""
+        return Oracle(
+            pool,
+            self.target,
+            timeout=self.timeout,
+            entry=self.entry,
+            votes=Votes.for_rate(self.rate, least),
+            threads=self.threads,
+            healthy=self.healthy,
+        )
+
+
+def replay(
+    pool: Workers,
+    case: Case,
+    captured: Failure,
+    *,
+    runs: int = 3,
+    match: Match = Match.EXACT,
+    error_regex: str | None = None,
+    limit: float = LIMIT,
+) -> Replay:
+    """Replay ``case``, whose storages are in ``pool.scratch``. ``limit`` is the longest a run may take, in seconds:
+    for a hang the time after which the capture was given up. Raises `SandboxError` when the workers cannot work."""
+    hangs = captured.kind is Kind.HANG
+    one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
+    timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
+    session = _Session(pool, case, Likeness(captured, match, error_regex), timeout)
+    entries = session.first_sight(again=not hangs) or session.second_sight(runs)
+    target = Target((signature(captured),), match, error_regex)
+    if not entries:
+        return Replay(False, target, entries=session.shown(), reason=session.why_not(captured))
+    entry = fastest(entries)
+    session.run_until(entry, runs)
+    if session.shown()[entry].rate < 1.0:
+        session.run_until(entry, MORE * runs)
+    failures = session.failures()
+    if not hangs:
+        timeout = min(limit, max(SHORTEST, SLOWEST_TIMES * session.slowest(entry)))
+    return Replay(
+        True,
+        replace(target, allowed=tuple(failures)),
+        tuple(failures.values()),
+        entry,
+        session.threads,
+        session.shown()[entry].rate,
+        round(timeout, 1),
+        round(one_node, 3),
+        session.shown(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """Is a replayed failure the captured one? A capture may know less: a program's file descriptor 2 was not read, a
+    crash left no stack. What it does not know is not compared."""
+
+    captured: Failure
+    match: Match = Match.EXACT
+    error_regex: str | None = None
+
+    def difference(self, failure: Failure) -> str | None:
+        """The first part of the signatures that differs, None for the same failure."""
+        if self.error_regex is not None:
+            return None if Target((), self.match, self.error_regex).shows(failure) else "text"
+        want, have = signature(self.captured), signature(failure)
+        have = replace(
+            have,
+            diagnostics=have.diagnostics if want.diagnostics else "",
+            origin=have.origin if want.origin or want.kind != Kind.CRASH else "",
+        )
+        return want.difference(have, self.match)
+
+    def holds(self, failure: Failure) -> bool:
+        return self.difference(failure) is None
+
+
+class _Session:
+    """The runs of one capture, by entry."""
+
+    def __init__(self, pool: Workers, case: Case, likeness: Likeness, timeout: float) -> None:
+        self.pool = pool
+        self.case = case
+        self.likeness = likeness
+        self.timeout = timeout
+        self.threads = 1
+        self.seen: dict[tuple[str, int], list[tuple[Observation, Reply]]] = {}
+
+    def run(self, entry: str) -> bool:
+        """Replay once; True when the captured failure showed."""
+        argument = tasks.observation(self.case, entry, self.threads)
+        for fresh in (False, True):
+            reply = self.pool.submit("observe", argument, timeout=self.timeout, fresh=fresh).result()
+            observation = of_reply(reply)
+            if observation.seen is not Seen.INFRA:
+                break
+        self.seen.setdefault((entry, self.threads), []).append((observation, reply))
+        return self._matches(observation)
+
+    def first_sight(self, *, again: bool) -> dict[str, Shown]:
+        """Each entry once, with one thread and then with all: the entries that show the failure. ``again`` gives the
+        one that ran first a second run, when both show it: its first paid for what the other found warm."""
+        for threads in _threads(self.case):
+            self.threads = threads
+            shows = [entry for entry in tasks.ENTRIES if self.run(entry)]
+            if again and shows == list(tasks.ENTRIES):
+                self.run(shows[0])
+            if shows:
+                break
+        return self.matching()
+
+    def second_sight(self, runs: int) -> dict[str, Shown]:
+        """A failure that did not show at once may come and go: up to ``runs`` runs of everything."""
+        for threads in _threads(self.case):
+            self.threads = threads
+            for entry in tasks.ENTRIES:
+                self.run_until(entry, runs, stop_at_match=True)
+            if self.matching():
+                break
+        return self.matching()
+
+    def run_until(self, entry: str, runs: int, *, stop_at_match: bool = False) -> None:
+        """Replay until there are ``runs`` runs, or, if so asked, until one of them matches."""
+        while len(self.seen.get((entry, self.threads), ())) < runs:
+            if self.run(entry) and stop_at_match:
+                return
+
+    def shown(self) -> dict[str, Shown]:
+        """For the number of threads in use now."""
+        out = {}
+        for entry in tasks.ENTRIES:
+            runs = self.seen.get((entry, self.threads), [])
+            times = [reply.seconds for _, reply in runs]
+            out[entry] = Shown(len(runs), sum(self._matches(o) for o, _ in runs), min(times, default=0.0))
+        return out
+
+    def matching(self) -> dict[str, Shown]:
+        return {entry: shown for entry, shown in self.shown().items() if shown.matched}
+
+    def failures(self) -> dict[Signature, Failure]:
+        """An example for each signature that counts as the captured failure."""
+        out: dict[Signature, Failure] = {}
+        for observation, _ in self._all():
+            if observation.failure is not None and self._matches(observation):
+                out.setdefault(signature(observation.failure), observation.failure)
+        return out
+
+    def slowest(self, entry: str) -> float:
+        return max(reply.seconds for _, reply in self.seen[entry, self.threads])
+
+    def why_not(self, captured: Failure) -> str:
+        """For a person: what the runs showed instead."""
+        lines = []
+        for (entry, threads), runs in self.seen.items():
+            shown = dict.fromkeys(self._said(observation) for observation, _ in runs)
+            times = "once" if len(runs) == 1 else f"{len(runs)} times"
+            with_threads = f" with {threads} threads" if threads != 1 else ""
+            lines.append(f"{entry}{with_threads}, {times}: {'; '.join(shown)}")
+        return "\n".join([f"captured: {captured.headline()}", *lines])
+
+    def _said(self, observation: Observation) -> str:
+        failure = observation.failure
+        if failure is None:
+            return "passes" if observation.seen is Seen.PASS else f"{observation.seen}: {observation.detail}"
+        return f"{failure.headline()} (another {self.likeness.difference(failure)})"
+
+    def _matches(self, observation: Observation) -> bool:
+        return observation.failure is not None and self.likeness.difference(observation.failure) is None
+
+    def _all(self) -> Iterator[tuple[Observation, Reply]]:
+        for runs in self.seen.values():
+            yield from runs
+
+
+def fastest(entries: dict[str, Shown]) -> str:
+    """The entry to search with: the faster one of those that always fail, ``direct`` when it is hardly slower."""
+    best = max(shown.rate for shown in entries.values())
+    times = {entry: shown.seconds for entry, shown in entries.items() if shown.rate == best}
+    quickest = min(times, key=times.__getitem__)
+    if "direct" in times and times["direct"] <= PREFERENCE * times[quickest]:
+        return "direct"
+    return quickest
+
+
+def _threads(case: Case) -> tuple[int, ...]:
+    """Numbers of threads to try: one, and if the capture had more, all that there are."""
+    available = len(os.sched_getaffinity(0))
+    return (1,) if "threads" in case.context or available == 1 else (1, available)
+
+
+def _healthy_seconds(pool: Workers, case: Case, limit: float) -> float:
+    argument = tasks.observation(healthy(case), "direct")
+    return pool.submit("observe", argument, timeout=limit, fresh=True).result().seconds
+
+
+def healthy(case: Case) -> Case:
+    """A graph of one ``relu`` for the backend of ``case``, in its context."""
+    device = next((t.device for t in case.tensors), "cpu")
+    tensor = TensorSpec("float32", (4,), (1,), init={"fn": "full", "value": 1.0}, device=device)
+    nodes = (
+        Node("x", "placeholder", "x"),
+        Node("relu", "call_function", {"fn": "torch.relu"}, ({"ref": "x"},)),
+        Node("output", "output", "output", ({"tuple": [{"ref": "relu"}]},)),
+    )
+    context = {key: value for key, value in case.context.items() if key != "rng"}
+    return replace(
+        case, graph=Graph(nodes), inputs=({"tensor": 0},), tensors=(tensor,), context=context, backward=False,
+        compare=False,
+    )  # fmt: skip

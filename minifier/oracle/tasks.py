@@ -1,0 +1,100 @@
+"""What a worker can be asked: observe a case, record its values. Both sides of the request stand here.
+
+A case travels as the document of `fxminify.store.case.to_json` and is taken as it is: the driver has validated it, or
+made it from one that was. Its storages lie in the scratch directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...store.case import Case, Json, TensorSpec, to_json
+from ..recording.trace import graph_from_json
+
+if TYPE_CHECKING:
+    from ..sandbox.scratch import Scratch
+
+#: Ways to ask a backend; see `fxminify.minifier.oracle.observe`.
+ENTRIES = ("direct", "compile")
+
+
+def observation(case: Case, entry: str, threads: int = 1) -> Json:
+    """The argument of the ``observe`` task. ``threads`` is what torch may use where the context does not say."""
+    return {"case": to_json(case), "entry": entry, "threads": threads}
+
+
+def recording(case: Case) -> Json:
+    """The argument of the ``record`` task."""
+    return {"case": to_json(case)}
+
+
+def studying(case: Case, prefix: str) -> Json:
+    """The argument of the ``study`` task. Storages get keys that begin with ``prefix``."""
+    return {"case": to_json(case), "prefix": prefix}
+
+
+def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: an `Observation` as JSON."""
+    import torch
+
+    from .observe import observe
+
+    before = torch.get_num_threads()
+    if argument["threads"] != before:
+        torch.set_num_threads(argument["threads"])
+    try:
+        return observe(case_from_json(argument["case"]), scratch, argument["entry"], mark).to_json()
+    finally:
+        if argument["threads"] != before:
+            torch.set_num_threads(before)
+
+
+def record(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: a `Trace` as JSON; what was recorded is in the scratch directory."""
+    from ..recording.trace import record
+
+    mark("eager")
+    return record(case_from_json(argument["case"]), scratch, put=scratch.write).to_json()
+
+
+def study(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: the values of a case that is not the captured one any more, and what its nodes consist of."""
+    from ..recording.study import study
+
+    mark("eager")
+    prefix = argument["prefix"]
+    trace = study(case_from_json(argument["case"]), scratch, put=lambda key, data: scratch.write(prefix + key, data))
+    specs = (t if t.storage is None else replace(t, storage=prefix + t.storage) for t in trace.tensors)
+    return replace(trace, tensors=tuple(specs)).to_json()
+
+
+def describe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: an `Installed` as JSON. ``argument`` names the ``modules`` of the backend and the operators."""
+    from ...backends.installed import describe
+
+    return describe(argument["modules"]).to_json()
+
+
+def case_from_json(doc: Json) -> Case:
+    """Inverse of `to_json`, without checks."""
+    return Case(
+        graph=graph_from_json(doc["graph"]),
+        inputs=tuple(doc["inputs"]),
+        tensors=tuple(_tensor(t) for t in doc["tensors"]),
+        context=doc["context"],
+        backend=doc["backend"],
+        imports=tuple(doc["imports"]),
+        backward=doc["backward"],
+        compare=doc["compare"],
+        torch=doc["torch"],
+        calls=doc.get("calls", 1),
+        earlier=tuple(doc.get("earlier", ())),
+        tolerance=doc.get("tolerance", {}),
+    )
+
+
+def _tensor(doc: Json) -> TensorSpec:
+    tuples: dict[str, Any] = {name: tuple(doc[name]) for name in ("shape", "stride", "parts", "dynamic") if name in doc}
+    return TensorSpec(**{**doc, **tuples})

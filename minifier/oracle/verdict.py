@@ -1,0 +1,34 @@
+"""The oracle's answer about a candidate: never a bool, so that *passes*, *cannot say* and *another bug* stay apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...store.failure import Failure, Signature
+
+
+class Outcome(StrEnum):
+    SAME = "same"  # the failure under reduction
+    OTHER = "other"  # another failure: kept as a capture of its own
+    PASS = "pass"  # nothing failed
+    INVALID = "invalid"  # eager cannot run it: the backend was never asked
+    TIMEOUT = "timeout"  # no answer in time, and the failure under reduction is no hang
+    CRASH = "crash"  # the worker died, and the failure under reduction is another one
+    FLAKY = "flaky"  # the votes of repeated runs disagree
+    INFRA = "infra"  # our own trouble (a worker that could not load the case); says nothing about the candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One answer. ``seconds`` is wall time in the worker; ``detail`` says why, for the log."""
+
+    outcome: Outcome
+    signature: Signature | None = None
+    failure: Failure | None = None
+    seconds: float = 0.0
+    detail: str = ""
+
+    @property
+    def same(self) -> bool:
+        return self.outcome is Outcome.SAME

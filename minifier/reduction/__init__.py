@@ -1,0 +1,1 @@
+"""One capture from its replay to its verified script, and every pending capture of an index."""

@@ -1,0 +1,49 @@
+"""The last oracle is the script itself: every candidate is rendered and run as a file in a fresh process.
+
+Slow, a process with torch and the backend for each question, and exact: what it accepts is what the maintainer will
+see. It is asked where the workers and the script disagree about a case.
+"""
+
+from __future__ import annotations
+
+from ...backends.spec import CannotLoad
+from ...repro_templates.expressions import Unprintable
+from ...repro_templates.inputs import SIDE_FILE
+from ...repro_templates.render import render
+from ...repro_templates.verify import verify
+from ...store.case import Blobs, Case
+from ...store.failure import Failure, signature
+from ...store.index import CaptureInfo
+from ..oracle.verdict import Outcome, Verdict
+from ..reporting.emit import START, Shows
+from ..reporting.handout import carried_from, search_path
+from ..reporting.record import make_header
+
+
+class ScriptOracle:
+    """``timeout`` is in seconds, without the start of a process; ``blobs`` has the storages of every candidate."""
+
+    def __init__(self, capture: CaptureInfo, failure: Failure, shows: Shows, timeout: float, blobs: Blobs) -> None:
+        self.capture = capture
+        self.failure = failure
+        self.shows = shows
+        self.timeout = timeout
+        self.blobs = blobs
+
+    def ask(self, case: Case, *, fresh: bool = True) -> Verdict:
+        """SAME where the script shows the failure, PASS where it ends well, INVALID for everything else: a script
+        cannot tell a failing backend from a graph that is wrong."""
+        header = make_header(self.capture, case, self.failure, queries=0, timeout=self.timeout)
+        try:
+            rendered = render(case, self.blobs, header=header, embed=True)
+        except (Unprintable, CannotLoad) as error:
+            return Verdict(Outcome.INVALID, detail=str(error))
+        files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
+        done = verify(
+            rendered.text, self.shows, runs=1, timeout=self.timeout + START, search_path=search_path(case), files=files,
+            carried=carried_from(case),
+        )  # fmt: skip
+        failure = done.failures[0]
+        if done.shown and failure is not None:
+            return Verdict(Outcome.SAME, signature(failure), failure)
+        return Verdict(Outcome.PASS if failure is None else Outcome.INVALID, detail=done.instead)

@@ -1,0 +1,174 @@
+"""`minify ablate`: one capture under other backends. At which layer does its failure enter?
+
+Between the program and a backend stand Dynamo, AOTAutograd and its decompositions; torch has a backend that stops
+after each of them. The first that fails names the layer; where all three pass, the failure is the backend's own. The
+minimized case is taken where there is one. Each backend has workers of its own: it may crash or hang.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ...backends.spec import BackendSpec
+from ...store.case import Blobs, Case
+from ...store.errors import StoreError
+from ...store.index import Index
+from ..oracle import tasks
+from ..oracle.observation import Observation, Seen, of_reply
+from ..oracle.replay import Likeness
+from ..sandbox.launcher import BackendImportError, SandboxError
+from ..sandbox.pool import Pool
+from ..terminal import console
+
+#: The backends of torch that stop after a layer, and that layer.
+LAYERS = (
+    ("eager", "Dynamo"),
+    ("aot_eager", "AOTAutograd"),
+    ("aot_eager_decomp_partition", "decompositions and partitioner"),
+)
+#: Under this name an ablation is kept beside the scripts of a capture.
+FORMAT = "ablation"
+#: The one failure of a capture, seen under another backend.
+SAME, OTHER, PASSES, CANNOT = "same failure", "another failure", "passes", "cannot run"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one backend made of the case: ``result`` is one of ``SAME``, ``OTHER``, ``PASSES`` and ``CANNOT``."""
+
+    backend: str
+    layer: str
+    result: str
+    said: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """The rows, the ladder of torch's layers first, and the layer at which the failure enters."""
+
+    rows: tuple[Row, ...]
+    enters: str
+
+    def to_json(self) -> dict[str, object]:
+        return {"enters": self.enters, "rows": [asdict(row) for row in self.rows]}
+
+    @classmethod
+    def from_text(cls, text: str) -> Ablation:
+        """Inverse of ``json.dumps(to_json())``. Raises `StoreError` on anything else."""
+        try:
+            doc = json.loads(text)
+            return cls(tuple(_read(row) for row in doc["rows"]), str(doc["enters"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"an ablation in the file cannot be read: {error}") from error
+
+
+def ablate(
+    db: str,
+    id: int,
+    *,
+    backends: Sequence[str] = (),
+    timeout: float = 300.0,
+    trust: bool = False,
+    confirm: Callable[[str], bool] = lambda question: False,
+    done: Callable[[Row], None] = lambda row: None,
+) -> Ablation:
+    """Run capture ``id`` under torch's layers, its own backend, and ``backends`` (default: others installed).
+
+    The answer is stored, and the issue report shows it. ``timeout`` is in seconds, for one run.
+    """
+    with Index.open(db, readonly=True) as index:
+        capture = index.capture(id)
+        failure = index.failure(id)
+        case = index.best(capture) or index.case(id)
+        if failure is None:
+            raise StoreError(f"capture {id} has no failure to compare with")
+        trusted = trust or index.is_ours(id)
+        if not trusted and not confirm(console.question(capture, case)):
+            raise StoreError(f"capture {id} is not trusted: add --trust to run it")
+        blobs = index.blobs(case.storages)
+    own = BackendSpec.from_json(case.backend)
+    specs = [(named(name, own), layer) for name, layer in LAYERS if name != own.name]
+    specs.append((own, "the backend"))
+    names = list(dict.fromkeys(backends)) if backends else others(own.name)
+    specs += [(named(name, own), "") for name in names if name not in {s.name for s, _ in specs}]
+    rows = []
+    for spec, layer in specs:
+        row = _row(spec, layer, replace(case, backend=spec.to_json()), blobs, Likeness(failure), timeout)
+        rows.append(row)
+        done(row)
+    found = Ablation(tuple(rows), _enters(rows))
+    with Index.open(db) as index:
+        index.save_repro(id, FORMAT, json.dumps(found.to_json()), verified=0, runs=0, log="")
+    return found
+
+
+def named(name: str, own: BackendSpec) -> BackendSpec:
+    """The backend registered as ``name``, compiling with the same ``dynamic``. Raises `StoreError`."""
+    from ...backends.origin import spec_of
+
+    spec = spec_of(name)
+    if spec.problem:
+        raise StoreError(f"{spec.problem}; `minify backends` lists those that are there.")
+    return replace(spec, dynamic=own.dynamic)
+
+
+def others(own: str) -> list[str]:
+    """Backends installed here that compile: none that only debug, and none that lacks its package."""
+    from ...backends.catalog import listing
+
+    aside = {own, *(name for name, _ in LAYERS)}
+    usual = [row for row in listing() if not {"debug", "experimental"} & set(row["tags"]) and not row["needs"]]
+    return [
+        row["name"] for row in usual if row["name"] not in aside and row["recreatable"]
+        and row["name"] not in ("cudagraphs", "openxla", "openxla_eval", "tvm")
+        and not (row["name"].startswith("fxminify_") and row["name"] != "fxminify_ort")
+    ]  # fmt: skip
+
+
+def stored(index: Index, id: int) -> Ablation | None:
+    """The ablation kept for capture ``id``, if there is one."""
+    repro = index.repro(id, FORMAT)
+    return None if repro is None else Ablation.from_text(repro.text)
+
+
+def _read(doc: Any) -> Row:
+    backend, layer, result, said = (str(doc[name]) for name in ("backend", "layer", "result", "said"))
+    return Row(backend, layer, result, said, float(doc["seconds"]))
+
+
+def _row(spec: BackendSpec, layer: str, case: Case, blobs: Blobs, likeness: Likeness, timeout: float) -> Row:
+    mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
+    seen: list[tuple[Observation, float]] = []
+    try:
+        with Pool(case.backend, case.imports, mode=mode) as pool:  # type: ignore[arg-type]
+            pool.scratch.put(blobs)
+            for entry in reversed(tasks.ENTRIES):  # as the script does it first
+                reply = pool.submit("observe", tasks.observation(case, entry), timeout=timeout).result()
+                seen.append((of_reply(reply), reply.seconds))
+                if _matches(seen[-1][0], likeness):
+                    break
+    except (BackendImportError, SandboxError) as error:
+        return Row(spec.name, layer, CANNOT, str(error).strip().splitlines()[0])
+    order = {Seen.FAILURE: 0, Seen.PASS: 1, Seen.INVALID: 2, Seen.INFRA: 3}
+    observation, seconds = min(seen, key=lambda pair: (not _matches(pair[0], likeness), order[pair[0].seen]))
+    if observation.failure is None:
+        result = PASSES if observation.seen is Seen.PASS else CANNOT
+        return Row(spec.name, layer, result, observation.detail, round(seconds, 2))
+    result = SAME if _matches(observation, likeness) else OTHER
+    return Row(spec.name, layer, result, observation.failure.headline(), round(seconds, 2))
+
+
+def _matches(observation: Observation, likeness: Likeness) -> bool:
+    return observation.failure is not None and likeness.holds(observation.failure)
+
+
+def _enters(rows: Sequence[Row]) -> str:
+    """The first layer of torch that fails, the backend where none does."""
+    for row in rows:
+        if row.layer and row.result in (SAME, OTHER):
+            return row.layer if row.layer != "the backend" else f"the backend {row.backend}"
+    return "nowhere: it does not show here now"

@@ -1,0 +1,72 @@
+"""JUnit XML of a retest, as Jenkins, GitLab and pytest's own reports have it.
+
+One suite, a test for each case and backend: what is as expected passes, a failure that was expected is skipped, as
+pytest reports an ``xfail``, and so is what could not run or has no script. Anything else is a failure. The schema is
+Jenkins's ``junit-10.xsd``, which pytest's reports are checked against too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from ...store.index import Result
+from ..terminal.console import plain
+from .retest import Answer
+
+
+def junit(answers: Sequence[Answer], suite: str) -> bytes:
+    """The document, UTF-8; ``suite`` is the name of the suite."""
+    tests = [_test(answer) for answer in answers]
+    seconds = sum(answer.retest.seconds for answer in answers if answer.retest is not None)
+    figures = {
+        "tests": str(len(tests)),
+        "failures": str(sum(test.find("failure") is not None for test in tests)),
+        "errors": "0",
+        "time": f"{seconds:.3f}",
+    }
+    skipped = str(sum(test.find("skipped") is not None for test in tests))
+    root = ElementTree.Element("testsuites", figures)
+    found = ElementTree.SubElement(root, "testsuite", {"name": _text(suite, 500), **figures, "skipped": skipped})
+    times = sorted(answer.retest.at for answer in answers if answer.retest is not None)
+    if times:
+        found.set("timestamp", times[0].partition("+")[0])
+    found.extend(tests)
+    ElementTree.indent(root)
+    text: str = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
+
+
+def _test(answer: Answer) -> ElementTree.Element:
+    capture, found = answer.subject.capture, answer.retest
+    test = ElementTree.Element("testcase", {
+        "classname": _text(answer.subject.backend or "backend", 200),
+        "name": _text(f"{answer.subject.name} {capture.kind}", 200),
+        "time": f"{0.0 if found is None else found.seconds:.3f}",
+    })  # fmt: skip
+    said = _text(f"{answer.result}: {answer.said}" if answer.said else answer.result, 1000)
+    if found is None or found.result is Result.CANNOT_RUN:
+        ElementTree.SubElement(test, "skipped", {"type": "minify.skip", "message": said})
+    elif not answer.expected:
+        failure = ElementTree.SubElement(test, "failure", {"type": found.result.value, "message": said})
+        failure.text = _text(f"{details(answer)}\n{answer.log}", 20_000)
+    elif found.result is not Result.FIXED:
+        ElementTree.SubElement(test, "skipped", {"type": "pytest.xfail", "message": said})
+    if found is not None:
+        versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+        ElementTree.SubElement(test, "system-out").text = _text(f"{details(answer)}\n{versions}", 8000)
+    return test
+
+
+def details(answer: Answer) -> str:
+    """What there is to say of an answer, in lines."""
+    capture = answer.subject.capture
+    lines = [f"{answer.result}: {answer.said}" if answer.said else answer.result, f"captured as {capture.headline}"]
+    if answer.standing is not None:
+        lines.append(answer.standing.text())
+    return "\n".join(lines)
+
+
+def _text(value: str, limit: int) -> str:
+    """``value`` without what XML 1.0 cannot hold."""
+    return plain(value, limit).encode("utf-8", "replace").decode()

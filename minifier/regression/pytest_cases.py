@@ -1,0 +1,119 @@
+"""`pytest repro.db`: the minimal cases of an index as tests, each run as `minify retest` runs it.
+
+Files that are named on the command line are collected, none that only lies about in a folder of tests. What a person
+expects of known bugs is that none gets worse: a bug that is fixed passes, one that fails as it always did is an
+expected failure (``x``), and one that was fixed before or that fails in a new way is a failure of the suite.
+``--minify-expect`` says otherwise. pytest imports this module in every run, so it loads nothing before it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .retest import Answer, Options, Subject
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("fxminify-cases", "minimal cases of torch.compile failures (pytest repro.db)")
+    group.addoption(
+        "--minify-expect", choices=["known", "fixed", "failing"], default="known",
+        help="known (the default): nothing is worse than the file remembers; fixed or failing: every case is.",
+    )  # fmt: skip
+    group.addoption("--minify-backend", action="append", default=[], metavar="NAME",
+                    help="Run the cases under NAME, not the backend they failed with.")  # fmt: skip
+    group.addoption("--minify-timeout", type=float, default=600.0, metavar="S", help="Seconds for one run of a case.")
+    group.addoption("--minify-record", action="store_true", help="Remember the results in the file.")
+    group.addoption("--minify-trust", action="store_true", help="Run cases that were made elsewhere.")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.suffix != ".db" or not parent.session.isinitpath(file_path):
+        return None
+    from ...store.sqlite import is_index
+
+    found: pytest.Collector = Cases.from_parent(parent, path=file_path)
+    return found if is_index(file_path) else None
+
+
+class Cases(pytest.File):
+    """An index whose minimal cases are tests."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        from ...backends.spec import InvalidSpec
+        from ...store.errors import StoreError
+        from ...store.index import Index
+        from .retest import collect
+
+        try:
+            with Index.open(str(self.path), readonly=True) as index:
+                subjects, skipped = collect(index, (), self.options(), lambda question: False)
+                self.known = index.retests()
+        except (StoreError, InvalidSpec) as error:
+            raise self.CollectError(str(error)) from error
+        found = [(subject, "") for subject in subjects] + [(answer.subject, answer.said) for answer in skipped]
+        for subject, reason in sorted(found, key=lambda pair: pair[0].capture.id):
+            yield Case.from_parent(self, name=subject.name, subject=subject, reason=reason)
+
+    def options(self) -> Options:
+        from .retest import Options
+        from .standing import Expect
+
+        given = self.config.getoption
+        return Options(
+            backends=tuple(given("--minify-backend")), expect=Expect(given("--minify-expect")),
+            timeout=given("--minify-timeout"), trust=given("--minify-trust"), record=given("--minify-record"),
+        )  # fmt: skip
+
+
+class NotAsExpected(Exception):
+    """A case that does what was not expected of it; the text is what the report shows."""
+
+
+class Case(pytest.Item):
+    """A minimal case under a backend. ``reason`` says why there is none to run."""
+
+    parent: Cases
+
+    def __init__(self, *, subject: Subject, reason: str, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.subject = subject
+        self.reason = reason
+        self.extra_keyword_matches |= {subject.backend, subject.capture.kind, subject.capture.phase}
+
+    def runtest(self) -> None:
+        from ...store.index import Index, Result
+        from .retest import judge, keep, run
+
+        if self.reason:
+            pytest.skip(self.reason)
+        options = self.parent.options()
+        found, log = run(self.subject, options.timeout)
+        if options.record:
+            with Index.open(str(self.path)) as index:
+                found = keep(index, self.subject, found)
+        answer = judge(self.subject, found, self.parent.known, options.expect)
+        self.add_report_section("call", "log of the case", log)
+        self.user_properties += [("result", answer.result), *((f"version:{k}", v) for k, v in found.versions.items())]
+        if found.result is Result.CANNOT_RUN:
+            pytest.skip(f"{answer.result}: {answer.said}")
+        if not answer.expected:
+            raise NotAsExpected(self.explain(answer))
+        if found.result is not Result.FIXED:
+            pytest.xfail(f"{answer.result}: {answer.said or self.subject.capture.headline}")
+
+    def explain(self, answer: Answer) -> str:
+        from .junit import details
+
+        command = f"minify repro {self.path.name} {self.subject.capture.id}"
+        return f"{details(answer)}\nexpected: {self.config.getoption('--minify-expect')}\nthe script: {command}"
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        return str(excinfo.value) if excinfo.errisinstance(NotAsExpected) else super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return self.path, None, self.name

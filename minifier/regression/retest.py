@@ -1,0 +1,305 @@
+"""`minify retest`: every minimal case of an index against today's installation.
+
+A case is its verified script, run as `minify verify` runs it: in fresh processes, in an empty directory. Under
+another backend the same case is rendered with that one. What a run shows is a `Result`: the captured failure is there
+still, the script comes to its end in every run, something else fails, or the compiler was never reached and nothing
+is known. Each result is in the index as soon as it is there, so an interrupted retest goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import Any
+
+from ...backends.spec import BackendSpec, CannotLoad
+from ...repro_templates.expressions import Unprintable
+from ...repro_templates.inputs import SIDE_FILE
+from ...repro_templates.render import render
+from ...repro_templates.verify import Processes, Verification, verify
+from ...store.failure import Failure, Kind, Phase, signature
+from ...store.index import CaptureInfo, Index, ReproInfo, Result, Retest
+from ...store.reductions import now
+from ..oracle.replay import Likeness
+from ..reporting.handout import alarm, carried_from, search_path, stored_repro
+from ..reporting.record import make_header
+from ..reporting.script_file import python_path
+from ..terminal import console
+from .ablation import named
+from .standing import NOT_MINIFIED, UNRECORDED, Expect, Standing, as_expected, history, standing
+
+#: The chance to call a failure that comes and goes fixed because it stayed away; and the most runs spent on that.
+CHANCE, MOST_RUNS = 0.05, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``runs`` fresh processes a case, at least 2, of ``timeout`` seconds each; ``jobs`` cases at a time."""
+
+    backends: tuple[str, ...] = ()
+    expect: Expect = Expect.KNOWN
+    runs: int = 2
+    timeout: float = 600.0
+    jobs: int = 1
+    trust: bool = False
+    record: bool = True
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A minimal case and the backend to run it under: ``text`` is the script, with what must lie beside it."""
+
+    capture: CaptureInfo
+    backend: str
+    own: bool
+    text: str = ""
+    files: tuple[tuple[str, bytes], ...] = ()
+    search_path: tuple[str, ...] = ()
+    carried: str = ""
+    runs: int = 2
+    #: Why there is no script that could be run.
+    hindrance: str = ""
+    distribution: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.capture.id}[{self.capture.signature}{'' if self.own else f'-{self.backend}'}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a subject: ``retest`` is None where the case was never minified, and ``said`` says so."""
+
+    subject: Subject
+    retest: Retest | None
+    expected: bool
+    standing: Standing | None
+    said: str = ""
+    #: The end of what each run wrote.
+    log: str = ""
+    #: It was retested before an interruption, and not once more.
+    resumed: bool = False
+
+    @property
+    def result(self) -> str:
+        return NOT_MINIFIED if self.retest is None else self.retest.result.value
+
+    def to_json(self) -> dict[str, Any]:
+        capture, found = self.subject.capture, self.retest
+        row: dict[str, Any] = {
+            "id": capture.id, "signature": capture.signature, "kind": capture.kind, "backend": self.subject.backend,
+            "result": self.result, "as_expected": self.expected, "said": self.said,
+        }  # fmt: skip
+        if found is None:
+            return row
+        row |= {"shown": found.shown, "runs": found.runs, "seconds": found.seconds, "versions": dict(found.versions),
+                "at": found.at, "other_signature": found.signature}  # fmt: skip
+        if self.standing is not None:
+            row |= {"since": self.standing.since.at, "changed": self.standing.changed(),
+                    "standing": self.standing.text(), "first_seen": capture.created}  # fmt: skip
+        return row
+
+
+def retest(
+    db: str,
+    ids: Sequence[int],
+    options: Options,
+    *,
+    confirm: Callable[[str], bool] = lambda question: False,
+    begin: Callable[[list[Subject]], None] = lambda subjects: None,
+    done: Callable[[Answer], None] = lambda answer: None,
+) -> list[Answer]:
+    """Run the minimal cases of ``db`` again, those of ``ids`` or all; the answers, in order.
+
+    ``begin`` is told what there is to do, ``done`` each answer as it comes. Raises `StoreError`.
+    """
+    with Index.open(db, readonly=not options.record) as index:
+        subjects, skipped = collect(index, ids, options, confirm)
+        begin(subjects)
+        known = index.retests([c.id for c in index.captures(ids)] if ids else [])
+        round_id: int | None = None
+        answered: list[Retest] = []
+        if options.record:
+            config = {"cases": [s.name for s in subjects], "runs": options.runs, "versions": installation()}
+            round_id, answered = index.begin_round(config, resume=not options.again)
+        earlier = {(row.capture, row.backend): row for row in answered}
+        before = [row for row in known if row.id not in {r.id for r in answered}]
+        answers = {answer.subject.name: answer for answer in skipped}
+
+        def answer(subject: Subject, found: Retest, log: str = "", *, resumed: bool = False) -> None:
+            made = replace(judge(subject, found, before, options.expect), log=log, resumed=resumed)
+            answers[subject.name] = made
+            done(made)
+
+        for subject in [s for s in subjects if (s.capture.id, s.backend) in earlier]:
+            answer(subject, earlier[subject.capture.id, subject.backend], resumed=True)
+        todo = [s for s in subjects if s.name not in answers]
+        for subject, found, log in _run_all(todo, options):
+            answer(subject, keep(index, subject, found, round_id) if options.record else found, log)
+        if round_id is not None:
+            index.finish_round(round_id)
+    return sorted(answers.values(), key=lambda a: (a.subject.capture.id, not a.subject.own, a.subject.backend))
+
+
+def collect(
+    index: Index, ids: Sequence[int], options: Options, confirm: Callable[[str], bool]
+) -> tuple[list[Subject], list[Answer]]:
+    """The cases to run, and an answer for each capture that has none."""
+    subjects, skipped = [], []
+    for capture in index.captures(ids):
+        repro = index.repro(capture.id, "script")
+        if repro is None or not repro.verified:
+            subject = Subject(capture, capture.backend, own=True)
+            skipped.append(Answer(subject, None, expected=True, standing=None, said=_unminified(index, capture, repro)))
+            continue
+        subjects += [_subject(index, capture, repro, name, options, confirm) for name in options.backends or ("",)]
+    return subjects, skipped
+
+
+def _unminified(index: Index, capture: CaptureInfo, repro: ReproInfo | None) -> str:
+    if repro is not None:
+        return f"its script never showed the failure: {capture.reason or capture.state}"
+    if capture.state == "unsupported":
+        return f"it has no script, and cannot have one: {capture.reason}"
+    return f"{capture.state}, it has no script: minify run {index.name} {capture.id}"
+
+
+def _subject(
+    index: Index, capture: CaptureInfo, repro: ReproInfo, name: str, options: Options, confirm: Callable[[str], bool]
+) -> Subject:
+    case = index.case(capture.id)
+    own = name in ("", capture.backend)
+    best = index.best(capture) or case
+    subject = Subject(
+        capture, capture.backend if own else name, own, search_path=(*search_path(case), *python_path()),
+        runs=enough(repro.verified, repro.runs, options.runs),
+    )  # fmt: skip
+    if not (options.trust or index.is_ours(capture.id) or confirm(console.question(capture, case, script=repro.text))):
+        return replace(subject, hindrance="not run: it was made elsewhere, and was not trusted (--trust)")
+    if own:
+        _, files, _ = stored_repro(index, capture.id, "script")
+        distribution = BackendSpec.from_json(case.backend).distribution
+        return replace(
+            subject, text=repro.text, files=tuple(files.items()), carried=carried_from(case), distribution=distribution
+        )
+    spec = named(name, BackendSpec.from_json(best.backend))
+    best = replace(best, backend=spec.to_json())
+    failure = capture.failure or Failure(Kind(capture.kind), Phase(capture.phase))
+    header = make_header(capture, best, failure, queries=capture.queries, timeout=alarm(repro.text))
+    try:
+        rendered = render(best, index.blobs(best.storages), header=header, embed=SIDE_FILE in repro.text)
+    except (Unprintable, CannotLoad) as error:
+        return replace(subject, hindrance=f"no script can be printed: {error}")
+    files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
+    return replace(
+        subject, text=rendered.text, files=tuple(files.items()), search_path=(*search_path(best), *python_path()),
+        distribution=spec.distribution,
+    )  # fmt: skip
+
+
+def enough(verified: int, of: int, runs: int) -> int:
+    """How often a script must run, which showed its failure ``verified`` times ``of`` that many, to be called fixed."""
+    runs = max(runs, 2)
+    if verified >= of:
+        return runs
+    needed = math.ceil(math.log(CHANCE) / math.log(1 - verified / of))
+    return max(runs, min(needed, MOST_RUNS))
+
+
+def _run_all(subjects: Sequence[Subject], options: Options) -> Iterator[tuple[Subject, Retest, str]]:
+    """Each subject with what became of it and its log, as they come; on Ctrl-C no process is left behind."""
+    processes = Processes()
+    with ThreadPoolExecutor(options.jobs) as together:
+        waiting: dict[Future[tuple[Retest, str]], Subject] = {}
+        left = iter(subjects)
+        try:
+            while True:
+                for subject in left:
+                    waiting[together.submit(run, subject, options.timeout, processes)] = subject
+                    if len(waiting) == options.jobs:
+                        break
+                if not waiting:
+                    return
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    yield waiting.pop(future), *future.result()
+        except BaseException:
+            processes.stop()
+            raise
+
+
+def run(subject: Subject, timeout: float, processes: Processes | None = None) -> tuple[Retest, str]:
+    """Run a subject: what became of it, not yet in an index, and the log. Raises `Stopped` where ``processes`` were."""
+    started = time.monotonic()
+    capture = subject.capture
+    failure = capture.failure or Failure(Kind(capture.kind), Phase(capture.phase))
+    found = Verification(0, 0, hindrance=subject.hindrance)
+    if not subject.hindrance:
+        found = verify(
+            subject.text,
+            Likeness(failure).holds,
+            runs=subject.runs,
+            timeout=timeout,
+            search_path=subject.search_path,
+            files=dict(subject.files),
+            carried=subject.carried,
+            processes=processes,
+        )
+    result, said, other = classify(found)
+    versions = installation(subject.distribution) | dict(found.versions)
+    seconds = round(time.monotonic() - started, 1)
+    retest = Retest(
+        UNRECORDED, capture.id, subject.backend, result, said, other, found.shown, found.runs, seconds, versions, now()
+    )
+    return retest, found.log
+
+
+def classify(found: Verification) -> tuple[Result, str, str]:
+    """What the runs of a script say: the result, what there is to say of it, the digest of another failure."""
+    if found.shown:
+        return Result.FAILING, "" if found.shown == found.runs else f"in {found.shown} of {found.runs} runs", ""
+    if found.hindrance:
+        return Result.CANNOT_RUN, found.hindrance, ""
+    failure = next((f for f in found.failures if f is not None), None)
+    if failure is not None and failure.kind is Kind.CRASH and failure.signal == 9:
+        return Result.CANNOT_RUN, "it was killed (SIGKILL), as for want of memory", ""
+    if failure is not None:
+        return Result.CHANGED, failure.headline(), signature(failure).digest
+    if found.passed == found.runs:
+        return Result.FIXED, "", ""
+    return Result.CHANGED, f"run without watching it, {found.log.rpartition('[plain: ')[2].partition(',')[0]}", ""
+
+
+def keep(index: Index, subject: Subject, found: Retest, round_id: int | None = None) -> Retest:
+    """``found`` as the index remembers it."""
+    return index.add_retest(
+        subject.capture.id, subject.backend, found.result, said=found.said, signature=found.signature,
+        shown=found.shown, runs=found.runs, seconds=found.seconds, versions=found.versions, round_id=round_id,
+    )  # fmt: skip
+
+
+def judge(subject: Subject, found: Retest, known: Sequence[Retest], expect: Expect) -> Answer:
+    """The answer for what was ``found``, by what was ``known`` before."""
+    torch = found.versions.get("torch", "")
+    before = history(subject.capture, subject.backend, known, torch=torch)
+    expected = found.result is not Result.CANNOT_RUN and as_expected(found, before, subject.own, expect)
+    where = standing(subject.capture, subject.backend, [*known, found], torch=torch)
+    again = "fixed before, and failing again" if any(r.result is Result.FIXED for r in before) else ""
+    parts = [found.said, again if found.result in (Result.FAILING, Result.CHANGED) else ""]
+    return Answer(subject, found, expected, where, "; ".join(part for part in parts if part))
+
+
+def installation(distribution: str = "") -> dict[str, str]:
+    """Today's versions, as far as they are known without importing anything."""
+    found = {"python": platform.python_version()}
+    for name in ("torch", distribution):
+        try:
+            found |= {name: metadata.version(name)} if name else {}
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,144 @@
+"""Where a case stands under a backend: what its retests say, since when, and between which versions that changed.
+
+The retests are put in the order of torch's versions, and only within one version in that of time: whoever tries an
+older torch once more learns nothing about the newer one. A retest that could not run says nothing about the bug. The
+capture itself is the first retest under its own backend: there it failed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...store.index import CaptureInfo, Result, Retest
+
+#: The id of a retest that no index has: it is the latest.
+UNRECORDED = 1 << 62
+#: What stands in for a case that was not minified; it is never stored.
+NOT_MINIFIED = "not minified"
+
+
+class Expect(StrEnum):
+    """What a retest should find. ``KNOWN``: nothing that is worse than what earlier retests found."""
+
+    KNOWN = "known"
+    FIXED = "fixed"
+    FAILING = "failing"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The last result, ``since`` the retest that gave it first, and the one ``before``, which gave another."""
+
+    result: Result
+    since: Retest
+    before: Retest | None
+    captured: str
+
+    def changed(self) -> dict[str, tuple[str, str]]:
+        """Packages whose version changed together with the result: old version and new."""
+        if self.before is None:
+            return {}
+        old, new = self.before.versions, self.since.versions
+        return {name: (old[name], new[name]) for name in sorted(old) if name in new and old[name] != new[name]}
+
+    def text(self) -> str:
+        """``fixed in torch 2.14.0 (failed with 2.13.0), first seen 2026-10-01``, for a person."""
+        changed = self.changed()
+        names = sorted(changed, key=lambda name: name != "torch")[:3]
+        day = self.since.at[:10]
+        if self.before is None:  # only under another backend than the capture's
+            phrase = "passes" if self.result is Result.FIXED else _PHRASES[self.result]
+            found = f"{phrase} since {day}{_with(self.since.versions)}"
+        elif names:
+            now = ", ".join(f"{name} {changed[name][1]}" for name in names)
+            then = ", ".join(changed[name][0] for name in names)
+            found = f"{_PHRASES[self.result]} in {now} ({_BEFORE[self.before.result]} with {then})"
+        else:
+            before = f"it {_BEFORE[self.before.result]} with the same versions"
+            found = f"{_PHRASES[self.result]} since {day}{_with(self.since.versions)}; {before}"
+        return f"{found}, first seen {self.captured[:10]}"
+
+
+_PHRASES = {
+    Result.FAILING: "failing",
+    Result.FIXED: "fixed",
+    Result.CHANGED: "another failure",
+    Result.CANNOT_RUN: "cannot run",
+}
+_BEFORE = {
+    Result.FAILING: "failed",
+    Result.FIXED: "was fixed",
+    Result.CHANGED: "showed another failure",
+    Result.CANNOT_RUN: "could not run",
+}
+
+
+def standing(capture: CaptureInfo, backend: str, retests: Iterable[Retest], *, torch: str = "") -> Standing | None:
+    """Where ``capture`` stands under ``backend``, as far as versions of torch up to ``torch`` say (empty: all)."""
+    rows = history(capture, backend, retests, torch=torch)
+    if not rows:
+        return None
+    since, before = rows[-1], None
+    for row in reversed(rows):
+        if row.result is not since.result:
+            before = row
+            break
+        since = row
+    return Standing(since.result, since, before, capture.created)
+
+
+def history(capture: CaptureInfo, backend: str, retests: Iterable[Retest], *, torch: str = "") -> list[Retest]:
+    """The retests of a case under a backend that say something, in the order of torch's versions."""
+    rows = [row for row in retests if row.capture == capture.id and row.backend == backend]
+    rows = [row for row in rows if row.result is not Result.CANNOT_RUN]
+    if backend == capture.backend:
+        rows.insert(0, _captured(capture))
+    if torch:
+        rows = [row for row in rows if order(row.versions.get("torch", "")) <= order(torch)]
+    return sorted(rows, key=lambda row: (order(row.versions.get("torch", "")), row.id))
+
+
+def as_expected(found: Retest, before: Sequence[Retest], own: bool, expect: Expect) -> bool:
+    """Whether ``found`` is what a person expects who knows the retests ``before`` it (of `history`).
+
+    ``own`` says that the backend is the one the case was captured with: there a failure is known from the start,
+    elsewhere it is from its first retest on.
+    """
+    if expect is Expect.FIXED:
+        return found.result is Result.FIXED
+    if expect is Expect.FAILING:
+        return found.result is Result.FAILING
+    if found.result is Result.FIXED:
+        return True
+    if any(row.result is Result.FIXED for row in before):
+        return False
+    if found.result is Result.FAILING or not (before or own):
+        return True
+    return any(row.result is Result.CHANGED and row.signature == found.signature for row in before)
+
+
+def order(version: str) -> tuple[object, ...]:
+    """A key that sorts versions of torch: ``2.14.0.dev20261120+cpu`` < ``2.14.0a0`` < ``2.14.0rc1`` < ``2.14.0``."""
+    release, kind, number = _VERSION.match(version).groups()  # type: ignore[union-attr]  # it matches anything
+    numbers = tuple(int(part) for part in re.findall(r"\d+", release or ""))
+    while numbers and numbers[-1] == 0:
+        numbers = numbers[:-1]
+    return numbers, _STAGES.get(kind or "", 4), int(number or 0)
+
+
+_VERSION = re.compile(r"((?:\d{1,9}\.)*\d{1,9})?(?:\.?(dev|a|b|rc)(\d{1,18}))?")
+_STAGES = {"dev": 0, "a": 1, "b": 2, "rc": 3}
+
+
+def _captured(capture: CaptureInfo) -> Retest:
+    versions = {name: str(capture.provenance[name]) for name in ("torch", "python") if capture.provenance.get(name)}
+    return Retest(
+        0, capture.id, capture.backend, Result.FAILING, "", capture.signature, 1, 1, 0.0, versions, capture.created
+    )
+
+
+def _with(versions: Mapping[str, str]) -> str:
+    return f" with torch {versions['torch']}" if "torch" in versions else ""

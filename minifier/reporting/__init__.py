@@ -1,0 +1,1 @@
+"""What is handed out: scripts and their records, the other formats, bundles, and the HTML report of an index."""

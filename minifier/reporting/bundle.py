@@ -1,0 +1,178 @@
+"""`minify report --bundle`: what a bug report of one capture needs, in one zip that anybody can check.
+
+Two runs with one installation give the same bytes: entries are in order and carry a fixed time, and the manifest has
+the sha256 of each with the record of its verification. What is inside is listed before the file is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import shlex
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib import metadata
+from typing import Any
+
+from ... import __version__
+from ...backends.spec import BackendSpec
+from ...repro_templates.anonymous import anonymous
+from ...repro_templates.forms import RUN
+from ...repro_templates.render import FORMATS
+from ...repro_templates.wording import one_line, title
+from ...store.errors import StoreError
+from ...store.index import Index
+from . import record
+from .handout import FILES, Wish, drawn, handed_out
+
+#: GitHub takes attachments of at most 25 MB.
+MOST_BYTES = 24 << 20
+#: GitHub takes issues of at most that many characters.
+MOST_CHARACTERS = 65_536
+MANIFEST = "manifest.json"
+_SCRIPT = Wish()
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_MODE = 0o100644 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a bundle, as the manifest has it. ``verified`` of ``runs`` fresh processes showed the failure with
+    it; a file that is not run has no runs, and ``tentative`` says why one that should have been was not."""
+
+    name: str
+    what: str
+    bytes: int
+    sha256: str
+    verified: int = 0
+    runs: int = 0
+    tentative: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The files of a bundle with their content, and what the manifest says of each."""
+
+    entries: tuple[Entry, ...]
+    contents: Mapping[str, bytes]
+    about: Mapping[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        return {"fxminify": __version__, **self.about, "files": [asdict(entry) for entry in self.entries]}
+
+    def manifest(self) -> bytes:
+        return (json.dumps(self.document(), indent=2, sort_keys=True) + "\n").encode()
+
+    def lines(self) -> list[str]:
+        """What is inside, a line each, for the person who is about to hand it out."""
+        rows = [
+            (
+                e.name,
+                e.bytes,
+                e.what + (f", {e.verified} of {e.runs} runs" if e.runs else ", tentative" if e.tentative else ""),
+            )
+            for e in self.entries
+        ]
+        rows.append((MANIFEST, len(self.manifest()), "names, sizes and sha256 of these files"))
+        width = max(len(name) for name, _, _ in rows)
+        return [f"{name:{width}}  {size:>9,} bytes  {what}" for name, size, what in rows]
+
+
+def collect(
+    db: str, capture_id: int, wish: Wish = _SCRIPT, *, formats: Sequence[str] = tuple(FORMATS), **options: Any
+) -> Bundle:
+    """Every format of capture ``capture_id`` and what lies beside them; ``options`` are those of `handed_out`.
+
+    Raises `StoreError` where there is no verified script, or where it all is larger than `MOST_BYTES`.
+    """
+    entries: list[Entry] = []
+    contents: dict[str, bytes] = {}
+    for format in formats:
+        made = handed_out(db, capture_id, replace(wish, format=format), **options)
+        content = made.text.encode()
+        verified, runs = (made.info["verified"], made.info["runs"]) if format in RUN else (0, 0)
+        name = FILES[format]
+        contents[name] = content
+        entries.append(_entry(name, f"the {format}", content, verified, runs, made.tentative))
+        for name, data in made.files.items():
+            if name not in contents:
+                contents[name] = data
+                entries.append(_entry(name, "values of tensors, as captured", data))
+    with Index.open(db, readonly=True) as index:
+        capture = index.capture(capture_id)
+    total = sum(map(len, contents.values()))
+    if total > MOST_BYTES:
+        largest = max(contents, key=lambda name: len(contents[name]))
+        raise StoreError(
+            f"the bundle would have {total:,} bytes, at most {MOST_BYTES:,} can be attached; "
+            f"the largest file is {largest} with {len(contents[largest]):,}"
+        )
+    about = {
+        "capture": {
+            "backend": capture.backend, "kind": capture.kind, "phase": capture.phase, "signature": capture.signature,
+            "nodes_before": capture.nodes_before, "nodes_after": capture.nodes_after,
+        }
+    }  # fmt: skip
+    return Bundle(tuple(entries), contents, about)
+
+
+def zipped(bundle: Bundle) -> bytes:
+    """The bundle as a zip: the same bytes for the same files."""
+    sink = io.BytesIO()
+    files = [(entry.name, bundle.contents[entry.name]) for entry in bundle.entries]
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, content in [*files, (MANIFEST, bundle.manifest())]:
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.compress_type, info.external_attr, info.create_system = zipfile.ZIP_DEFLATED, _MODE, 3
+            archive.writestr(info, content)
+    return sink.getvalue()
+
+
+def _entry(name: str, what: str, content: bytes, verified: int = 0, runs: int = 0, tentative: str = "") -> Entry:
+    return Entry(name, what, len(content), hashlib.sha256(content).hexdigest(), verified, runs, tentative)
+
+
+def command(index: Index, capture_id: int, wish: Wish = _SCRIPT) -> str:
+    """The command that files the issue with GitHub's own client, exactly as it can be typed."""
+    text = drawn(index, capture_id, replace(wish, format="issue")).text
+    if len(text) > MOST_CHARACTERS:
+        raise StoreError(f"the issue has {len(text):,} characters, GitHub takes {MOST_CHARACTERS:,}: attach a --bundle")
+    capture = index.capture(capture_id)
+    case = index.best(capture) or index.case(capture_id)
+    kept = record.stored(index, capture)
+    failure = kept.failure if kept is not None else capture.failure
+    spec = BackendSpec.from_json(case.backend)
+    if wish.rename and kept is not None:
+        case, kept = anonymous(case, kept)
+        failure = kept.failure
+    headline = title(case, failure) if failure is not None else f"[{capture.backend}] {capture.headline}"
+    name = f"./{index.name}" if index.name.startswith("-") else index.name
+    made = ["minify", "repro", name, str(capture_id), "--format", "issue", *(["--rename"] if wish.rename else [])]
+    filed = [
+        "gh",
+        "issue",
+        "create",
+        "--repo",
+        repository(spec),
+        "--title",
+        one_line(headline, 140),
+        "--body-file",
+        "-",
+    ]
+    return f"{shlex.join(made)} | {shlex.join(filed)}"
+
+
+def repository(spec: BackendSpec) -> str:
+    """Where the backend's issues go, as ``OWNER/NAME``: torch's own for its own, else what its package says."""
+    if not spec.distribution:
+        return "OWNER/NAME" if spec.modules() or spec.source is not None else "pytorch/pytorch"
+    try:
+        about = metadata.metadata(spec.distribution)
+    except metadata.PackageNotFoundError:
+        return "OWNER/NAME"
+    links = [*(about.get_all("Project-URL") or ()), *(about.get_all("Home-page") or ())]
+    found = [m for link in links if (m := re.search(r"github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?(?:[/#?]|$)", link))]
+    return found[0][1] if found else "OWNER/NAME"

@@ -1,0 +1,130 @@
+"""Scripts into the index: render and verify what a reduction found, check it again.
+
+A script is stored with the record of its verification, k of n fresh runs showed the signature, and is shown only if
+one did. It says so itself, so where fewer runs showed it than it claims, it is rendered with the true count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...backends.installed import Installed
+from ...repro_templates.inputs import SIDE_FILE
+from ...repro_templates.render import render
+from ...repro_templates.verify import Verification, verify
+from ...store.case import Blobs, Case
+from ...store.errors import StoreError
+from ...store.failure import Failure, Kind, Phase
+from ...store.index import CaptureInfo, Index, State
+from ..oracle.replay import Likeness
+from ..terminal import console
+from . import record
+from .handout import carried_from, search_path, stored_repro
+from .record import make_header
+
+#: Is a failure, seen in a fresh process, the captured one?
+Shows = Callable[[Failure], bool]
+#: Seconds that a fresh process may take to import torch and a backend, besides what the failure itself takes.
+START = 120.0
+
+
+class Emitter:
+    """Renders, verifies and stores the script of one capture. ``timeout`` is that of one oracle call, in seconds."""
+
+    def __init__(self, index: Index, capture: CaptureInfo, shows: Shows, timeout: float) -> None:
+        self.index = index
+        self.capture = capture
+        self.shows = shows
+        self.timeout = timeout
+
+    def emit(
+        self,
+        case: Case,
+        blobs: Blobs,
+        *,
+        failure: Failure,
+        queries: int,
+        runs: int,
+        embed: bool,
+        replays: str = "",
+        installed: Installed | None = None,
+    ) -> tuple[State, str]:
+        """The state that the script deserves, and why it is not better. Raises `Unprintable` and `CannotLoad`.
+
+        ``replays`` is how often the whole graph failed where that was not always, ``installed`` what a worker found.
+        """
+        more = {"runs": f"{runs} of {runs}", "replays": replays, "installed": installed or Installed()}
+        header = make_header(self.capture, case, failure, queries=queries, timeout=self.timeout, **more)
+        rendered = render(case, blobs, header=header, embed=embed)
+        done = verify(
+            rendered.text,
+            self.shows,
+            runs=runs,
+            timeout=self.timeout + START,
+            search_path=search_path(case),
+            files={} if rendered.data is None else {SIDE_FILE: rendered.data},
+            carried=carried_from(case),
+        )
+        if done.shown < done.runs:
+            seen = f"{done.shown} of {done.runs}"
+            header = replace(header, runs=seen, tentative=done.instead if not done.shown else "")
+            rendered = render(case, blobs, header=header, embed=embed)
+        self.index.save_repro(
+            self.capture.id, "script", rendered.text, verified=done.shown, runs=done.runs, log=done.log
+        )
+        record.keep(self.index, self.capture.id, header)
+        if done.shown:
+            return State.VERIFIED, "" if done.shown == done.runs else f"shown in {done.shown} of {done.runs} runs"
+        return State.UNVERIFIED, f"the script does not show the failure: {done.instead}"
+
+
+def verify_stored(
+    db: str,
+    ids: Sequence[int],
+    *,
+    runs: int,
+    timeout: float,
+    trust: bool = False,
+    confirm: Callable[[str], bool] = lambda question: False,
+) -> list[dict[str, Any]]:
+    """Run the stored scripts again, those of ``ids`` or all; one row each, in order.
+
+    What was verified stays so: that a bug is gone here does not make its script a wrong one. A script that shows its
+    failure now and did not before is verified from now on.
+    Raises `StoreError` where a script is missing, or is from elsewhere and not trusted.
+    """
+    answers = []
+    with Index.open(db, readonly=True) as index:
+        for capture in index.captures(ids):
+            repro = index.repro(capture.id, "script")
+            if repro is None:
+                if ids:
+                    raise StoreError(f"capture {capture.id} has no script yet: minify run {db} {capture.id}")
+                continue
+            case = index.case(capture.id)
+            trusted = trust or index.is_ours(capture.id)
+            if not trusted and not confirm(console.question(capture, case, script=repro.text)):
+                raise StoreError(f"the script of capture {capture.id} is not trusted: add --trust to run it")
+            done = _again(index, capture, case, repro.text, runs, timeout)
+            if done.shown and capture.state is State.UNVERIFIED:
+                with Index.open(db) as writable:
+                    writable.save_repro(
+                        capture.id, "script", repro.text, verified=done.shown, runs=done.runs, log=done.log
+                    )
+                    writable.set_state(capture.id, State.VERIFIED)
+            answers.append(
+                {"id": capture.id, "shown": done.shown, "runs": done.runs, "signature": capture.signature,
+                 "instead": done.instead}
+            )  # fmt: skip
+    return answers
+
+
+def _again(index: Index, capture: CaptureInfo, case: Case, text: str, runs: int, timeout: float) -> Verification:
+    _, files, _ = stored_repro(index, capture.id, "script", unverified=True)
+    likeness = Likeness(capture.failure or Failure(Kind(capture.kind), Phase(capture.phase)))
+    return verify(
+        text, likeness.holds, runs=runs, timeout=timeout, search_path=search_path(case), files=files,
+        carried=carried_from(case),
+    )  # fmt: skip

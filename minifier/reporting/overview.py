@@ -1,0 +1,260 @@
+"""From an index to its HTML report: which failures are listed, which are shown in full, and what is said of each.
+
+Failures are grouped by signature, the group that was met in most graphs first. One of each group is embedded in full,
+the verified one with the smallest graph where there is one, then the others, until `MOST` are or the pictures and
+scripts of those in have `MOST_CHARACTERS`: the page says what was left out. Nothing is run, no graph is built, and no
+path of this machine gets in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+
+from ...repro_templates.curve import curve
+from ...repro_templates.expressions import Unprintable
+from ...repro_templates.picture import MOST_NODES, picture
+from ...repro_templates.report import Detail, Group, Model, Report, Row, Step
+from ...repro_templates.source import print_graph
+from ...repro_templates.wording import count, without_paths
+from ...store.case import Case, Json
+from ...store.errors import StoreError
+from ...store.failure import Failure, Kind
+from ...store.index import CaptureInfo, Index
+from ..explaining import explanation
+from ..oracle import first_node
+from ..reduction import history
+from ..regression import ablation
+from ..terminal import console
+from . import onnx_models
+from .groups import grouped
+
+#: How many failures are shown in full, and at how many characters of such it ends.
+MOST, MOST_CHARACTERS = 40, 24_000_000
+#: Nodes that are drawn of the graphs before, in all pictures together, and of each at least.
+_NODES, _LEAST = 24_000, 300
+#: Longest error and standard error that are shown, in characters.
+_LONGEST = 8000
+#: Lines of the difference of one step.
+_LINES = 60
+
+
+def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> Report:
+    """The report of the captures ``ids`` of ``index``, of all where none are named.
+
+    Raises `StoreError` for an id that is not there.
+    """
+    captures = {capture.id: capture for capture in index.captures(ids)}
+    groups = sorted(map(_group, grouped(captures.values())), key=lambda g: (-len(g.rows), g.rows[0].id))
+    order = _order(groups)
+    nodes = min(max(_NODES // max(min(len(order), most), 1), _LEAST), MOST_NODES)
+    details: list[Detail] = []
+    left = MOST_CHARACTERS
+    for row in order[:most]:
+        made = _detail(index, captures[row.id], row, nodes)
+        left -= _length(made)
+        if left < 0 and details:
+            break
+        details.append(made)
+    embedded = {detail.row.id for detail in details}
+    groups = [
+        replace(group, rows=tuple(replace(row, embedded=row.id in embedded) for row in group.rows)) for group in groups
+    ]
+    name = _name(index)
+    notes = []
+    if len(details) < len(order):
+        notes.append(
+            f"{len(details)} of {len(order):,} failures are here in full, those of different signatures first; "
+            f"minify report {name} ID makes a report of the others."
+        )
+    return Report(name, tuple(groups), tuple(details), tuple(notes))
+
+
+def _name(index: Index) -> str:
+    """The index without its directory, its server and its password."""
+    return PurePath(index.name.rpartition("/")[2].partition("?")[0]).name or "failures"
+
+
+def _group(rows: Sequence[CaptureInfo]) -> Group:
+    first = rows[0]
+    headline = without_paths(first.headline or first.reason, 300)
+    return Group(
+        first.signature or "none", headline, first.kind or "nothing", first.phase or "capture", tuple(map(_row, rows))
+    )
+
+
+def _row(capture: CaptureInfo) -> Row:
+    return Row(
+        capture.id, str(capture.state), capture.backend, capture.nodes_before, capture.nodes_after,
+        capture.occurrences, without_paths(capture.reason or capture.headline, 200),
+    )  # fmt: skip
+
+
+def _order(groups: Sequence[Group]) -> list[Row]:
+    """All rows, the best one of each group first."""
+    ranked = [
+        sorted(group.rows, key=lambda row: (row.state != "verified", row.after is None, row.after or 0, row.id))
+        for group in groups
+    ]
+    first = [rows[0] for rows in ranked]
+    return first + [row for rows in ranked for row in rows[1:]]
+
+
+def _detail(index: Index, capture: CaptureInfo, row: Row, nodes: int) -> Detail:
+    failure = capture.failure
+    detail = Detail(
+        row,
+        f"{capture.backend}: {without_paths(capture.headline or capture.reason, 300)}",
+        tuple(_facts(index, capture)),
+        message=_message(failure),
+        frames=tuple(f"{frame.file}:{frame.line} {frame.function}" for frame in failure.frames) if failure else (),
+        stderr=without_paths(failure.diagnostics[-_LONGEST:], _LONGEST) if failure else "",
+    )
+    notes = [without_paths(capture.reason, 500)] if capture.reason else []
+    try:
+        detail = _graphs(index, capture, detail, nodes)
+        detail = _script(index, capture, detail)
+        detail = _steps(index, capture, detail)
+        detail = replace(detail, sections=tuple(_sections(index, capture)), models=_models(index, capture))
+        found = ablation.stored(index, capture.id)
+        if found is not None:
+            layers = tuple((one.backend, one.layer, one.result) for one in found.rows)
+            detail = replace(detail, layers=layers, enters=found.enters)
+    except StoreError as error:
+        notes.append(without_paths(str(error), 500))
+    return replace(detail, notes=tuple(notes))
+
+
+def _facts(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
+    sizes = "not stored" if capture.nodes_before is None else count(capture.nodes_before, "node")
+    if capture.nodes_before is not None and capture.nodes_after is not None:
+        sizes = f"{capture.nodes_before} → {capture.nodes_after} nodes, {capture.inputs_before} → "
+        sizes += f"{capture.inputs_after} inputs, {capture.queries} oracle calls"
+    facts = [
+        ("State", str(capture.state)),
+        ("Failure", f"{capture.kind} in {capture.phase}" if capture.kind else "none seen"),
+        ("Backend", capture.backend),
+        ("Signature", capture.signature),
+        ("Size", sizes),
+        ("Seen", f"{count(capture.occurrences, 'time')}, first {capture.created}, last {capture.last_seen}"),
+    ]
+    if (first := first_node.stored(index, capture.id)) is not None:
+        facts.append(("Begins at", f"{first.get('node')}, node {first.get('position')} of {first.get('of')}"))
+    if capture.parent is not None:
+        facts.append(("Found while", f"minifying #{capture.parent}"))
+    facts += [("Retested", without_paths(line, 500)) for line in console.retested(index, capture)]
+    return [(name, value) for name, value in facts if value]
+
+
+def _message(failure: Failure | None) -> str:
+    if failure is None:
+        return ""
+    said = f"{failure.type}: {failure.message}" if failure.type else failure.message
+    causes = [f"caused by {kind}: {text}" for kind, text in failure.causes]
+    detail = [json.dumps(dict(failure.detail), indent=1, default=str)] if failure.kind is Kind.DIVERGENCE else []
+    return without_paths("\n".join([said, *causes, *detail]), _LONGEST)
+
+
+def _graphs(index: Index, capture: CaptureInfo, detail: Detail, nodes: int) -> Detail:
+    if capture.nodes_before is None:
+        return replace(detail, source=without_paths(capture.graph_text, 100_000))
+    case = index.case(capture.id)
+    best = index.best(capture)
+    first = first_node.stored(index, capture.id) or {}
+    begins = {str(first["node"])} if "node" in first else set()
+    left = {node.name for node in best.graph.compute} if best is not None else set()
+    about = f"{capture.backend}, failure {capture.id}"
+    after = None
+    if best is not None:
+        after = picture(best.graph, label=f"The minimized graph of {about}", culprits=begins & left or left)
+    before = picture(
+        case.graph, label=f"The captured graph of {about}", culprits=begins or left, limit=nodes,
+        kept={node.name for node in best.graph.nodes} - {"output"} if best is not None else (),
+    )  # fmt: skip
+    return replace(
+        detail, before=before, after=after, source=_source(case), minimal="" if best is None else _source(best),
+        environment=tuple(_environment(capture, best or case)),
+    )  # fmt: skip
+
+
+def _source(case: Case) -> str:
+    try:
+        return print_graph(case).text
+    except Unprintable as error:
+        return f"# cannot be printed: {error}"
+
+
+def _environment(capture: CaptureInfo, case: Case) -> list[tuple[str, str]]:
+    """Versions, where it was met, and what the backend and the ambient state were given."""
+    known = {name: value for name, value in capture.provenance.items() if name not in ("origin", "backend")}
+    found = [(name, _text(value)) for name, value in sorted(known.items())]
+    spec: Json = {k: v for k, v in case.backend.items() if k not in ("search_path", "source", "name")}
+    found += [(f"backend {name}", _text(value)) for name, value in spec.items()]
+    found += [(name, _text(value)) for name, value in case.context.items() if name != "rng"]
+    return [(name, value) for name, value in found if value]
+
+
+def _text(value: object) -> str:
+    said = value if isinstance(value, str) else "" if value is None else json.dumps(value, default=str)
+    return without_paths(said, 500)
+
+
+def _script(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
+    stored = index.repro(capture.id, "script")
+    if stored is None:
+        return detail
+    note = f"Shown in {stored.verified} of {stored.runs} fresh runs, {stored.created}."
+    if not stored.verified:
+        note = f"Not verified: none of {stored.runs} fresh runs showed the failure."
+    return replace(detail, script=stored.text, script_note=note)
+
+
+def _steps(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
+    """The history of the reduction and its curve. Of differences the first lines are shown."""
+    found = history.stored(index, capture.id)
+    if found is None:
+        return detail
+    steps = tuple(
+        Step(s.number, s.pass_name or "accepted", s.nodes, s.inputs, s.queries, s.seconds, _cut(s.difference))
+        for s in found.steps
+    )
+    points = [(0.0, found.start_nodes), *((float(s.queries), s.nodes) for s in found.steps)]
+    said = f"From {found.start_nodes} to {count(points[-1][1], 'compute node')} in {count(len(steps), 'step')}"
+    return replace(detail, steps=steps, curve=curve(points, across="oracle calls", label=said))
+
+
+def _sections(index: Index, capture: CaptureInfo) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What was found out about the minimal case: what of it matters, and the nearest candidate that passes."""
+    found = explanation.stored(index, capture.id)
+    if found is None:
+        return
+    cut = () if found.complete else (f"Cut short after {found.asked} answers: there is more to ask.",)
+    said = (found.summary(), *found.sentences(), *cut)
+    yield "What matters", tuple(without_paths(text, 1000) for text in said if text)
+    if found.twin is not None:
+        lines = found.twin.difference.splitlines()[:_LINES]
+        yield "What passes", (without_paths(found.twin.what, 1000), *(without_paths(line, 500) for line in lines))
+
+
+def _models(index: Index, capture: CaptureInfo) -> tuple[Model, ...]:
+    """What an ONNX Runtime backend made of the case."""
+    most, picture = onnx_models.MOST_TEXT, onnx_models.MOST_PICTURE
+    return tuple(
+        Model(m.name[:200], without_paths(m.text, most), m.picture if len(m.picture) <= picture else "",
+              without_paths(m.error, 500))
+        for m in onnx_models.stored(index, capture.id)
+    )  # fmt: skip
+
+
+def _cut(difference: str) -> str:
+    lines = without_paths(difference, _LONGEST * 4).splitlines()
+    more = len(lines) - _LINES
+    return "\n".join([*lines[:_LINES], *([f"and {more} more lines"] if more > 0 else [])])
+
+
+def _length(detail: Detail) -> int:
+    texts = [detail.message, detail.stderr, detail.source, detail.minimal, detail.script]
+    texts += [step.difference for step in detail.steps] + [model.text + model.svg for model in detail.models]
+    return sum(map(len, texts)) + sum(len(p.svg) for p in (detail.before, detail.after) if p is not None)

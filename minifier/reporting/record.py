@@ -1,0 +1,106 @@
+"""The record of a script: what it says of itself, kept beside it, so that every other format can say the same later.
+
+A format may be rendered long after, and on another machine: what the minimal case showed, under which versions and how
+often belongs to the day the script was verified.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from dataclasses import replace
+from importlib import metadata
+from typing import Any
+
+from ...backends.installed import Installed
+from ...backends.spec import BackendSpec
+from ...repro_templates.header import Header
+from ...store.case import Case
+from ...store.documents import plain
+from ...store.failure import Failure, signature
+from ...store.index import CaptureInfo, Index
+from ..explaining import explanation
+from ..oracle import first_node
+from ..regression.ablation import stored as stored_ablation
+from . import onnx_models
+
+#: Under this name the record is kept beside the scripts of a capture.
+FORMAT = "record"
+_TEXTS = ("torch", "python", "platform", "backend", "runs", "replays", "tentative")
+#: Rows of the table that tells the story.
+_MOST_STEPS = 20
+_COUNTS = ("nodes", "inputs", "queries", "timeout")
+
+
+def make_header(
+    capture: CaptureInfo, case: Case, failure: Failure, *, queries: int, timeout: float, **more: Any
+) -> Header:
+    """What the script says about itself: versions and figures, nothing of this machine."""
+    spec = BackendSpec.from_json(case.backend)
+    return Header(
+        failure=failure,
+        signature=signature(failure).digest,
+        torch=case.torch,
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+        backend=_version(spec.distribution),
+        nodes=capture.nodes_before or 0,
+        inputs=capture.inputs_before or 0,
+        queries=queries,
+        timeout=math.ceil(timeout),
+        **more,
+    )
+
+
+def keep(index: Index, capture_id: int, header: Header) -> None:
+    """Keep what the script of the capture says of itself."""
+    doc = {name: getattr(header, name) for name in (*_TEXTS, *_COUNTS)}
+    doc |= {"failure": plain(header.failure.to_json()), "installed": header.installed.to_json()}
+    index.save_repro(capture_id, FORMAT, json.dumps(doc), verified=0, runs=0, log="")
+
+
+def stored(index: Index, capture: CaptureInfo) -> Header | None:
+    """What `keep` kept, if anything readable, with what was found out since: the ablation, the first differing node."""
+    repro = index.repro(capture.id, FORMAT)
+    header = None if repro is None else _read(repro.text)
+    if header is None:
+        return None
+    if (ablation := stored_ablation(index, capture.id)) is not None:
+        layers = tuple((row.backend, row.layer, row.result) for row in ablation.rows)
+        header = replace(header, layers=layers, enters=ablation.enters)
+    explained = explanation.stored(index, capture.id)
+    if explained is not None and (summary := explained.summary()):
+        twin = explained.twin
+        told = () if twin is None else (twin.what, *twin.difference.splitlines()[:40])
+        header = replace(header, matters=(summary, *explained.sentences()), twin=told)
+    models = tuple((model.name, model.error, model.text) for model in onnx_models.stored(index, capture.id))
+    header = replace(header, models=models)
+    return replace(header, first=first_node.stored(index, capture.id), steps=_steps(index, capture.id))
+
+
+def _steps(index: Index, capture_id: int) -> tuple[tuple[str, int, int], ...]:
+    """The passes that made the case smaller, in order, with the nodes and inputs that were left after each."""
+    reduction = index.last_reduction(capture_id)
+    rows = [] if reduction is None else [(s.pass_name, s.nodes, s.inputs) for s in index.steps(reduction.id)]
+    last = [row for row, after in zip(rows, [*rows[1:], ("", 0, 0)], strict=True) if row[0] and row[0] != after[0]]
+    return tuple(last[-_MOST_STEPS:])
+
+
+def _read(text: str) -> Header | None:
+    try:
+        doc = json.loads(text)
+        failure = Failure.from_json(doc["failure"])
+        header = Header(failure, signature(failure).digest, installed=Installed.from_json(doc["installed"]))
+        fields: dict[str, Any] = {name: str(doc[name]) for name in _TEXTS}
+        fields |= {name: int(doc[name]) for name in _COUNTS}
+        return replace(header, **fields)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _version(distribution: str) -> str:
+    try:
+        return f"{distribution} {metadata.version(distribution)}" if distribution else ""
+    except metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,78 @@
+"""`minify verify repro.py`: a script that lies in a file shows the failure that its docstring names, or it does not.
+
+The docstring has the digest of a signature and not its parts, so a run shows it where its own signature has that
+digest: as it is, or without what a capture may lack, such as the words on standard error and the stack of a crash.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...repro_templates.inputs import SIDE_FILE
+from ...repro_templates.verify import verify
+from ...store.errors import StoreError
+from ...store.failure import Failure, signature
+
+#: A script has some kilobytes.
+MOST_BYTES = 4 << 20
+_SIGNATURE = re.compile(r"\bSignature (v1:[0-9a-f]{12})\b")
+
+
+def verify_file(path: Path, *, runs: int, timeout: float) -> dict[str, Any]:
+    """Run the script in ``path`` in fresh processes, with the data that lies beside it; what they showed.
+
+    Raises `StoreError` where it is no script of ours.
+    """
+    text = _read(path)
+    wanted = named(text)
+    if wanted is None:
+        raise StoreError(f"{path} names no signature in its docstring: it is no script that `minify repro` wrote")
+    beside = path.with_name(SIDE_FILE)
+    files = {SIDE_FILE: beside.read_bytes()} if SIDE_FILE in text and beside.exists() else {}
+    done = verify(
+        text, lambda failure: wanted in digests(failure), runs=runs, timeout=timeout, search_path=python_path(),
+        files=files,
+    )  # fmt: skip
+    other = next((signature(failure).digest for failure in done.failures if failure is not None), "")
+    instead = done.instead if done.shown else done.hindrance or done.instead
+    return {
+        "file": str(path), "shown": done.shown, "runs": done.runs, "signature": wanted, "instead": instead,
+        "other_signature": "" if other == wanted else other,
+    }  # fmt: skip
+
+
+def named(script: str) -> str | None:
+    """The digest of the signature that the docstring of a script names."""
+    try:
+        found = _SIGNATURE.search(ast.get_docstring(ast.parse(script)) or "")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return None if found is None else found[1]
+
+
+def digests(failure: Failure) -> set[str]:
+    """What the signature of ``failure`` may have been called by one who knew less of it."""
+    whole = signature(failure)
+    known = [whole, replace(whole, diagnostics="")]
+    return {s.digest for one in known for s in (one, replace(one, origin="") if failure.kind == "crash" else one)}
+
+
+def python_path() -> list[str]:
+    """The directories on ``PYTHONPATH``: part of today's installation."""
+    return [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise StoreError(f"{path} is too large for a script that `minify repro` wrote")
+        return path.read_text("ascii")
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{path} is not ASCII: it is no script that `minify repro` wrote") from error

@@ -1,0 +1,1 @@
+"""The reduction engine: which patches are tried, in which order, and what is kept."""

@@ -1,0 +1,383 @@
+"""The reduction engine: runs the passes over a case, asks the oracle, keeps the best.
+
+The engine is a deterministic function of the verdicts. Only SAME replaces the best case; every candidate has a key
+and is asked about at most once; what a former run was told can be given as ``verdicts``, so that resuming is running
+again. With several workers the engine asks ahead: it replays the running search with assumed answers to see which
+candidates may be wanted next. That changes the time a reduction takes and never its result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from itertools import count, islice
+from typing import Protocol
+
+from ...store.case import Case
+from ..editing.subject import Subject
+from ..editing.wellformed import Lint
+from ..oracle.verdict import Outcome, Verdict
+from ..passes import PASSES, Pass, Proposal
+from ..recording.trace import Trace
+from ..reduction.options import PassFailed
+from .account import BudgetSpent, PassStats, Progress, Result
+from .identity import Keys
+from .order import Sizes
+from .question import Question
+
+#: With this many nodes a coarse pass that has run has nothing more to do.
+SMALL = 16
+
+
+class Oracle(Protocol):
+    """Says whether a candidate still fails in the same way."""
+
+    def ask(self, case: Case) -> Verdict: ...
+
+
+class AsyncOracle(Oracle, Protocol):
+    """An oracle that can be asked ahead; needed for more than one job."""
+
+    def submit(self, case: Case) -> Future[Verdict]: ...
+
+
+class Log(Protocol):
+    """A write-ahead record of what was asked and answered."""
+
+    def asked(self, key: str, pass_name: str) -> None: ...
+
+    def answered(self, key: str, verdict: Verdict) -> None: ...
+
+
+class Engine:
+    """One reduction. ``accepted(case, key)`` is called with every new best case, ``other(case, verdict)`` with every
+    candidate that failed differently, ``progress`` after every question.
+
+    ``hints`` are groups of nodes to try first, see `fxminify.minifier.search.guidance`.
+    ``max_queries`` counts questions put to the oracle, ``seconds`` wall time of `run`. ``jobs > 1`` needs an oracle
+    with ``submit``. An exception from the oracle or a callback ends `run`; `best` is valid at any time.
+
+    ``study(case, key)`` records the values of a case anew, before late passes look at it; None where it cannot.
+    ``confirm(case, key)`` is asked about the result: where it says no, the reduction is done again without the steps
+    that it does not confirm.
+    A pass that raises is noted in its statistics and left out from there on, one that proposes what is no graph (see
+    `fxminify.minifier.editing.wellformed`) is noted; ``strict`` raises `PassFailed` instead.
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        *,
+        jobs: int = 1,
+        max_queries: int | None = None,
+        seconds: float | None = None,
+        verdicts: Mapping[str, Verdict] | None = None,
+        log: Log | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        accepted: Callable[[Case, str], None] | None = None,
+        other: Callable[[Case, Verdict], None] | None = None,
+        passes: Sequence[Pass] = PASSES,
+        study: Callable[[Case, str], Trace | None] | None = None,
+        confirm: Callable[[Case, str], bool] | None = None,
+        strict: bool = False,
+        hints: tuple[tuple[str, ...], ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._oracle = oracle
+        self._submit: Callable[[Case], Future[Verdict]] | None = getattr(oracle, "submit", None)
+        self._jobs = jobs if self._submit is not None else 1
+        self._max_queries = max_queries
+        self._seconds = seconds
+        self._known = {k: v for k, v in (verdicts or {}).items() if v.outcome is not Outcome.INFRA}
+        self._log = log
+        self._progress = progress
+        self._accepted = accepted
+        self._other = other
+        self._passes = passes
+        self._study = study
+        self._confirm = confirm
+        self._strict = strict
+        self._hints = hints
+        self._clock = clock
+        self._keys = Keys()
+        self._sizes = Sizes()
+        self._lint = Lint()
+        self._broken: set[str] = set()
+        self._studied = ""
+        self._flying: dict[str, tuple[Case, Future[Verdict]]] = {}
+        self._coarse: dict[str, int] = {}
+        self._parked: set[str] = set()
+        self._proposed: dict[tuple[str, int], Proposal | None] = {}
+        self._pass = ""
+        self.queries = 0
+        self.stats = {p.name: PassStats() for p in passes}
+
+    @property
+    def best(self) -> Case:
+        """The smallest failing case so far."""
+        return self._subject.case
+
+    def run(self, case: Case, trace: Trace) -> Result:
+        """Reduce ``case``, which is known to fail; ``trace`` was recorded on it."""
+        self._started = self._clock()
+        self._again(case, trace)
+        self._start_nodes = self._best_size[0]
+        reason = ""
+        try:
+            while True:
+                while self._round():
+                    pass
+                if self._confirmed():
+                    break
+                self._again(case, trace)
+        except BudgetSpent as exc:
+            reason = str(exc)
+        finally:
+            self._recall()
+        seconds = self._clock() - self._started
+        return Result(self.best, self._trace, self.queries, seconds, not reason, reason, self.stats)
+
+    def _again(self, case: Case, trace: Trace) -> None:
+        """Begin with ``case``, knowing what is known."""
+        self._trace, self._studied = trace, ""
+        self._subject = Subject(case, trace, self._hints)
+        self._best_key, self._best_size = self._keys.key(case), self._sizes.size(case)
+        self._path: list[tuple[Case, str]] = []
+        self._coarse.clear()
+        self._parked.clear()
+        self._proposed.clear()
+
+    def _round(self) -> bool:
+        """Every pass once that is not parked, late ones only if no other did anything. True if there is more to do.
+
+        A pass whose questions brought nothing is parked until nothing else makes the case smaller.
+        """
+        before, all_of_them = self._best_key, not self._parked
+        for late in (False, True):
+            passes = [p for p in self._passes if p.late is late and p.name not in self._parked]
+            if late and not all_of_them:
+                break
+            if late and passes:
+                self._look()
+            for i, p in enumerate(passes):
+                self._later = passes[i + 1 :]
+                self._run_pass(p)
+            if self._best_key != before:
+                return True
+        self._parked.clear()
+        return not all_of_them
+
+    def _confirmed(self) -> bool:
+        """Whether the best case is still said to fail. If not, the steps since one that is are taken for flaky."""
+        if self._confirm is None or not self._path or self._confirm(*self._path[-1]):
+            return True
+        low, high = 0, len(self._path) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._confirm(*self._path[middle]):
+                low = middle + 1
+            else:
+                high = middle
+        for case, key in self._path[low:]:
+            self._learn(key, case, Verdict(Outcome.FLAKY, detail="failed once, and not when asked again"))
+        return False
+
+    def _look(self) -> None:
+        """Have the best case studied, once."""
+        if self._study is None or self._studied == self._best_key:
+            return
+        trace = self._study(self.best, self._best_key)
+        self._studied = self._best_key
+        if trace is not None:
+            self._trace = trace
+            self._subject = Subject(self.best, trace, self._hints)
+            self._proposed.clear()
+
+    def _run_pass(self, p: Pass) -> None:
+        """All steps of a pass, once."""
+        stats, started, nodes, step = self.stats[p.name], self._clock(), self._best_size[0], 0
+        if self._has_run(p):
+            return
+        self._pass, self._tried, key = p.name, False, self._best_key
+        try:
+            while (proposal := self._proposal(p, step)) is not None:
+                self._running = p, step
+                found = bool(proposal.patches) and self._search(p.name, proposal)
+                step += not (found and proposal.again)
+        finally:
+            stats.seconds += self._clock() - started
+            stats.nodes_removed += nodes - self._best_size[0]
+        self._coarse[p.name] = self._best_size[0]
+        if self._tried and self._best_key == key:
+            self._parked.add(p.name)
+
+    def _has_run(self, p: Pass) -> bool:
+        """A coarse pass runs once, and again where a quarter of the nodes has gone since."""
+        nodes = self._best_size[0]
+        return p.coarse and p.name in self._coarse and (nodes <= SMALL or nodes * 4 > self._coarse[p.name] * 3)
+
+    def _proposal(self, p: Pass, step: int) -> Proposal | None:
+        """What ``p`` proposes for the best case; worked out once for each."""
+        if p.name in self._broken:
+            return None
+        if (p.name, step) not in self._proposed:
+            try:
+                self._proposed[p.name, step] = p.propose(self._subject, step)
+            except Exception as exc:  # noqa: BLE001  an error in one pass is no reason to lose what the others can do
+                self._problem(exc, p.name)
+                self._broken.add(p.name)
+                return None
+        return self._proposed[p.name, step]
+
+    def _problem(self, exc: Exception, name: str) -> None:
+        """Note that the pass ``name`` raised, or made a patch that cannot be applied or gives no graph."""
+        text = f"{type(exc).__name__}: {exc}".strip()
+        if self._strict:
+            raise PassFailed(f"pass {name}: {text}") from exc
+        if text not in (problems := self.stats[name].problems):
+            problems.append(text)
+
+    def _search(self, name: str, proposal: Proposal) -> bool:
+        """Find which patches can be applied together, applying them as they are found. True if any was."""
+        before = self._best_key
+        question = Question(self._subject, name, proposal, self._problem)
+        while question.kept is not None:
+            case = question.candidate(question.kept)
+            same = self._check(case, question)
+            if same and case is not None and (not question.grows or self._sizes.is_smaller(case, self._best_size)):
+                self._accept(case)
+            question.answer(same)
+        return self._best_key != before
+
+    def _check(self, case: Case | None, question: Question) -> bool:
+        """Whether ``case`` shows the failure."""
+        known = self._recalled(case, question)
+        self._tried = self._tried or (case is not None and self._is_worth(case, question))
+        if case is None or known is not None:
+            self.stats[self._pass].repeated += case is not None
+            self.stats[self._pass].unchanged += case is not None and self._keys.key(case) == self._best_key
+            return bool(known)
+        key = self._keys.key(case)
+        if self._jobs == 1:
+            self._begin(key, question.name)
+            self._learn(key, case, self._oracle.ask(case))
+        else:
+            while key not in self._known:
+                self._ahead(question)
+                self._collect()
+        self._report()
+        return self._known[key].same
+
+    def _recalled(self, case: Case | None, question: Question) -> bool | None:
+        """The answer where there is no need to ask: no candidate, the best case itself, not smaller, asked before."""
+        if case is None:
+            return False
+        key = self._keys.key(case)
+        if key == self._best_key:
+            return True
+        if not self._is_worth(case, question):
+            return False
+        if key in self._known:
+            return self._known[key].same
+        if (flaw := self._lint.flaw(case)) is not None:
+            self._problem(ValueError(flaw), question.name)
+            return False
+        return None
+
+    def _is_worth(self, case: Case, question: Question) -> bool:
+        return question.grows or self._sizes.is_smaller(case, self._best_size)
+
+    def _begin(self, key: str, name: str) -> None:
+        """Count a question and write it down before it is asked."""
+        if self._max_queries is not None and self.queries >= self._max_queries:
+            raise BudgetSpent(f"{self._max_queries} queries")
+        if self._seconds is not None and self._clock() - self._started >= self._seconds:
+            raise BudgetSpent(f"{self._seconds:g} seconds")
+        self.queries += 1
+        self.stats[name].queries += 1
+        if self._log is not None:
+            self._log.asked(key, name)
+
+    def _learn(self, key: str, case: Case, verdict: Verdict) -> None:
+        self._known[key] = verdict
+        self.stats[self._pass].invalid += verdict.outcome is Outcome.INVALID
+        if self._log is not None:
+            self._log.answered(key, verdict)
+        if verdict.outcome is Outcome.OTHER and self._other is not None:
+            self._other(case, verdict)
+
+    def _accept(self, case: Case) -> None:
+        key = self._keys.key(case)
+        if key == self._best_key:
+            return
+        if len(case.graph.compute) > len(self._subject.compute):
+            self._coarse.clear()  # a body has become part of the graph: there is something to take big steps in again
+        self._subject = Subject(case, self._trace, self._hints)
+        self._proposed.clear()
+        self._best_key, self._best_size = key, self._sizes.size(case)
+        self.stats[self._pass].accepted += 1
+        self._path.append((case, key))
+        if self._accepted is not None:
+            self._accepted(case, key)
+
+    def _report(self) -> None:
+        if self._progress is not None:
+            nodes, inputs = self._best_size[0], self._best_size[3]
+            seconds = self._clock() - self._started
+            self._progress(Progress(nodes, self._start_nodes, inputs, self.queries, self._pass, seconds))
+
+    # Asking ahead
+
+    def _ahead(self, waiting: Question) -> None:
+        """Have the question that waits answered, and use idle workers for those that may follow it."""
+        assert self._submit is not None
+        queue: deque[tuple[Question, tuple[bool, ...]]] = deque([(waiting, ())])
+        following = self._following()
+        looked = 0
+        while queue and looked < 8 * self._jobs:
+            question, assumed = queue.popleft()
+            looked += 1
+            kept = question.after(assumed)
+            if kept is None:
+                if question.subject is self._subject and not any(assumed):  # nothing found: the next one is known
+                    queue.extendleft((later, ()) for later in islice(following, 1))
+                continue
+            case = question.candidate(kept)
+            known = self._recalled(case, question)
+            if case is None or known is not None:
+                queue.appendleft((question, (*assumed, bool(known))))
+                continue
+            key = self._keys.key(case)
+            if key not in self._flying:
+                # The question that waits is asked in any case, the others only where a worker is free.
+                if (assumed or question is not waiting) and len(self._flying) >= self._jobs:
+                    return
+                self._begin(key, question.name)
+                self._flying[key] = (case, self._submit(case))
+            likely = question.likely(assumed)
+            queue.extend((question, (*assumed, same)) for same in (likely, not likely))
+
+    def _following(self) -> Iterator[Question]:
+        """The questions that come after the running one where that finds nothing."""
+        running, step = self._running
+        for p in (running, *self._later):
+            steps = count(step + 1 if p is running else 0)
+            while (p is running or not self._has_run(p)) and (proposal := self._proposal(p, next(steps))) is not None:
+                if proposal.patches:
+                    yield Question(self._subject, p.name, proposal, self._problem)
+
+    def _collect(self) -> None:
+        """Wait for at least one answer, and note all that are there."""
+        done, _ = wait([future for _, future in self._flying.values()], return_when=FIRST_COMPLETED)
+        for key, (case, future) in list(self._flying.items()):
+            if future in done:
+                del self._flying[key]
+                self._learn(key, case, future.result())
+
+    def _recall(self) -> None:
+        """Nobody waits for these any more."""
+        for _, future in self._flying.values():
+            future.cancel()
+        self._flying.clear()

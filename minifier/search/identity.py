@@ -1,0 +1,66 @@
+"""The key of a candidate: what it is, not how it came about. Equal keys get one answer.
+
+Names and storages count by name, never by their bytes, so a key costs microseconds and is the same in every run of
+one reduction. Display-only fields (`Node.meta`) do not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields
+from typing import Any
+
+from ...store.case import Case, Graph, Node, TensorSpec
+
+
+class Keys:
+    """Keys of cases that share most of their nodes: the text of each node is made once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, tuple[object, bytes]] = {}
+
+    def key(self, case: Case) -> str:
+        known, parts = self._texts, []
+        items: tuple[Node | TensorSpec, ...] = (*case.graph.nodes, *case.tensors)
+        for item in items:
+            found = known.get(id(item))
+            parts.append(found[1] if found is not None and found[0] is item else self._text(item))
+        digest = hashlib.sha256(b"".join(parts))
+        digest.update(_dump([case.inputs, case.graph.training, case.backward, case.compare]))
+        if case.calls != 1:
+            digest.update(b"%d" % case.calls)
+        if case.earlier:
+            digest.update(_dump(case.earlier))
+        if case.tolerance:
+            digest.update(_dump(dict(case.tolerance)))
+        for part in (case.graph.attrs, case.context, case.backend, case.imports):
+            if part:
+                digest.update(_dump(part))
+            digest.update(b"\x1e")
+        return digest.hexdigest()[:32]
+
+    def _text(self, item: Node | TensorSpec) -> bytes:
+        if len(self._texts) > 100_000:
+            self._texts.clear()
+        text = _dump(_plain(item))
+        self._texts[id(item)] = (item, text)
+        return text
+
+
+def _dump(value: Any) -> bytes:
+    return _ENCODER.encode(value).encode() + b"\x1e"
+
+
+def _plain(item: Any) -> Any:
+    if isinstance(item, Node):
+        return [item.name, item.op, item.target, item.args, dict(item.kwargs)]
+    if isinstance(item, Graph):
+        return [item.nodes, dict(item.attrs), item.training]
+    if isinstance(item, TensorSpec):
+        return [getattr(item, name) for name in _FIELDS]
+    raise TypeError(f"{type(item).__name__} has no place in a case")
+
+
+_FIELDS = tuple(f.name for f in fields(TensorSpec))
+_ENCODER = json.JSONEncoder(default=_plain, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""What the terminal shows, and what every verb of the `minify` command shares."""
