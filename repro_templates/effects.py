@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..store.case import Graph, Node, tag
+from ..store.case import Graph, Node, every_node, tag
 
 _IN_PLACE_OPERATORS = frozenset(
     {"iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift",
@@ -32,7 +32,7 @@ _RANDOM = re.compile(
 
 def functions(graph: Graph) -> Iterator[tuple[Node, str, str]]:
     """``(node, namespace, bare name)`` of every call of ``graph`` and its sub-graphs."""
-    for node in graph.nodes:
+    for node in every_node(graph):
         if node.op == "call_method":
             yield node, "method", str(node.target)
         elif node.op == "call_module":
@@ -42,9 +42,6 @@ def functions(graph: Graph) -> Iterator[tuple[Node, str, str]]:
             namespace, _, rest = text.rpartition("::")
             name = rest.partition(".")[0] if kind in ("op", "packet") else rest.rpartition(".")[2]
             yield node, namespace or kind, name
-    for attr in graph.attrs.values():
-        if "graph" in attr:
-            yield from functions(attr["graph"])
 
 
 def mutates(graph: Graph) -> bool:

@@ -213,15 +213,20 @@ def map_refs(value: Value, edit: Callable[[str], Value]) -> Value:
     return value
 
 
+def every_node(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph, then those of its sub-graphs."""
+    yield from graph.nodes
+    for attr in graph.attrs.values():
+        if "graph" in attr:
+            yield from every_node(attr["graph"])
+
+
 def operators(graph: Graph) -> Iterator[str]:
     """``ns::name`` or ``ns::name.overload`` of every operator a graph and its sub-graphs mention, repeats included."""
-    for node in graph.nodes:
+    for node in every_node(graph):
         if node.op == "call_function":
             yield from _operators(node.target)
         yield from _operators([*node.args, *node.kwargs.values()])
-    for attr in graph.attrs.values():
-        if "graph" in attr:
-            yield from operators(attr["graph"])
 
 
 def _operators(value: Value) -> Iterator[str]:

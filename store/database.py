@@ -28,6 +28,10 @@ from .errors import ForeignValue, StoreError, explain
 from .tables import SCHEMA
 
 _ATTEMPTS = 50
+#: The advisory lock of whoever writes to an index on a PostgreSQL server: any number that is ours.
+_LOCK = 0x66786D696E696679
+#: The first half of the advisory locks of `fxminify.store.claims`; the other half is the number of a capture.
+CLAIMS = 0x66786D69
 
 
 class Database:
@@ -54,7 +58,7 @@ class Database:
         if self.readonly:
             raise StoreError(f"{self.name} was opened for reading only")
         with self.explained(), Session(self._write, expire_on_commit=False) as session, session.begin():
-            session.connection()  # takes the write lock before the first read
+            _lock(session.connection())
             yield session
 
     @contextmanager
@@ -89,6 +93,12 @@ class Database:
                 sqlite.stamp(connection)
                 _migrate(connection)
 
+    def connect(self) -> Connection:
+        """A connection of its own, outside transactions; closing it ends it."""
+        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        connection.detach()
+        return connection
+
     def close(self) -> None:
         with _explained(self.name):
             self._engine.dispose(close=os.getpid() == self._pid)
@@ -100,7 +110,7 @@ def open_database(name: str, *, create: bool, readonly: bool, timeout: float) ->
     if "://" in name:
         url = _parse(name)
         if url.get_backend_name() != "sqlite":
-            return open_server(url, readonly=readonly)
+            return open_server(url, create=create, readonly=readonly)
         given = url.database or ""
     with _explained(given):
         path = Path(os.path.realpath(given))
@@ -109,16 +119,10 @@ def open_database(name: str, *, create: bool, readonly: bool, timeout: float) ->
         reading = Database(given, _engine(sqlite.reader(path, timeout=timeout), NullPool), path, readonly=True)
         revision = reading.revision() if path.exists() else None  # looked at first, so a foreign file is not touched
         if revision is None and not create:
-            quoted = shlex.quote(given)
-            raise StoreError(
-                f"{given} is empty: `minify capture --db {quoted} SCRIPT` writes a program's failures there"
-            )
+            raise StoreError(_empty(given))
         if readonly:
             if revision != SCHEMA:
-                raise StoreError(
-                    f"{given} was written by an older fxminify (schema {revision}): "
-                    f"`minify run {shlex.quote(given)}` brings it up to date"
-                )
+                raise StoreError(_older(given, revision))
             return reading
         engine = _engine(sqlite.writer(path, create=create, timeout=timeout), QueuePool, max_overflow=-1)
         database = Database(given, engine, path, readonly=False)
@@ -135,7 +139,7 @@ def open_database(name: str, *, create: bool, readonly: bool, timeout: float) ->
 def check_place(name: str, *, timeout: float) -> None:
     """Raise `StoreError` if ``name`` is, or can be, no index to write to. Makes nothing."""
     if "://" in name:
-        open_database(name, create=False, readonly=True, timeout=timeout).close()
+        open_database(name, create=True, readonly=True, timeout=timeout).close()
         return
     with _explained(name):
         path = Path(os.path.realpath(name))
@@ -152,8 +156,8 @@ def _engine(connect: sqlite.Connect, pool: type[Pool], **options: Any) -> Engine
     return engine
 
 
-def open_server(url: URL, *, readonly: bool) -> Database:
-    """Open, make or upgrade the index that a database server keeps."""
+def open_server(url: URL, *, create: bool, readonly: bool) -> Database:
+    """Open, make or upgrade the index that a database server keeps; with both flags, only see whether that can be."""
     name = url.render_as_string(hide_password=True)
     try:
         engine = create_engine(url)
@@ -161,13 +165,31 @@ def open_server(url: URL, *, readonly: bool) -> Database:
         raise StoreError(f"{name} cannot be opened here ({exc}): install the driver it names") from exc
     database = Database(name, engine, None, readonly=readonly)
     with database.explained(), engine.begin() as connection:
+        revision = None
         if reflect(connection).has_table("alembic_version"):
             revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-            if str(revision) > SCHEMA:
-                raise StoreError(f"{name} was written by a newer fxminify: upgrade with `pip install -U fxminify`")
-        if not readonly:
-            _migrate(connection)
+        if revision is None and not create:
+            raise StoreError(_empty(name))
+        if revision is not None and str(revision) > SCHEMA:
+            raise StoreError(f"{name} was written by a newer fxminify: upgrade with `pip install -U fxminify`")
+        if revision != SCHEMA:
+            if readonly and not create:
+                raise StoreError(_older(name, revision))
+            if not readonly:
+                _lock(connection)
+                _migrate(connection)
     return database
+
+
+def _empty(name: str) -> str:
+    return f"{name} is empty: `minify capture --db {shlex.quote(name)} SCRIPT` writes a program's failures there"
+
+
+def _older(name: str, revision: str | None) -> str:
+    return (
+        f"{name} was written by an older fxminify (schema {revision}): "
+        f"`minify run {shlex.quote(name)}` brings it up to date"
+    )
 
 
 def _parse(name: str) -> URL:
@@ -175,6 +197,12 @@ def _parse(name: str) -> URL:
         return make_url(name)
     except (ArgumentError, ValueError) as exc:
         raise StoreError(f"{name.rpartition('@')[2]} is neither a file nor the URL of a database: {exc}") from exc
+
+
+def _lock(connection: Connection) -> None:
+    """One writer at a time: SQLite's transactions begin so, a server is asked for a lock that ends with this one."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
 def _migrate(connection: Connection) -> None:

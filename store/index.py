@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session, load_only
 from . import trust
 from .blobs import INLINE_LIMIT, StoredBlobs
 from .case import Blobs, Case, Json
+from .claims import Claims
 from .database import check_place, open_database
 from .documents import digest, dumps, graph_hash, loads, pack, plain
 from .errors import ForeignValue, StoreError
@@ -99,6 +100,10 @@ class Index(Steps, Retests):
     def check(cls, path_or_url: str, *, timeout: float = 30.0) -> None:
         """Raise `StoreError` if nothing can be stored there; makes nothing."""
         check_place(str(path_or_url), timeout=timeout)
+
+    def claims(self) -> Claims:
+        """What this process works on, so that no other process takes it up meanwhile."""
+        return Claims(self._database)
 
     def close(self) -> None:
         self._database.close()

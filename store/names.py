@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .case import Graph, Value, tag
+from .case import Graph, Value, every_node, tag
 
 #: A Python identifier in ASCII (other alphabets normalise to other names), with a length a person can read.
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,511}\Z")
@@ -142,12 +142,11 @@ def namespace(target: Value) -> str | None:
 
 def libraries(graph: Graph) -> frozenset[str]:
     """The operator namespaces outside torch that a graph calls or passes on, sub-graphs included."""
-    targets = [node.target for node in graph.nodes if node.op == "call_function"]
-    for node in graph.nodes:
+    targets: list[Value] = []
+    for node in every_node(graph):
+        targets += [node.target] if node.op == "call_function" else []
         targets += _targets([*node.args, *node.kwargs.values()])
-    found = {space for target in targets if (space := namespace(target)) is not None}
-    inner = [libraries(attr["graph"]) for attr in graph.attrs.values() if "graph" in attr]
-    return frozenset(found).union(*inner)
+    return frozenset(space for target in targets if (space := namespace(target)) is not None)
 
 
 def _targets(value: Value) -> Iterator[Value]:

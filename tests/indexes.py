@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,20 @@ def chain(operations: list[str], backend: str = "planted", **more: Any) -> Case:
     spec = TensorSpec("float32", (2, 8), (8, 1), init={"fn": "randn"})
     named = {"name": backend, "how": "registered", "target": backend}
     return Case(Graph(tuple(nodes)), ({"tensor": 0},), (spec,), backend=named, torch="2.13.0", **more)
+
+
+def one_relu(**backend: Any) -> tuple[Case, dict[str, bytes]]:
+    """A case of one node and the storage of its input; ``backend`` is added to how its backend is found."""
+    data = bytes(16)
+    key = hashlib.sha256(data).hexdigest()
+    nodes = (
+        Node("x", "placeholder", "x"),
+        Node("relu", "call_function", {"fn": "torch.relu"}, ({"ref": "x"},)),
+        Node("output", "output", "output", ({"tuple": [{"ref": "relu"}]},)),
+    )
+    spec = TensorSpec("float32", (4,), (1,), storage=key)
+    named = {"name": "eager", "how": "registered", **backend}
+    return Case(Graph(nodes), ({"tensor": 0},), (spec,), backend=named), {key: data}
 
 
 def add(index: Index, case: Case | None, failure: Failure | None, **more: Any) -> int:

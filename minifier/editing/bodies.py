@@ -111,9 +111,8 @@ class Operand:
 
     def apply(self, subject: Subject) -> Case:
         case = subject.case
-        graph = body(case.graph, self.path) if exists(case.graph, self.path) else None
-        call = None if graph is None else find(graph, self.node, self.body)
-        if graph is None or call is None or not call.free or self.index >= len(call.operands):
+        graph, call = found(case, self.path, self.node, self.body)
+        if call is None or not call.free or self.index >= len(call.operands):
             return case
         count = len(call.operands)
         group = [c for c in calls(graph) if c.free and set(c.shared) & set(call.shared)]
@@ -157,9 +156,8 @@ class Result:
 
     def apply(self, subject: Subject) -> Case:
         case = subject.case
-        graph = body(case.graph, self.path) if exists(case.graph, self.path) else None
-        call = None if graph is None else find(graph, self.node, self.body)
-        if graph is None or call is None:
+        graph, call = found(case, self.path, self.node, self.body)
+        if call is None:
             return case
         picked = picks(graph, self.node)
         if picked is None or self.index in picked.values():
@@ -224,9 +222,12 @@ class Shift:
         return case if done is None else without_dead(done, case, self.path, subject.trace)
 
 
-def find(graph: Graph, node: str, path: str) -> Call | None:
-    """The call of the body at ``path`` that ``node`` makes, if it does."""
-    return next((c for c in calls(graph) if c.node.name == node and path in c.paths), None)
+def found(case: Case, path: Path, node: str, name: str) -> tuple[Graph, Call | None]:
+    """The graph at ``path``, and the call of its body ``name`` that ``node`` makes, if both are still there."""
+    if not exists(case.graph, path):
+        return case.graph, None
+    graph = body(case.graph, path)
+    return graph, next((c for c in calls(graph) if c.node.name == node and name in c.paths), None)
 
 
 def picks(graph: Graph, name: str) -> dict[str, int] | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...store.case import Case, Graph, Node, Value, tag
-from .bodies import find, picks
-from .calls import Path, body, exists, items, with_body
+from .bodies import found, picks
+from .calls import Path, items, with_body
 from .subject import Subject, reached
 
 #: Positions of the lists of operands, whose items are the placeholders in order, and whether the first is carried.
@@ -33,9 +33,8 @@ class Slot:
 
     def apply(self, subject: Subject) -> Case:
         case = subject.case
-        graph = body(case.graph, self.path) if exists(case.graph, self.path) else None
-        call = None if graph is None else find(graph, self.node, self.body)
-        if graph is None or call is None or self.index >= len(slots(call.node)):
+        graph, call = found(case, self.path, self.node, self.body)
+        if call is None or self.index >= len(slots(call.node)):
             return case
         at, place, carried = slots(call.node)[self.index]
         group = items(call.node.args[at])

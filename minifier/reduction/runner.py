@@ -33,6 +33,7 @@ def run_pending(
 
     Of ``ids``, a capture that was done before is left as it is unless ``again`` or gone on with from a step of its
     history; its row is among the answers.
+    Several processes may do this at once: each capture is minified by one of them.
     Captures made elsewhere run only with ``options.trust`` or when ``confirm(question)`` says so. Other failures
     found on the way are stored as pending captures and left for the next run. ``KeyboardInterrupt`` leaves the
     capture at work pending; everything learned so far is kept.
@@ -40,6 +41,7 @@ def run_pending(
     with (
         Index.open(db) as index,
         connect(options.executor) if options.executor else nullcontext() as cluster,
+        index.claims() as claims,
         console.RunProgress(quiet=quiet) as progress,
     ):
         if not options.jobs:
@@ -54,9 +56,17 @@ def run_pending(
         children: list[int] = []
         for capture in todo:
             progress.begin(capture)
-            outcome = _one(index, capture, options, progress, confirm, cluster)
-            children += outcome.children
-            progress.end(console.outcome(index.capture(capture.id)))
+            if not claims.take(capture.id):
+                progress.end("another process is at work on it")
+                continue
+            now = index.capture(capture.id)
+            if now.state is not capture.state and now.state not in OPEN:  # another process was quicker
+                progress.end(console.outcome(now))
+            else:
+                outcome = _one(index, now, options, progress, confirm, cluster)
+                children += outcome.children
+                progress.end(console.outcome(index.capture(capture.id)))
+            claims.give_back(capture.id)
         done = index.captures([c.id for c in todo]) if todo else []
     if not quiet:
         console.summary(done, children, db, skipped=skipped)

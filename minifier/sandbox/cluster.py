@@ -17,14 +17,13 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 from ... import __version__
 from . import station
 from .launcher import BackendImportError, Mode, SandboxError
 from .messages import Json
-from .pool import Ended, Reply
+from .pool import Ended, Reply, Workers
 from .scratch import Scratch
 
 #: Storages of up to this many bytes go with every request; larger ones only where they are missing.
@@ -91,7 +90,7 @@ def connect(where: str) -> Iterator[Cluster]:
             local.close()
 
 
-class ClusterPool:
+class ClusterPool(Workers):
     """Workers of a cluster that have the backend imported. A context manager, see `Pool`."""
 
     def __init__(self, client: Any, setup: Json) -> None:
@@ -103,17 +102,6 @@ class ClusterPool:
         self._lock = threading.Lock()
         self._open: set[Any] = set()
         self._closed = False
-
-    def __enter__(self) -> ClusterPool:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def start(self) -> None:
         """Have one worker import the backend. Raises `BackendImportError`, or another `SandboxError`."""

@@ -11,12 +11,13 @@ import os
 import queue
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Self
 
 import psutil
 
@@ -81,17 +82,40 @@ class _Job:
     future: Future[Reply]
 
 
-class Workers(Protocol):
+class Workers(ABC):
     """What the oracle asks: a `Pool`, or a cluster of them (`fxminify.minifier.sandbox.cluster`)."""
 
     scratch: Scratch
 
-    def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]: ...
+    @abstractmethod
+    def start(self) -> object:
+        """Have a worker import the backend. Raises `BackendImportError`, or another `SandboxError`."""
 
-    def learnt(self, module: str) -> bool: ...
+    @abstractmethod
+    def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]:
+        """``task`` with ``argument`` run by a worker within ``timeout`` seconds; ``fresh``: by an unused one."""
+
+    @abstractmethod
+    def learnt(self, module: str) -> bool:
+        """Whether workers import ``module`` from now on."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End every process that was started."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
 
 
-class Pool:
+class Pool(Workers):
     """``jobs`` workers that have the backend imported. A context manager; `close` ends every process it started.
 
     ``backend`` is a `BackendSpec` as data (None: workers without torch), ``imports`` and ``path`` what else a case
@@ -120,17 +144,6 @@ class Pool:
         self._lock = threading.Lock()
         self._closing = False
         self._slots: list[_Slot] = []
-
-    def __enter__(self) -> Pool:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     @property
     def mode(self) -> Mode:

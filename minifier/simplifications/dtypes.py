@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ...repro_templates.elements import is_numeric, numbers, raw
-from ...store.case import Case, Graph, Json, Node, TensorSpec, Value, tag
+from ...store.case import Case, Graph, Json, Node, TensorSpec, Value, every_node, tag
 from .candidates import Candidates, Storages, data_tensors, first_of, own_key, together
 from .layouts import sharers
 
@@ -133,13 +133,10 @@ def _kinds(case: Case) -> Iterator[str]:
 
 
 def _named(graph: Graph) -> Iterator[str]:
-    for node in graph.nodes:
+    for node in every_node(graph):
         if node.op == "call_method" and node.target in _METHODS:
             yield _METHODS[node.target]
         yield from _dtypes([*node.args, *node.kwargs.values()])
-    for attr in graph.attrs.values():
-        if "graph" in attr:
-            yield from _named(attr["graph"])
 
 
 def _dtypes(value: Value) -> Iterator[str]:

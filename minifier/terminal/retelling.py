@@ -13,7 +13,7 @@ from rich.text import Text
 from ...store.index import StepInfo
 from ..explaining.explanation import Explanation
 from ..reduction.history import Effort, History
-from .console import plain, rows
+from .console import field, plain, rows
 
 #: Lines of a difference that a listing of all steps shows; one step alone is shown whole.
 SHORT = 12
@@ -66,13 +66,13 @@ def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None
 def explanation(found: Explanation, *, console: Console | None = None) -> None:
     """What matters, the evidence below it, and the nearest candidate that passes."""
     console = console or Console()
-    console.print(Text("   matters", style="bold").append(Text(f"  {plain(found.summary()) or '-'}", style="not bold")))
+    field("matters", found.summary() or "-", console)
     for sentence in found.sentences():
-        console.print(Text(plain(f"            {sentence}")))
+        field("", sentence, console)
     cut = "" if found.complete else ", and was cut short: there is more to ask"
-    console.print(Text(f"            ({found.asked} answers{cut})"))
+    field("", f"({found.asked} answers{cut})", console)
     if found.twin is not None:
-        console.print(Text("    passes", style="bold").append(Text(f"  {plain(found.twin.what)}", style="not bold")))
+        field("passes", found.twin.what, console)
         for line in plain(found.twin.difference).splitlines()[:SHORT]:
             console.print(Text(f"            {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)
 

@@ -7,29 +7,14 @@ import linecache
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
-
-import fxminify
 
 PROGRAMS = Path(__file__).parent / "programs"
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[str]:
-    """The path of an index that does not exist yet; Dynamo and the hook are fresh before and after."""
-    torch._dynamo.reset()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield str(tmp_path / "repro.db")
-    fxminify.uninstall()
-    torch._dynamo.reset()
-    torch.set_num_threads(threads)
 
 
 def run(*argv: object, cwd: Path, path: tuple[Path, ...] = ()) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ import pytest
 from fxminify.minifier.reporting.overview import overview
 from fxminify.repro_templates.report import render
 from fxminify.store.index import Index
-
-sys.path.insert(0, str(Path(__file__).parent.parent))  # `indexes`, shared with the tests of the command line
 
 #: What a browser may say of a page that is in order: nothing.
 Open = Callable[..., Any]

@@ -65,12 +65,12 @@ def test_a_failure_opens_from_the_list_and_closes_with_the_back_button(open_page
     assert page.locator(".group").count() == 2
     page.locator("summary").first.click()
     page.get_by_role("link", name="#1", exact=True).click()
+    page.locator("#list").wait_for(state="hidden")
     assert page.locator("#view h2").inner_text() == "#1 planted: RuntimeError: no kernel for sin"
-    assert page.locator("#list").is_hidden()
     assert page.locator("#view .picture").count() == 2
     assert page.locator(".picture .culprit").count() == 1
     page.go_back()
-    assert page.locator("#list").is_visible()
+    page.locator("#list").wait_for()
     assert page.locator("#view").is_hidden()
 
 
@@ -88,7 +88,7 @@ def test_everything_can_be_done_from_the_keyboard(open_page: Any, db: Path) -> N
     page.keyboard.press("Enter")
     focus("td a")
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.tagName") == "H2"
+    page.wait_for_function("document.activeElement.tagName === 'H2'")
     focus(".copy")
     focus("[data-zoom=in]")
     focus(".canvas")
@@ -106,7 +106,7 @@ def test_everything_can_be_done_from_the_keyboard(open_page: Any, db: Path) -> N
     page.keyboard.press("Shift+Tab")
     focus("a[href='#all']")
     page.keyboard.press("Enter")
-    assert page.locator("#list").is_visible()
+    page.locator("#list").wait_for()
 
 
 def test_the_script_is_copied_as_it_is(open_page: Any, db: Path) -> None:
@@ -171,7 +171,7 @@ def test_hostile_text_is_seen_and_does_nothing(open_page: Any, tmp_path: Path) -
     assert hostile in page.locator("#view code").first.inner_text()
     assert page.locator("img").count() == 1
     page.goto(page.url.partition("#")[0] + "#1'],x</script>")
-    assert page.locator("#list").is_visible()
+    page.locator("#list").wait_for()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

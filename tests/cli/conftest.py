@@ -18,7 +18,6 @@ from click.testing import CliRunner, Result
 from fxminify.cli import main
 
 PROGRAMS = Path(__file__).parent / "programs"
-sys.path.insert(0, str(Path(__file__).parent.parent))  # `indexes`, shared with the tests in a browser
 
 
 class Desk:

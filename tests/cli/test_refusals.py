@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from indexes import one_relu
 
-from fxminify.store.case import Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, Kind, Phase, signature
 from fxminify.store.index import Index, State
 
@@ -21,21 +20,11 @@ VERBS = [*READING, *WRITING]
 
 def store(db: Path, failure: Failure | None = None, **backend: Any) -> int:
     """A capture made by hand: no torch."""
-    data = bytes(16)
-    key = hashlib.sha256(data).hexdigest()
-    nodes = (
-        Node("x", "placeholder", "x"),
-        Node("relu", "call_function", {"fn": "torch.relu"}, ({"ref": "x"},)),
-        Node("output", "output", "output", ({"tuple": [{"ref": "relu"}]},)),
-    )
-    case = Case(
-        Graph(nodes), ({"tensor": 0},), (TensorSpec("float32", (4,), (1,), storage=key),),
-        backend={"name": "eager", "how": "registered", **backend},
-    )  # fmt: skip
+    case, blobs = one_relu(**backend)
     failure = failure or Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
     with Index.open(str(db), create=True) as index:
         return index.add(
-            case=case, blobs={key: data}, failure=failure, signature=signature(failure), provenance={"program": "x.py"}
+            case=case, blobs=blobs, failure=failure, signature=signature(failure), provenance={"program": "x.py"}
         )
 
 

@@ -10,8 +10,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from indexes import one_relu
+
 from fxminify.minifier.reporting import bundle as bundles
-from fxminify.store.case import Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, Kind, Phase, signature
 from fxminify.store.index import Index, State
 
@@ -20,23 +21,13 @@ FAILURE = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "no kernel 
 
 def minified(db: Path, *, verified: int = 3, **backend: Any) -> int:
     """A capture with its script, made by hand: no torch."""
-    data = bytes(16)
-    key = hashlib.sha256(data).hexdigest()
-    nodes = (
-        Node("x", "placeholder", "x"),
-        Node("relu", "call_function", {"fn": "torch.relu"}, ({"ref": "x"},)),
-        Node("output", "output", "output", ({"tuple": [{"ref": "relu"}]},)),
-    )
-    case = Case(
-        Graph(nodes), ({"tensor": 0},), (TensorSpec("float32", (4,), (1,), storage=key),),
-        backend={"name": "eager", "how": "registered", "target": "eager", **backend},
-    )  # fmt: skip
+    case, blobs = one_relu(**{"target": "eager", **backend})
     with Index.open(str(db), create=True) as index:
         id = index.add(
-            case=case, blobs={key: data}, failure=FAILURE, signature=signature(FAILURE), provenance={"program": "x.py"}
+            case=case, blobs=blobs, failure=FAILURE, signature=signature(FAILURE), provenance={"program": "x.py"}
         )
         reduction = index.begin_reduction(id, {})
-        index.accept(reduction.id, case, {key: data})
+        index.accept(reduction.id, case, blobs)
         index.save_repro(id, "script", "raise SystemExit(1)\n", verified=verified, runs=3, log="")
         index.set_state(id, State.VERIFIED if verified else State.UNVERIFIED)
     return id

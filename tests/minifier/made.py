@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
+from fxminify.minifier.editing.patch import apply
+from fxminify.minifier.editing.subject import Subject
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
+from fxminify.minifier.passes import Pass
 from fxminify.minifier.recording.trace import Kind, Recorded, Trace
+from fxminify.minifier.search.order import size
 from fxminify.store.case import Case, Graph, Node, TensorSpec
 
 Step = tuple[str, str, Sequence[str]]
@@ -14,9 +18,9 @@ Step = tuple[str, str, Sequence[str]]
 
 def spec(shape: tuple[int, ...] = (4,), storage: str = "s", dtype: str = "float32") -> TensorSpec:
     stride, step = [], 1
-    for size in reversed(shape):
+    for extent in reversed(shape):
         stride.append(step)
-        step *= size
+        step *= extent
     return TensorSpec(dtype, shape, tuple(reversed(stride)), storage=storage)
 
 
@@ -91,3 +95,16 @@ class Held(dict[str, bytes]):
     """Storages by key, as simplifications put them."""
 
     put = dict.update
+
+
+def assert_nothing_more_can_go(best: Case, trace: Trace, passes: Sequence[Pass], fails: Callable[[Case], bool]) -> None:
+    """No single edit that a pass stands for makes ``best`` smaller and still fails."""
+    subject = Subject(best, trace)
+    for p in passes:
+        step = 0
+        while not p.coarse and (proposal := p.propose(subject, step)) is not None:
+            for patch in proposal.patches:
+                candidate = apply(subject, patch)
+                if candidate is not None and size(candidate) < size(best):
+                    assert not fails(candidate), f"{p.name} can still go on with {patch}"
+            step += 1

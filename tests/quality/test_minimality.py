@@ -7,14 +7,11 @@ from random import Random
 from zlib import crc32
 
 import pytest
-from made import Fails, code, ops, random_case
+from made import Fails, assert_nothing_more_can_go, code, ops, random_case
 
-from fxminify.minifier.editing.patch import apply
-from fxminify.minifier.editing.subject import Subject
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, REPLACEMENTS, Pass
 from fxminify.minifier.search.engine import Engine
-from fxminify.minifier.search.order import size
 from fxminify.store.case import Case
 
 
@@ -79,15 +76,7 @@ def test_nothing_more_can_go(seed: int, passes: tuple[Pass, ...]) -> None:
     best = Engine(Fails(watched), passes=passes, strict=True).run(case, trace).case
     assert fails(best)
     assert all(map(is_valid, asked))
-    subject = Subject(best, trace)
-    for p in passes:
-        step = 0
-        while not p.coarse and (proposal := p.propose(subject, step)) is not None:
-            for patch in proposal.patches:
-                candidate = apply(subject, patch)
-                if candidate is not None and size(candidate) < size(best):
-                    assert not fails(candidate), f"{p.name} can still go on with {patch}"
-            step += 1
+    assert_nothing_more_can_go(best, trace, passes, fails)
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from made import SHAPES, Fails, make, random_case, spec
+from made import SHAPES, Fails, assert_nothing_more_can_go, make, random_case, spec
 
 from fxminify.minifier.editing.calls import calls, positions, renamed, with_distinct_names
 from fxminify.minifier.editing.patch import apply, merge
@@ -125,15 +125,7 @@ def test_nothing_more_can_go(seed: int) -> None:
     assert fails(best)
     for asked in oracle.asked:
         check(asked.graph, len(asked.inputs))
-    subject = Subject(best, trace)
-    for p in PASSES:
-        step = 0
-        while not p.coarse and (proposal := p.propose(subject, step)) is not None:
-            for patch in proposal.patches:
-                candidate = apply(subject, patch)
-                if candidate is not None and size(candidate) < size(best):
-                    assert not fails(candidate), f"{p.name} can still go on with {patch}"
-            step += 1
+    assert_nothing_more_can_go(best, trace, PASSES, fails)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -254,7 +254,7 @@ def test_nothing_but_the_one_place_needs_sqlite(path: str) -> None:
 
     from fxminify.store.database import open_server
 
-    with Index(open_server(make_url(f"sqlite:///{path}"), readonly=False)) as index:
+    with Index(open_server(make_url(f"sqlite:///{path}"), create=True, readonly=False)) as index:
         case, blobs = small_case(1024, os.urandom(4096))
         assert [add(index, case, blobs) for _ in range(2)] == [1, 1]
         reduction = index.begin_reduction(1, {})

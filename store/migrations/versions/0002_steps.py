@@ -15,6 +15,8 @@ _COLUMNS = ("reduction", "number", "pass_name", "nodes", "inputs", "at")
 
 
 def upgrade() -> None:
+    if op.get_bind().dialect.name != "sqlite":
+        op.drop_constraint("pk_steps", "steps", type_="primary")  # names are those of a schema there, not of a table
     op.rename_table("steps", "steps_before")
     op.create_table(
         "steps",
