@@ -271,7 +271,7 @@ _ERROR_LINE = re.compile(
 #: What the C++ runtime says of an uncaught exception.
 _WHAT = re.compile(r"what\(\): .*")
 #: A warning, or a log line below error level: Python's, glog's, ONNX Runtime's, a C++ compiler's.
-_WARNING = re.compile(r"\w*Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |\[[IWV]:|^(WARNING|INFO|DEBUG)\b")
+_WARNING = re.compile(r"Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |\[[IWV]:|^(WARNING|INFO|DEBUG)\b")
 #: What Dynamo logs about its own work: it raises that too.
 _DYNAMO = re.compile(r"^\[?[EF]\d{4} .*\btorch/(_guards|_dynamo/(?!backends/)[\w/]+)\.py:\d+\]")
 #: What `faulthandler` prints; its frames become `Failure.frames`.
@@ -280,25 +280,25 @@ _FAULT = re.compile(r"Fatal Python error: |Current thread |Thread 0x|Stack \(mos
 _PLACE = re.compile(r"^[\w.-]+:<n>:<n>: (?=error: )")
 _ALIKE = re.compile(r"(<value>)(?:, <value>){2,}")
 _LOG_PREFIX = re.compile(r"^\[?[EF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] |^\d{4}-\d\d-\d\d [\d:.]+ (?=\[[EF]:)")
-_NAME = r"[A-Za-z_]\w*"
 #: Names that compilers number: a buffer, a temporary, an index.
 _NUMBERED = (
     r"buf|tmp|op|arg|primals|tangents|getitem|val|var|node|in_ptr|out_ptr|in_out_ptr|ptr|input|output|in|out|loc|"
     r"kernel|cse_var|zuf|seed|result|graph|fn|func|main_graph|eval_with_key"
 )
+#: No pattern may try a long word again from each of its letters: messages of megabytes exist.
 _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"\x1b\[[\d;]*m", ""),
         # torch.fx.Node.format_node: only operator kind and target survive other edits of the node
         (
-            r"%?" + _NAME + r" : (?:\[[^\]]*\] )*= (\w+\[target=[^\]]*\])\(args = .*?, kwargs = \{.*?\}\)",
+            r"%?\b[A-Za-z_]\w*+ : (?:\[[^\]]*\] )*= (\w+\[target=[^\]]*\])\(args = .*?, kwargs = \{.*?\}\)",
             r"<node> = \1",
         ),
         # the operands of a call that the dispatcher refused: how many there are, and whether they are parameters
         (r"(?<=[(\s])(?:Tensor|Parameter)(?:, (?:Tensor|Parameter))*(?=[,)])", "Tensor"),
         (r"\b0x[0-9a-fA-F]{4,}", "<addr>"),
-        (r"(?:[A-Za-z]:)?(?:[\w.~+-]*/)+[\w.+@-]+(?::\d+)*", "<path>"),
+        (r"(?:[A-Za-z]:|(?<![\w.~+/-]))(?:[\w.~+-]*+/)+[\w.+@-]+(?::\d+)*", "<path>"),
         (r"\bc[a-z0-9]{49,52}\b", "<generated>"),
         (r"\b(?:cpp|triton_\w+?)_fused\w*", "<kernel>"),
         (r"%\w+(?:[:#]\d+)?", "<value>"),
@@ -313,7 +313,7 @@ _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<![\w.])-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?[LlUuf]*\b(?!\.\d)", "<n>"),
         (r"<n>(?: ?[*+] ?<n>)+", "<n>"),
         (r"(?:(?:torch\.)?Size)?\((?:\s*<n>\s*,)+(?:\s*<n>)?\s*\)", "<shape>"),
-        (r"(?:(?:torch\.)?Size\()?\[\s*(?:(?:<n>|\?)(?:\s*,\s*(?:<n>|\?))*)?\s*\]\)?", "<shape>"),
+        (r"(?:(?:torch\.)?Size\()?\[\s*+(?:(?:<n>|\?)(?:\s*,\s*(?:<n>|\?))*+)?\s*+\]\)?", "<shape>"),
         (r"[ \t]+", " "),
     )
 )

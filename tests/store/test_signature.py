@@ -3,6 +3,8 @@
 The messages are those of real failures (torch 2.13, onnxruntime, IREE), shortened.
 """
 
+import time
+
 import pytest
 
 from fxminify.store.failure import (
@@ -239,6 +241,13 @@ def test_threads_that_die_together_are_one_crash_whoever_is_first():
 
 def test_masking_a_huge_message_is_quick_and_bounded():
     assert len(mask("%x : [num_users=1] = " * 200_000)) <= 1000
+
+
+@pytest.mark.parametrize("unit", ["x", "_1", "/", "[ ", "Warning"])
+def test_masking_takes_linear_time_whatever_repeats(unit):
+    before = time.process_time()
+    signature(Failure(Kind.COMPILE_ERROR, Phase.COMPILE, message=unit * 20_000, diagnostics=f"error: {unit * 20_000}"))
+    assert time.process_time() - before < 3
 
 
 def test_the_digest_of_a_signature_is_stable():
