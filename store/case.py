@@ -33,8 +33,15 @@ Blobs = Mapping[str, bytes]
 COMPUTE_OPS = frozenset({"call_function", "call_method", "call_module"})
 
 
+class _Read:
+    """Room for what a node reads: worked out once, since candidates share most of their nodes."""
+
+    __slots__ = ("_read",)
+    _read: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(_Read):
     """One FX node.
 
     ``target`` is a tagged target for ``call_function`` (``{"op": "aten::relu.default"}``,
@@ -58,7 +65,18 @@ class Node:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the nodes this node reads, in order, without repeats."""
-        return tuple(dict.fromkeys(refs([list(self.args), list(self.kwargs.values())])))
+        try:
+            return self._read
+        except AttributeError:
+            found: dict[str, None] = {}
+            for value in (*self.args, *self.kwargs.values()):
+                if type(value) is dict and "ref" in value:  # nearly all there is
+                    found[value["ref"]] = None
+                elif type(value) is list or type(value) is dict:
+                    found.update(dict.fromkeys(refs(value)))
+            read = tuple(found)
+            object.__setattr__(self, "_read", read)
+            return read
 
     def map_values(self, edit: Callable[[Value], Value]) -> Node:
         """This node with ``edit`` applied to each whole argument."""

@@ -55,11 +55,12 @@ def merge(patches: Iterable[Patch]) -> Patch:
     erase: set[str] = set()
     substitutes: dict[str, Value] = {}
     edits: list[Edit] = []
+    patches = tuple(patches)
+    drop.update(*[p.drop for p in patches])
+    cut.update(*[p.cut for p in patches])
+    erase.update(*[p.erase for p in patches])
     for p in patches:
-        drop |= p.drop
         edits += p.edits
-        cut |= p.cut
-        erase |= p.erase
         for name, value in p.replace.items():
             substitutes.setdefault(name, value)
     return Patch(frozenset(drop), substitutes, frozenset(cut), frozenset(erase), tuple(edits))
@@ -127,13 +128,13 @@ def _closure(subject: Subject, patch: Patch) -> set[str]:
                 if user in kept:
                     kept.discard(user)
                     doomed.append(user)
-    if not patch.drop:
+    if not patch.drop or subject.opaque.isdisjoint(gone):
         return kept
     unit = {name: group for group in subject.units if len(group) > 1 for name in group}
     stack = list(kept)
     while stack:
         for source in subject.inputs[stack.pop()]:
-            if source in gone and source not in kept and subject.value(source).kind is Kind.OPAQUE:
+            if source in gone and source not in kept and source in subject.opaque:
                 pulled = [n for n in unit.get(source, (source,)) if n not in kept]
                 kept.update(pulled)
                 stack.extend(pulled)
@@ -183,12 +184,12 @@ class _Edit:
             if tag(subject.outputs[i]) == "ref":
                 wanted.discard(subject.outputs[i]["ref"])
         for name in subject.compute:
-            if name in self.kept and name not in self.substitutes and self._can_be_returned(name):
+            if name in self.kept and name not in self.substitutes:
                 users = subject.users[name]
                 lost = not self.kept.issuperset(users) and any(
                     u not in self.kept and subject.nodes[u].is_compute for u in users
                 )
-                if name in wanted or lost or not users:
+                if (name in wanted or lost or not users) and self._can_be_returned(name):
                     made.append({"ref": name})
         return made
 
@@ -242,12 +243,13 @@ class _Edit:
         body: list[Node] = []
         for node in order:
             read = subject.inputs[node.name]
-            if kept.issuperset(read) and self.substitutes.keys().isdisjoint(read):
-                body.append(node)
-                continue
-            for source in self._sources(node.name):
-                first.setdefault(source, node.name)
-            body.append(self.rewired(node))
+            if not kept.issuperset(read) or (self.substitutes and not self.substitutes.keys().isdisjoint(read)):
+                if self.substitutes or not subject.written.isdisjoint(read):
+                    read, node = self._sources(node.name), self.rewired(node)
+                for source in read:
+                    if source not in kept:
+                        first.setdefault(source, node.name)
+            body.append(node)
         for value in outputs:
             if tag(value) == "ref":
                 first.setdefault(value["ref"], base.output.name)
@@ -315,8 +317,11 @@ class _Edit:
         if index is None:
             index = recorded.snapshots[0][1]
         spec = trace.tensors[index]
-        meta: Json = {"dtype": spec.dtype, "shape": list(spec.shape)}
-        return Node(node.name, "placeholder", node.name, meta=meta), tensors.recorded(trace.tensors, index)
+        made = subject.stand_ins.get((node.name, index))
+        if made is None:
+            meta: Json = {"dtype": spec.dtype, "shape": list(spec.shape)}
+            made = subject.stand_ins[node.name, index] = Node(node.name, "placeholder", node.name, meta=meta)
+        return made, tensors.recorded(trace.tensors, index)
 
 
 class _Tensors:

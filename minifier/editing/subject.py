@@ -49,10 +49,22 @@ class Subject:
     ``hints`` are groups of nodes that the failure names, see `fxminify.minifier.search.guidance`.
     """
 
-    def __init__(self, case: Case, trace: Trace, hints: tuple[tuple[str, ...], ...] = ()) -> None:
+    def __init__(
+        self,
+        case: Case,
+        trace: Trace,
+        hints: tuple[tuple[str, ...], ...] = (),
+        stand_ins: dict[tuple[str, int], Node] | None = None,
+    ) -> None:
         self.case = case
         self.trace = trace
         self.hints = hints
+        #: The placeholders that stand for recorded values: candidates share them as they share nodes.
+        self.stand_ins = {} if stand_ins is None else stand_ins
+
+    def after(self, case: Case) -> Subject:
+        """``case``, made from this one."""
+        return Subject(case, self.trace, self.hints, self.stand_ins)
 
     @cached_property
     def nodes(self) -> dict[str, Node]:
@@ -112,6 +124,16 @@ class Subject:
         return {n.name: i for i, n in enumerate(self.case.graph.placeholders)}
 
     @cached_property
+    def written(self) -> frozenset[str]:
+        """Compute nodes whose value can be written into the graph."""
+        return frozenset(name for name in self.compute if self.value(name).kind is Kind.LITERAL)
+
+    @cached_property
+    def opaque(self) -> frozenset[str]:
+        """Compute nodes whose value can neither be given nor written."""
+        return frozenset(name for name in self.compute if self.value(name).kind is Kind.OPAQUE)
+
+    @cached_property
     def literals(self) -> frozenset[str]:
         """Nodes of which the graph holds tensors, attributes or live objects in its arguments (rare)."""
         return frozenset(
@@ -139,8 +161,14 @@ class Subject:
 
     def sort(self, name: str) -> Sort | None:
         """Element type and shape of a tensor: nodes of one sort can stand in for each other."""
-        spec = self.tensor(name)
-        return None if spec is None else (f"{spec.dtype}:{spec.device}:{spec.layout}", spec.shape)
+        if name not in self._sorts:
+            spec = self.tensor(name)
+            self._sorts[name] = None if spec is None else (f"{spec.dtype}:{spec.device}:{spec.layout}", spec.shape)
+        return self._sorts[name]
+
+    @cached_property
+    def _sorts(self) -> dict[str, Sort | None]:
+        return {}
 
     def kind(self, name: str) -> str:
         """The operation of a compute node, as text."""
@@ -168,13 +196,13 @@ class Subject:
         Nearly half is spread over the operations, as much over the operations by the shapes and element types they
         read, the rest over the nodes. Sums to one.
         """
-        kinds = [json.dumps(self.nodes[name].target, sort_keys=True) for name in self.compute]
+        kinds = [repr(n.target) for n in self.case.graph.nodes if n.is_compute]
         sorts = [(kind, *map(self.sort, self.inputs[name])) for kind, name in zip(kinds, self.compute, strict=True)]
-        by_kind, by_sort = Counter(kinds), Counter(sorts)
-        return tuple(
-            0.1 / len(kinds) + 0.45 / (len(by_kind) * by_kind[kind]) + 0.45 / (len(by_sort) * by_sort[sort])
-            for kind, sort in zip(kinds, sorts, strict=True)
+        by_kind, by_sort = (
+            {k: 0.45 / (len(counted) * n) for k, n in counted.items()} for counted in (Counter(kinds), Counter(sorts))
         )
+        each = 0.1 / max(len(kinds), 1)
+        return tuple(each + by_kind[kind] + by_sort[sort] for kind, sort in zip(kinds, sorts, strict=True))
 
     @cached_property
     def units(self) -> tuple[tuple[str, ...], ...]:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from ...store.case import Case
 from ..editing.subject import Subject
-from ..editing.wellformed import Lint
+from ..editing.wellformed import flaw
 from ..oracle.verdict import Outcome, Verdict
 from ..passes import PASSES, Pass, Proposal
 from ..recording.trace import Trace
@@ -103,7 +103,6 @@ class Engine:
         self._clock = clock
         self._keys = Keys()
         self._sizes = Sizes()
-        self._lint = Lint()
         self._broken: set[str] = set()
         self._studied = ""
         self._flying: dict[str, tuple[Case, Future[Verdict]]] = {}
@@ -123,7 +122,7 @@ class Engine:
         """Reduce ``case``, which is known to fail; ``trace`` was recorded on it."""
         self._started = self._clock()
         self._again(case, trace)
-        self._start_nodes = self._best_size[0]
+        self._start_nodes = self._sizes.nodes(case)
         reason = ""
         try:
             while True:
@@ -143,7 +142,7 @@ class Engine:
         """Begin with ``case``, knowing what is known."""
         self._trace, self._studied = trace, ""
         self._subject = Subject(case, trace, self._hints)
-        self._best_key, self._best_size = self._keys.key(case), self._sizes.size(case)
+        self._best_key = self._keys.key(case)
         self._path: list[tuple[Case, str]] = []
         self._coarse.clear()
         self._parked.clear()
@@ -197,7 +196,7 @@ class Engine:
 
     def _run_pass(self, p: Pass) -> None:
         """All steps of a pass, once."""
-        stats, started, nodes, step = self.stats[p.name], self._clock(), self._best_size[0], 0
+        stats, started, nodes, step = self.stats[p.name], self._clock(), self._sizes.nodes(self.best), 0
         if self._has_run(p):
             return
         self._pass, self._tried, key = p.name, False, self._best_key
@@ -208,14 +207,14 @@ class Engine:
                 step += not (found and proposal.again)
         finally:
             stats.seconds += self._clock() - started
-            stats.nodes_removed += nodes - self._best_size[0]
-        self._coarse[p.name] = self._best_size[0]
+            stats.nodes_removed += nodes - self._sizes.nodes(self.best)
+        self._coarse[p.name] = self._sizes.nodes(self.best)
         if self._tried and self._best_key == key:
             self._parked.add(p.name)
 
     def _has_run(self, p: Pass) -> bool:
         """A coarse pass runs once, and again where a quarter of the nodes has gone since."""
-        nodes = self._best_size[0]
+        nodes = self._sizes.nodes(self.best)
         return p.coarse and p.name in self._coarse and (nodes <= SMALL or nodes * 4 > self._coarse[p.name] * 3)
 
     def _proposal(self, p: Pass, step: int) -> Proposal | None:
@@ -246,7 +245,7 @@ class Engine:
         while question.kept is not None:
             case = question.candidate(question.kept)
             same = self._check(case, question)
-            if same and case is not None and (not question.grows or self._sizes.is_smaller(case, self._best_size)):
+            if same and case is not None and (not question.grows or self._sizes.is_smaller(case, self.best)):
                 self._accept(case)
             question.answer(same)
         return self._best_key != before
@@ -281,13 +280,13 @@ class Engine:
             return False
         if key in self._known:
             return self._known[key].same
-        if (flaw := self._lint.flaw(case)) is not None:
-            self._problem(ValueError(flaw), question.name)
+        if (wrong := flaw(case)) is not None:
+            self._problem(ValueError(wrong), question.name)
             return False
         return None
 
     def _is_worth(self, case: Case, question: Question) -> bool:
-        return question.grows or self._sizes.is_smaller(case, self._best_size)
+        return question.grows or self._sizes.is_smaller(case, self.best)
 
     def _begin(self, key: str, name: str) -> None:
         """Count a question and write it down before it is asked."""
@@ -314,9 +313,9 @@ class Engine:
             return
         if len(case.graph.compute) > len(self._subject.compute):
             self._coarse.clear()  # a body has become part of the graph: there is something to take big steps in again
-        self._subject = Subject(case, self._trace, self._hints)
+        self._subject = self._subject.after(case)
         self._proposed.clear()
-        self._best_key, self._best_size = key, self._sizes.size(case)
+        self._best_key = key
         self.stats[self._pass].accepted += 1
         self._path.append((case, key))
         if self._accepted is not None:
@@ -324,7 +323,7 @@ class Engine:
 
     def _report(self) -> None:
         if self._progress is not None:
-            nodes, inputs = self._best_size[0], self._best_size[3]
+            nodes, inputs = self._sizes.nodes(self.best), len(self.best.graph.placeholders)
             seconds = self._clock() - self._started
             self._progress(Progress(nodes, self._start_nodes, inputs, self.queries, self._pass, seconds))
 
