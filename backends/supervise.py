@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -52,7 +53,7 @@ def run(db: str, argv: Sequence[str], settings: Settings, *, module: bool = Fals
         process, stuck = _supervise(command, _environment(db, directory, settings), directory, timeout)
         captured = [line.split(" ", 1) for line in journal.told(directory, "captured")]
         captured += _post_mortem(db, directory, process, stuck, timeout)
-        _say(db, captured, journal.told(directory, "unchecked"))
+        _say(db, captured, journal.told(directory, "unchecked"), check=bool(settings.check))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     code = process.returncode
@@ -227,14 +228,17 @@ def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure
     return [[str(capture), str(failure.kind)]]
 
 
-def _say(db: str, captured: list[list[str]], unchecked: list[str]) -> None:
-    """The line at the end, if there is anything to say."""
+def _say(db: str, captured: list[list[str]], unchecked: list[str], *, check: bool) -> None:
+    """The line at the end, if there is anything to say; to a person also where there is not."""
     if unchecked:
         _warn(f"{_count(len(unchecked), 'call')} could not be compared with eager: {unchecked[-1]}")
     kinds = Counter(dict(captured).values())
     if kinds:
         listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
-        _warn(f"captured {_count(kinds.total(), 'failure')} ({listed}); next: minify run {db}")
+        _warn(f"captured {_count(kinds.total(), 'failure')} ({listed}); next: minify run {shlex.quote(db)}")
+    elif sys.stderr.isatty():
+        more = "" if check else "; --check compares its results with eager, too"
+        _warn(f"nothing captured: no backend failed{more}")
 
 
 def _count(number: int, noun: str) -> str:

@@ -288,3 +288,16 @@ def test_real_hang(tmp_path: Path) -> None:
     done = capture(tmp_path, str(FAILURES / "drive.py"), "012_reshape_t_chain_hang", timeout=15)
     assert done.returncode == 128 + signal.SIGTERM
     assert [(row.kind, row.phase, row.backend) for row in captures(tmp_path)] == [("hang", "compile", "inductor")]
+
+
+def test_a_person_is_told_that_nothing_was_captured(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("print('done')\n")
+    command = [sys.executable, "-m", "fxminify", "capture", "program.py"]
+    terminal, seen = os.openpty()
+    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=seen, text=True, check=True)
+    os.close(seen)
+    assert done.stdout == "done\n"
+    said = os.read(terminal, 1000).decode().strip()
+    os.close(terminal)
+    assert said == "minify: nothing captured: no backend failed; --check compares its results with eager, too"
+    assert [p.name for p in tmp_path.iterdir()] == ["program.py"]
