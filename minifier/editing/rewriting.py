@@ -115,38 +115,40 @@ class Shorten:
 
 @dataclass(frozen=True, slots=True)
 class TakeApart:
-    """A node of the top-level graph becomes the nodes of its decomposition, as `Trace.parts` has it.
+    """A node becomes the nodes of its decomposition, as `Trace.parts` has it.
 
     Readers of its result read what the decomposition returns; so do readers of one of several results.
     """
 
+    path: Path
     node: str
 
     @property
     def order(self) -> tuple[int, int]:
-        return 0, -1
+        return -len(self.path), -1
 
     def apply(self, subject: Subject) -> Case:
         parts, case = subject.trace.parts.get(self.node), subject.case
-        if parts is None or self.node not in subject.nodes:
+        graph = body(case.graph, self.path) if exists(case.graph, self.path) else None
+        if parts is None or graph is None or all(n.name != self.node for n in graph.nodes):
             return case
         result = parts.output.args[0]
         substitutes: dict[str, Value] = {}
         results = items(result)
         if results:
-            picked = picks(case.graph, self.node)
+            picked = picks(graph, self.node)
             if picked is None or any(i >= len(results) for i in picked.values()):
                 return case
             substitutes = {name: results[i] for name, i in picked.items()}
         elif tag(result) == "ref":
             substitutes = {self.node: result}
         nodes: list[Node] = []
-        for node in case.graph.nodes:
+        for node in graph.nodes:
             if node.name == self.node:
                 nodes += parts.compute
             elif not results or node.name not in substitutes:
                 nodes.append(node.map_values(lambda v: map_refs(v, lambda n: substitutes.get(n, {"ref": n}))))
-        return replace(case, graph=replace(case.graph, nodes=tuple(nodes)))
+        return replace(case, graph=with_body(case.graph, self.path, replace(graph, nodes=tuple(nodes))))
 
 
 def inside(value: Value) -> list[Value] | None:

@@ -55,8 +55,6 @@ def _hook(outer: Recorder, made: Sequence[Call], path: str, module: Any) -> Any:
 
 def _run(outer: Recorder, made: Sequence[Call], path: str, module: Any, args: Sequence[Any]) -> Any:
     """Run a body on ``args`` and record it."""
-    from .recorder import Recorder
-
     outer.tape.returned[id(module)] = None
     graph = outer.data.attrs[path]["graph"]
     names = {id(v): outer.names[n] for n, v in outer.env.items() if isinstance(v, torch.Tensor)}
@@ -67,7 +65,7 @@ def _run(outer: Recorder, made: Sequence[Call], path: str, module: Any, args: Se
             alias = names.get(id(value)) or looks.get(_look(value), "")
             if alias in read:
                 outer.tape.alias[node.name] = alias
-    result = Recorder(module, graph, outer.tape).run(*args)
+    result = outer.inner(module, graph).run(*args)
     outer.tape.returned[id(module)] = result
     return result
 

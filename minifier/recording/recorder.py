@@ -142,6 +142,10 @@ class Recorder(fx.Interpreter):
         for call in calls.calls(graph):
             self.calls.setdefault(call.node.name, []).append(call)
 
+    def inner(self, gm: fx.GraphModule, graph: Graph) -> Recorder:
+        """A recorder for a body."""
+        return Recorder(gm, graph, self.tape)
+
     def run_node(self, n: fx.Node) -> Any:
         if n.op == "output":
             return super().run_node(n)

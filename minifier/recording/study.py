@@ -16,6 +16,7 @@ import torch.fx as fx
 from ...backends.execution import copy_inputs
 from ...store.case import Blobs, Case, Graph
 from ...store.encode import encode
+from ...store.modes import one_of_batch
 from ..editing import calls
 from ..editing.subject import target_name
 from ..search.order import DEEPEST, OTHER, PART, generation, rank
@@ -33,7 +34,7 @@ def study(case: Case, blobs: Blobs, *, put: Put) -> Trace:
     learned = _Learned()
 
     def make(gm: fx.GraphModule, tape: Tape) -> Recorder:
-        return _Student(gm, case.graph, tape, learned)
+        return _Student(gm, case.graph, tape, learned, frozenset(n.name for n in case.graph.placeholders))
 
     trace = recorded(case, blobs, put, None, make)
     return replace(trace, signatures=learned.signatures, parts=learned.parts)
@@ -46,12 +47,22 @@ class _Learned:
 
 
 class _Student(Recorder):
-    """A recorder of the top-level graph that looks at each call before it runs."""
+    """A recorder, of bodies as well, that looks at each call before it runs."""
 
-    def __init__(self, gm: fx.GraphModule, graph: Graph, tape: Tape, learned: _Learned) -> None:
-        super().__init__(gm, graph, tape, given=frozenset(n.name for n in graph.placeholders))
+    def __init__(
+        self,
+        gm: fx.GraphModule,
+        graph: Graph,
+        tape: Tape,
+        learned: _Learned,
+        given: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(gm, graph, tape, given)
         self.learned = learned
         self.ours = {node.name: node for node in graph.nodes}
+
+    def inner(self, gm: fx.GraphModule, graph: Graph) -> Recorder:
+        return _Student(gm, graph, self.tape, self.learned)
 
     def run_node(self, n: fx.Node) -> Any:
         if n.op in ("call_function", "call_method") and self.names[n] not in self.calls:
@@ -65,7 +76,7 @@ class _Student(Recorder):
     def take_apart(self, n: fx.Node) -> None:
         values = {m: self.env[m] for m in n.all_input_nodes}
         operands = [m for m, value in values.items() if isinstance(value, torch.Tensor)]
-        if not operands:
+        if not operands or any(one_of_batch(self.env[m]) is not self.env[m] for m in operands):
             return
         state = torch.get_rng_state()
         try:

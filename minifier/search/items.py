@@ -104,6 +104,16 @@ def alone(count: int) -> Search:
     return (yield from _locate(uniform(count), window)) if (yield window) else window
 
 
+def one_of(count: int) -> Search:
+    """One item that may go, if the failure is there with all of them: the first one found."""
+    items = tuple(range(count))
+    if (yield items):
+        for gone in items:
+            if (yield (trial := items[:gone] + items[gone + 1 :])):
+                return trial
+    return items
+
+
 def sweep(kept: Sequence[int]) -> Search:
     """Take windows of items away, from the end, windows that grow as long as they may go.
 

@@ -3,7 +3,7 @@
 The size of a case is a tuple of natural numbers, the most important first, and only what is smaller in the order of
 tuples may take the place of the best case. There is no endless descent in that order, so every reduction ends:
 
-1. compute nodes, those of bodies included;
+1. compute nodes, those of bodies included; of a part with several results only what makes them (`is_pick`);
 2. nodes that are no part of a decomposition, so a composite operation is larger than any single part of it;
 3. returned values;
 4. inputs, those of bodies included;
@@ -64,7 +64,7 @@ class Sizes:
         if known is None or known[0] is not case.graph:
             if len(self._counted) >= 8:  # the best case, and those that are asked about
                 del self._counted[next(iter(self._counted))]
-            known = self._counted[id(case.graph)] = case.graph, case.graph.count
+            known = self._counted[id(case.graph)] = case.graph, _count(case.graph)
         return known[1]
 
     def is_smaller(self, case: Case, than: Case) -> bool:
@@ -77,8 +77,8 @@ class Sizes:
         for node in graph.nodes:
             if node.is_compute:
                 known = self._known.get(id(node))
-                a, b, c, d = known[1] if known is not None and known[0] is node else self._weigh(node)
-                compute += 1
+                one, a, b, c, d = known[1] if known is not None and known[0] is node else self._weigh(node)
+                compute += one
                 composite += a
                 ranks += b
                 written += c
@@ -95,8 +95,10 @@ class Sizes:
         if len(self._known) > 100_000:
             self._known.clear()
         values = [*node.args, *node.kwargs.values()]
+        pick = is_pick(node)
         found = (
-            max(0, DEEPEST - generation(node.name)),
+            int(not pick),
+            0 if pick else max(0, DEEPEST - generation(node.name)),
             rank(node),
             sum(map(_written, values)),
             sum(map(weight, values)),
@@ -108,6 +110,16 @@ class Sizes:
 def generation(name: str) -> int:
     """How many decompositions a node of this name comes from."""
     return name.count(PART)
+
+
+def is_pick(node: Node) -> bool:
+    """Whether a node takes one of several results of a part: without it the part would be no value."""
+    return PART in node.name and target_name(node) == "getitem"
+
+
+def _count(graph: Graph) -> int:
+    inner: list[Graph] = [attr["graph"] for attr in graph.attrs.values() if "graph" in attr]
+    return sum(node.is_compute and not is_pick(node) for node in graph.nodes) + sum(map(_count, inner))
 
 
 def rank(node: Node) -> int:

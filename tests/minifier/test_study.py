@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 from captured import capture, spec
 from made import Fails, code
+from torch.utils.checkpoint import checkpoint
 
+from fxminify.minifier.editing.calls import body, paths
 from fxminify.minifier.editing.subject import target_name
 from fxminify.minifier.oracle import tasks
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
@@ -34,7 +36,9 @@ def studied(function: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Case, 
 
 
 def kinds(case: Case) -> set[str]:
-    return {target_name(node) for node in case.graph.compute}
+    """What the nodes of all graphs of a case call."""
+    graphs = [body(case.graph, path) for path in ((), *paths(case.graph))]
+    return {target_name(node) for graph in graphs for node in graph.compute}
 
 
 def reduced(
@@ -144,3 +148,41 @@ def test_random_numbers_and_inputs_are_as_before() -> None:
     assert torch.equal(torch.get_rng_state(), state)
     assert blobs == kept
     assert Trace.from_json(trace.to_json()) == trace
+
+
+INSIDE: list[tuple[str, Callable[..., Any], set[str], list[str]]] = [
+    (
+        "cond",
+        lambda x: torch.cond(x.sum() > 0, lambda x: torch.softmax(x, -1), lambda x: x.cos(), (x,)),
+        {"softmax", "exp"},
+        ["cond", "exp", "getitem"],
+    ),
+    (  # of another shape than the whole: what the body returns takes its form
+        "tag_activation_checkpoint",
+        lambda x: checkpoint(lambda x: F.layer_norm(x, (4,)).sin(), x, use_reentrant=False).cos(),
+        {"layer_norm", "rsqrt"},
+        ["getitem", "rsqrt", "tag_activation_checkpoint"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("hop", "function", "culprits", "left"), INSIDE, ids=[i[0] for i in INSIDE])
+def test_a_composite_in_a_body_is_taken_apart_where_it_stands(
+    hop: str, function: Any, culprits: set[str], left: list[str]
+) -> None:
+    result, _, blobs = reduced(
+        function, [torch.rand(4, 4, requires_grad=True)], lambda found: hop in found and not found.isdisjoint(culprits)
+    )
+    assert sorted(kinds(result.case)) == left
+    gm, inputs = build(result.case, blobs)
+    gm(*inputs)
+
+
+def test_a_part_with_several_results() -> None:
+    def fails(found: set[str]) -> bool:
+        return "quantile" in found or "sort" in found
+
+    result, _, blobs = reduced(lambda x: torch.quantile(x.sin(), 0.5, 1).cos(), [torch.randn(4, 4)], fails)
+    assert [target_name(n) for n in result.case.graph.compute] == ["sort", "getitem"]
+    gm, inputs = build(result.case, blobs)
+    gm(*inputs)
