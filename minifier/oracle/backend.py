@@ -104,18 +104,20 @@ class Oracle:
         """Make storages known to the workers. Those of a candidate must be, before it is asked about."""
         self.pool.scratch.put(blobs)
 
-    def ask(self, case: Case, *, fresh: bool = False) -> Verdict:
-        """The verdict on ``case``. ``fresh`` has it run where nothing ran before: for what decides a result."""
-        future = self.submit(case, fresh=fresh)
+    def ask(self, case: Case, *, fresh: bool = False, votes: Votes | None = None) -> Verdict:
+        """The verdict on ``case``. ``fresh`` has it run where nothing ran before: for what decides a result. ``votes``
+        are other ones than usual."""
+        future = self.submit(case, fresh=fresh, votes=votes)
         try:
             return future.result()
         except BaseException:  # Ctrl-C among them: do not leave the question running
             future.cancel()
             raise
 
-    def submit(self, case: Case, *, fresh: bool = False) -> Future[Verdict]:
+    def submit(self, case: Case, *, fresh: bool = False, votes: Votes | None = None) -> Future[Verdict]:
         """`ask`, without waiting. Cancelling the future withdraws what has not started."""
-        question = _Question(self, tasks.observation(case, self.entry, self.threads), fresh, self.timeout_of(case))
+        argument = tasks.observation(case, self.entry, self.threads)
+        question = _Question(self, argument, fresh, self.timeout_of(case), votes or self.votes)
         question.run(fresh)
         return question.future
 
@@ -144,8 +146,9 @@ class Oracle:
 class _Question:
     """One candidate on its way to a verdict: run, retry, vote. Moves on in the callbacks of the pool's futures."""
 
-    def __init__(self, oracle: Oracle, argument: Json, fresh: bool, timeout: float) -> None:
+    def __init__(self, oracle: Oracle, argument: Json, fresh: bool, timeout: float, votes: Votes) -> None:
         self.timeout = timeout
+        self.votes = votes
         self.oracle = oracle
         self.argument = argument
         self.fresh = fresh
@@ -181,7 +184,7 @@ class _Question:
             self.run(fresh=True)
             return
         self.verdicts.append(verdict)
-        final = tally(self.verdicts, self.oracle.votes)
+        final = tally(self.verdicts, self.votes)
         if final is None:
             self.run(self.fresh)
         elif self.future.set_running_or_notify_cancel():

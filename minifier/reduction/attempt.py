@@ -6,41 +6,32 @@ Every question is in the index before it is asked, so a second run repeats none;
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ...backends import libraries
-from ...backends.installed import Installed
-from ...backends.spec import BackendSpec, CannotLoad
+from ...backends.spec import CannotLoad
 from ...repro_templates.expressions import Unprintable
 from ...repro_templates.inputs import NeedsData
 from ...store.case import Case, operators
-from ...store.failure import Failure
-from ...store.index import CaptureInfo, Index, State
-from ...store.trust import is_ours, origin_tag
+from ...store.index import State
 from ..editing.calls import with_distinct_names
 from ..explaining import explanation
 from ..explaining.explain import explain
 from ..oracle import first_node, tasks
 from ..oracle.backend import Oracle
-from ..oracle.replay import LIMIT, Likeness, Replay
-from ..oracle.verdict import Outcome, Verdict
-from ..passes import PASSES, REPLACEMENTS
+from ..oracle.replay import LIMIT
 from ..recording.storages import settle
 from ..recording.trace import Trace
 from ..reporting import onnx_models
 from ..reporting.emit import Emitter
 from ..sandbox.launcher import SandboxError
-from ..sandbox.pool import Ended, Workers
-from ..search.account import BudgetSpent, Progress
-from ..search.engine import Engine
+from ..sandbox.pool import Ended
 from ..search.guidance import named
-from ..search.identity import Keys
 from ..search.inquiry import Inquiry
-from .history import EXPLAIN
-from .options import Listener, Options
+from .descent import Descent, Found
+from .job import Job
 from .script_oracle import ScriptOracle
-from .simplify import simplify
-from .steps import StepLog
+from .verdict_log import Log
 
 #: With no more nodes than this the search is done before the first node that differs is known.
 _FEW = 4
@@ -48,73 +39,6 @@ _FEW = 4
 _VALUES_TIMES = 3
 #: The last resort among the entries: every candidate is a script in a fresh process.
 SCRIPT = "script"
-
-
-@dataclass(slots=True)
-class Job:
-    """A capture that was replayed, the workers that know its backend, and what its attempts have in common."""
-
-    index: Index
-    capture: CaptureInfo
-    case: Case
-    shown: Replay
-    pool: Workers
-    options: Options
-    listener: Listener
-    #: The reduction and the step of it that ``case`` is from, where it is not the captured one.
-    begun: tuple[int, int] | None = None
-    others: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
-    #: Questions that the attempts stand on, and those of them that were asked now and not by a former run.
-    queries: int = 0
-    asked: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    def installed(self) -> Installed | None:
-        """What a worker that has compiled with the backend finds installed; None where it does not say."""
-        modules = BackendSpec.from_json(self.case.backend).modules()
-        modules += [str(item["module"]) for item in self.case.imports if "module" in item]
-        reply = self.pool.submit("describe", {"modules": modules}, timeout=60).result()
-        return Installed.from_json(reply.result) if reply.ended is Ended.DONE else None
-
-    def queries_left(self) -> int | None:
-        most = self.options.max_queries
-        return None if most is None else max(0, most - self.asked)
-
-    def seconds_left(self) -> float | None:
-        return None if self.options.budget is None else self.options.budget - (time.monotonic() - self.started)
-
-    def spent(self) -> bool:
-        seconds = self.seconds_left()
-        return self.queries_left() == 0 or (seconds is not None and seconds <= 0)
-
-    def is_shown(self, failure: Failure) -> bool:
-        """Whether a failure seen in a fresh process is the captured one, or one of those that the replays showed."""
-        target = self.shown.target
-        likeness = Likeness(self.shown.failures[0], target.match, target.error_regex)
-        return target.shows(failure) or likeness.holds(failure)
-
-    def keep_others(self) -> list[int]:
-        """Store the other failures that candidates showed, the smallest example of each, as captures of their own."""
-        known = {c.signature for c in self.index.captures()}
-        ids = []
-        for digest, (case, verdict) in self.others.items():
-            if digest in known or verdict.signature is None:
-                continue
-            settled, blobs = settle(case, self.pool.scratch)
-            provenance = {"found": f"while minifying capture {self.capture.id}"}
-            if is_ours(self.case, self.capture.provenance.get("origin")):
-                provenance["origin"] = origin_tag(settled)
-            ids.append(
-                self.index.add(
-                    case=settled,
-                    blobs=blobs,
-                    failure=verdict.failure,
-                    signature=verdict.signature,
-                    provenance=provenance,
-                    parent=self.capture.id,
-                )
-            )
-        return ids
 
 
 class Attempt:
@@ -125,7 +49,8 @@ class Attempt:
         self.entry = entry
         self.timeout = job.options.timeout or job.shown.timeout
         self.oracle = self._oracle()
-        self.keys = Keys()
+        #: Questions of the attempts before this one.
+        self.before = job.queries
         self.started = time.monotonic()
         #: There is no script to disagree with: another entry would not help.
         self.unprintable = False
@@ -133,15 +58,19 @@ class Attempt:
         self.complete = False
         self.nodes = 0
         self.asked_first = False
+        self.shown_fresh = False
 
     def _oracle(self) -> Oracle | ScriptOracle:
         if self.entry == SCRIPT:
-            return ScriptOracle(
-                self.of.capture, self.of.shown.failures[0], self.of.is_shown, self.timeout, self.of.pool.scratch
-            )
+            return self.script_oracle()
         oracle = self.of.shown.oracle(self.of.pool, self.of.options.min_rate)
         oracle.entry, oracle.timeout = self.entry, self.timeout
         return oracle
+
+    def script_oracle(self) -> ScriptOracle:
+        return ScriptOracle(
+            self.of.capture, self.of.shown.failures[0], self.of.is_shown, self.timeout, self.of.pool.scratch
+        )
 
     def shows(self) -> bool:
         """Whether the whole case fails through this entry. The replay has answered that for the entry it chose."""
@@ -159,50 +88,60 @@ class Attempt:
         self.log = Log(self.of, self.of.index.begin_reduction(self.of.capture.id, config).id)
         start = with_distinct_names(self.of.case)
         trace = self.record(start)
-        self.steps = StepLog(self.of.index, self.log.reduction, start, self.of.pool.scratch)
         first = self.begins(trace) if len(start.graph.compute) > _FEW else None
         hints = named(start, [*self.of.shown.failures[:1], *filter(None, [self.of.index.failure(self.of.capture.id)])])
-        engine = Engine(
-            self.oracle,
-            jobs=self.of.options.jobs,
-            max_queries=self.of.queries_left(),
-            seconds=self.of.seconds_left(),
-            verdicts=self.log.known,
-            log=self.log,
-            progress=self.progress,
-            accepted=self.accepted,
-            other=self.other,
-            passes=(*PASSES, *REPLACEMENTS),
-            study=self.study,
-            confirm=self.confirm if isinstance(self.oracle, Oracle) and self.oracle.votes.runs > 1 else None,
-            strict=self.of.options.strict,
-            hints=hints if first is None else ((first,), *hints),
-        )
-        result = engine.run(start, trace)
-        for name, stats in result.stats.items():
-            for problem in stats.problems:
-                self.of.listener.note(f"the pass {name} failed, and the reduction went on: {problem}")
-        case, plain_reason = self.plain(result.case, stopped=not result.complete)
-        minimal = case
-        case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))
-        settled, blobs = settle(case, self.of.pool.scratch)
-        self.steps.finish(settled, blobs)
-        self.of.queries += self.log.queries
-        self.nodes = case.graph.count
-        self.complete = result.complete and not plain_reason
-        self.close(finished=False)
-        state, reason = self.emit(settled, blobs)
+        hints = hints if first is None else ((first,), *hints)
+        self.descent = Descent(self.of, self.oracle, self.log, start, trace, hints, self.timeout, self.listen)
+        found = self.descent.run()
+        state, reason = self.finish(found)
+        if self.seldom() and not self.of.spent():
+            found, state, reason = self.steadier(found, state, reason)
         if state is State.VERIFIED and not self.of.spent():
             self.begins(trace)
             if self.of.options.explain and self.complete:
-                self.explain(minimal)
-        if not self.of.spent() and (models := onnx_models.find(self.of.pool, settled, self.entry, self.timeout)):
+                self.explain(found.case)
+        if not self.of.spent() and (models := onnx_models.find(self.of.pool, self.settled, self.entry, self.timeout)):
             onnx_models.keep(self.of.index, self.of.capture.id, models)
         if not self.complete:
             command = f"minify run {self.of.index.name} {self.of.capture.id} --again"
             stopped = f"stopped by its budget; to go on: {command}"
             reason = "; ".join(filter(None, (reason, stopped)))
+        self.of.queries = self.queries()
         return state, reason
+
+    def finish(self, found: Found) -> tuple[State, str]:
+        """Write down what was found, and make its script."""
+        case = replace(found.case, imports=tuple(libraries.needed(found.case.imports, operators(found.case.graph))))
+        self.settled, blobs = settle(case, self.of.pool.scratch)
+        self.descent.steps.finish(self.settled, blobs)
+        self.nodes, self.complete = case.graph.count, found.complete
+        self.close(finished=False)
+        return self.emit(self.settled, blobs)
+
+    def seldom(self) -> bool:
+        """Whether the script shows the failure less often than the replays did. One that never does may be no fault of
+        the case: that is for other entries to see, where a fresh worker does show it."""
+        if self.unprintable or not self.complete:
+            return False
+        return self.share() < self.of.shown.rate if self.share() else not self.shown_fresh
+
+    def share(self) -> float:
+        """In which share of its runs the script that is kept now has shown the failure."""
+        repro = self.of.index.repro(self.of.capture.id, "script")
+        return 0.0 if repro is None or not repro.runs else repro.verified / repro.runs
+
+    def steadier(self, found: Found, state: State, reason: str) -> tuple[Found, State, str]:
+        """What shows the failure more often than ``found``, if there is such a case on the way to it."""
+        share = self.share()
+        other = self.descent.doubted()
+        if other is None and share:
+            other = self.descent.steadier(self.script_oracle())
+        if other is None:
+            return found, state, reason
+        done = other, *self.finish(other)
+        if self.share() < share:
+            done = found, *self.finish(found)
+        return done
 
     def begins(self, trace: Trace) -> str | None:
         """The first node whose value differs. One question, asked once; like the replays it counts as none."""
@@ -220,7 +159,7 @@ class Attempt:
         """Write down how the reduction ended. Only when ``finished`` will no later run resume it."""
         self.of.index.finish_reduction(
             self.log.reduction,
-            queries=self.of.queries,
+            queries=self.queries(),
             nodes_before=self.of.case.graph.count,
             nodes_after=self.nodes,
             seconds=time.monotonic() - self.started,
@@ -234,50 +173,11 @@ class Attempt:
             raise SandboxError(f"recording the values of the graph ended in {reply.ended}: {reply.error}")
         return Trace.from_json(reply.result)
 
-    def study(self, case: Case, key: str) -> Trace | None:
-        """The values of a smaller case, and what its nodes consist of. A worker that fails at it is no great loss."""
-        reply = self.of.pool.submit("study", tasks.studying(case, f"{key[:12]}:"), timeout=self.timeout).result()
-        return Trace.from_json(reply.result) if reply.ended is Ended.DONE else None
-
-    def plain(self, case: Case, *, stopped: bool) -> tuple[Case, str]:
-        """`simplify` with the log of this reduction; the reason why it ended early, if it did."""
-        best = case
-
-        def same(candidate: Case, name: str) -> bool:
-            nonlocal best
-            key = self.keys.key(candidate)
-            if key not in self.log.known:
-                if stopped or self.of.spent():
-                    raise BudgetSpent("")
-                self.log.asked(key, name)
-                self.log.answered(key, self.oracle.ask(candidate))
-                self.listen(candidate.graph.count, name)
-            accepted = self.log.known[key].same
-            if accepted and candidate is not best:
-                best = candidate
-                self.accepted(candidate, key)
-            return accepted
-
-        try:
-            return simplify(case, self.of.pool.scratch, same), ""
-        except BudgetSpent:
-            return best, "" if stopped else "the budget was spent"
-
-    def confirm(self, case: Case, key: str) -> bool:
-        """Whether another vote on ``case`` ends like the one that it was kept for."""
-        again = f"{key}/again"
-        if again not in self.log.known:
-            if self.of.spent():
-                return True
-            self.log.asked(again, "again")
-            self.log.answered(again, self.oracle.ask(case))
-        return self.log.known[again].same
-
     def explain(self, case: Case) -> None:
         """Ask what of ``case`` matters, and keep the answers: `fxminify.minifier.explaining.explain`."""
         inquiry = Inquiry(
-            self.oracle, self.log, self.keys, self.of.pool.scratch.put, jobs=self.of.options.jobs, spent=self.of.spent,
-            told=lambda candidate: self.listen(candidate.graph.count, "what matters"),
+            self.oracle, self.log, self.descent.keys, self.of.pool.scratch.put, jobs=self.of.options.jobs,
+            spent=self.of.spent, told=lambda candidate: self.listen(candidate.graph.count, "what matters"),
         )  # fmt: skip
         try:
             found = explain(case, self.of.pool.scratch, inquiry)
@@ -296,12 +196,13 @@ class Attempt:
         self.listen(case.graph.count, "verifying the script")
         self.of.pool.scratch.put(blobs)
         last = self.oracle.ask(case, fresh=True)
+        self.shown_fresh = last.same
         try:
             state, reason = emitter.emit(
                 case,
                 blobs,
                 failure=(last.failure if last.same else None) or self.of.shown.failures[0],
-                queries=self.of.queries,
+                queries=self.queries(),
                 runs=self.of.options.runs,
                 embed=self.of.options.embed_data,
                 replays=self.of.shown.seldom(),
@@ -318,57 +219,15 @@ class Attempt:
             self.unprintable = True
             return State.UNVERIFIED, f"no script can be printed: {error}"
 
-    def accepted(self, case: Case, key: str) -> None:
-        self.steps.add(case, key, self.log.passes.get(key, ""), self.of.queries + self.log.queries)
-
-    def other(self, case: Case, verdict: Verdict) -> None:
-        if verdict.signature is None:
-            return
-        known = self.of.others.get(verdict.signature.digest)
-        if known is None or case.graph.count < known[0].graph.count:
-            self.of.others[verdict.signature.digest] = case, verdict
-
-    def progress(self, progress: Progress) -> None:
-        self.listen(progress.nodes, progress.pass_name)
+    def queries(self) -> int:
+        """Questions of this attempt and those before it."""
+        return self.before + self.log.queries
 
     def listen(self, nodes: int, stage: str) -> None:
         self.of.listener.step(
             nodes=nodes,
             start=self.of.case.graph.count,
-            queries=self.of.queries + self.log.queries,
+            queries=self.queries(),
             stage=stage,
             budget=self.of.options.budget,
         )
-
-
-class Log:
-    """The verdict log of one reduction: what a former run was told, and every question before it is asked."""
-
-    def __init__(self, job: Job, reduction: int) -> None:
-        self.job = job
-        self.index = index = job.index
-        self.reduction = reduction
-        earlier = {k: v for k, v in index.verdicts(reduction).items() if v.outcome != Outcome.INFRA}
-        self.known: dict[str, Verdict] = {
-            key: Verdict(Outcome(stored.outcome), seconds=stored.seconds, detail=stored.detail)
-            for key, stored in earlier.items()
-        }
-        #: Which pass asked each question.
-        self.passes = {key: stored.pass_name for key, stored in earlier.items()}
-        self.explaining = sum(name == EXPLAIN for name in self.passes.values())
-
-    @property
-    def queries(self) -> int:
-        """Questions of the reduction itself, without those of an explanation."""
-        return len(self.known) - self.explaining
-
-    def asked(self, key: str, pass_name: str) -> None:
-        self.job.asked += 1
-        self.explaining += pass_name == EXPLAIN
-        self.passes[key] = pass_name
-        self.index.asked(self.reduction, key, pass_name)
-
-    def answered(self, key: str, verdict: Verdict) -> None:
-        self.known[key] = verdict
-        digest = verdict.signature.digest if verdict.signature is not None else None
-        self.index.answered(self.reduction, key, verdict.outcome, digest, verdict.seconds, verdict.detail)

@@ -19,8 +19,9 @@ from ..oracle.replay import LIMIT, replay
 from ..sandbox.cluster import Cluster, ClusterPool
 from ..sandbox.launcher import BackendImportError, Mode, SandboxError
 from ..sandbox.pool import Pool
-from .attempt import SCRIPT, Attempt, Job
+from .attempt import SCRIPT, Attempt
 from .history import begin_at
+from .job import Job
 from .options import Listener, Options
 
 

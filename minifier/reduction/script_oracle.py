@@ -14,6 +14,7 @@ from ...repro_templates.verify import verify
 from ...store.case import Blobs, Case
 from ...store.failure import Failure, signature
 from ...store.index import CaptureInfo
+from ..oracle.backend import Votes
 from ..oracle.verdict import Outcome, Verdict
 from ..reporting.emit import START, Shows
 from ..reporting.handout import carried_from, search_path
@@ -27,12 +28,14 @@ class ScriptOracle:
         self.capture = capture
         self.failure = failure
         self.shows = shows
+        self.votes = Votes()
         self.timeout = timeout
         self.blobs = blobs
 
-    def ask(self, case: Case, *, fresh: bool = True) -> Verdict:
+    def ask(self, case: Case, *, fresh: bool = True, votes: Votes | None = None) -> Verdict:
         """SAME where the script shows the failure, PASS where it ends well, INVALID for everything else: a script
         cannot tell a failing backend from a graph that is wrong."""
+        votes = votes or self.votes
         header = make_header(self.capture, case, self.failure, queries=0, timeout=self.timeout)
         try:
             rendered = render(case, self.blobs, header=header, embed=True)
@@ -40,10 +43,12 @@ class ScriptOracle:
             return Verdict(Outcome.INVALID, detail=str(error))
         files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
         done = verify(
-            rendered.text, self.shows, runs=1, timeout=self.timeout + START, search_path=search_path(case), files=files,
-            carried=carried_from(case),
+            rendered.text, self.shows, runs=votes.runs, timeout=self.timeout + START,
+            search_path=search_path(case), files=files, carried=carried_from(case),
         )  # fmt: skip
-        failure = done.failures[0]
+        seen = [failure for failure in done.failures if failure is not None]
+        failure = next(filter(self.shows, seen), next(iter(seen), None))
         if done.shown and failure is not None:
-            return Verdict(Outcome.SAME, signature(failure), failure)
+            outcome = Outcome.SAME if done.shown >= votes.needed else Outcome.FLAKY
+            return Verdict(outcome, signature(failure), failure, detail=f"{done.shown} of {done.runs} runs")
         return Verdict(Outcome.PASS if failure is None else Outcome.INVALID, detail=done.instead)

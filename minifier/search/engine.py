@@ -60,8 +60,6 @@ class Engine:
     with ``submit``. An exception from the oracle or a callback ends `run`; `best` is valid at any time.
 
     ``study(case, key)`` records the values of a case anew, before late passes look at it; None where it cannot.
-    ``confirm(case, key)`` is asked about the result: where it says no, the reduction is done again without the steps
-    that it does not confirm.
     A pass that raises is noted in its statistics and left out from there on, one that proposes what is no graph (see
     `fxminify.minifier.editing.wellformed`) is noted; ``strict`` raises `PassFailed` instead.
     """
@@ -80,7 +78,6 @@ class Engine:
         other: Callable[[Case, Verdict], None] | None = None,
         passes: Sequence[Pass] = PASSES,
         study: Callable[[Case, str], Trace | None] | None = None,
-        confirm: Callable[[Case, str], bool] | None = None,
         strict: bool = False,
         hints: tuple[tuple[str, ...], ...] = (),
         clock: Callable[[], float] = time.monotonic,
@@ -97,7 +94,6 @@ class Engine:
         self._other = other
         self._passes = passes
         self._study = study
-        self._confirm = confirm
         self._strict = strict
         self._hints = hints
         self._clock = clock
@@ -121,32 +117,20 @@ class Engine:
     def run(self, case: Case, trace: Trace) -> Result:
         """Reduce ``case``, which is known to fail; ``trace`` was recorded on it."""
         self._started = self._clock()
-        self._again(case, trace)
+        self._trace, self._studied = trace, ""
+        self._subject = Subject(case, trace, self._hints)
+        self._best_key = self._keys.key(case)
         self._start_nodes = self._sizes.nodes(case)
         reason = ""
         try:
-            while True:
-                while self._round():
-                    pass
-                if self._confirmed():
-                    break
-                self._again(case, trace)
+            while self._round():
+                pass
         except BudgetSpent as exc:
             reason = str(exc)
         finally:
             self._recall()
         seconds = self._clock() - self._started
         return Result(self.best, self._trace, self.queries, seconds, not reason, reason, self.stats)
-
-    def _again(self, case: Case, trace: Trace) -> None:
-        """Begin with ``case``, knowing what is known."""
-        self._trace, self._studied = trace, ""
-        self._subject = Subject(case, trace, self._hints)
-        self._best_key = self._keys.key(case)
-        self._path: list[tuple[Case, str]] = []
-        self._coarse.clear()
-        self._parked.clear()
-        self._proposed.clear()
 
     def _round(self) -> bool:
         """Every pass once that is not parked, late ones only if no other did anything. True if there is more to do.
@@ -167,21 +151,6 @@ class Engine:
                 return True
         self._parked.clear()
         return not all_of_them
-
-    def _confirmed(self) -> bool:
-        """Whether the best case is still said to fail. If not, the steps since one that is are taken for flaky."""
-        if self._confirm is None or not self._path or self._confirm(*self._path[-1]):
-            return True
-        low, high = 0, len(self._path) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._confirm(*self._path[middle]):
-                low = middle + 1
-            else:
-                high = middle
-        for case, key in self._path[low:]:
-            self._learn(key, case, Verdict(Outcome.FLAKY, detail="failed once, and not when asked again"))
-        return False
 
     def _look(self) -> None:
         """Have the best case studied, once."""
@@ -317,7 +286,6 @@ class Engine:
         self._proposed.clear()
         self._best_key = key
         self.stats[self._pass].accepted += 1
-        self._path.append((case, key))
         if self._accepted is not None:
             self._accepted(case, key)
 

@@ -11,7 +11,6 @@ from made import Fails, code, make, ops
 
 from fxminify.minifier.editing.patch import Patch
 from fxminify.minifier.editing.subject import Subject
-from fxminify.minifier.oracle.backend import Votes, tally
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, REPLACEMENTS, Pass, Proposal
 from fxminify.minifier.passes.proposal import each
@@ -225,62 +224,6 @@ def test_progress_and_statistics_add_up() -> None:
     assert seen[-1].start_nodes == 100
     assert sum(s.queries for s in result.stats.values()) == len(asked)
     assert sum(s.nodes_removed for s in result.stats.values()) == 99
-
-
-class Moody:
-    """A graph with ``asinh`` and ``atan`` fails always, one with ``asinh`` alone in a third of its runs."""
-
-    def __init__(self, seed: int, votes: Votes) -> None:
-        self.rng, self.votes, self.asked = Random(seed), votes, 0
-
-    def ask(self, case: Case) -> Verdict:
-        self.asked += 1
-        verdicts: list[Verdict] = []
-        while (verdict := tally(verdicts, self.votes) if verdicts else None) is None:
-            fails = has("asinh", "atan")(case) or (has("asinh")(case) and self.rng.random() < 1 / 3)
-            verdicts.append(Verdict(Outcome.SAME if fails else Outcome.PASS))
-        return verdict
-
-    def confirm(self, case: Case, key: str) -> bool:
-        return self.ask(case).same
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_rate_of_a_failure_never_drops_below_the_least(seed: int) -> None:
-    case, trace = tower(40, {10: "asinh", 30: "atan"})
-    oracle = Moody(seed, Votes.for_rate(1.0, 0.9))
-    assert ops(Engine(oracle, confirm=oracle.confirm).run(case, trace).case) == ["asinh", "atan"]
-
-
-def test_a_step_that_was_luck_is_taken_back_with_those_behind_it() -> None:
-    case, trace = tower(40, {10: "asinh", 30: "atan"})
-    lucky = [True]
-    flaky: list[str] = []
-
-    class Lucky:
-        def ask(self, candidate: Case) -> Verdict:
-            if has("asinh")(candidate) and not has("atan")(candidate) and lucky:
-                lucky.pop()
-                return Verdict(Outcome.SAME)
-            return Verdict(Outcome.SAME if has("asinh", "atan")(candidate) else Outcome.PASS)
-
-    class Book:
-        def asked(self, key: str, pass_name: str) -> None:
-            pass
-
-        def answered(self, key: str, verdict: Verdict) -> None:
-            if verdict.outcome is Outcome.FLAKY:
-                flaky.append(key)
-
-    def confirm(candidate: Case, key: str) -> bool:
-        return has("asinh", "atan")(candidate)
-
-    assert "atan" not in ops(Engine(Lucky()).run(case, trace).case)
-    lucky.append(True)
-    result = Engine(Lucky(), confirm=confirm, log=Book()).run(case, trace)
-    assert ops(result.case) == ["asinh", "atan"]
-    assert result.complete
-    assert len(flaky) >= 1
 
 
 def test_a_pass_that_brings_nothing_waits_until_the_others_are_done() -> None:

@@ -1,0 +1,196 @@
+"""The way from a failing case to its plain minimum: the engine, the simplifications, and back where it went astray.
+
+Both are functions of the verdicts (note 3). So when steps turn out to be flaky (`.steadiness`), their verdicts are
+corrected and the reduction is done again: what was asked is known, and the first question that is new is the one behind
+the last good step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...store.case import Case
+from ..oracle import tasks
+from ..oracle.backend import Oracle, Votes
+from ..oracle.verdict import Outcome, Verdict
+from ..passes import PASSES, REPLACEMENTS
+from ..recording.trace import Trace
+from ..sandbox.pool import Ended
+from ..search.account import BudgetSpent, Progress
+from ..search.engine import Engine
+from ..search.identity import Keys
+from .job import Job
+from .script_oracle import ScriptOracle
+from .simplify import simplify
+from .steadiness import Steadiness
+from .steps import StepLog
+from .verdict_log import Log
+
+#: How often the way may go back. Then the last case that is steady is good enough.
+ROUNDS = 5
+#: So often must a script show the failure that is taken for steady.
+SCRIPTS = Votes(4, 4)
+#: The name of a step back.
+BACK = "steadier"
+#: Tells how a reduction goes: compute nodes, and what is being done.
+Tell = Callable[[int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where the way ended. ``complete`` is False where the budget ended it."""
+
+    case: Case
+    complete: bool
+
+
+class Descent:
+    """The reduction of ``start``, whose values are in ``trace``. ``timeout`` is that of one question, in seconds."""
+
+    def __init__(
+        self,
+        job: Job,
+        oracle: Oracle | ScriptOracle,
+        log: Log,
+        start: Case,
+        trace: Trace,
+        hints: tuple[tuple[str, ...], ...],
+        timeout: float,
+        tell: Tell,
+    ) -> None:
+        self.of = job
+        self.oracle = oracle
+        self.log = log
+        self.start = start
+        self.trace = trace
+        self.hints = hints
+        self.timeout = timeout
+        self.tell = tell
+        self.keys = Keys()
+        self.steps = StepLog(job.index, log.reduction, start, job.pool.scratch)
+        #: The steps of this round, and the keys of those that the round before has told of.
+        self.path: list[tuple[Case, str]] = []
+        self._told: list[str] = []
+        self._rounds = 0
+        by_script = isinstance(oracle, ScriptOracle)  # a script is run several times anyway, before it is shown
+        self.steadiness = Steadiness(
+            oracle, log, rate=job.shown.rate, replays=1 if by_script else job.options.replays,
+            least=job.options.min_rate, firmly=SCRIPTS if by_script else None, spent=job.spent,
+        )  # fmt: skip
+
+    def run(self) -> Found:
+        """All the way down."""
+        found = self._down()
+        while self._undone():
+            found = self._down()
+        since = self.steadiness.since(self.start, self.path)
+        return found if since is None else Found(self._back(since), found.complete)
+
+    def doubted(self) -> Found | None:
+        """What is found without the steps that firm votes call flaky; None where there are none."""
+        return self.run() if self._undone(doubted=True) else None
+
+    def steadier(self, script: ScriptOracle) -> Found | None:
+        """The last case whose script fails in each of several runs, None where it is the one that was found."""
+        by_script = Steadiness(script, self.log, firmly=SCRIPTS, name="script", spent=self.of.spent)
+        if not self.path or by_script.holds(*self.path[-1]):
+            return None
+        since = by_script.first(self.path)
+        return Found(self._back(since), True) if since else None
+
+    def _down(self) -> Found:
+        """Engine and simplifications, once."""
+        self.path = []
+        engine = Engine(
+            self.oracle,
+            jobs=self.of.options.jobs,
+            max_queries=self.of.queries_left(),
+            seconds=self.of.seconds_left(),
+            verdicts=self.log.known,
+            log=self.log,
+            progress=self._progress,
+            accepted=self._accepted,
+            other=self._other,
+            passes=(*PASSES, *REPLACEMENTS),
+            study=self._study,
+            strict=self.of.options.strict,
+            hints=self.hints,
+        )
+        result = engine.run(self.start, self.trace)
+        for name, stats in result.stats.items():
+            for problem in stats.problems:
+                self.of.listener.note(f"the pass {name} failed, and the reduction went on: {problem}")
+        if not result.complete:
+            return self._plain(result.case, stopped=True)
+        # A failure that comes and goes: luck in the search would cost a vote for each simplification.
+        if self.oracle.votes.runs > 1 and self._undone():
+            return self._down()
+        return self._plain(result.case, stopped=False)
+
+    def _plain(self, case: Case, *, stopped: bool) -> Found:
+        """`simplify` with the log of this reduction."""
+        best = case
+
+        def same(candidate: Case, name: str) -> bool:
+            nonlocal best
+            key = self.keys.key(candidate)
+            if key not in self.log.known:
+                if stopped or self.of.spent():
+                    raise BudgetSpent("")
+                self.log.asked(key, name)
+                self.log.answered(key, self.oracle.ask(candidate))
+                self.tell(candidate.graph.count, name)
+            accepted = self.log.known[key].same
+            if accepted and candidate is not best:
+                best = candidate
+                self._accepted(candidate, key)
+            return accepted
+
+        try:
+            return Found(simplify(case, self.of.pool.scratch, same), not stopped)
+        except BudgetSpent:
+            return Found(best, False)
+
+    def _undone(self, *, doubted: bool = False) -> bool:
+        """Whether there are flaky steps. If so, their verdicts say so from now on."""
+        since = self.steadiness.since(self.start, self.path, doubted=doubted) if self._rounds < ROUNDS else None
+        if since is None:
+            return False
+        self._rounds += 1
+        name = self.log.passes.get(self.path[since][1], "a step")
+        self.of.listener.note(f"since {name} it fails less often: the reduction goes on without that")
+        for _, key in self.path[since:]:
+            self.log.answered(key, Verdict(Outcome.FLAKY, detail="shows less often than the case before"))
+        self._back(since)
+        self.steadiness.harden()
+        return True
+
+    def _back(self, since: int) -> Case:
+        """The case before the step ``since``, which is the best again."""
+        case, key = self.path[since - 1] if since else (self.start, self.keys.key(self.start))
+        self.steps.add(case, key, BACK, self.of.queries + self.log.queries)
+        self._told = [key for _, key in self.path[:since]]
+        return case
+
+    def _accepted(self, case: Case, key: str) -> None:
+        told = len(self.path) < len(self._told) and self._told[len(self.path)] == key
+        self.path.append((case, key))
+        if not told:
+            self._told = []
+            self.steps.add(case, key, self.log.passes.get(key, ""), self.of.queries + self.log.queries)
+
+    def _other(self, case: Case, verdict: Verdict) -> None:
+        if verdict.signature is None:
+            return
+        known = self.of.others.get(verdict.signature.digest)
+        if known is None or case.graph.count < known[0].graph.count:
+            self.of.others[verdict.signature.digest] = case, verdict
+
+    def _progress(self, progress: Progress) -> None:
+        self.tell(progress.nodes, progress.pass_name)
+
+    def _study(self, case: Case, key: str) -> Trace | None:
+        """The values of a smaller case, and what its nodes consist of. A worker that fails at it is no great loss."""
+        reply = self.of.pool.submit("study", tasks.studying(case, f"{key[:12]}:"), timeout=self.timeout).result()
+        return Trace.from_json(reply.result) if reply.ended is Ended.DONE else None
