@@ -2,7 +2,7 @@
 
 A *place* says where a value stands in a node: the position or the name of an argument, then positions inside of lists.
 What only the former call read goes with it. As the edits of bodies do, these do nothing where their node is gone or
-looks otherwise by now.
+looks otherwise by now. Values are put first, then lists get shorter, then arguments go: so places mean what they meant.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from ...store.case import Case, Node, Value, map_refs, tag
-from .bodies import picks, without_dead
+from .bodies import BodySubject, picks, without_dead
 from .calls import Path, body, exists, items, with_body
-from .subject import Subject
+from .subject import PAIRS, REGIONS, WRAPPERS, Subject, target_name
 
 #: Where in the arguments of a node: a position or a name, then positions inside of lists.
 Place = tuple[int | str, ...]
 
 _CONTAINERS = ("tuple", "size", "slice")
+#: Edits of an earlier kind go before all those of a later one.
+_KIND = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Omit:
 
     @property
     def order(self) -> tuple[int, int]:
-        return -len(self.path), -self.argument if isinstance(self.argument, int) else 0
+        return -len(self.path), -_KIND - (self.argument if isinstance(self.argument, int) else 0)
 
     def apply(self, subject: Subject) -> Case:
         return _edited(subject, self.path, self.node, self._without)
@@ -82,7 +84,7 @@ class Put:
 
     @property
     def order(self) -> tuple[int, int]:
-        return -len(self.path), self.turn
+        return -len(self.path), self.turn - 3 * _KIND
 
     def apply(self, subject: Subject) -> Case:
         return _edited(subject, self.path, self.node, lambda n: put(n, self.place, self.value))
@@ -99,7 +101,7 @@ class Shorten:
 
     @property
     def order(self) -> tuple[int, int]:
-        return -len(self.path), -self.index
+        return -len(self.path), -self.index - 2 * _KIND
 
     def apply(self, subject: Subject) -> Case:
         return _edited(subject, self.path, self.node, self._shorter)
@@ -222,3 +224,22 @@ def _edited(subject: Subject, path: Path, name: str, edit: Callable[[Node], Node
     new = replace(new, meta={k: v for k, v in new.meta.items() if k not in ("shape", "dtype")})
     graph = replace(graph, nodes=tuple(new if n is old else n for n in graph.nodes))
     return without_dead(replace(case, graph=with_body(case.graph, path, graph)), case, path, subject.trace)
+
+
+#: Calls that only mean something together with others.
+_PAIRED = frozenset({*PAIRS, *PAIRS.values(), *REGIONS, *REGIONS.values(), *WRAPPERS})
+
+
+def editable(subject: Subject) -> list[Node]:
+    """The nodes of a graph that may be edited: none that calls a graph, or decides when a loop ends, or what state is
+    switched on.
+    """
+    fixed = subject.fixed if isinstance(subject, BodySubject) else frozenset[str]()
+    nodes = (subject.nodes[name] for name in subject.compute if name not in fixed)
+    return [
+        n
+        for n in nodes
+        if n.op != "call_module"
+        and not (isinstance(n.target, dict) and ("hop" in n.target or "object" in n.target))
+        and target_name(n) not in _PAIRED
+    ]

@@ -46,7 +46,8 @@ Key = TypeVar("Key", bound=Hashable)
 class Subject:
     """A case under reduction. ``trace`` was recorded on it or on an ancestor: names are kept by every patch.
 
-    ``hints`` are groups of nodes that the failure names, see `fxminify.minifier.search.guidance`.
+    ``hints`` are groups of nodes that the failure names, see `fxminify.minifier.search.guidance`;
+    ``blamed`` are nodes of which an operation as plain as can be surely does not fail.
     """
 
     def __init__(
@@ -55,16 +56,18 @@ class Subject:
         trace: Trace,
         hints: tuple[tuple[str, ...], ...] = (),
         stand_ins: dict[tuple[str, int], Node] | None = None,
+        blamed: frozenset[str] = frozenset(),
     ) -> None:
         self.case = case
         self.trace = trace
         self.hints = hints
+        self.blamed = blamed
         #: The placeholders that stand for recorded values: candidates share them as they share nodes.
         self.stand_ins = {} if stand_ins is None else stand_ins
 
     def after(self, case: Case) -> Subject:
         """``case``, made from this one."""
-        return Subject(case, self.trace, self.hints, self.stand_ins)
+        return Subject(case, self.trace, self.hints, self.stand_ins, self.blamed)
 
     @cached_property
     def nodes(self) -> dict[str, Node]:

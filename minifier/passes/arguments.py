@@ -1,30 +1,34 @@
-"""Give operations fewer arguments: what has a default is left out, and lists get shorter."""
+"""Give operations less: what has a default is left out, lists get shorter, numbers become 0."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...store.case import Node, refs
-from ..editing.bodies import BodySubject, graphs
+from ..editing.bodies import graphs
 from ..editing.patch import Patch
-from ..editing.rewriting import Omit, Shorten, inside, places
-from ..editing.subject import PAIRS, REGIONS, WRAPPERS, Subject, target_name
+from ..editing.rewriting import Omit, Shorten, editable, inside, places
+from ..editing.subject import Subject, target_name
+from .numbers import at
 from .proposal import Proposal, each
 
 #: Parameters whose lists name dimensions: fewer of them are still a call. (A shape with fewer sizes is not.)
 DIMENSIONS = frozenset({"dim", "dims", "axis", "axes"})
 
 
-def defaults(subject: Subject, step: int) -> Proposal | None:
-    """Every argument that may be left out, by the signature that was recorded of what the node calls."""
+def propose(subject: Subject, step: int) -> Proposal | None:
+    """Everything at once: most failures depend on no argument. Then each alone."""
     if step > 0:
         return None
-    return each(
-        tuple(
-            Patch(edits=(Omit(path, node.name, argument, names),))
-            for path, inner in graphs(subject)
-            for node in editable(inner)
-            for names, argument in _optional(inner, node)
-        )
-    )
+    return each((*_defaults(subject), *_lists(subject), *at(0, subject)))
+
+
+def _defaults(subject: Subject) -> Iterator[Patch]:
+    """Every argument that may be left out, by the signature that was recorded of what the node calls."""
+    for path, inner in graphs(subject):
+        for node in editable(inner):
+            for names, argument in _optional(inner, node):
+                yield Patch(edits=(Omit(path, node.name, argument, names),))
 
 
 def _optional(subject: Subject, node: Node) -> list[tuple[tuple[str, ...], int | str]]:
@@ -36,21 +40,21 @@ def _optional(subject: Subject, node: Node) -> list[tuple[tuple[str, ...], int |
     return [*known, *(((), key) for key in node.kwargs if key not in required)]
 
 
-def lists(subject: Subject, step: int) -> Proposal | None:
+def _lists(subject: Subject) -> Iterator[Patch]:
     """Every item of a list of values (what ``cat`` and ``stack`` join, what an index consists of) or of dimensions."""
-    if step > 0:
-        return None
-    return each(
-        tuple(
-            Patch(edits=(Shorten(path, node.name, place, i),))
-            for path, inner in graphs(subject)
-            for node in editable(inner)
-            for place, value in places(node)
-            if (items := inside(value)) is not None and len(items) > 1
-            if any(True for _ in refs(items)) or _names_dimensions(inner, node, place[0]) or _is_index(node, place)
-            for i in range(len(items))
-        )
-    )
+    for path, inner in graphs(subject):
+        for node in editable(inner):
+            for place, value in places(node):
+                listed = inside(value)
+                if listed is None or len(listed) < 2:
+                    continue
+                if (
+                    any(True for _ in refs(listed))
+                    or _names_dimensions(inner, node, place[0])
+                    or _is_index(node, place)
+                ):
+                    for i in range(len(listed)):
+                        yield Patch(edits=(Shorten(path, node.name, place, i),))
 
 
 def _names_dimensions(subject: Subject, node: Node, argument: int | str) -> bool:
@@ -62,22 +66,3 @@ def _names_dimensions(subject: Subject, node: Node, argument: int | str) -> bool
 
 def _is_index(node: Node, place: tuple[int | str, ...]) -> bool:
     return place == (1,) and target_name(node) == "getitem"
-
-
-#: Calls that only mean something together with others.
-_PAIRED = frozenset({*PAIRS, *PAIRS.values(), *REGIONS, *REGIONS.values(), *WRAPPERS})
-
-
-def editable(subject: Subject) -> list[Node]:
-    """The nodes of a graph that may be edited: none that calls a graph, or decides when a loop ends, or what state is
-    switched on.
-    """
-    fixed = subject.fixed if isinstance(subject, BodySubject) else frozenset[str]()
-    nodes = (subject.nodes[name] for name in subject.compute if name not in fixed)
-    return [
-        n
-        for n in nodes
-        if n.op != "call_module"
-        and not (isinstance(n.target, dict) and ("hop" in n.target or "object" in n.target))
-        and target_name(n) not in _PAIRED
-    ]

@@ -1,4 +1,4 @@
-"""Make numbers plain: 0, else 1, else the shortest at which the failure still shows."""
+"""Make numbers plain: 0 (`arguments` proposes that), else 1, else the shortest at which the failure still shows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from ...store.case import Node, Value, tag
 from ..editing.bodies import graphs
+from ..editing.calls import Path
 from ..editing.patch import Patch
-from ..editing.rewriting import Place, Put, inside, places
+from ..editing.rewriting import Place, Put, editable, inside, places
 from ..editing.subject import Subject
 from ..search.items import farthest
 from ..search.order import weight
-from .arguments import editable
 from .proposal import Proposal, each
 
 #: What large numbers are tried at, smallest first: powers of two, from a thousand on of ten.
@@ -22,24 +22,29 @@ MOST = 16
 
 
 def plain(subject: Subject, step: int) -> Proposal | None:
-    """All numbers to 0, then to 1, then, if they are few, each to as small a step of the ladder as will do."""
-    found = [(path, node, place, value) for path, inner in graphs(subject) for node, place, value in _numbers(inner)]
-    if step < 2:
-        return each(
-            tuple(
-                Patch(edits=(Put(path, node.name, place, new),))
-                for path, node, place, value in found
-                if weight(new := type(value)(step)) < weight(value)
-            )
-        )
-    if len(found) > MOST or step - 2 >= len(found):
+    """All numbers to 1, then, if they are few, each to as small a step of the ladder as will do."""
+    if step == 0:
+        return each(tuple(at(1, subject)))
+    found = _all(subject)
+    if len(found) > MOST or step - 1 >= len(found):
         return None
-    path, node, place, value = found[step - 2]
+    path, node, place, value = found[step - 1]
     steps = [type(value)(sign * n) for n in LADDER for sign in ((1, -1) if value < 0 else (1,))]
     smaller = [n for n in steps if abs(n) < abs(value) and weight(n) < weight(value)]
     edits = [Put(path, node.name, place, n, turn=-i) for i, n in enumerate(smaller)]
     chances = (1.0,) * len(edits)
     return Proposal(tuple(Patch(edits=(e,)) for e in edits), lambda: farthest(chances))
+
+
+def at(number: int, subject: Subject) -> Iterator[Patch]:
+    """Every number that is less plain than 0 or 1, as that."""
+    for path, node, place, value in _all(subject):
+        if weight(new := type(value)(number)) < weight(value):
+            yield Patch(edits=(Put(path, node.name, place, new),))
+
+
+def _all(subject: Subject) -> list[tuple[Path, Node, Place, Value]]:
+    return [(path, *found) for path, inner in graphs(subject) for found in _numbers(inner)]
 
 
 def _numbers(subject: Subject) -> Iterator[tuple[Node, Place, Value]]:

@@ -8,11 +8,10 @@ from ...store.case import Graph
 from ..editing.bodies import BodySubject, Inside, Shift, graphs
 from ..editing.calls import body, calls, items
 from ..editing.patch import Patch
-from ..editing.rewriting import TakeApart
+from ..editing.rewriting import TakeApart, editable
 from ..editing.subject import Subject
 from ..recording.trace import Kind
 from ..search.items import alone, one_of
-from .arguments import editable
 from .proposal import Proposal, each
 
 

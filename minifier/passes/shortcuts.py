@@ -14,9 +14,8 @@ from ...store.case import Value
 from ..editing.bodies import Inside, graphs
 from ..editing.calls import Path
 from ..editing.patch import Patch
-from ..editing.rewriting import Become
+from ..editing.rewriting import Become, editable
 from ..editing.subject import Subject
-from .arguments import editable
 from .proposal import Proposal, each
 
 #: The most starting points that are tried for one node, the farthest ones.

@@ -15,10 +15,9 @@ from ...store.case import TensorSpec, Value
 from ..editing.bodies import graphs
 from ..editing.calls import Path
 from ..editing.patch import Patch
-from ..editing.rewriting import Become
+from ..editing.rewriting import Become, editable
 from ..editing.subject import Subject
 from ..search.order import RANKS, rank
-from .arguments import editable
 from .proposal import Proposal, each
 
 #: What a call becomes: the name of a function of torch, args and kwargs.
@@ -30,13 +29,15 @@ _INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64"})
 def plain(subject: Subject, step: int) -> Proposal | None:
     """Each node's plain operation, then, where there are several, the second one for those that are something else.
 
-    An operation that is alone and is not the plain one is the culprit itself.
+    An operation that is alone and is not the plain one is the culprit itself. So is one that the failure blames.
     """
     if step > 1 or (step == 1 and len(subject.compute) == 1):
         return None
     patches = []
     for path, inner in graphs(subject):
         for node in editable(inner):
+            if node.name in subject.blamed:
+                continue
             overload = isinstance(node.target, dict) and "op" in node.target
             found = (f for f in forms(inner, node.name, second=step == 1) if RANKS[f[0]] < rank(node))
             if (form := next(found, None)) is not None:

@@ -26,7 +26,7 @@ from ..reporting import onnx_models
 from ..reporting.emit import Emitter
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Ended
-from ..search.guidance import named
+from ..search.guidance import blamed, named
 from ..search.inquiry import Inquiry
 from .descent import Descent, Found
 from .job import Job
@@ -89,9 +89,9 @@ class Attempt:
         start = with_distinct_names(self.of.case)
         trace = self.record(start)
         first = self.begins(trace) if len(start.graph.compute) > _FEW else None
-        hints = named(start, [*self.of.shown.failures[:1], *filter(None, [self.of.index.failure(self.of.capture.id)])])
-        hints = hints if first is None else ((first,), *hints)
-        self.descent = Descent(self.of, self.oracle, self.log, start, trace, hints, self.timeout, self.listen)
+        failures = [*self.of.shown.failures[:1], *filter(None, [self.of.index.failure(self.of.capture.id)])]
+        hints, culprits = named(start, failures, first), blamed(start, failures, first)
+        self.descent = Descent(self.of, self.oracle, self.log, start, trace, hints, culprits, self.timeout, self.listen)
         found = self.descent.run()
         state, reason = self.finish(found)
         if self.seldom() and not self.of.spent():

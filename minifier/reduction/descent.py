@@ -56,6 +56,7 @@ class Descent:
         start: Case,
         trace: Trace,
         hints: tuple[tuple[str, ...], ...],
+        blamed: frozenset[str],
         timeout: float,
         tell: Tell,
     ) -> None:
@@ -64,7 +65,7 @@ class Descent:
         self.log = log
         self.start = start
         self.trace = trace
-        self.hints = hints
+        self.hints, self.blamed = hints, blamed
         self.timeout = timeout
         self.tell = tell
         self.keys = Keys()
@@ -116,6 +117,7 @@ class Descent:
             study=self._study,
             strict=self.of.options.strict,
             hints=self.hints,
+            blamed=self.blamed,
         )
         result = engine.run(self.start, self.trace)
         for name, stats in result.stats.items():

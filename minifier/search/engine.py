@@ -55,7 +55,8 @@ class Engine:
     """One reduction. ``accepted(case, key)`` is called with every new best case, ``other(case, verdict)`` with every
     candidate that failed differently, ``progress`` after every question.
 
-    ``hints`` are groups of nodes to try first, see `fxminify.minifier.search.guidance`.
+    ``hints`` are groups of nodes to try first, ``blamed`` nodes that are the culprits themselves, see
+    `fxminify.minifier.search.guidance`.
     ``max_queries`` counts questions put to the oracle, ``seconds`` wall time of `run`. ``jobs > 1`` needs an oracle
     with ``submit``. An exception from the oracle or a callback ends `run`; `best` is valid at any time.
 
@@ -80,6 +81,7 @@ class Engine:
         study: Callable[[Case, str], Trace | None] | None = None,
         strict: bool = False,
         hints: tuple[tuple[str, ...], ...] = (),
+        blamed: frozenset[str] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._oracle = oracle
@@ -95,7 +97,7 @@ class Engine:
         self._passes = passes
         self._study = study
         self._strict = strict
-        self._hints = hints
+        self._hints, self._blamed = hints, blamed
         self._clock = clock
         self._keys = Keys()
         self._sizes = Sizes()
@@ -118,7 +120,7 @@ class Engine:
         """Reduce ``case``, which is known to fail; ``trace`` was recorded on it."""
         self._started = self._clock()
         self._trace, self._studied = trace, ""
-        self._subject = Subject(case, trace, self._hints)
+        self._subject = Subject(case, trace, self._hints, blamed=self._blamed)
         self._best_key = self._keys.key(case)
         self._start_nodes = self._sizes.nodes(case)
         reason = ""
@@ -160,7 +162,7 @@ class Engine:
         self._studied = self._best_key
         if trace is not None:
             self._trace = trace
-            self._subject = Subject(self.best, trace, self._hints)
+            self._subject = Subject(self.best, trace, self._hints, blamed=self._blamed)
             self._proposed.clear()
 
     def _run_pass(self, p: Pass) -> None:

@@ -16,12 +16,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ...store.case import Case, Node, tag
 from ...store.failure import Failure, Kind
+from ..editing.calls import body, calls
 from ..editing.subject import leaves, reached, target_name
 
 #: No more hints than this are followed.
 MOST = 3
 #: How much of each text is read, in characters: compilers print whole programs.
 LONGEST = 20_000
+
+#: Belief in an operator that a message writes as one.
+SAID = 1.6
 
 #: Operators are alike if they share a part of this many characters.
 PART = 5
@@ -35,15 +39,45 @@ _OUTPUT = re.compile(r"output (\d+)")
 _NAMESPACES = frozenset({"aten", "prims", "prim", "torch", "ops", "onnx", "functional", "target", "node", "op"})
 
 
-def named(case: Case, failures: Iterable[Failure]) -> tuple[tuple[str, ...], ...]:
-    """Groups of compute nodes of ``case`` that ``failures`` name, the most believable first, at most `MOST`."""
+def named(case: Case, failures: Iterable[Failure], first: str | None = None) -> tuple[tuple[str, ...], ...]:
+    """Groups of compute nodes of ``case`` that ``failures`` name, the most believable first, at most `MOST`.
+
+    Before all stands ``first``, the first node of which the value differs.
+    """
     nodes = case.graph.compute
     beliefs: dict[tuple[str, ...], float] = {}
     for failure in failures:
         for group, belief in _hints(case, nodes, failure):
             beliefs[group] = max(belief, beliefs.get(group, 0.0))
     order = sorted(beliefs, key=lambda g: (-beliefs[g], len(g), g))
-    return tuple(g for g in order if len(g) * 2 <= len(nodes))[:MOST]
+    groups = [*([(first,)] if first is not None else []), *[g for g in order if len(g) * 2 <= len(nodes)][:MOST]]
+    return tuple(_with_bodies(case, group) for group in groups)
+
+
+def blamed(case: Case, failures: Iterable[Failure], first: str | None) -> frozenset[str]:
+    """Nodes that are culprits beyond doubt: of an error the operator that it says, of wrong numbers the ``first`` node.
+
+    Wrong strides and types are often those of any operator, and so is a message that names several.
+    """
+    found: set[str] = set()
+    for failure in failures:
+        if failure.kind is Kind.DIVERGENCE:
+            found |= {first} if first is not None and failure.detail.get("class") == "value" else set()
+            continue
+        groups = [group for group, belief in _hints(case, case.graph.compute, failure) if belief > SAID]
+        kinds = {plain(target_name(n)) for n in case.graph.compute for group in groups if n.name in group}
+        found |= {name for group in groups for name in group} if len(kinds) == 1 else set()
+    return frozenset(found)
+
+
+def _with_bodies(case: Case, group: tuple[str, ...]) -> tuple[str, ...]:
+    """``group`` and what it calls: where the bodies of an operator take its place, their nodes are the hint."""
+    taken = {
+        source for n in case.graph.compute if n.name in group and target_name(n) == "getitem" for source in n.inputs
+    }
+    called = [path for call in calls(case.graph) if call.node.name in taken.union(group) for path in call.paths]
+    within = [n.name for path in called for n in body(case.graph, (path,)).compute]
+    return tuple(dict.fromkeys((*group, *within)))
 
 
 def _hints(case: Case, nodes: Sequence[Node], failure: Failure) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from statistics import median
 
 import pytest
-from made import Fails, Step, code, make, ops
+from made import Fails, Step, code, make, ops, spec
 
 from fxminify.minifier.search.engine import Engine
-from fxminify.minifier.search.guidance import named
-from fxminify.store.case import Case
+from fxminify.minifier.search.guidance import blamed, named
+from fxminify.store.case import Case, Graph, Node, Value
 from fxminify.store.failure import Failure, Frame, Kind, Phase
 
 COMMON = ("add", "mul", "gelu", "linear", "layer_norm", "view", "softmax")
@@ -159,3 +159,37 @@ def test_what_the_culprit_reads_comes_along_where_it_must() -> None:
     best, queries = engine(fails, case, trace, failure("aten.erf"))
     assert ops(best) == ["add", "erf"]
     assert queries <= 6
+
+
+def ref(name: str) -> Value:
+    return {"ref": name}
+
+
+def called(name: str, operation: str, read: str) -> Node:
+    return Node(name, "call_function", {"fn": f"torch.{operation}"}, (ref(read),))
+
+
+def test_of_an_operator_with_bodies_what_stands_in_them_is_the_hint() -> None:
+    end = Node("o", "output", "output", ([ref("s")],))
+    inner = Graph((Node("y", "placeholder", "y"), called("s", "exp", "y"), end))
+    nodes = (
+        Node("x", "placeholder", "x"),
+        *(called(f"a{i}", "relu", f"a{i - 1}" if i else "x") for i in range(9)),
+        Node("body", "get_attr", "body"),
+        Node("w", "call_function", {"hop": "tag_activation_checkpoint"}, (ref("body"), ref("a8"))),
+        Node("g", "call_function", {"fn": "_operator.getitem"}, (ref("w"), 0)),
+        Node("output", "output", "output", ({"tuple": [ref("g")]},)),
+    )
+    case = Case(Graph(nodes, {"body": {"graph": inner}}), ({"tensor": 0},), (spec(),))
+    assert named(case, [], "g") == (("g", "s"),)
+    assert named(case, [failure("no lowering for tag_activation_checkpoint")]) == (("w", "s"),)
+
+
+def test_whom_an_error_blames() -> None:
+    case, _ = make(["x"], tower("erf"), ["n99"])
+    assert blamed(case, [failure("no lowering for aten.erf.default")], None) == {"n50"}
+    assert blamed(case, [failure("aten.erf after aten.gelu")], None) == frozenset()
+    assert blamed(case, [failure("it went wrong")], None) == frozenset()
+    wrong = {kind: Failure(Kind.DIVERGENCE, Phase.FORWARD, detail={"class": kind}) for kind in ("value", "stride")}
+    assert blamed(case, [wrong["value"]], "n3") == {"n3"}
+    assert blamed(case, [wrong["stride"]], "n3") == frozenset()
