@@ -13,7 +13,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter as preserv
 from ..store.failure import Phase
 from . import collectives, reentry
 from .compare import CannotCompare, compare
-from .exceptions import failure_of
+from .exceptions import failure_of, is_failure
 from .execution import Run, copy_inputs, execute
 from .reference import Reference
 
@@ -73,7 +73,9 @@ def _compiled_run(
     with region.marked("forward"):
         try:
             return execute(compiled, inputs, backward, mark=lambda phase: phases.append(Phase(phase)))
-        except Exception as exc:  # noqa: BLE001  the program's own call will raise it again
+        except BaseException as exc:
+            if not is_failure(exc):
+                raise
             if phases[-1] is Phase.BACKWARD:
                 region.record(failure_of(exc, Phase.BACKWARD), call.kept(), call.rng, backward=True)
             return None

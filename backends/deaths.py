@@ -10,7 +10,7 @@ import re
 import signal as signals
 
 from ..store.failure import Failure, Frame, Kind, Phase
-from .exceptions import portable
+from .exceptions import left, portable
 
 _FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
 _STACK = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+|Stack \(most recent call first\):")
@@ -21,10 +21,9 @@ def crash(phase: Phase, *, signal: int | None = None, exit_code: int | None = No
     """The process died of ``signal``, or left with ``exit_code`` in the middle of a call."""
     frames, rest = fault_frames(diagnostics)
     if signal is None:
-        kind, message = f"exit {exit_code}", f"the process left with exit code {exit_code}"
-    else:
-        kind, message = "", f"the process died of {signal_name(signal)}"
-    return Failure(Kind.CRASH, phase, kind, message, frames=frames, diagnostics=rest, signal=signal)
+        return left(exit_code, phase, frames, rest)
+    message = f"the process died of {signal_name(signal)}"
+    return Failure(Kind.CRASH, phase, "", message, frames=frames, diagnostics=rest, signal=signal)
 
 
 def hang(phase: Phase, seconds: float, *, diagnostics: str = "") -> Failure:

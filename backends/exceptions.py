@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import traceback
 
@@ -16,6 +17,8 @@ from ..store.failure import Failure, Frame, Kind, Phase
 #: Dynamo's envelopes; the exception inside is the backend's own.
 _ENVELOPES = frozenset({"BackendCompilerFailed"})
 _OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory", "bad_alloc", "CUDA out of memory")
+#: Where exceptions are defined that end what runs and are no failure of it.
+_ENDING = ("_pytest.", "asyncio.", "trio", "anyio", "concurrent.")
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _FLOORS = tuple(os.path.join(_ROOT, floor, "") for floor in ("backends", "repro_templates", "minifier"))
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
@@ -25,9 +28,12 @@ def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "") -> Fa
     """Describe ``exc``, raised by a backend in ``phase``.
 
     The kind is ``out_of_memory`` where the exception says so, ``compile_error`` while compiling or building guards,
-    ``runtime_error`` otherwise. ``diagnostics`` is what reached file descriptor 2 meanwhile.
+    ``runtime_error`` otherwise; an exit is a ``crash``. ``diagnostics`` is what reached file descriptor 2 meanwhile.
     """
     inner = unwrap(exc)
+    if isinstance(inner, SystemExit):
+        said = "" if inner.code is None or isinstance(inner.code, int) else str(inner)
+        return left(exit_code(inner), phase, frames_of(inner), said or diagnostics)
     text = text_of(inner)
     if isinstance(inner, MemoryError) or any(m in text for m in _OUT_OF_MEMORY):
         kind = Kind.OUT_OF_MEMORY
@@ -42,6 +48,30 @@ def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "") -> Fa
         frames=frames_of(inner),
         diagnostics=diagnostics,
     )
+
+
+def left(code: int | None, phase: Phase, frames: tuple[Frame, ...] = (), diagnostics: str = "") -> Failure:
+    """The process left with exit ``code`` in the middle of a call, or wanted to."""
+    message = f"the process left with exit code {code}"
+    return Failure(Kind.CRASH, phase, f"exit {code}", message, frames=frames, diagnostics=diagnostics)
+
+
+def exit_code(exc: SystemExit) -> int:
+    """The exit code of a process that ``exc`` ends."""
+    return exc.code & 0xFF if isinstance(exc.code, int) else int(exc.code is not None)
+
+
+def is_failure(exc: BaseException) -> bool:
+    """Does a backend that raises ``exc`` fail? Exits and panics of other languages are no `Exception`, but do.
+
+    Not where a person, a test runner, an event loop or a signal handler ends what runs.
+    """
+    if isinstance(exc, Exception):
+        return True
+    if isinstance(exc, KeyboardInterrupt | GeneratorExit) or type(exc).__module__.startswith(_ENDING):
+        return False
+    handlers = {getattr(signal.getsignal(n), "__code__", None) for n in signal.valid_signals()}
+    return not any(frame.f_code in handlers for frame, _ in traceback.walk_tb(exc.__traceback__))
 
 
 def text_of(exc: BaseException) -> str:

@@ -7,12 +7,14 @@ and `install` in a program that has not imported torch yet, load no torch.
 
 from __future__ import annotations
 
+import importlib
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from . import reentry, seam
@@ -142,7 +144,7 @@ class _Hook:
     def compiling(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
         captured, given = _captured(wrapped)
         target = captured._target if captured is not None else self.everything
-        if target is None or reentry.ours():
+        if target is None or reentry.ours() or not _usable():
             return call()
         from .exceptions import failure_of, unwrap
         from .received import Inputs, Received
@@ -174,8 +176,8 @@ class _Hook:
         if region is None:
             try:
                 return call()
-            except Exception as exc:
-                if not seam.is_control_flow(exc) and reentry.first_to_see(unwrap(exc), entry):
+            except BaseException as exc:
+                if _is_failure(exc) and reentry.first_to_see(unwrap(exc), entry):
                     target.recorder.refuse(spec, failure_of(exc, Phase.COMPILE), refused)
                 raise
         facts = seam.shape_facts()
@@ -183,8 +185,8 @@ class _Hook:
         try:
             with region.marked("compile"):
                 compiled = call()
-        except Exception as exc:
-            if not seam.is_control_flow(exc) and reentry.first_to_see(unwrap(exc), entry):
+        except BaseException as exc:
+            if _is_failure(exc) and reentry.first_to_see(unwrap(exc), entry):
                 region.record(failure_of(exc, Phase.COMPILE), kept, received.rng)
             raise
         finally:
@@ -218,10 +220,27 @@ class _Hook:
         if region.received.inputs is not None:
             region.record(failure_of(exc, Phase.GUARDS), region.received.inputs, region.received.rng)
 
-    def backward_failed(self, exc: Exception) -> None:
+    def backward_failed(self, exc: BaseException) -> None:
         from .region import BackwardPass
 
         BackwardPass.failed(exc)
+
+
+@cache
+def _usable() -> bool:
+    """Can the rest of us be imported here? A program may hide or replace what we stand on."""
+    try:
+        importlib.import_module(".region", __package__)
+    except Exception as exc:  # noqa: BLE001  whatever is wrong with this environment: the program goes on without us
+        logging.getLogger("fxminify").warning("fxminify cannot watch this program: %s: %s", type(exc).__name__, exc)
+        return False
+    return True
+
+
+def _is_failure(exc: BaseException) -> bool:
+    from .exceptions import is_failure
+
+    return is_failure(exc) and not seam.is_control_flow(exc)
 
 
 _hook = _Hook()

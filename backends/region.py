@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 from ..store.case import MOST_CALLS
 from ..store.failure import Failure, Phase
 from . import ambient, reentry, seam
-from .exceptions import failure_of, unwrap
+from .exceptions import failure_of, is_failure, unwrap
 from .lowering import AotCalls, lower
 from .received import Inputs, Received, cuda_devices
 from .recorder import Recorder, log
@@ -110,9 +110,9 @@ class Region:
         """How often what was compiled has been called until now, once at least."""
         return min(max(self.invoked, 1), MOST_CALLS)
 
-    def failed(self, exc: Exception, call: Call, phase: Phase) -> None:
+    def failed(self, exc: BaseException, call: Call, phase: Phase) -> None:
         """``call`` raised ``exc``."""
-        if reentry.first_to_see(unwrap(exc), call.entry):
+        if is_failure(exc) and reentry.first_to_see(unwrap(exc), call.entry):
             backward = phase is Phase.BACKWARD
             self.record(failure_of(exc, phase), call.kept(), call.rng, backward=backward)
 
@@ -132,7 +132,7 @@ class Region:
             self.invoked += 1
             try:
                 result = compiled(*args, **kwargs)
-            except Exception as exc:
+            except BaseException as exc:
                 self.failed(exc, call, Phase.FORWARD)
                 raise
             finally:
@@ -171,7 +171,7 @@ class Region:
         try:
             with self.marked("forward"):
                 result = compiled(*args, **kwargs)
-        except Exception as exc:
+        except BaseException as exc:
             self.failed(exc, call, Phase.FORWARD)
             raise
         seconds = time.perf_counter() - began
@@ -284,7 +284,7 @@ class BackwardPass:
                 self.region.recorder.journal.end(self._mark)
 
     @classmethod
-    def failed(cls, exc: Exception) -> None:
+    def failed(cls, exc: BaseException) -> None:
         """The engine raised ``exc``: it belongs to the pass entered last."""
         if reentry.ours() or not cls.in_flight:
             return

@@ -35,7 +35,7 @@ class Observer(Protocol):
     def guards_built(self, exc: Exception | None) -> None:
         """The frame's guards were built, or ``exc`` was raised while doing so."""
 
-    def backward_failed(self, exc: Exception) -> None:
+    def backward_failed(self, exc: BaseException) -> None:
         """``exc`` came out of a backward pass."""
 
 
@@ -137,7 +137,7 @@ def _patch(observer: Observer) -> None:
         def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
             try:
                 return original(*args, **kwargs)
-            except Exception as exc:
+            except BaseException as exc:
                 observer.backward_failed(exc)
                 raise
 

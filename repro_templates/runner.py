@@ -16,6 +16,7 @@ import signal
 import sys
 from typing import Any
 
+from ..backends.exceptions import exit_code
 from .tracebacks import failure_in_script, hindrance
 
 
@@ -30,11 +31,12 @@ def main(arguments: list[str]) -> int:
     ended: dict[str, Any] = {"exit": 0}
     try:
         runpy.run_path(script, run_name="__main__")
-    except SystemExit as exc:
-        ended = {"exit": exc.code if isinstance(exc.code, int) else int(exc.code is not None)}
     except BaseException as exc:  # noqa: BLE001  whatever ends the script is what the report is about
+        code = exit_code(exc) if isinstance(exc, SystemExit) else 1
         failure = failure_in_script(exc, os.path.basename(script)).to_json()
-        ended = {"exit": 1, "failure": failure, "hindrance": hindrance(exc)}
+        ended = {"exit": code, "failure": failure, "hindrance": hindrance(exc)} if code else {"exit": 0}
+        if isinstance(exc, SystemExit) and isinstance(exc.code, str):
+            print(exc.code, file=sys.stderr)
     ended["versions"] = versions()
     with open(report, "w", encoding="utf-8") as file:
         json.dump(ended, file)

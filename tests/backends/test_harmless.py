@@ -5,7 +5,10 @@ What the program sees must be the same, bit by bit or exception by exception; wh
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +21,7 @@ import torch.multiprocessing
 from torch import fx
 
 import fxminify
+from fxminify.backends import hook
 from fxminify.store.index import CaptureInfo, Index
 
 Backend = Callable[..., Any]
@@ -280,9 +284,15 @@ def test_ranks_of_a_distributed_model_see_the_same(db: str, tmp_path: Path) -> N
     assert rows[0].occurrences in (1, 2)  # the rank that fails first may be the end of the other
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+class Panic(BaseException):
+    """As pyo3 raises for a panic in Rust."""
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, asyncio.CancelledError, SystemExit, Panic])
 @pytest.mark.parametrize("place", ["compile", "forward", "backward"])
-def test_an_interrupt_is_no_failure_wherever_it_comes(db: str, place: str, raised: type[BaseException]) -> None:
+def test_an_interrupt_is_no_failure_but_an_exit_and_a_panic_are(
+    db: str, place: str, raised: type[BaseException]
+) -> None:
     class Interrupting(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -306,7 +316,37 @@ def test_an_interrupt_is_no_failure_wherever_it_comes(db: str, place: str, raise
     with pytest.raises(raised) as caught:
         torch.compile(lambda x: torch.sin(x), backend=backend)(inputs().requires_grad_()).sum().backward()
     assert caught.value.args == (3,)
+    kind = "compile_error" if place == "compile" else "runtime_error"
+    seen = {SystemExit: [("crash", place, "exit 3")], Panic: [(kind, place, f"{__name__}.Panic")]}.get(raised, [])
+    assert [(row.kind, row.phase, row.failure.type) for row in captures(db) if row.failure] == seen
+
+
+def test_the_exit_of_a_signal_handler_is_no_failure(db: str) -> None:
+    def leave(number: int, frame: Any) -> None:
+        sys.exit(1)
+
+    def backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        signal.raise_signal(signal.SIGUSR1)
+        return gm
+
+    fxminify.install(db)
+    before = signal.signal(signal.SIGUSR1, leave)
+    try:
+        with pytest.raises(SystemExit):
+            torch.compile(torch.sin, backend=backend)(inputs())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
     assert captures(db) == []
+
+
+def test_a_program_that_hides_what_we_stand_on_goes_on(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fxminify.backends.region", None)
+    hook._usable.cache_clear()
+    fxminify.install(db)
+    try:
+        assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2)).tolist() == [2, 2]
+    finally:
+        hook._usable.cache_clear()
 
 
 def test_a_captured_graph_is_the_one_between_two_breaks(db: str) -> None:

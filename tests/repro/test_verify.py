@@ -48,6 +48,9 @@ def test_a_signal_is_a_crash_with_its_python_stack() -> None:
 def test_leaving_the_process_is_a_crash_with_its_exit_code() -> None:
     failure = the(run("import os\nos._exit(77)"))
     assert (failure.kind, failure.type) == (Kind.CRASH, "exit 77")
+    raised = the(run("import sys\ndef leave():\n    sys.exit('error: no kernel')\nleave()"))
+    assert (raised.kind, raised.type, raised.frames[-1].function) == (Kind.CRASH, "exit 1", "leave")
+    assert raised.diagnostics == "error: no kernel\n"
 
 
 def test_sigalrm_and_the_timeout_are_hangs() -> None:
