@@ -18,11 +18,13 @@ from ..passes import PASSES, REPLACEMENTS
 from ..recording.trace import Trace
 from ..sandbox.pool import Ended
 from ..search.account import BudgetSpent, Progress
+from ..search.asking import Asking
 from ..search.engine import Engine
 from ..search.identity import Keys
 from .job import Job
+from .options import PassFailed
 from .script_oracle import ScriptOracle
-from .simplify import simplify
+from .simplify import Simplifying
 from .steadiness import Steadiness
 from .steps import StepLog
 from .verdict_log import Log
@@ -122,7 +124,7 @@ class Descent:
         result = engine.run(self.start, self.trace)
         for name, stats in result.stats.items():
             for problem in stats.problems:
-                self.of.listener.note(f"the pass {name} failed, and the reduction went on: {problem}")
+                self._note(name, problem)
         if not result.complete:
             return self._plain(result.case, stopped=True)
         # A failure that comes and goes: luck in the search would cost a vote for each simplification.
@@ -131,28 +133,40 @@ class Descent:
         return self._plain(result.case, stopped=False)
 
     def _plain(self, case: Case, *, stopped: bool) -> Found:
-        """`simplify` with the log of this reduction."""
-        best = case
-
-        def same(candidate: Case, name: str) -> bool:
-            nonlocal best
-            key = self.keys.key(candidate)
-            if key not in self.log.known:
-                if stopped or self.of.spent():
-                    raise BudgetSpent("")
-                self.log.asked(key, name)
-                self.log.answered(key, self.oracle.ask(candidate))
-                self.tell(candidate.graph.count, name)
-            accepted = self.log.known[key].same
-            if accepted and candidate is not best:
-                best = candidate
-                self._accepted(candidate, key)
-            return accepted
-
+        """The plainest form of ``case``, asked for with the log of this reduction."""
+        asking = Asking(
+            self.oracle, self.log, self.keys, jobs=self.of.options.jobs,
+            may=lambda: not (stopped or self.of.spent()), told=self._answered,
+        )  # fmt: skip
+        going, best = Simplifying(case, self.of.pool.scratch, self._problem), case
         try:
-            return Found(simplify(case, self.of.pool.scratch, same), not stopped)
+            while going.asked is not None:
+                candidate, name = going.asked
+                same = asking.ask(candidate, name, lambda: going.later(asking.known)).same
+                if same:
+                    best = candidate
+                    self._accepted(candidate, self.keys.key(candidate))
+                going.answer(same)
+            return Found(going.case, not stopped)
         except BudgetSpent:
             return Found(best, False)
+        finally:
+            asking.close()
+
+    def _answered(self, case: Case, name: str, verdict: Verdict) -> None:
+        self.tell(case.graph.count, name)
+
+    def _problem(self, exc: Exception, name: str) -> None:
+        """A simplification raised, or proposed what is no candidate."""
+        text = f"{type(exc).__name__}: {exc}".strip()
+        if self.of.options.strict:
+            raise PassFailed(f"simplification {name}: {text}") from exc
+        self._note(name, text)
+
+    def _note(self, name: str, problem: str) -> None:
+        """Say once, and write down, what was wrong with a pass or simplification."""
+        if self.log.problem(name, problem):
+            self.of.listener.note(f"the pass {name} failed, and the reduction went on: {problem}")
 
     def _undone(self, *, doubted: bool = False) -> bool:
         """Whether there are flaky steps. If so, their verdicts say so from now on."""

@@ -6,8 +6,9 @@ went and those that came. Nothing is run, and no graph is built: a history can b
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ...repro_templates.expressions import Expressions, Unprintable
@@ -19,12 +20,15 @@ from ..oracle.verdict import Outcome
 
 #: Questions under this name belong to the explanation, not to the reduction.
 EXPLAIN = "explain"
+#: Keys that begin so are no questions: what was wrong with a pass stands there.
+_PROBLEM = "problem/"
 
 
 @dataclass(slots=True)
 class Effort:
     """What one pass asked and brought. ``seconds`` is the time of its questions in workers; ``removed`` counts compute
-    nodes, ``invalid`` questions that eager could not run, ``other`` those that failed in another way."""
+    nodes, ``invalid`` questions that eager could not run, ``other`` those that failed in another way, ``problems`` what
+    was wrong with the pass itself."""
 
     pass_name: str
     asked: int = 0
@@ -33,6 +37,7 @@ class Effort:
     invalid: int = 0
     other: int = 0
     seconds: float = 0.0
+    problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,9 @@ def stored(index: Index, capture: int) -> History | None:
         if verdict.pass_name == EXPLAIN:
             continue
         effort = efforts.setdefault(verdict.pass_name, Effort(verdict.pass_name))
+        if verdict.key.startswith(_PROBLEM):
+            effort.problems.append(verdict.detail)
+            continue
         effort.asked += 1
         effort.seconds = round(effort.seconds + verdict.seconds, 6)
         effort.invalid += verdict.outcome == Outcome.INVALID
@@ -78,6 +86,11 @@ def stored(index: Index, capture: int) -> History | None:
         effort.removed += before - step.nodes
         before = step.nodes
     return History(info.id, info.config, start, tuple(steps), tuple(efforts.values()))
+
+
+def problem_key(pass_name: str, text: str) -> str:
+    """Under which key the log of a reduction has a problem of a pass."""
+    return _PROBLEM + hashlib.sha256(f"{pass_name}\n{text}".encode()).hexdigest()[:32]
 
 
 def begin_at(index: Index, capture: int, number: int) -> tuple[int, Case]:

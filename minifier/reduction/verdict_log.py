@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..oracle.verdict import Outcome, Verdict
-from .history import EXPLAIN
+from .history import EXPLAIN, problem_key
 from .job import Job
 
 
@@ -21,7 +21,18 @@ class Log:
         }
         #: Which pass asked each question.
         self.passes = {key: stored.pass_name for key, stored in earlier.items()}
+        self._problems: set[tuple[str, str]] = set()
         self.explaining = sum(name == EXPLAIN for name in self.passes.values())
+
+    def problem(self, pass_name: str, text: str) -> bool:
+        """Write down what was wrong with a pass; False where that is known. No question: it counts as none."""
+        if (pass_name, text) in self._problems:
+            return False
+        self._problems.add((pass_name, text))
+        key = problem_key(pass_name, text)
+        self.index.asked(self.reduction, key, pass_name)
+        self.index.answered(self.reduction, key, Outcome.INFRA, None, 0.0, text)
+        return True
 
     @property
     def queries(self) -> int:

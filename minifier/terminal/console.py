@@ -135,8 +135,11 @@ def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[st
     case = None
     if info.state != "unsupported":
         case = index.best(info) if minified else index.case(capture_id)
-    if plain_steps := _made_plain(index, capture_id):
-        out["made_plain"] = plain_steps
+    if (told := history.stored(index, capture_id)) is not None:
+        if plain_steps := _made_plain(told):
+            out["made_plain"] = plain_steps
+        if failed := {effort.pass_name: effort.problems for effort in told.passes if effort.problems}:
+            out["failed_passes"] = failed
     if said := retested(index, info):
         out["retested"] = said
     if (first := first_node.stored(index, capture_id)) is not None:
@@ -179,6 +182,8 @@ def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
     field("nodes", nodes, console)
     field("begins at", _first_node(details.get("first_node") or {}), console)
     field("made plain", ", ".join(details.get("made_plain", ())) or None, console)
+    failed = [f"{name}: {text}" for name, texts in details.get("failed_passes", {}).items() for text in texts]
+    field("failed", "\n".join(failed), console)
     field("queries", details.get("queries"), console)
     field("verified", runs, console)
     field("retested", "\n".join(details.get("retested") or ()), console)
@@ -230,11 +235,10 @@ def drawing(index: Index, capture_id: int, *, console: Console | None = None) ->
         console.print(Text(plain(line)), no_wrap=True, overflow=fit, crop=console.is_terminal)  # type: ignore[arg-type]
 
 
-def _made_plain(index: Index, capture_id: int) -> list[str]:
+def _made_plain(told: history.History) -> list[str]:
     """The simplifications that had an effect, in their order: `minify history` has the differences."""
-    found = history.stored(index, capture_id)
     names = {row["pass"] for row in simplify.listing()}
-    return list(dict.fromkeys(step.pass_name for step in (found.steps if found else ()) if step.pass_name in names))
+    return list(dict.fromkeys(step.pass_name for step in told.steps if step.pass_name in names))
 
 
 def _first_node(found: Mapping[str, Any]) -> str | None:

@@ -60,7 +60,12 @@ def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None
          "invalid": e.invalid, "other": e.other, "seconds": f"{e.seconds:.1f}"}
         for e in (*useful, *useless)
     ]  # fmt: skip
+    console = console or Console()
     rows(table, console=console)
+    for effort in efforts:
+        for problem in effort.problems:
+            said = plain(f"the pass {effort.pass_name} failed, and the reduction went on: {problem}")
+            console.print(Text(said, style="yellow"), soft_wrap=True)
 
 
 def explanation(found: Explanation, *, console: Console | None = None) -> None:

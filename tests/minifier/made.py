@@ -10,6 +10,7 @@ from fxminify.minifier.editing.subject import Subject
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import Pass
 from fxminify.minifier.recording.trace import Kind, Recorded, Trace
+from fxminify.minifier.reduction.simplify import Simplifying
 from fxminify.minifier.search.order import size
 from fxminify.store.case import Case, Graph, Node, TensorSpec
 
@@ -108,3 +109,15 @@ def assert_nothing_more_can_go(best: Case, trace: Trace, passes: Sequence[Pass],
                 if candidate is not None and size(candidate) < size(best):
                     assert not fails(candidate), f"{p.name} can still go on with {patch}"
             step += 1
+
+
+def simplify(case: Case, storages: Held, same: Callable[[Case, str], bool]) -> Case:
+    """The plainest form of ``case`` that ``same(candidate, name)`` accepts. Raises where one is wrong itself."""
+
+    def problem(exc: Exception, name: str) -> None:
+        raise AssertionError(f"simplification {name}: {exc}") from exc
+
+    going = Simplifying(case, storages, problem)
+    while going.asked is not None:
+        going.answer(same(*going.asked))
+    return going.case

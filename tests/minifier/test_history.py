@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from made import make
+from rich.console import Console
 
 from fxminify.minifier.reduction.history import EXPLAIN, begin_at, describe, difference, stored
+from fxminify.minifier.reduction.verdict_log import Log
+from fxminify.minifier.terminal import console, retelling
 from fxminify.store.case import Case, Graph, Node, TensorSpec
 from fxminify.store.errors import StoreError
 from fxminify.store.failure import Failure, Kind, Phase, signature
@@ -111,6 +116,28 @@ def test_a_history_counts_what_each_pass_asked_and_brought(tmp_path: Path, finis
         ("nodes", 1, 0, 0, 1, 0, 0.5),
     ]
     assert found.to_json()["steps"][0]["difference"] == ["- relu"]
+
+
+def test_what_was_wrong_with_a_pass_is_kept_and_is_no_question(tmp_path: Path) -> None:
+    zeros = replace(CASE.tensors[0], storage=None, init={"fn": "full", "value": 0.0})
+    case = replace(CASE, tensors=(zeros, zeros), backend={"name": "b"})
+    failure = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
+    with Index.open(str(tmp_path / "repro.db"), create=True) as index:
+        index.add(case=case, blobs={}, failure=failure, signature=signature(failure), provenance={})
+        reduction = index.begin_reduction(1, {}).id
+        log = Log(SimpleNamespace(index=index, asked=0), reduction)  # type: ignore[arg-type]
+        assert log.problem("plain-values", "KeyError: 'x'")
+        assert not log.problem("plain-values", "KeyError: 'x'")
+        index.accept(reduction, case, {})
+        assert (log.queries, Log(log.job, reduction).known) == (0, {})
+        found = stored(index, 1)
+        shown = console.details(index, 1)
+    assert found is not None
+    assert [(e.pass_name, e.asked, e.problems) for e in found.passes] == [("plain-values", 0, ["KeyError: 'x'"])]
+    assert shown["failed_passes"] == {"plain-values": ["KeyError: 'x'"]}
+    stream = io.StringIO()
+    retelling.history(found, console=Console(file=stream, width=200))
+    assert "the pass plain-values failed, and the reduction went on: KeyError: 'x'" in stream.getvalue()
 
 
 def test_going_on_from_a_step_runs_what_the_capture_names(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from made import Held
+from made import Held, simplify
 
-from fxminify.minifier.reduction.simplify import simplify
 from fxminify.minifier.simplifications import Simplification
 from fxminify.minifier.simplifications.dtypes import SIMPLER, plain_dtypes
 from fxminify.minifier.simplifications.duplicates import one_input_twice

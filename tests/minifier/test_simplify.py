@@ -1,14 +1,27 @@
 """Each simplification proposes the plainest form first and keeps only what the oracle accepts."""
 
-from dataclasses import replace
+import json
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, replace
+from random import Random
+from typing import Any
 
 import numpy as np
-from made import Held
+import pytest
+from made import Held, simplify
+from test_jobs import Slow
 
+from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import listing
 from fxminify.minifier.recording.storages import settle
-from fxminify.minifier.reduction.simplify import simplify
-from fxminify.minifier.simplifications import SIMPLIFICATIONS, name_of
+from fxminify.minifier.reduction import simplify as stages
+from fxminify.minifier.reduction.simplify import Simplifying, Stage
+from fxminify.minifier.search import asking
+from fxminify.minifier.search.account import BudgetSpent
+from fxminify.minifier.search.asking import Asking
+from fxminify.minifier.search.identity import Keys
+from fxminify.minifier.simplifications import SIMPLIFICATIONS, Candidates, name_of
 from fxminify.store.case import Case, Graph, Node, TensorSpec
 
 DATA = np.linspace(-1, 2, 40, dtype=np.float32).tobytes()
@@ -75,3 +88,154 @@ def test_settled_storages_are_named_by_their_content() -> None:
     assert sorted(blobs.values()) == [DATA, DATA + bytes(64)]
     assert {t.storage for t in case.tensors} == set(blobs)
     assert settle(case, blobs) == (case, blobs)
+
+
+# More than one worker
+
+
+class Known:
+    """The log of a reduction."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Verdict] = {}
+        self.names: list[str] = []
+
+    def asked(self, key: str, name: str) -> None:
+        self.names.append(name)
+
+    def answered(self, key: str, verdict: Verdict) -> None:
+        self.known[key] = verdict
+
+
+def plainest(case: Case, oracle: Any, jobs: int, **more: Any) -> tuple[Case, Known]:
+    log = Known()
+    asks = Asking(oracle, log, Keys(), jobs=jobs, **more)
+    going = Simplifying(case, Held(BLOBS), lambda exc, name: None)
+    while going.asked is not None:
+        going.answer(asks.ask(*going.asked, lambda: going.later(asks.known)).same)
+    asks.close()
+    return going.case, log
+
+
+def needs(rng: Random) -> Callable[[Case], bool]:
+    """A failure that needs some of what a case consists of, and one of two things."""
+
+    def facts(case: Case) -> list[bool]:
+        spec, options = case.tensors[0], case.backend.get("options", {}).get("dict", [])
+        return [
+            case.backward, spec.requires_grad, spec.parameter, case.context.get("grad") is False,
+            "threads" in case.context, "mode" in case.backend, ["a", 1] in options, ["b", 2] in options,
+            spec.shape[0] >= 3, spec.shape[1] >= 5, spec.stride[0] < spec.stride[1], spec.storage is not None,
+        ]  # fmt: skip
+
+    wanted = rng.sample(range(12), rng.randrange(4))
+    either = rng.sample(range(12), 2)
+    return lambda case: all(facts(case)[i] for i in wanted) and any(facts(case)[i] for i in either)
+
+
+class Threads:
+    """An oracle that answers in threads, in any order."""
+
+    def __init__(self, fails: Callable[[Case], bool], pool: ThreadPoolExecutor) -> None:
+        self.fails, self.pool = fails, pool
+
+    def ask(self, case: Case) -> Verdict:
+        return Verdict(Outcome.SAME if self.fails(case) else Outcome.PASS)
+
+    def submit(self, case: Case) -> Future[Verdict]:
+        return self.pool.submit(self.ask, case)
+
+
+def test_any_number_of_workers_comes_to_the_same_plain_case() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for seed in range(25):
+            oracle = Threads(needs(Random(seed)), pool)
+            one, log = plainest(CASE, oracle, 1)
+            for jobs in (2, 4):
+                several, ahead = plainest(CASE, oracle, jobs)
+                assert json.dumps(asdict(several)) == json.dumps(asdict(one)), seed
+                assert log.known.keys() <= ahead.known.keys()
+
+
+def test_a_second_worker_saves_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = {1: 0.0, 2: 0.0, 4: 0.0}
+    for seed in range(25):
+        fails = needs(Random(seed))
+        for jobs in taken:
+            oracle = Slow(fails, jobs)
+
+            def wait(futures: Collection[Future[Verdict]], slow: Slow = oracle, **_: object) -> object:
+                return slow.wait(futures)
+
+            monkeypatch.setattr(asking, "wait", wait)
+            plainest(CASE, oracle, jobs)
+            taken[jobs] += oracle.now
+    assert taken[1] / taken[2] >= 1.4
+    assert taken[1] / taken[4] >= 1.8
+
+
+def test_a_budget_ends_questions_and_those_ahead() -> None:
+    asked: list[str] = []
+
+    def may() -> bool:
+        asked.append("")
+        return len(asked) <= 4
+
+    with ThreadPoolExecutor(2) as pool, pytest.raises(BudgetSpent):
+        plainest(CASE, Threads(lambda case: False, pool), 2, may=may)
+
+
+# Simplifications that are wrong themselves
+
+
+def raises(case: Case, storages: object) -> Candidates:
+    """Raises after its first candidate was accepted."""
+    yield replace(case, backward=False)
+    raise KeyError("lost")
+
+
+def does_nothing(case: Case, storages: object) -> Candidates:
+    """Proposes what is there."""
+    yield replace(case)
+    return case
+
+
+def spoils(case: Case, storages: object) -> Candidates:
+    """Proposes what is no graph."""
+    spoilt = replace(case, inputs=())
+    return spoilt if (yield spoilt) else case
+
+
+def cheats(case: Case, storages: object) -> Candidates:
+    """Ends with what nobody accepted."""
+    yield replace(case, context={})
+    return replace(case, tensors=())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (raises, "KeyError: 'lost'"),
+        (does_nothing, "ValueError: it proposed no change"),
+        (spoils, "ValueError: 0 inputs for 1 placeholders"),
+        (cheats, "ValueError: what it ended with is not what was accepted last"),
+    ],
+)
+def test_a_wrong_simplification_is_told_of_and_the_others_go_on(
+    wrong: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = simplify(CASE, Held(BLOBS), lambda case, name: True)
+    planted = Stage(name_of(wrong), "", (wrong,))
+    monkeypatch.setattr(stages, "STAGES", (planted, *stages.STAGES[3:]))
+    problems: list[tuple[str, str]] = []
+    going = Simplifying(CASE, Held(BLOBS), lambda exc, name: problems.append((name, f"{type(exc).__name__}: {exc}")))
+    while going.asked is not None:
+        going.answer(True)
+    assert problems == [(name_of(wrong), said)]
+    assert going.case == plain
+
+
+def test_no_simplification_of_ours_is_wrong() -> None:
+    for seed in range(25):
+        fails = needs(Random(seed))
+        simplify(CASE, Held(BLOBS), lambda case, name, fails=fails: fails(case))

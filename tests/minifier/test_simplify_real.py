@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from made import Held
+from made import Held, simplify
 
 from fxminify.minifier.oracle.observe import observe
-from fxminify.minifier.reduction.simplify import simplify
 from fxminify.minifier.search.identity import Keys
 from fxminify.repro_templates.inputs import print_inputs
 from fxminify.store.case import Case

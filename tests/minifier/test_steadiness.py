@@ -15,8 +15,9 @@ from test_engine import has, tower
 from fxminify.minifier.oracle.backend import Votes, tally
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.recording.trace import Trace
+from fxminify.minifier.reduction import simplify
 from fxminify.minifier.reduction.descent import BACK, Descent
-from fxminify.minifier.reduction.options import Options
+from fxminify.minifier.reduction.options import Options, PassFailed
 from fxminify.minifier.reduction.steadiness import FIRM, Steadiness, firm
 from fxminify.minifier.reduction.verdict_log import Log
 from fxminify.minifier.sandbox.pool import Ended, Reply
@@ -213,3 +214,19 @@ def test_the_first_flaky_step_is_found_by_bisection(since: int) -> None:
     path = [(case, str(number)) for number in range(10)]
     assert Steadiness(Sharp(), Known(), replays=3).since(case, path) == since
     assert len(asked) <= 2 + 1 + 4
+
+
+def test_a_simplification_that_raises_is_written_down_or_strictly_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, trace = tower(3, {1: "asinh"})
+
+    def broken(case: Case, storages: object) -> Any:
+        raise KeyError("lost")
+        yield
+
+    monkeypatch.setattr(simplify, "STAGES", (simplify.Stage("broken", "", (broken,)), *simplify.STAGES[3:]))
+    way, _, book = descent(case, trace, lambda case: float(has("asinh")(case)), 0)
+    assert ops(way.run().case) == ["asinh"]
+    assert [a.detail for a in book.answers.values() if a.pass_name == "broken"] == ["KeyError: 'lost'"]
+    strict, _, _ = descent(case, trace, lambda case: float(has("asinh")(case)), 0, strict=True)
+    with pytest.raises(PassFailed, match="simplification broken: KeyError: 'lost'"):
+        strict.run()
