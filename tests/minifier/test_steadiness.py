@@ -85,7 +85,7 @@ def descent(
         spent=lambda: False,
     )  # fmt: skip
     there: Any = oracle
-    return Descent(job, there, Log(job, 1), case, trace, (), 10.0, lambda nodes, stage: None), oracle, book
+    return Descent(job, there, Log(job, 1), case, trace, (), frozenset(), 10.0, lambda nodes, stage: None), oracle, book
 
 
 def both(case: Case) -> float:
