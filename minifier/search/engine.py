@@ -29,6 +29,10 @@ from .question import Question
 
 #: With this many nodes a coarse pass that has run has nothing more to do.
 SMALL = 16
+#: The most steps of a pass, besides four for each node of the graph.
+STEPS = 1000
+#: Who is told that a pass raised, or made a patch that cannot be applied or gives no graph: the error, and the pass.
+Problem = Callable[[Exception, str], None]
 
 
 class Oracle(Protocol):
@@ -61,8 +65,9 @@ class Engine:
     with ``submit``. An exception from the oracle or a callback ends `run`; `best` is valid at any time.
 
     ``study(case, key)`` records the values of a case anew, before late passes look at it; None where it cannot.
-    A pass that raises is noted in its statistics and left out from there on, one that proposes what is no graph (see
-    `fxminify.minifier.editing.wellformed`) is noted; ``strict`` raises `PassFailed` instead.
+    A pass that raises or does not come to an end is noted in its statistics and left out from there on, one that
+    proposes what is no graph (see `fxminify.minifier.editing.wellformed`) is noted; ``strict`` raises `PassFailed`
+    instead. What changes nothing is counted and not asked about.
     """
 
     def __init__(
@@ -172,7 +177,7 @@ class Engine:
             return
         self._pass, self._tried, key = p.name, False, self._best_key
         try:
-            while (proposal := self._proposal(p, step)) is not None:
+            while (proposal := self._proposal(p, step, self._problem)) is not None:
                 self._running = p, step
                 found = bool(proposal.patches) and self._search(p.name, proposal)
                 step += not (found and proposal.again)
@@ -188,16 +193,21 @@ class Engine:
         nodes = self._sizes.nodes(self.best)
         return p.coarse and p.name in self._coarse and (nodes <= SMALL or nodes * 4 > self._coarse[p.name] * 3)
 
-    def _proposal(self, p: Pass, step: int) -> Proposal | None:
-        """What ``p`` proposes for the best case; worked out once for each."""
+    def _proposal(self, p: Pass, step: int, problem: Problem | None = None) -> Proposal | None:
+        """What ``p`` proposes for the best case; worked out once for each. Of errors ``problem`` is told, if given: who
+        only asks ahead may ask what is never going to be asked.
+        """
         if p.name in self._broken:
             return None
         if (p.name, step) not in self._proposed:
             try:
+                if step > STEPS + len(self._subject.position) * 4:
+                    raise RecursionError(f"after {step} steps it has not come to an end")
                 self._proposed[p.name, step] = p.propose(self._subject, step)
             except Exception as exc:  # noqa: BLE001  an error in one pass is no reason to lose what the others can do
-                self._problem(exc, p.name)
-                self._broken.add(p.name)
+                if problem is not None:
+                    self._broken.add(p.name)
+                    problem(exc, p.name)
                 return None
         return self._proposed[p.name, step]
 
@@ -212,9 +222,9 @@ class Engine:
     def _search(self, name: str, proposal: Proposal) -> bool:
         """Find which patches can be applied together, applying them as they are found. True if any was."""
         before = self._best_key
-        question = Question(self._subject, name, proposal, self._problem)
+        question = Question(self._subject, name, proposal)
         while question.kept is not None:
-            case = question.candidate(question.kept)
+            case = question.candidate(question.kept, self._problem)
             same = self._check(case, question)
             if same and case is not None and (not question.grows or self._sizes.is_smaller(case, self.best)):
                 self._accept(case)
@@ -223,7 +233,7 @@ class Engine:
 
     def _check(self, case: Case | None, question: Question) -> bool:
         """Whether ``case`` shows the failure."""
-        known = self._recalled(case, question)
+        known = self._recalled(case, question, self._problem)
         self._tried = self._tried or (case is not None and self._is_worth(case, question))
         if case is None or known is not None:
             self.stats[self._pass].repeated += case is not None
@@ -240,7 +250,7 @@ class Engine:
         self._report()
         return self._known[key].same
 
-    def _recalled(self, case: Case | None, question: Question) -> bool | None:
+    def _recalled(self, case: Case | None, question: Question, problem: Problem | None = None) -> bool | None:
         """The answer where there is no need to ask: no candidate, the best case itself, not smaller, asked before."""
         if case is None:
             return False
@@ -252,7 +262,8 @@ class Engine:
         if key in self._known:
             return self._known[key].same
         if (wrong := flaw(case)) is not None:
-            self._problem(ValueError(wrong), question.name)
+            if problem is not None:
+                problem(ValueError(wrong), question.name)
             return False
         return None
 
@@ -335,7 +346,7 @@ class Engine:
             steps = count(step + 1 if p is running else 0)
             while (p is running or not self._has_run(p)) and (proposal := self._proposal(p, next(steps))) is not None:
                 if proposal.patches:
-                    yield Question(self._subject, p.name, proposal, self._problem)
+                    yield Question(self._subject, p.name, proposal)
 
     def _collect(self) -> None:
         """Wait for at least one answer, and note all that are there."""

@@ -17,6 +17,7 @@ worked out once for each: candidates share most of theirs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ Size = tuple[int, ...]
 
 #: Between the name of a composite node and the number of one of its parts.
 PART = "__part"
+#: A part that calls an operator such as ``_scaled_dot_product_flash_attention_for_cpu``.
+_PRIVATE = re.compile(rf"{PART}\d+__")
 #: Parts of parts of parts are taken apart no further.
 DEEPEST = 3
 
@@ -113,8 +116,11 @@ def generation(name: str) -> int:
 
 
 def is_pick(node: Node) -> bool:
-    """Whether a node takes one of several results of a part: without it the part would be no value."""
-    return PART in node.name and target_name(node) == "getitem"
+    """Whether a node takes one of several results of a part: without it the part would be no value.
+
+    Several results of a private operator are those of a kernel, which says less than the operation it computes.
+    """
+    return PART in node.name and target_name(node) == "getitem" and not any(map(_PRIVATE.search, node.inputs))
 
 
 def _count(graph: Graph) -> int:

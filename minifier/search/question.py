@@ -18,14 +18,11 @@ from .items import Items
 class Question:
     """A running search: the candidate it asks about, and what it would ask after assumed answers."""
 
-    def __init__(
-        self, subject: Subject, name: str, proposal: Proposal, problem: Callable[[Exception, str], None]
-    ) -> None:
+    def __init__(self, subject: Subject, name: str, proposal: Proposal) -> None:
         self.subject = subject
         #: The pass that asks.
         self.name = name
         self._base = () if proposal.base is None else (proposal.base,)
-        self._problem = problem
         #: Whether candidates may be larger than the best case.
         self.grows = proposal.base is not None
         self._patches = proposal.patches
@@ -42,14 +39,15 @@ class Question:
         except StopIteration:
             self.kept = None
 
-    def candidate(self, kept: Items) -> Case | None:
-        """The case in which exactly the patches in ``kept`` are not applied."""
+    def candidate(self, kept: Items, problem: Callable[[Exception, str], None] | None = None) -> Case | None:
+        """The case in which exactly the patches in ``kept`` are not applied. ``problem`` is told of an error."""
         stays = set(kept)
         patches = [p for i, p in enumerate(self._patches) if i not in stays]
         try:
             return apply(self.subject, merge((*self._base, *patches)))
         except Exception as exc:  # noqa: BLE001  as above: the patch is at fault, not the reduction
-            self._problem(exc, self.name)
+            if problem is not None:
+                problem(exc, self.name)
             return None
 
     def likely(self, assumed: tuple[bool, ...]) -> bool:

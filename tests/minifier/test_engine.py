@@ -19,6 +19,7 @@ from fxminify.minifier.reduction.options import PassFailed
 from fxminify.minifier.search.account import Progress, Result
 from fxminify.minifier.search.engine import Engine
 from fxminify.minifier.search.identity import Keys
+from fxminify.minifier.search.items import sweep
 from fxminify.minifier.search.order import size
 from fxminify.store.case import Case
 
@@ -273,12 +274,69 @@ def broken(subject: Subject, step: int) -> Proposal | None:
     raise LookupError("no such node")
 
 
-def test_a_pass_that_raises_is_noted_and_the_others_go_on() -> None:
+def idle(subject: Subject, step: int) -> Proposal | None:
+    """Changes nothing, and never comes to an end."""
+    return each((Patch(erase=frozenset(["nobody"])),))
+
+
+@dataclass(frozen=True)
+class Swap:
+    """The last node comes before all that it reads."""
+
+    order: tuple[int, int] = (0, 0)
+
+    def apply(self, subject: Subject) -> Case:
+        graph = subject.case.graph
+        *first, last, output = [n for n in graph.nodes if n.op != "placeholder"]
+        return replace(subject.case, graph=replace(graph, nodes=(*graph.placeholders, last, *first, output)))
+
+
+def swap(subject: Subject, step: int) -> Proposal | None:
+    return each((Patch(drop=frozenset([subject.compute[0]]), edits=(Swap(),)),)) if step == 0 else None
+
+
+FAULTY = {
+    "raises": (broken, "LookupError: no such node"),
+    "changes-nothing": (idle, "RecursionError: after 1129 steps it has not come to an end"),
+    "is-no-graph": (swap, "ValueError: node 'n29' reads 'n28', which is not there before it"),
+}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("kind", FAULTY)
+def test_a_faulty_pass_is_noted_and_the_others_go_on(kind: str, jobs: int) -> None:
+    propose, said = FAULTY[kind]
+    rows, fails = (Pass("faulty", "Planted.", propose), *PASSES), has("asinh")
     case, trace = tower(30, {20: "asinh"})
-    row = Pass("broken", "Raises.", broken)
-    result, _ = run(has("asinh"), case, trace, passes=(row, *PASSES))
+    result = Engine(Parallel(fails, jobs), passes=rows, jobs=jobs).run(case, trace)
     assert ops(result.case) == ["asinh"]
-    assert result.stats["broken"].problems == ["LookupError: no such node"]
+    assert result.stats["faulty"].problems[:1] == [said]
+    assert result.stats["faulty"].queries == 0
+    with pytest.raises(PassFailed, match=f"pass faulty: {said}"):
+        Engine(Parallel(fails, jobs), passes=rows, jobs=jobs, strict=True).run(case, trace)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_a_pass_does_with_a_case_that_is_only_asked_ahead_about_does_not_count(strict: bool) -> None:
+    """With two workers later passes look at a case that is gone before their turn comes."""
+
+    def early(subject: Subject, step: int) -> Proposal | None:
+        if step > 0:
+            return None
+        if len(subject.compute) > 1:
+            raise LookupError("not yet")
+        return Proposal((Patch(replace={subject.compute[0]: {"ref": "nobody"}}),), lambda: sweep((0,)))
+
+    case, trace = tower(30, {20: "asinh"})
+    rows = (*PASSES, Pass("early", "Wants little.", early))
+    seen = []
+    for jobs in (1, 2, 3):
+        engine = Engine(Parallel(has("asinh"), jobs), passes=rows, jobs=jobs, strict=strict)
+        try:
+            seen.append((engine.run(case, trace).stats["early"].problems, ops(engine.best)))
+        except PassFailed as error:
+            seen.append(([str(error)], ops(engine.best)))
+    assert seen == [(["pass early: " * strict + "KeyError: 'nobody'"], ["asinh"])] * 3
 
 
 def test_a_patch_that_cannot_be_applied_is_noted() -> None:
@@ -289,11 +347,6 @@ def test_a_patch_that_cannot_be_applied_is_noted() -> None:
     result, _ = run(has("asinh"), case, trace, passes=(Pass("unknown", "Names nothing.", unknown), *PASSES))
     assert ops(result.case) == ["asinh"]
     assert result.stats["unknown"].problems == ["KeyError: 'nobody'"]
-
-
-def test_strict_reductions_end_with_the_error_of_a_pass() -> None:
-    with pytest.raises(PassFailed, match="pass broken: LookupError: no such node"):
-        run(has("asinh"), *tower(30, {20: "asinh"}), passes=(Pass("broken", "Raises.", broken),), strict=True)
 
 
 def test_late_passes_run_where_the_others_end_on_a_case_studied_anew() -> None:
@@ -309,24 +362,3 @@ def test_late_passes_run_where_the_others_end_on_a_case_studied_anew() -> None:
     result, _ = run(has("asinh"), case, trace, passes=(row, *PASSES), study=lambda case, key: again)
     assert seen == [(1, True)]
     assert result.trace is again
-
-
-def test_a_candidate_that_is_no_graph_is_noted_and_never_asked_about() -> None:
-    @dataclass(frozen=True)
-    class Swap:
-        order: tuple[int, int] = (0, 0)
-
-        def apply(self, subject: Subject) -> Case:
-            graph = subject.case.graph
-            *first, last, output = [n for n in graph.nodes if n.op != "placeholder"]
-            return replace(subject.case, graph=replace(graph, nodes=(*graph.placeholders, last, *first, output)))
-
-    def swap(subject: Subject, step: int) -> Proposal | None:
-        return each((Patch(drop=frozenset([subject.compute[0]]), edits=(Swap(),)),)) if step == 0 else None
-
-    case, trace = tower(3, {})
-    result, asked = run(lambda c: True, case, trace, passes=(Pass("swap", "Breaks order.", swap),))
-    assert asked == []
-    assert result.stats["swap"].problems == ["ValueError: node 'n2' reads 'n1', which is not there before it"]
-    with pytest.raises(PassFailed):
-        run(lambda c: True, case, trace, passes=(Pass("swap", "Breaks order.", swap),), strict=True)
