@@ -48,8 +48,11 @@ def plain_tensors(case: Case, storages: Storages) -> Candidates:
 
 
 def default_context(case: Case, storages: Storages) -> Candidates:
-    """Drop the recorded context, whole or entry by entry: a script need not set what does not matter."""
-    return together(case, [_without("context", path) for path in _paths(case.context, ("config", "sdp", "autocast"))])
+    """Drop the recorded context and tolerances, whole or entry by entry, or make an entry plainer that must stay."""
+    edits = [_without("context", path) for path in _paths(case.context, ("config", "sdp", "autocast"))]
+    case = yield from together(case, [*edits, *(_without_tolerance(dtype) for dtype in case.tolerance)])
+    caches = [_without("context", ("autocast", device, "cache")) for device in case.context.get("autocast", {})]
+    return (yield from together(case, [*caches, _not_only_a_warning]))
 
 
 def default_arguments(case: Case, storages: Storages) -> Candidates:
@@ -118,6 +121,17 @@ def _without_option(item: Any) -> Edit:
         return replace(case, backend={**case.backend, "options": {"dict": left}})
 
     return edit
+
+
+def _without_tolerance(dtype: str) -> Edit:
+    return lambda case: replace(case, tolerance={k: v for k, v in case.tolerance.items() if k != dtype})
+
+
+def _not_only_a_warning(case: Case) -> Case:
+    """``use_deterministic_algorithms(True)`` without ``warn_only``."""
+    if "deterministic" not in case.context:
+        return case
+    return replace(case, context={**case.context, "deterministic": {"warn_only": False}})
 
 
 def _without(field: str, path: tuple[str, ...]) -> Edit:

@@ -15,7 +15,7 @@ from fxminify.minifier.simplifications import Simplification
 from fxminify.minifier.simplifications.dtypes import SIMPLER, plain_dtypes
 from fxminify.minifier.simplifications.duplicates import one_input_twice
 from fxminify.minifier.simplifications.layouts import gapless, plain_layouts
-from fxminify.minifier.simplifications.surroundings import default_arguments, default_context
+from fxminify.minifier.simplifications.surroundings import default_arguments
 from fxminify.minifier.simplifications.values import MOST, fewer_values, plain_numbers, plain_values
 from fxminify.repro_templates.elements import numbers, raw
 from fxminify.repro_templates.inputs import print_inputs
@@ -288,32 +288,6 @@ def test_values_are_simplified_tensor_by_tensor_where_one_matters() -> None:
 
 
 # What stands around
-
-
-def test_entries_of_the_context_go_one_by_one_where_one_matters() -> None:
-    context = {
-        "grad": False,
-        "threads": 1,
-        "matmul_precision": "high",
-        "autocast": {"cpu": {"dtype": "bfloat16", "cache": True}},
-        "config": {"torch._inductor.config": {"fallback_random": True, "max_fusion_size": 4}},
-    }
-    case = replace(captured(lambda x: x + 1, torch.ones(1))[0], context=context)
-
-    def needs(*path: str) -> tuple[dict[str, Any], int]:
-        def same(candidate: Case) -> bool:
-            inner: Any = candidate.context
-            for key in path:
-                inner = inner.get(key, {})
-            return inner != {}
-
-        return driven(default_context, case, same, "context")
-
-    assert driven(default_context, case, lambda c: True, "context") == ({}, 1)
-    assert needs("grad")[0] == {"grad": False}
-    assert needs("autocast", "cpu")[0] == {"autocast": context["autocast"]}
-    config = {"torch._inductor.config": {"max_fusion_size": 4}}
-    assert needs("config", "torch._inductor.config", "max_fusion_size")[0] == {"config": config}
 
 
 def driven(
