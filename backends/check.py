@@ -77,7 +77,8 @@ def _compiled_run(
             if not is_failure(exc):
                 raise
             if phases[-1] is Phase.BACKWARD:
-                region.record(failure_of(exc, Phase.BACKWARD), call.kept(), call.rng, backward=True)
+                said = failure_of(exc, Phase.BACKWARD, graphs=[region.received.graph])
+                region.record(said, call.kept(), call.rng, backward=True)
             return None
 
 

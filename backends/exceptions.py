@@ -11,6 +11,8 @@ import re
 import signal
 import sys
 import traceback
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ..store.failure import Failure, Frame, Kind, Phase
 
@@ -19,16 +21,20 @@ _ENVELOPES = frozenset({"BackendCompilerFailed"})
 _OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory", "bad_alloc", "CUDA out of memory")
 #: Where exceptions are defined that end what runs and are no failure of it.
 _ENDING = ("_pytest.", "asyncio.", "trio", "anyio", "concurrent.")
+#: What stands for nodes that call nothing; a module goes by a path.
+_OPERATIONS = {"placeholder": "<input>", "get_attr": "<attribute>", "call_module": "<module>", "output": "output"}
+_MOST_NAMED = 100
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _FLOORS = tuple(os.path.join(_ROOT, floor, "") for floor in ("backends", "repro_templates", "minifier"))
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
-def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "") -> Failure:
+def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "", graphs: Iterable[Any] = ()) -> Failure:
     """Describe ``exc``, raised by a backend in ``phase``.
 
     The kind is ``out_of_memory`` where the exception says so, ``compile_error`` while compiling or building guards,
-    ``runtime_error`` otherwise; an exit is a ``crash``. ``diagnostics`` is what reached file descriptor 2 meanwhile.
+    ``runtime_error`` otherwise; an exit is a ``crash``. ``diagnostics`` is what reached file descriptor 2 meanwhile,
+    ``graphs`` are those whose nodes its text may name, besides the ones that its frames hold.
     """
     inner = unwrap(exc)
     if isinstance(inner, SystemExit):
@@ -39,15 +45,39 @@ def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "") -> Fa
         kind = Kind.OUT_OF_MEMORY
     else:
         kind = Kind.COMPILE_ERROR if phase in (Phase.COMPILE, Phase.GUARDS) else Kind.RUNTIME_ERROR
+    causes = tuple((type_name(c), text_of(c)) for c in chain(inner))
+    named = named_nodes([*graphs, *graphs_around(inner)], [text, *(said for _, said in causes)])
     return Failure(
         kind=kind,
         phase=phase,
         type=type_name(inner),
         message=text,
-        causes=tuple((type_name(c), text_of(c)) for c in chain(inner)),
+        causes=causes,
         frames=frames_of(inner),
         diagnostics=diagnostics,
+        detail={"nodes": named} if named else {},
     )
+
+
+def named_nodes(graphs: Iterable[Any], texts: Iterable[str]) -> dict[str, str]:
+    """What the nodes of ``graphs`` call that ``texts`` name, where that is not their name anyway."""
+    words = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text[:20_000])}
+    found: dict[str, str] = {}
+    for node in (node for graph in graphs for node in graph.nodes if node.name in words):
+        operation = _OPERATIONS.get(node.op) or getattr(node.target, "__name__", str(node.target)).partition(".")[0]
+        if re.sub(r"(_\d+)+$", "", node.name) != operation:
+            found[node.name] = operation
+    return dict(list(found.items())[:_MOST_NAMED])
+
+
+def graphs_around(exc: BaseException) -> Iterator[Any]:
+    """The graphs that the frames of ``exc`` hold in variables, or in attributes of these."""
+    module = getattr(sys.modules.get("torch.fx"), "GraphModule", None)
+    for frame, _ in traceback.walk_tb(exc.__traceback__) if module is not None else ():
+        for value in list(frame.f_locals.values()):
+            own = object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else None
+            held = [value, *(list(own.values()) if type(own) is dict else ())]
+            yield from (v.graph for v in held if issubclass(type(v), module) and "_graph" in vars(v))
 
 
 def left(code: int | None, phase: Phase, frames: tuple[Frame, ...] = (), diagnostics: str = "") -> Failure:

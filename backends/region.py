@@ -114,7 +114,7 @@ class Region:
         """``call`` raised ``exc``."""
         if is_failure(exc) and reentry.first_to_see(unwrap(exc), call.entry):
             backward = phase is Phase.BACKWARD
-            self.record(failure_of(exc, phase), call.kept(), call.rng, backward=backward)
+            self.record(failure_of(exc, phase, graphs=[self.received.graph]), call.kept(), call.rng, backward=backward)
 
     def wrap(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """``compiled``, observed."""

@@ -64,7 +64,8 @@ class Failure:
 
     ``frames`` run from the outermost to the one that raised. ``causes`` are the ``(type, message)`` pairs of the
     chained exceptions, outermost cause first. ``diagnostics`` is what was written to file descriptor 2 meanwhile.
-    ``detail`` holds the comparison of a divergence: ``{"class": "value"|"dtype"|..., "where": str, ...}``.
+    ``detail`` holds the comparison of a divergence: ``{"class": "value"|"dtype"|..., "where": str, ...}``, and of an
+    exception ``{"nodes": {name: operation}}``, the nodes of the graph that its text names.
     """
 
     kind: Kind
@@ -183,8 +184,9 @@ def signature(failure: Failure) -> Signature:
         name = failure.type if failure.signal is None else f"signal {failure.signal}"
         diagnostics = mask(first_error_line(failure.diagnostics))
         return Signature(failure.kind, failure.phase, name, origin=origin(failure), diagnostics=diagnostics)
-    messages = [mask(first_paragraph(failure.message))]
-    messages += [f"{kind}: {mask(first_paragraph(text))}" for kind, text in failure.causes]
+    nodes = failure.detail.get("nodes", {})
+    messages = [mask(with_operations(first_paragraph(failure.message), nodes))]
+    messages += [f"{kind}: {mask(with_operations(first_paragraph(text), nodes))}" for kind, text in failure.causes]
     return Signature(
         kind=failure.kind,
         phase=failure.phase,
@@ -244,17 +246,36 @@ def first_error_line(text: str) -> str:
     return ""
 
 
+def with_operations(text: str, nodes: Mapping[str, str]) -> str:
+    """``text`` with names of ``nodes`` replaced by what these call: names are the program's, and change with edits.
+
+    A plain word stays where nothing says that it is the name of a node.
+    """
+
+    def operation(found: re.Match[str]) -> str:
+        word, before = found[0], text[max(0, found.start() - 12) : found.start()]
+        named = word in nodes and ("_" in word or word[-1].isdigit() or _NAMING.search(before))
+        return str(nodes[word]) if named else word
+
+    text = text[:_LONGEST]
+    return _WORD.sub(operation, text) if nodes else text
+
+
 def mask(text: str) -> str:
     """``text`` with everything masked that changes as a graph shrinks: paths, numbers, addresses, node names.
 
     What tells bugs apart stays: names of operators and dtypes keep their digits (``atan2``, ``log10``, ``int64``).
     """
-    text = text[:20_000]
+    text = text[:_LONGEST]
     for pattern, replacement in _MASKS:
         text = pattern.sub(replacement, text)
     return text[:1000]
 
 
+_LONGEST = 20_000
+_WORD = re.compile(r"\b[A-Za-z_]\w*+")
+#: What stands before the name of a node.
+_NAMING = re.compile(r"(?i)\b(node|name)\b['\"]?\s?[=:]?\s?['\"`<]?$")
 _GENERATED = re.compile(r"^<|(^|/)c[a-z0-9]{40,}\.py$|^[a-z0-9]{51,53}\.py$")
 #: `GraphModule` drops the frames of its generated code from the exceptions that it raises again.
 _GENERATED_CALLS = ("torch/fx/graph_module.py:__call__", "torch/fx/graph_module.py:call_wrapped")
@@ -262,7 +283,8 @@ _CALLERS = ("torch/_dynamo/eval_frame.py:_fn",)
 _TRAILER = re.compile(
     r"\s*(Set TORCH|While executing|Original traceback|from user code|Traceback \(most recent|target:|  args\[|"
     r"GraphModule:|You can suppress|Hint:|Developer debug|Found from|Exception raised from|C\+\+ CapturedTraceback|"
-    r"frame #\d|File \"[^\"]*\", line \d)"
+    r"graph\(\):|(class \w+\(torch\.nn\.Module\)|def forward\(self)|%\w+ : .*= (placeholder|call_\w+|get_attr)\[|"
+    r"opcode +name +target|frame #\d|File \"[^\"]*\", line \d)"
 )
 _ERROR_LINE = re.compile(
     r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called after)\b|"
@@ -285,6 +307,8 @@ _NUMBERED = (
     r"buf|tmp|op|arg|primals|tangents|getitem|val|var|node|in_ptr|out_ptr|in_out_ptr|ptr|input|output|in|out|loc|"
     r"kernel|cse_var|zuf|seed|result|graph|fn|func|main_graph|eval_with_key"
 )
+#: A list in brackets, with lists in it.
+_NESTED = r"[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*+[)\]}])*+[)\]}]"
 #: No pattern may try a long word again from each of its letters: messages of megabytes exist.
 _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
@@ -295,6 +319,8 @@ _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"%?\b[A-Za-z_]\w*+ : (?:\[[^\]]*\] )*= (\w+\[target=[^\]]*\])\(args = .*?, kwargs = \{.*?\}\)",
             r"<node> = \1",
         ),
+        # what a node reads and who reads it
+        (r"\b(users|args|kwargs|(?:all_)?input_nodes|operands)(['\"]?\s?[=:]\s?)" + _NESTED, r"\1\2<nodes>"),
         # the operands of a call that the dispatcher refused: how many there are, and whether they are parameters
         (r"(?<=[(\s])(?:Tensor|Parameter)(?:, (?:Tensor|Parameter))*(?=[,)])", "Tensor"),
         (r"\b0x[0-9a-fA-F]{4,}", "<addr>"),
@@ -314,6 +340,8 @@ _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"<n>(?: ?[*+] ?<n>)+", "<n>"),
         (r"(?:(?:torch\.)?Size)?\((?:\s*<n>\s*,)+(?:\s*<n>)?\s*\)", "<shape>"),
         (r"(?:(?:torch\.)?Size\()?\[\s*+(?:(?:<n>|\?)(?:\s*,\s*(?:<n>|\?))*+)?\s*+\]\)?", "<shape>"),
+        # a list of alike items, one for each input
+        (r"(?<![\w.<>])([\w.<>]++(?:\([^()]*+\))?+)(?:, \1(?![\w.<>]))+", r"\1"),
         (r"[ \t]+", " "),
     )
 )

@@ -541,3 +541,29 @@ def test_the_origin_is_where_the_backend_raised_and_not_who_called_it(db: str, r
     plain = outcome()
     assert signature(row.failure).origin == signature(plain).origin == signature(observed).origin == origin
     assert not any(frame.file in ("region.py", "hook.py", "seam.py") for frame in observed.frames)
+
+
+def names_nodes(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    found = next(n for n in gm.graph.nodes if n.target is torch.erf)
+
+    def run(*args: Any) -> Any:
+        raise Failed(f"node {found} with {list(found.users)}")
+
+    return run() if len(gm.graph.nodes) < 4 else run
+
+
+def test_nodes_that_a_message_names_are_kept_with_what_they_call(db: str) -> None:
+    def many(x: torch.Tensor) -> torch.Tensor:
+        first = torch.erf(x)
+        after_all = first + 1
+        return after_all.cos()
+
+    fxminify.install(db)
+    for function in (many, lambda x: torch.erf(x)):
+        with pytest.raises(Exception, match="node"):
+            torch.compile(function, backend=names_nodes)(torch.ones(2))
+    late, early = (row.failure for row in captures(db))
+    assert late is not None
+    assert early is not None
+    assert (late.detail, early.detail) == ({"nodes": {"first": "erf", "after_all": "add"}}, {})
+    assert [signature(f).message for f in (late, early)] == ["node erf with [add]", "node erf with [output]"]

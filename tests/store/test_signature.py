@@ -66,6 +66,20 @@ SAME = {
         "addmm() received an invalid combination of arguments - got (Tensor, Parameter, Parameter, int), but expected",
         "addmm() received an invalid combination of arguments - got (Tensor, int), but expected",
     ),
+    "shapes of all inputs": ("no kernel for [(2, 3), (3,)], torch.float32", "no kernel for [(2,)], torch.float32"),
+    "dtypes of all inputs": ("given torch.float32, torch.float32, torch.int64", "given torch.float32, torch.int64"),
+    "neighbours of a node": (
+        "refused relu (args=([add, x_1], 2), users: {truediv: None, output: None})",
+        "refused relu (args=(x,), users: {})",
+    ),
+    "a whole graph": (
+        "cannot compile graph():\n    %x : [num_users=1] = placeholder[target=x]\n    return x",
+        "cannot compile graph():\n    %y : [num_users=2] = placeholder[target=y]\n    return (y, y)",
+    ),
+    "the code of a graph": (
+        "cannot compile\nclass GraphModule(torch.nn.Module):\n    def forward(self, x): return x",
+        "cannot compile\nclass GraphModule(torch.nn.Module):\n    def forward(self, y): return y",
+    ),
     "colours": ("This is \x1b[96mstep\x1b[0m 3", "This is step 3"),
 }
 
@@ -84,6 +98,7 @@ DIFFERENT = {
     "conv2d and conv3d": ("unsupported: conv2d", "unsupported: conv3d"),
     "two dtypes": ("no kernel for int32", "no kernel for int64"),
     "two dtypes of MLIR": ("no kernel for tensor<2xf16>", "no kernel for tensor<2xf32>"),
+    "lists of operators": ("unsupported: [relu, sin]", "unsupported: [relu, cos]"),
     "two assertions": ("assert stride > 0 and offset >= 0", "assert size > 0 and offset >= 0"),
     "two targets in one format": (
         "Error when translating node %a : [num_users=1] = call_function[target=aten.lgamma](args = (%x,), kwargs = {})",
@@ -95,6 +110,13 @@ DIFFERENT = {
 @pytest.mark.parametrize(("one", "other"), DIFFERENT.values(), ids=DIFFERENT.keys())
 def test_what_tells_bugs_apart_is_not_masked(one, other):
     assert signature(error(one)).difference(signature(error(other))) == "message"
+
+
+def test_a_node_goes_by_what_it_calls_whatever_its_name_is():
+    nodes = {"hidden_states": "roll", "h": "erf", "mask_1": "where"}
+    text = "no kernel for hidden_states, node h, name='mask_1': h is bad"
+    named = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, message=text, detail={"nodes": nodes})
+    assert signature(named).message == "no kernel for roll, node erf, name='where': h is bad"
 
 
 def test_the_message_of_a_real_conversion_error_reads_well():
