@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
+from types import NoneType
 from typing import Any
 
 from ..store.failure import Failure, Frame, Kind, Phase
@@ -72,8 +73,8 @@ def named_nodes(graphs: Iterable[Any], texts: Iterable[str]) -> dict[str, str]:
 
 def graphs_around(exc: BaseException) -> Iterator[Any]:
     """The graphs that the frames of ``exc`` hold in variables, or in attributes of these."""
-    module = getattr(sys.modules.get("torch.fx"), "GraphModule", None)
-    for frame, _ in traceback.walk_tb(exc.__traceback__) if module is not None else ():
+    module: type = getattr(sys.modules.get("torch.fx"), "GraphModule", NoneType)  # there are no graphs without torch
+    for frame, _ in traceback.walk_tb(exc.__traceback__):
         for value in list(frame.f_locals.values()):
             own = object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else None
             held = [value, *(list(own.values()) if type(own) is dict else ())]
