@@ -1,9 +1,11 @@
-"""Graphs as a backend sees them: Dynamo's own (``dyn``), AOTAutograd's forward (``fw``) and backward (``bw``)."""
+"""Graphs as a backend sees them: Dynamo's own (``dyn``), AOTAutograd's forward (``fw``) and backward (``bw``), and
+what it makes both of, forward and backward in one graph (``joint``)."""
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -15,7 +17,7 @@ Graph = tuple[fx.GraphModule, list[Any]]
 
 
 def capture(name: str) -> Graph:
-    """The graph and real inputs of a case ``<model>:<dyn|fw|bw>``."""
+    """The graph and real inputs of a case ``<model>:<dyn|fw|bw|joint>``."""
     model, level = name.split(":")
     return _dynamo(model) if level == "dyn" else _aot(model)[level]
 
@@ -36,13 +38,20 @@ def _dynamo(model: str) -> Graph:
 
 @functools.lru_cache(maxsize=1)
 def _aot(model: str) -> dict[str, Graph]:
-    """Both graphs with Inductor's decompositions and the min-cut partitioner."""
+    """All three graphs with Inductor's decompositions and the min-cut partitioner."""
     import torch._inductor.lowering  # some decompositions use it without importing it
     from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
     from torch._inductor.decomposition import select_decomp_table
 
     got: dict[str, Graph] = {}
+    joint: list[fx.GraphModule] = []
+
+    def partition(gm: fx.GraphModule, inputs: Any, **options: Any) -> Any:
+        graph = copy.deepcopy(gm.graph)
+        graph.set_codegen(fx.graph.CodeGen())  # one argument for each placeholder
+        joint.append(fx.GraphModule(gm, graph))
+        return min_cut_rematerialization_partition(gm, inputs, **options)
 
     def keep(level: str) -> Callable[..., Any]:
         def compiler(gm: fx.GraphModule, _: list[Any]) -> Any:
@@ -58,13 +67,22 @@ def _aot(model: str) -> dict[str, Graph]:
     backend = aot_autograd(
         fw_compiler=keep("fw"),
         bw_compiler=keep("bw"),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=partition,
         decompositions=select_decomp_table(),
     )
     function, args = make(model)
     torch._dynamo.reset()
     torch.compile(function, backend=backend, fullgraph=True, dynamic=False)(*args).float().pow(2).mean().backward()  # type: ignore[no-untyped-call]
-    return got
+    return got | {"joint": (joint[0], _given(joint[0], got.values()))}
+
+
+def _given(gm: fx.GraphModule, parts: Iterable[Graph]) -> list[Any]:
+    """What the placeholders of ``gm`` were given, by their names in the graphs that it was divided into."""
+    known: dict[str, Any] = {}
+    for part, inputs in parts:
+        names = [n.name for n in part.graph.nodes if n.op == "placeholder"]
+        known = dict(zip(names, inputs, strict=True)) | known
+    return [known[n.name] for n in gm.graph.nodes if n.op == "placeholder"]
 
 
 def copies(values: Any) -> list[Any]:

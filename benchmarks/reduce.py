@@ -10,18 +10,18 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import signal
 import statistics
 import sys
-import traceback
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from .apart import apart
 from .graphs import Graph, capture
+from .page import put
 from .plants import PLANTS, NoPlace, plant
 from .tools import TOOLS, measure
 
@@ -30,9 +30,6 @@ CASES = tuple(f"{model}:{level}" for model in MODELS for level in ("dyn", "fw", 
 QUICK = ("mlp:dyn", "mlp:fw", "mlp:bw", "gpt2_4:dyn", "bert_4:dyn")
 
 Row = dict[str, Any]
-
-#: What stands around the table in a page.
-BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -55,15 +52,6 @@ def main(argv: list[str] | None = None) -> None:
         args.write.write_text(put(args.write.read_text(), measured))
 
 
-def put(page: str, measured: str) -> str:
-    """``page`` with ``measured`` between its marks. Raises `ValueError` where it has none."""
-    before, mark, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not mark or not end:
-        raise ValueError(f"the page has no {BEGIN} and {END}")
-    return f"{before}{mark}\n{measured}\n{end}{after}"
-
-
 def bound(nodes: int, needed: int) -> float:
     """Queries that a good search takes for ``needed`` of ``nodes``: half as many again as it takes to tell them apart,
     and two for each to see that it cannot go."""
@@ -82,35 +70,21 @@ def run(cases: Any, plants: list[str], tools: list[str], limit: int, out: Path) 
             continue
         captured = capture(case)
         for kind, tool in todo:
-            row = {"case": case, "plant": kind, "tool": tool} | _apart(captured, case, kind, tool, limit)
+            found = apart(lambda kind=kind, tool=tool: _run(captured, case, kind, tool, limit))  # type: ignore[misc]  # noqa: B023
+            row = {"case": case, "plant": kind, "tool": tool} | (found or {"error": f"no result within {limit} s"})
             with out.open("a") as f:
                 f.write(json.dumps(row) + "\n")
             print(json.dumps({k: v for k, v in row.items() if k != "code"}), file=sys.stderr, flush=True)
 
 
-def _apart(captured: Graph, case: str, kind: str, tool: str, limit: int) -> Row:
-    """The measurement, made in a forked process."""
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read_end)
-        signal.alarm(limit)
-        try:
-            planted = plant(*captured, kind, case.split(":")[1])
-            start = sum(n.op.startswith("call") for n in planted.gm.graph.nodes)
-            row: Row = {"start_nodes": start, "optimum": planted.optimum} | asdict(measure(tool, planted))
-        except NoPlace as exc:
-            row = {"skipped": str(exc)}
-        except BaseException:  # noqa: BLE001 - the line of this run says what went wrong; the others go on
-            row = {"error": traceback.format_exc(limit=-3)}
-        with os.fdopen(write_end, "w") as f:
-            f.write(json.dumps(row))
-        os._exit(0)
-    os.close(write_end)
-    with os.fdopen(read_end) as f:
-        text = f.read()
-    os.waitpid(child, 0)
-    return json.loads(text) if text else {"error": f"no result within {limit} s"}
+def _run(captured: Graph, case: str, kind: str, tool: str, limit: int) -> Row:
+    signal.alarm(limit)
+    try:
+        planted = plant(*captured, kind, case.split(":")[1])
+    except NoPlace as exc:
+        return {"skipped": str(exc)}
+    start = sum(n.op.startswith("call") for n in planted.gm.graph.nodes)
+    return {"start_nodes": start, "optimum": planted.optimum} | asdict(measure(tool, planted))
 
 
 def table(rows: list[Row]) -> str:
