@@ -1,9 +1,9 @@
 """Does a script show the failure it was made for? It is run as its receiver would run it, several times.
 
 Each run is a fresh process in an empty directory, with nothing importable but what is installed and ``search_path``.
-They run side by side, as many as there are processors. All but the last go through `runner`, which reports the
-exception as data; the last is plainly ``python repro.py``, whose exit status must agree. Whatever a run leaves behind
-is killed with its process group.
+They run side by side, half as many again as there are processors: three on two processors take less than two rounds.
+All but the last go through `runner`, which reports the exception as data; the last is plainly ``python repro.py``, and
+its exit status must agree. Whatever a run leaves behind is killed with its process group.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def verify(
     def once(plain: bool) -> _Ended:
         return _run(script, files, timeout, search_path, started, plain=plain)
 
-    with ThreadPoolExecutor(min(runs, len(os.sched_getaffinity(0)))) as together:
+    with ThreadPoolExecutor(min(runs, (3 * len(os.sched_getaffinity(0)) + 1) // 2)) as together:
         try:
             *reported, plainly = together.map(once, [False] * max(runs - 1, 1) + [True])
         except BaseException:
