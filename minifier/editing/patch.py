@@ -50,20 +50,19 @@ class Patch:
 
 def merge(patches: Iterable[Patch]) -> Patch:
     """All ``patches`` at once. Where two replace the same node, the first wins."""
-    drop: set[str] = set()
-    cut: set[int] = set()
-    erase: set[str] = set()
-    substitutes: dict[str, Value] = {}
-    edits: list[Edit] = []
     patches = tuple(patches)
-    drop.update(*[p.drop for p in patches])
-    cut.update(*[p.cut for p in patches])
-    erase.update(*[p.erase for p in patches])
+    substitutes: dict[str, Value] = {}
     for p in patches:
-        edits += p.edits
-        for name, value in p.replace.items():
-            substitutes.setdefault(name, value)
-    return Patch(frozenset(drop), substitutes, frozenset(cut), frozenset(erase), tuple(edits))
+        if p.replace:
+            for name, value in p.replace.items():
+                substitutes.setdefault(name, value)
+    return Patch(
+        frozenset().union(*[p.drop for p in patches if p.drop]),
+        substitutes,
+        frozenset().union(*[p.cut for p in patches if p.cut]),
+        frozenset().union(*[p.erase for p in patches if p.erase]),
+        tuple([e for p in patches if p.edits for e in p.edits]),
+    )
 
 
 def apply(subject: Subject, patch: Patch) -> Case | None:
@@ -120,7 +119,7 @@ def without_unused_tensors(case: Case) -> Case:
 def _closure(subject: Subject, patch: Patch) -> set[str]:
     """Names of the compute nodes that stay: those not dropped, and producers whose value cannot be given."""
     gone = patch.drop | patch.erase
-    kept = {name for name in subject.compute if name not in gone}
+    kept = set(subject.computed - gone)
     if patch.erase:
         doomed = [n for n in patch.erase if n in subject.nodes]
         while doomed:
@@ -183,8 +182,8 @@ class _Edit:
         for i in patch.cut:
             if tag(subject.outputs[i]) == "ref":
                 wanted.discard(subject.outputs[i]["ref"])
-        for name in subject.compute:
-            if name in self.kept and name not in self.substitutes:
+        for name in subject.in_order(self.kept):
+            if name not in self.substitutes:
                 users = subject.users[name]
                 lost = not self.kept.issuperset(users) and any(
                     u not in self.kept and subject.nodes[u].is_compute for u in users
@@ -238,30 +237,28 @@ class _Edit:
         """The candidate. Nodes that do not change are shared with the subject's case."""
         subject, kept = self.subject, self.kept
         base = subject.case.graph
-        order = [n for n in base.nodes if n.name in kept]
         first: dict[str, str] = {}
         body: list[Node] = []
-        for node in order:
-            read = subject.inputs[node.name]
+        for name in subject.in_order(kept):
+            node, read = subject.nodes[name], subject.inputs[name]
             if not kept.issuperset(read) or (self.substitutes and not self.substitutes.keys().isdisjoint(read)):
                 if self.substitutes or not subject.written.isdisjoint(read):
                     read, node = self._sources(node.name), self.rewired(node)
                 for source in read:
                     if source not in kept:
-                        first.setdefault(source, node.name)
+                        first.setdefault(source, name)
             body.append(node)
         for value in outputs:
-            if tag(value) == "ref":
+            if tag(value) == "ref" and value["ref"] not in kept:
                 first.setdefault(value["ref"], base.output.name)
         placeholders, given, attributes = [], [], []
         tensors = _Tensors(subject.case.tensors)
-        for node in base.nodes:
-            if node.name not in first or node.name in kept:
-                continue
+        for name in subject.in_order(first):
+            node = subject.nodes[name]
             if node.op == "get_attr":
                 attributes.append(node)
             else:
-                made, value = self._input(node, first[node.name], tensors)
+                made, value = self._input(node, first[name], tensors)
                 placeholders.append(made)
                 given.append(value)
         output = Node(base.output.name, "output", "output", ({"tuple": outputs},))

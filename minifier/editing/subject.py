@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -81,6 +81,17 @@ class Subject:
     @cached_property
     def compute(self) -> tuple[str, ...]:
         return tuple(n.name for n in self.case.graph.nodes if n.is_compute)
+
+    @cached_property
+    def computed(self) -> frozenset[str]:
+        return frozenset(self.compute)
+
+    def in_order(self, names: Collection[str]) -> list[str]:
+        """``names`` of nodes in the order of the graph."""
+        position = self.position
+        if len(names) * 8 < len(position):
+            return sorted(names, key=position.__getitem__)
+        return [name for name in position if name in names]
 
     @cached_property
     def inputs(self) -> dict[str, tuple[str, ...]]:
@@ -323,7 +334,7 @@ def target_name(node: Node) -> str:
 def _holds_tensor(value: Value) -> bool:
     if type(value) is list:
         return any(map(_holds_tensor, value))
-    if type(value) is dict:
+    if type(value) is dict and "ref" not in value:
         return "tensor" in value or "generator" in value or any(map(_holds_tensor, value.values()))
     return False
 

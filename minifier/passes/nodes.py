@@ -26,7 +26,8 @@ def slices(subject: Subject, step: int) -> Proposal | None:
     if step > 0:
         return None
     patches = _patches(subject)
-    weights = [sum(subject.weights[subject.number[n]] for n in unit) for unit in subject.units]
+    number, chances = subject.number, subject.weights
+    weights = [sum([chances[number[n]] for n in unit]) for unit in subject.units]
     reads = links(subject)
     if len(patches) > len(weights):
         weights.append(min(weights, default=1.0) / 2)

@@ -126,7 +126,7 @@ class Engine:
         self._started = self._clock()
         self._trace, self._studied = trace, ""
         self._subject = Subject(case, trace, self._hints, blamed=self._blamed)
-        self._best_key = self._keys.key(case)
+        self._best_key = ""
         self._start_nodes = self._sizes.nodes(case)
         reason = ""
         try:
@@ -144,7 +144,7 @@ class Engine:
 
         A pass whose questions brought nothing is parked until nothing else makes the case smaller.
         """
-        before, all_of_them = self._best_key, not self._parked
+        before, all_of_them = self.best, not self._parked
         for late in (False, True):
             passes = [p for p in self._passes if p.late is late and p.name not in self._parked]
             if late and not all_of_them:
@@ -154,17 +154,17 @@ class Engine:
             for i, p in enumerate(passes):
                 self._later = passes[i + 1 :]
                 self._run_pass(p)
-            if self._best_key != before:
+            if self.best is not before:
                 return True
         self._parked.clear()
         return not all_of_them
 
     def _look(self) -> None:
         """Have the best case studied, once."""
-        if self._study is None or self._studied == self._best_key:
+        if self._study is None or self._studied == self._key_of_best():
             return
-        trace = self._study(self.best, self._best_key)
-        self._studied = self._best_key
+        trace = self._study(self.best, self._key_of_best())
+        self._studied = self._key_of_best()
         if trace is not None:
             self._trace = trace
             self._subject = Subject(self.best, trace, self._hints, blamed=self._blamed)
@@ -175,7 +175,7 @@ class Engine:
         stats, started, nodes, step = self.stats[p.name], self._clock(), self._sizes.nodes(self.best), 0
         if self._has_run(p):
             return
-        self._pass, self._tried, key = p.name, False, self._best_key
+        self._pass, self._tried, best = p.name, False, self.best
         try:
             while (proposal := self._proposal(p, step, self._problem)) is not None:
                 self._running = p, step
@@ -185,7 +185,7 @@ class Engine:
             stats.seconds += self._clock() - started
             stats.nodes_removed += nodes - self._sizes.nodes(self.best)
         self._coarse[p.name] = self._sizes.nodes(self.best)
-        if self._tried and self._best_key == key:
+        if self._tried and self.best is best:
             self._parked.add(p.name)
 
     def _has_run(self, p: Pass) -> bool:
@@ -221,7 +221,7 @@ class Engine:
 
     def _search(self, name: str, proposal: Proposal) -> bool:
         """Find which patches can be applied together, applying them as they are found. True if any was."""
-        before = self._best_key
+        before = self.best
         question = Question(self._subject, name, proposal)
         while question.kept is not None:
             case = question.candidate(question.kept, self._problem)
@@ -229,7 +229,7 @@ class Engine:
             if same and case is not None and (not question.grows or self._sizes.is_smaller(case, self.best)):
                 self._accept(case)
             question.answer(same)
-        return self._best_key != before
+        return self.best is not before
 
     def _check(self, case: Case | None, question: Question) -> bool:
         """Whether ``case`` shows the failure."""
@@ -237,7 +237,7 @@ class Engine:
         self._tried = self._tried or (case is not None and self._is_worth(case, question))
         if case is None or known is not None:
             self.stats[self._pass].repeated += case is not None
-            self.stats[self._pass].unchanged += case is not None and self._keys.key(case) == self._best_key
+            self.stats[self._pass].unchanged += case is not None and self._is_best(case)
             return bool(known)
         key = self._keys.key(case)
         if self._jobs == 1:
@@ -254,11 +254,11 @@ class Engine:
         """The answer where there is no need to ask: no candidate, the best case itself, not smaller, asked before."""
         if case is None:
             return False
-        key = self._keys.key(case)
-        if key == self._best_key:
+        if self._is_best(case):
             return True
         if not self._is_worth(case, question):
             return False
+        key = self._keys.key(case)
         if key in self._known:
             return self._known[key].same
         if (wrong := flaw(case)) is not None:
@@ -269,6 +269,16 @@ class Engine:
 
     def _is_worth(self, case: Case, question: Question) -> bool:
         return question.grows or self._sizes.is_smaller(case, self.best)
+
+    def _is_best(self, case: Case) -> bool:
+        """Whether ``case`` is the best one. Keys of large cases take time, and sizes nearly always tell."""
+        alike = self._sizes.nodes(case) == self._sizes.nodes(self.best)
+        return alike and self._keys.key(case) == self._key_of_best()
+
+    def _key_of_best(self) -> str:
+        if not self._best_key:
+            self._best_key = self._keys.key(self.best)
+        return self._best_key
 
     def _begin(self, key: str, name: str) -> None:
         """Count a question and write it down before it is asked."""
@@ -290,9 +300,9 @@ class Engine:
             self._other(case, verdict)
 
     def _accept(self, case: Case) -> None:
-        key = self._keys.key(case)
-        if key == self._best_key:
+        if self._is_best(case):
             return
+        key = self._keys.key(case)
         if len(case.graph.compute) > len(self._subject.compute):
             self._coarse.clear()  # a body has become part of the graph: there is something to take big steps in again
         self._subject = self._subject.after(case)
