@@ -12,7 +12,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from types import NoneType
 from typing import Any
 
 from ..store.failure import Failure, Frame, Kind, Phase
@@ -47,7 +46,10 @@ def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "", graph
     else:
         kind = Kind.COMPILE_ERROR if phase in (Phase.COMPILE, Phase.GUARDS) else Kind.RUNTIME_ERROR
     causes = tuple((type_name(c), text_of(c)) for c in chain(inner))
-    named = named_nodes([*graphs, *graphs_around(inner)], [text, *(said for _, said in causes)])
+    try:
+        named = named_nodes([*graphs, *graphs_around(inner)], [text, *(said for _, said in causes)])
+    except Exception:  # noqa: BLE001  variables of foreign code: without names the message is only masked less
+        named = {}
     return Failure(
         kind=kind,
         phase=phase,
@@ -73,7 +75,9 @@ def named_nodes(graphs: Iterable[Any], texts: Iterable[str]) -> dict[str, str]:
 
 def graphs_around(exc: BaseException) -> Iterator[Any]:
     """The graphs that the frames of ``exc`` hold in variables, or in attributes of these."""
-    module: type = getattr(sys.modules.get("torch.fx"), "GraphModule", NoneType)  # there are no graphs without torch
+    module = getattr(sys.modules.get("torch.fx"), "GraphModule", None)
+    if not isinstance(module, type):  # torch was not imported, or not to its end
+        return
     for frame, _ in traceback.walk_tb(exc.__traceback__):
         for value in list(frame.f_locals.values()):
             own = object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else None

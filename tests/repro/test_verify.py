@@ -39,6 +39,11 @@ def test_an_exception_is_reported_with_its_type_message_and_place() -> None:
     assert (failure.frames[-1].file, failure.frames[-1].function) == ("repro.py", "go")
 
 
+def test_an_exception_before_torch_is_imported_is_reported_too() -> None:
+    failure = the(run("import sys\nnothing = None\nsys.modules['torch.fx'] = None\nraise KeyError('early')"))
+    assert (failure.type, failure.detail) == ("KeyError", {})
+
+
 def test_a_signal_is_a_crash_with_its_python_stack() -> None:
     failure = the(run("import os, signal\ndef die():\n    os.kill(os.getpid(), signal.SIGSEGV)\ndie()"))
     assert (failure.kind, failure.signal) == (Kind.CRASH, signal.SIGSEGV)
