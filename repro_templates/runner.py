@@ -45,7 +45,11 @@ def main(arguments: list[str]) -> int:
 
 def versions() -> dict[str, str]:
     """The versions that imported top-level packages say they have, and Python's."""
-    own = {n: vars(m).get("__version__") for n, m in [*sys.modules.items()] if n not in sys.stdlib_module_names}
+    own = {
+        n: getattr(m, "__dict__", {}).get("__version__")
+        for n, m in [*sys.modules.items()]
+        if n not in sys.stdlib_module_names
+    }
     return {"python": platform.python_version()} | {
         name: version for name, version in own.items() if "." not in name and isinstance(version, str)
     }
