@@ -12,13 +12,25 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from ...store.case import Blobs, Case, tag
+from ...store.case import Blobs, Case
 from ..oracle.verdict import Outcome, Verdict
 from ..reduction.history import difference
 from ..search.account import BudgetSpent
 from ..simplifications.dimensions import changeable
 from .explanation import Answer, Aspect, Explanation, Subject, Twin
-from .probes import Names, Place, Probe, arguments, dtypes, layouts, operators, resized, settings, value_sets
+from .probes import (
+    Names,
+    Place,
+    Probe,
+    arguments,
+    as_printed,
+    dtypes,
+    layouts,
+    operators,
+    resized,
+    settings,
+    value_sets,
+)
 
 #: Sizes up to this one stand in places that need have nothing to do with each other.
 SMALL = 2
@@ -54,7 +66,9 @@ def explain(case: Case, blobs: Blobs, inquiry: Inquiry, clock: Callable[[], floa
     twin = None
     if session.twin is not None:
         near = session.twin
-        twin = Twin(f"{near.name}: {near.value} instead of {near.now}", difference(case, near.case))
+        twin = Twin(
+            f"{near.name}: {near.value} instead of {near.now}", difference(as_printed(case), as_printed(near.case))
+        )
     return Explanation(subjects, twin, session.asked, round(clock() - started, 1), complete)
 
 
@@ -65,7 +79,8 @@ class _Session:
         self.case = case
         self.blobs = blobs
         self.inquiry = inquiry
-        self.names = Names(case).of
+        names = Names(case)
+        self.names, self.symbols = names.of, names.symbols
         self.asked = 0
         self.now: dict[tuple[Aspect, str], str] = {}
         self.answers: dict[tuple[Aspect, str], list[Answer]] = {}
@@ -112,7 +127,7 @@ class _Session:
 
     def sizes(self) -> None:
         """Every size of the inputs and of the tensors that the graph holds."""
-        if self.case.earlier or any(tag(value) == "sym" for value in self.case.inputs):
+        if self.case.earlier:
             return
         groups: dict[int, list[Place]] = {}
         for i in changeable(self.case):
@@ -123,7 +138,9 @@ class _Session:
             group = groups[size]
             if self.asked - before >= MOST_SIZES:
                 return
-            if size == 0 or ((size > SMALL or len(group) == 1) and self.vary(group, size)):
+            # All dimensions of a symbolic size are its own. What only has its number may be, too: eager tells.
+            whole = size > SMALL or len(group) == 1 or self.is_symbolic(size)
+            if size == 0 or (whole and self.vary(group, size)) or self.is_symbolic(size):
                 continue
             done: set[Place] = set()
             for place in group[:MOST_PLACES] if len(group) > 1 else ():
@@ -142,7 +159,8 @@ class _Session:
         self.inquiry.ahead([(p.case, p.blobs) for p in larger if p is not None][: self.inquiry.jobs])
         for other in others:  # besides the next one: a multiple, and one that is none of anything
             self.resize(places, size, other)
-        below = [n for n in (size - 1, size // 2, 1) if 0 < n < size]
+        least = 2 if self.is_symbolic(size) else 1  # torch takes 0 and 1 for constants
+        below = [n for n in (size - 1, size // 2, 1) if least <= n < size]
         for other in dict.fromkeys(below):
             if self.resize(places, size, other) is Outcome.PASS:
                 break
@@ -166,4 +184,9 @@ class _Session:
                 yield Probe(Aspect.SIZE, name, str(size), str(other), made[0], made[1], near)
 
     def name(self, places: Sequence[Place]) -> str:
-        return " = ".join(f"{self.names.get(i, f'tensor {i}')}.shape[{d}]" for i, d in places)
+        (size,) = {self.case.tensors[i].shape[d] for i, d in places}
+        symbols = [name for name, number in self.symbols if number == size]
+        return " = ".join([*symbols, *(f"{self.names.get(i, f'tensor {i}')}.shape[{d}]" for i, d in places)])
+
+    def is_symbolic(self, size: int) -> bool:
+        return any(number == size for _, number in self.symbols)

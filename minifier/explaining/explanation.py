@@ -77,7 +77,8 @@ class Subject:
             return self._size()
         fails = self.that(Outcome.SAME)
         if self.aspect in (Aspect.DTYPE, Aspect.SETTING):
-            return f"{self.name} = {_any(fails)}" + (" only" if len(fails) == 1 else "")
+            others = self.that(Outcome.OTHER, Outcome.CRASH, Outcome.TIMEOUT, Outcome.FLAKY)
+            return f"{self.name} = {_any(fails)}" + (" only" if len(fails) == 1 and not others else "")
         return ""
 
     def sentence(self) -> str:

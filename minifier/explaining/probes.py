@@ -16,7 +16,9 @@ from ...repro_templates.source import print_graph
 from ...repro_templates.strides import contiguous
 from ...store.case import Blobs, Case, Graph, Node, TensorSpec, Value, refs, tag
 from ...store.names import UnknownName, check_target
+from ..editing.calls import renamed
 from ..reduction.history import operation, text, values
+from ..simplifications.dimensions import hinted
 from .explanation import Aspect
 from .remake import cast, plain, relaid, resize
 
@@ -63,7 +65,8 @@ class Probe:
 
 
 class Names:
-    """What the tensors of a case are called: as in the printed script, held ones by their path."""
+    """What the tensors of a case are called: as in the printed script, held ones by their path. ``symbols`` are inputs
+    that are symbolic sizes, each with its name and the number it stands for."""
 
     def __init__(self, case: Case) -> None:
         try:
@@ -71,15 +74,30 @@ class Names:
         except Unprintable:
             printed = [node.name for node in case.graph.placeholders]
         self.of: dict[int, str] = {}
+        self.symbols: list[tuple[str, int]] = []
         for name, value in zip(printed, case.inputs, strict=True):
             if tag(value) == "tensor":
                 self.of.setdefault(value["tensor"], name)
+            elif tag(value) == "sym" and type(value["sym"].get("hint")) is int:
+                self.symbols.append((name, value["sym"]["hint"]))
         for path, attr in case.graph.attrs.items():
             if "tensor" in attr:
                 self.of.setdefault(attr["tensor"], path)
 
     def all(self, tensors: Sequence[int]) -> str:
         return ", ".join(self.of[i] for i in tensors)
+
+
+def as_printed(case: Case) -> Case:
+    """``case`` with its inputs called as in the printed script, where that has names of its own for them."""
+    try:
+        printed = print_graph(case).parameters
+    except Unprintable:
+        return case
+    names = dict(zip((n.name for n in case.graph.placeholders), printed, strict=True))
+    taken = {n.name for n in case.graph.nodes if n.is_compute}
+    names = {old: new for old, new in names.items() if new not in taken}
+    return replace(case, graph=renamed(case.graph, names))
 
 
 def settings(case: Case) -> Iterator[Probe]:
@@ -183,9 +201,8 @@ def layouts(case: Case, blobs: Blobs) -> Iterator[Probe]:
 
 def arguments(case: Case) -> Iterator[Probe]:
     """Numbers and switches that the nodes are given, each a little different; keywords left out."""
-    left = MOST_ARGUMENTS
+    left, calls = MOST_ARGUMENTS, _calls(case)
     for node in case.graph.compute[:MOST_NODES]:
-        called = node.target if node.op != "call_function" else operation(node.target)
         places: list[tuple[int | str, Value]] = [*enumerate(node.args), *node.kwargs.items()]
         for place, value in places:
             others = list(_nearby(value))
@@ -194,7 +211,7 @@ def arguments(case: Case) -> Iterator[Probe]:
             if not others or left == 0:
                 continue
             left -= 1
-            name = f"argument {place} of {called}"
+            name = f"argument {place} of {calls[node.name]}"
             for distance, other in enumerate(others):
                 said = "left out" if other is _LEFT_OUT else text(other)
                 changed = with_node(case, node.name, _given(node, place, other))
@@ -237,6 +254,7 @@ def _refers(value: Value) -> bool:
 
 def operators(case: Case) -> Iterator[Probe]:
     """Other operators with the same arguments, the two that are most alike."""
+    calls = _calls(case)
     for node in case.graph.compute[:MOST_NODES]:
         called = _plain_name(node)
         for family in _FAMILIES:
@@ -248,7 +266,7 @@ def operators(case: Case) -> Iterator[Probe]:
             for rank, other in enumerate(found):
                 now, said = (_said(n) for n in (node, other))
                 changed = with_node(case, node.name, other)
-                yield Probe(Aspect.OPERATOR, f"operator {node.name}", now, said, changed, distance=40 + rank)
+                yield Probe(Aspect.OPERATOR, f"operator {calls[node.name]}", now, said, changed, distance=40 + rank)
 
 
 def _plain_name(node: Node) -> str:
@@ -275,15 +293,24 @@ def _calling(node: Node, called: str, other: str) -> Node | None:
     return replace(node, target=target)
 
 
+def _calls(case: Case) -> dict[str, str]:
+    """What the nodes call, as the script says it; of several that call the same, the first, the second..."""
+    said = [_said(node) for node in case.graph.compute]
+    return {
+        node.name: called if said.count(called) == 1 else f"{called} (call {said[: i + 1].count(called)})"
+        for i, (node, called) in enumerate(zip(case.graph.compute, said, strict=True))
+    }
+
+
 def _said(node: Node) -> str:
-    return str(node.target) if node.op == "call_method" else operation(node.target)
+    return operation(node.target) if node.op == "call_function" else str(node.target)
 
 
 def resized(case: Case, places: Sequence[Place], size: int, follow: str, blobs: Blobs) -> tuple[Case, Blobs] | None:
     """``case`` with the dimensions ``places``, all of one size, of another ``size``, and the storages it needs besides.
 
     ``follow`` says which numbers of the graph that equal the old size are changed: those in ``lists``, ``all``, or
-    ``none``. None where a tensor cannot be made so.
+    ``none``. Symbolic sizes that stand for the old size stand for the new one. None where a tensor cannot be made so.
     """
     old = case.tensors[places[0][0]].shape[places[0][1]]
     changed: dict[int, TensorSpec] = {}
@@ -296,6 +323,7 @@ def resized(case: Case, places: Sequence[Place], size: int, follow: str, blobs: 
         changed[i] = made[0]
         new |= made[1]
     case = with_tensors(case, changed)
+    case = replace(case, inputs=tuple(hinted(value, {old: size}) for value in case.inputs))
     if follow != "none":
         graph = _mapped(case.graph, lambda value: _renumbered(value, old, size, inside=follow == "all"))
         case = replace(case, graph=graph)

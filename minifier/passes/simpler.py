@@ -17,8 +17,9 @@ from ..editing.calls import Path
 from ..editing.patch import Patch
 from ..editing.rewriting import Become, editable
 from ..editing.subject import Subject
+from ..search.items import sweep
 from ..search.order import RANKS, rank
-from .proposal import Proposal, each
+from .proposal import Proposal
 
 #: What a call becomes: the name of a function of torch, args and kwargs.
 Form = tuple[str, tuple[Value, ...], dict[str, Value]]
@@ -42,7 +43,9 @@ def plain(subject: Subject, step: int) -> Proposal | None:
             found = (f for f in forms(inner, node.name, second=step == 1) if RANKS[f[0]] < rank(node))
             if (form := next(found, None)) is not None:
                 patches.append(Patch(edits=(_call(path, node.name, form, overload=overload),)))
-    return each(tuple(patches))
+    # Each node is needed by now, so the chance is small that all may be something else.
+    count = len(patches)
+    return Proposal(tuple(patches), lambda: sweep(range(count)))
 
 
 def _call(path: Path, node: str, form: Form, *, overload: bool) -> Become:

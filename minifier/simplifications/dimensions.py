@@ -120,14 +120,14 @@ def resized(case: Case, sizes: Mapping[int, int], follow: str, storages: Storage
             tensors[i] = _cut(case, i, shape, storages)
     if tuple(tensors) == case.tensors:
         return case
-    inputs = tuple(_hinted(value, sizes) for value in case.inputs) if only is None else case.inputs
+    inputs = tuple(hinted(value, sizes) for value in case.inputs) if only is None else case.inputs
     given = dict(zip((n.name for n in case.graph.placeholders), inputs, strict=True))
     nodes = tuple(_renumbered(node, sizes, follow, given.get(node.name), tensors) for node in case.graph.nodes)
     attrs = {path: _resized_body(attr, sizes, follow, tensors) for path, attr in case.graph.attrs.items()}
     return replace(case, inputs=inputs, tensors=tuple(tensors), graph=replace(case.graph, nodes=nodes, attrs=attrs))
 
 
-def _hinted(value: Value, sizes: Mapping[int, int]) -> Value:
+def hinted(value: Value, sizes: Mapping[int, int]) -> Value:
     """A symbolic size with the number it stands for now; what is computed from others stays."""
     if tag(value) != "sym" or not str(value["sym"].get("expr")).isidentifier():
         return value

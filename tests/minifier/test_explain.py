@@ -108,6 +108,41 @@ def test_numbers_of_the_graph_follow_a_size() -> None:
     assert words(found, Aspect.SIZE)["x0.shape[1]"] == "x0.shape[1] > 12"
 
 
+def test_symbolic_sizes_take_other_numbers_with_all_their_dimensions() -> None:
+    start = case(zeros(4, 3), zeros(4), fn="torch.sub", args=(X0, 1))
+    nodes = (Node("s0", "placeholder", "s0"), *start.graph.nodes)
+    size = {"sym": {"kind": "SymInt", "expr": "s0", "hint": 4}}
+    start = replace(start, graph=replace(start.graph, nodes=nodes), inputs=(size, *start.inputs))
+    asked: list[tuple[Any, ...]] = []
+
+    def fails(c: Case) -> bool:
+        asked.append((c.inputs[0]["sym"]["hint"], c.tensors[0].shape[0], c.tensors[1].shape[0]))
+        return c.tensors[0].shape[0] >= 4
+
+    name = "s0 = x0.shape[0] = x1.shape[0]"
+    found = explained(start, fails)
+    assert words(found, Aspect.SIZE) == {name: f"{name} >= 4", "x0.shape[1]": "free"}
+    assert all(len(set(sizes)) == 1 for sizes in asked)
+    assert min(asked)[0] >= 2
+
+
+def test_calls_have_the_names_that_the_script_has() -> None:
+    nodes = [
+        Node("x0", "placeholder", "x0"),
+        Node("sin", "call_function", {"fn": "torch.neg"}, (X0,)),
+        Node("cos", "call_function", {"fn": "torch.mul"}, ({"ref": "sin"}, 2)),
+        Node("out", "call_function", {"fn": "torch.mul"}, ({"ref": "cos"}, 3)),
+    ]
+    start = replace(case(zeros(4), fn="torch.neg", args=(X0,)), graph=Graph((*nodes, OUTPUT)))
+    found = explained(start, lambda c: c.graph.nodes[2].args[1] == 2)
+    assert words(found, Aspect.ARGUMENT) == {
+        "argument 1 of torch.mul (call 1)": "matters", "argument 1 of torch.mul (call 2)": "free",
+    }  # fmt: skip
+    assert [s.name for s in found.subjects if s.aspect is Aspect.OPERATOR] == [
+        "operator torch.neg", "operator torch.mul (call 1)", "operator torch.mul (call 2)",
+    ]  # fmt: skip
+
+
 def test_dtypes_change_with_what_the_graph_says_of_them() -> None:
     start = case(zeros(4), fn="torch.sum", args=(X0,), kwargs={"dtype": {"dtype": "float32"}})
     asked: list[Any] = []

@@ -46,7 +46,7 @@ def test_a_sentence_lists_what_was_asked() -> None:
     assert sized(1, (3, 2)).sentence() == "x.shape[1]: fails with all that was tried (1, 2, 3)"
     answers = (Answer("float64", "pass"), Answer("float16", "other"), Answer("bfloat16", "infra"))
     dtype = Subject(Aspect.DTYPE, "dtype of x", "float32", answers)
-    assert dtype.needed() == "dtype of x = float32 only"
+    assert dtype.needed() == "dtype of x = float32"
     assert dtype.sentence() == (
         "dtype of x: fails with float32; passes with float64; fails in another way with float16; no answer for bfloat16"
     )
@@ -60,7 +60,7 @@ EXPLAINED = Explanation(
         Subject(Aspect.ARGUMENT, "argument 1 of torch.sum", "0", (Answer("1", "invalid"),)),
         Subject(Aspect.LAYOUT, "layout of x", "contiguous", (Answer("transposed", "pass"),)),
         Subject(Aspect.DTYPE, "dtype of x", "float32", (Answer("float64", "other"),)),
-        Subject(Aspect.OPERATOR, "operator sum_1", "torch.sum", (Answer("torch.mean", "pass"),)),
+        Subject(Aspect.OPERATOR, "operator torch.sum", "torch.sum", (Answer("torch.mean", "pass"),)),
     ),
     Twin("x.shape[1]: 16 instead of 17", "- x: float32[1, 17], zeros\n+ x: float32[1, 16], zeros"),
     asked=7,
@@ -74,7 +74,7 @@ def test_a_summary_says_what_it_takes_and_what_is_free() -> None:
         "It takes x.shape[1] >= 17; grad = False only. Also important: layout of x. Free: values. As far as tried."
     )
     assert [sentence.partition(":")[0] for sentence in EXPLAINED.sentences()] == [
-        "x.shape[1]", "grad", "layout of x", "dtype of x", "operator sum_1", "values",
+        "x.shape[1]", "grad", "layout of x", "dtype of x", "operator torch.sum", "values",
     ]  # fmt: skip
     assert Explanation(()).summary() == ""
 
