@@ -5,13 +5,13 @@ with them the numbers of that value in the graph: first those in lists (``view(x
 none, then all with the sizes that are multiples of it. Where one size stands for several dimensions, those that stand
 at one place in all tensors are tried together, then single ones. Whether the result still is a program is eager's to
 say. A recorded tensor keeps the order of its strides and a window of its elements, the first one that holds something
-else than zeros. Where size matters, the smallest that fails is looked for by doubling, then halving the gap: vector
+else than zeros. Where size matters, the smallest that fails is looked for in leaps, then by bisection: vector
 widths and block sizes show (``17``), and so do thresholds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 #: The most candidates for one case: sizes are the last thing a reader minds.
 MOST = 48
+#: From a size that is too small to the next that is tried: what matters is mostly small, 2, 8 or 17.
+LEAP = 4
+#: Methods whose arguments are sizes.
+_RESHAPING = ("view", "reshape", "expand")
 #: Which numbers of the graph follow a size.
 _FOLLOW = ("lists", "all", "none")
 #: Dimensions, each as ``(tensor, dimension)``.
@@ -38,14 +42,16 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
     # Torch takes 0 and 1 for constants: where sizes are symbolic, 2 is the smallest.
     least = 2 if any(tag(value) == "sym" for value in case.inputs) else 1
 
-    def ask(sizes: Mapping[int, int], only: Places | None = None) -> Generator[Case, bool, Case | None]:
+    def ask(
+        sizes: Mapping[int, int], only: Places | None = None, follow: tuple[str, ...] = _FOLLOW
+    ) -> Generator[Case, bool, Case | None]:
         nonlocal left
         asked: list[Case] = []
-        ways = [(sizes, follow) for follow in (_FOLLOW if only is None else ("none",))]
+        ways = [(sizes, way) for way in (follow if only is None else ("none",))]
         if only is None and (whole := multiples(case, sizes)) != sizes:
             ways.append((whole, "all"))
-        for changed, follow in ways:
-            candidate = resized(case, changed, follow, storages, only)
+        for changed, way in ways:
+            candidate = resized(case, changed, way, storages, only)
             if candidate not in (case, *asked) and left > 0:
                 left -= 1
                 asked.append(candidate)
@@ -55,29 +61,37 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
 
     for size in range(least, 3):
         case = (yield from ask({s: size for s in sizes_of(case) if s > size})) or case
+    for size in factors(case):
+        case = (yield from ask({size: least}, follow=())) or case
     present = sizes_of(case)
     # Multiples of other sizes come last: they mostly follow.
     for size in sorted(present, key=lambda s: (any(o > 2 and o != s and s % o == 0 for o in present), -s)):
-        low, best = least - 1, size
-        step = least
-        while step < best and best == size:  # doubling, up to the first size that fails
-            found = yield from ask({size: step})
+        low, best, smaller = least - 1, size, case
+        # What fails neither at its smallest, nor at half and at one less, must be so large.
+        first = [least, size // 2, size - 1]
+        while best - low > 1 and (best < size or first):
+            trial = first.pop(0) if best == size else LEAP * low if LEAP * low < best else (low + best) // 2
+            if not low < trial < best:
+                continue
+            found = yield from ask({size: trial}, follow=_FOLLOW if trial == least else _FOLLOW[:2])
             if found is None:
-                low, step = step, 2 * step
+                low = trial
             else:
-                smaller, best = found, step
-        while best - low > 1:
-            middle = (low + best) // 2
-            found = yield from ask({size: middle})
-            if found is None:
-                low = middle
-            else:
-                smaller, best = found, middle
-        if best < size:
-            case = smaller
+                smaller, best = found, trial
+        case = smaller
         for group in groups(case, best) if best > least else ():
             case = (yield from ask({best: least}, group)) or case
     return case
+
+
+def factors(case: Case) -> list[int]:
+    """Sizes that the graph names, ``view(2, 16, 3, 4, 8)``, where a tensor has only multiples of them: heads."""
+    sizes = sizes_of(case)
+    found: set[int] = set()
+    for node in case.graph.compute:
+        found.update(n for value in (*node.args, *node.kwargs.values()) for n in _listed(value))
+        found.update(a for a in node.args if node.target in _RESHAPING and type(a) is int)
+    return sorted((n for n in found - sizes if n > 2 and any(s % n == 0 for s in sizes)), reverse=True)
 
 
 def sizes_of(case: Case) -> set[int]:
@@ -177,6 +191,16 @@ def _renumbered(node: Node, sizes: Mapping[int, int], follow: str, given: Value,
     if tag(given) == "tensor":
         return replace(node, meta={**node.meta, "shape": list(tensors[given["tensor"]].shape)})
     return replace(node, meta={k: v for k, v in node.meta.items() if k != "shape"})
+
+
+def _listed(value: Value) -> Iterator[int]:
+    """The integers in lists."""
+    items = value if type(value) is list else value[kind] if (kind := tag(value)) in ("tuple", "size") else ()
+    for item in items:
+        if type(item) is int:
+            yield item
+        else:
+            yield from _listed(item)
 
 
 def _numbers(value: Value, sizes: Mapping[int, int], *, inside: bool) -> Any:

@@ -10,11 +10,12 @@ import pytest
 import torch
 from made import Held
 
-from fxminify.minifier.simplifications.dimensions import MOST, resized, smaller_dimensions
+from fxminify.minifier.simplifications.dimensions import resized, smaller_dimensions
 from fxminify.repro_templates.elements import numbers
 from fxminify.repro_templates.strides import contiguous
 from fxminify.store.build import build
 from fxminify.store.case import Case, Graph, Node, TensorSpec
+from fxminify.store.encode import encode
 
 OUTPUT = Node("output", "output", "output", ({"tuple": [{"ref": "out"}]},))
 
@@ -75,7 +76,27 @@ def test_sizes_that_do_not_matter_are_one_after_a_single_question() -> None:
 def test_a_threshold_is_found_exactly(threshold: int) -> None:
     found, asked = smallest(MATMUL, lambda c: c.tensors[0].shape[1] >= threshold)
     assert shapes(found) == [(1, threshold), (threshold, 1)]
-    assert asked <= MOST
+    assert asked <= 14
+
+
+def test_sizes_that_must_be_cost_few_questions() -> None:
+    image = case((8, 12, 197, 64), (8, 12, 64, 197), out=("torch.matmul", [{"ref": "x0"}, {"ref": "x1"}]))
+    found, asked = smallest(image, lambda c: False)
+    assert (found, asked <= 25) == (image, True)
+    found, asked = smallest(image, lambda c: c.tensors[1].shape[3] >= 17)
+    assert (shapes(found), asked <= 17) == ([(1, 1, 1, 1), (1, 1, 1, 17)], True)
+
+
+def test_heads_of_an_attention_shrink_though_no_tensor_has_their_size() -> None:
+    def attention(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        q = torch.nn.functional.linear(x, w).view(2, 16, 3, 4, 8).permute(2, 0, 3, 1, 4)
+        return torch.nn.functional.scaled_dot_product_attention(q[0], q[1], q[2])
+
+    encoded = encode(torch.fx.symbolic_trace(attention), [torch.ones(2, 16, 32), torch.ones(96, 32)])
+    ones = tuple(replace(t, storage=None, init={"fn": "full", "value": 1.0}) for t in encoded.tensors)
+    found, asked = smallest(Case(encoded.graph, encoded.inputs, ones), lambda c: True)
+    assert shapes(found) == [(2, 2, 1), (12, 1)]
+    assert asked <= 30
 
 
 def test_numbers_in_lists_follow_and_dimensions_do_not() -> None:

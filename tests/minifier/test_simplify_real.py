@@ -48,7 +48,7 @@ def unfold() -> tuple[Callable[..., Any], list[torch.Tensor]]:
             20,
             marks=pytest.mark.slow,
         ),
-        (unfold, ["x = torch.zeros(1, 4)"], 8),
+        (unfold, ["x = torch.zeros(1, 4)"], 9),
     ],
 )
 def test_real_failures_end_plain(
