@@ -3,7 +3,8 @@
 A name says the least that tells it apart: the one weight of a minimal graph is ``weight``, two of them are
 ``conv1_weight`` and ``conv2_weight``. Numbers FX appended are dropped and given again in order, so the names of a
 minimized graph do not tell of the nodes that are gone. Every name is an ASCII identifier that hides no keyword, no
-builtin and no name the script uses itself.
+builtin and no name the script uses itself. No input is called like an operation: a backend that looks for ``softmax``
+in all names of a graph would find it in an input that has taken the place of one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import keyword
 import re
 from collections import Counter
 from collections.abc import Container, Sequence
+from functools import cache
+
+from ..store.names import table
 
 #: Names a printed script uses itself.
 OWN = frozenset(
@@ -94,8 +98,22 @@ def input_names(targets: Sequence[str]) -> list[str]:
             lengths[i] = _shortest(paths[i], lengths[i] + 1)
 
 
+def is_operation(name: str) -> bool:
+    """Is ``name``, apart from its number, what FX calls a node of some operation?"""
+    return unnumbered(name) in _operations()
+
+
+@cache
+def _operations() -> frozenset[str]:
+    known = table()
+    named = (re.split(r"\.|::", name) for name in (*known.functions, *known.packets, *known.methods, *known.hops))
+    return frozenset(words[-1].strip("_") for words in named)
+
+
 def _path(target: str) -> list[str]:
     """Words of a Dynamo target: module names whole, ``["layers", "0", "self_attn", "weight"]``."""
+    if is_operation(target):
+        return ["x"]
     text = _DYNAMO_PREFIX.sub("", _PART.sub("", _COPY.sub("", target)).strip("_"))
     text = re.sub(r"^(?:kwargs|args)_+(?=[a-z])", "", text, flags=re.I)
     text = re.sub(r"^self_+(?=[a-z])", "", text, flags=re.I)

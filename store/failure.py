@@ -320,7 +320,11 @@ _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"<node> = \1",
         ),
         # what a node reads and who reads it
-        (r"\b(users|args|kwargs|(?:all_)?input_nodes|operands)(['\"]?\s?[=:]\s?)" + _NESTED, r"\1\2<nodes>"),
+        (
+            r"(?i)\b(users|used by|consumers|producers|args|kwargs|(?:all_)?input_nodes|operands)(['\"]?\s?[=:]?\s?)"
+            + _NESTED,
+            r"\1\2<nodes>",
+        ),
         # the operands of a call that the dispatcher refused: how many there are, and whether they are parameters
         (r"(?<=[(\s])(?:Tensor|Parameter)(?:, (?:Tensor|Parameter))*(?=[,)])", "Tensor"),
         (r"\b0x[0-9a-fA-F]{4,}", "<addr>"),

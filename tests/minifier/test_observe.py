@@ -42,6 +42,16 @@ def test_a_healthy_backend_passes(entry):
 
 
 @BOTH
+def test_an_input_is_not_called_like_the_operation_that_it_stands_for(entry):
+    case, blobs = capture(lambda x: torch.relu(x).cos(), (torch.randn(4),), spec("refuses_names"))
+    assert seen((case, blobs), entry)[0].seen is Seen.FAILURE
+    placeholder, relu, cos, output = case.graph.nodes
+    stand_in = replace(placeholder, name=relu.name, target=relu.name)
+    without = replace(case, graph=Graph((stand_in, cos, output), {}, False))
+    assert seen((without, blobs), entry)[0].seen is Seen.PASS
+
+
+@BOTH
 def test_eager_finishes_before_the_backend_is_asked(entry):
     def bad(x):
         return torch.relu(x) + x.new_zeros(3)
@@ -58,7 +68,7 @@ def test_eager_finishes_before_the_backend_is_asked(entry):
 FAILURES = {
     "cannot_lower": (Kind.COMPILE_ERROR, Phase.COMPILE, "NotImplementedError", "cannot lower relu"),
     "fails_at_run": (Kind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "no kernel for relu of [4]"),
-    "exits": (Kind.COMPILE_ERROR, Phase.COMPILE, "SystemExit", "4"),
+    "exits": (Kind.CRASH, Phase.COMPILE, "exit 4", "the process left with exit code 4"),
     "allocates": (Kind.OUT_OF_MEMORY, Phase.COMPILE, "RuntimeError", None),
 }
 

@@ -72,6 +72,7 @@ SAME = {
         "refused relu (args=([add, x_1], 2), users: {truediv: None, output: None})",
         "refused relu (args=(x,), users: {})",
     ),
+    "who reads a node": ("refused relu, used by [add, mul]", "refused relu, used by [output]"),
     "a whole graph": (
         "cannot compile graph():\n    %x : [num_users=1] = placeholder[target=x]\n    return x",
         "cannot compile graph():\n    %y : [num_users=2] = placeholder[target=y]\n    return (y, y)",
