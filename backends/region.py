@@ -29,6 +29,7 @@ from .exceptions import failure_of, is_failure, unwrap
 from .lowering import AotCalls, lower
 from .received import Inputs, Received, cuda_devices
 from .recorder import Recorder, log
+from .sampling import Sizes
 from .settings import Settings
 from .spec import BackendSpec
 
@@ -78,6 +79,7 @@ class Region:
         self.specialized = False
         self.reported: set[str] = set()
         self._sampling = settings.sampling
+        self._sizes = Sizes(received.symbols) if received.symbols and self._sampling.first else None
         self._wait = self._due = self._sampling.wait(0)  # calls until the next that is compared with eager; its number
         self._spec = spec
         self._known_spec: BackendSpec | None = None
@@ -127,7 +129,8 @@ class Region:
             if self._calls < LEARNING:
                 return self._learn(compiled, args, kwargs)
             self._wait -= 1
-            call = self._checked(compiled, args, kwargs) if self._wait == 0 else self._call(args)
+            due = self._wait == 0 or (self._sizes is not None and self._sizes.doubled(args))
+            call = self._checked(compiled, args, kwargs) if due else self._call(args)
             mark = journal.begin("forward", self.number) if journal is not None else None
             self.invoked += 1
             try:
@@ -163,7 +166,8 @@ class Region:
         if self.received.symbols and (seen := _shapes(args)) not in shapes:
             shapes.append(seen)
         self._wait -= 1
-        if self._wait == 0:
+        doubled = self._sizes is not None and self._sizes.doubled(args)
+        if self._wait == 0 or doubled:
             self._check(compiled, args, kwargs, call)
         before = [_version(a) for a in args]
         began = time.perf_counter()
@@ -207,8 +211,9 @@ class Region:
 
         if not kwargs:
             check(self, compiled, args, call)
-        self._wait = self._sampling.wait(self._due)
-        self._due += self._wait
+        if self._wait == 0:
+            self._wait = self._sampling.wait(self._due)
+            self._due += self._wait
 
     def _learn_written(self, written: list[int], args: Sequence[Any], seconds: float) -> None:
         """The inputs that later calls copy because this one of ``seconds`` wrote to them."""

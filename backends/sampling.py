@@ -1,13 +1,16 @@
 """Which calls of a compiled graph are compared with eager: ``first:2,every:1000``.
 
 Calls are counted for each compiled graph from 1. ``first:N`` asks for the first N, ``every:N`` for each Nth. The
-region only counts down to the next call that is due, so a call that is not due costs one subtraction.
+region only counts down to the next call that is due, so a call that is not due costs one subtraction. Where the first
+calls are asked for, so are those of a graph with symbolic sizes that are the first of their `Sizes`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 #: What ``check=True`` and a bare ``--check`` mean.
 DEFAULT = "first:2"
@@ -40,3 +43,18 @@ class Sampling:
         if done < self.first:
             return 1
         return self.every - done % self.every if self.every else 0
+
+
+class Sizes:
+    """The largest sizes of the calls so far, by position: backends go wrong above some size that calls grow to."""
+
+    def __init__(self, positions: Iterable[int]) -> None:
+        self._largest = dict.fromkeys(positions, 0)
+
+    def doubled(self, args: Sequence[Any]) -> bool:
+        """Is a size of this call at least twice as large as in those for which that was so before?"""
+        larger = {
+            i: args[i] for i, most in self._largest.items() if type(args[i]) is int and args[i] >= max(2 * most, 1)
+        }
+        self._largest |= larger
+        return bool(larger)

@@ -88,3 +88,30 @@ def test_gradients_are_compared_on_a_due_call(db: str) -> None:
         compiled(torch.ones(3, requires_grad=True)).sum().backward()
     with Index.open(db) as index:
         assert [(row.kind, row.phase) for row in index.captures()] == [("divergence", "backward")]
+
+
+@pytest.mark.parametrize(("asked", "found"), [("first:1", [1, 4]), ("every:50", [])])
+def test_the_first_call_of_twice_the_size_is_checked_too(db: str, asked: str, found: list[int]) -> None:
+    """The fourth call is the first above what the backend can do."""
+
+    def tiled(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            calls.append(max(a.shape[0] for a in args if isinstance(a, torch.Tensor)))
+            (out,) = gm.forward(*args)
+            return (torch.where(torch.arange(len(out)) < 32, out, 0),)
+
+        return run
+
+    calls: list[int] = []
+    sizes = [8, 9, 15, 64, 65, 127]
+    with fxminify.capturing(db, check=asked):
+        compiled = torch.compile(lambda x: x.cos() + 2, backend=tiled, dynamic=True)
+        for size in sizes:
+            compiled(torch.ones(size))
+    twice = [i + 1 for i in range(6) if calls.count(sizes[i]) == 2]
+    assert twice == found
+    rows = []
+    if found:
+        with Index.open(db) as index:
+            rows = index.captures()
+    assert [row.kind for row in rows] == ["divergence"] * bool(found)
