@@ -18,6 +18,8 @@ import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils._pytree import TreeSpec, tree_flatten
 
+from ..store.modes import as_it_was
+
 Mark = Callable[[str], None]
 #: How inputs are moved: by which numbers, and by how many units in the last place at most.
 Shake = tuple[torch.Generator, int]
@@ -52,7 +54,7 @@ def execute(
     inputs = list(inputs)
     sources = _sources(inputs) if backward else []
     devices = sorted({t.device.index for t in tensors(inputs) if t.device.type == "cuda"})
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=devices), as_it_was():
         before = torch.get_rng_state()
         result = function(*inputs)
         random = not torch.equal(before, torch.get_rng_state())

@@ -80,15 +80,13 @@ class _Predicate:
         return build(case, self._blobs, live=self._live)
 
     def ask(self, case: Case) -> Verdict:
-        import torch
+        from ..store.modes import as_it_was
 
-        grad = torch.is_grad_enabled()
         gm, inputs = self.build(case)
         try:
-            same = bool(self._fails(gm, inputs))
+            # A candidate may keep the node that switches something on and lose, or never reach, the one that undoes it.
+            with as_it_was():
+                same = bool(self._fails(gm, inputs))
         except Exception as exc:  # noqa: BLE001 - the caller's predicate may raise anything on a graph it did not expect
             return Verdict(Outcome.INVALID, detail=f"{type(exc).__name__}: {exc}")
-        finally:
-            # A candidate may keep the node that switches gradients off and lose the one that switches them on.
-            torch.set_grad_enabled(grad)
         return Verdict(Outcome.SAME if same else Outcome.PASS)

@@ -12,14 +12,17 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 from torch._C._functorch import (
+    get_interpreter_stack,
     get_unwrapped,
     is_batchedtensor,
     is_functorch_wrapped_tensor,
     maybe_get_bdim,
     peek_interpreter_stack,
+    pop_dynamic_layer_stack_and_undo_to_depth,
 )
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 
 
@@ -34,6 +37,44 @@ def undisturbed(*, inference: bool = False) -> Iterator[None]:
         stack.enter_context(torch.inference_mode(inference))
         stack.enter_context(torch.no_grad())  # after inference mode, which turns gradients on where it is left
         yield
+
+
+@contextmanager
+def as_it_was() -> Iterator[None]:
+    """What a graph switches on and, where it raises or is but a part of one, never off again ends with the block:
+    functorch and forward-mode levels, autocast, gradients off.
+    """
+    depth, level, grad = functorch_depth(), forward_ad._current_level, torch.is_grad_enabled()
+    autocast, nesting = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _AUTOCAST], _nesting()
+    try:
+        yield
+    finally:
+        if functorch_depth() > depth:
+            pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        while forward_ad._current_level > level:
+            forward_ad.exit_dual_level()  # type: ignore[no-untyped-call]
+        if _nesting() > nesting:
+            for device, enabled, dtype in autocast:
+                torch.set_autocast_enabled(device, enabled)
+                torch.set_autocast_dtype(device, dtype)
+            while _nesting() > nesting:
+                if torch.autocast_decrement_nesting() == 0:
+                    torch.clear_autocast_cache()
+        torch.set_grad_enabled(grad)
+
+
+def functorch_depth() -> int:
+    """How many levels of ``vmap``, ``grad``, ``jvp``... are active."""
+    return len(get_interpreter_stack() or ())
+
+
+def _nesting() -> int:
+    nesting = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return int(nesting)
+
+
+_AUTOCAST = ("cpu", "cuda")
 
 
 def is_fake(tensor: torch.Tensor) -> bool:

@@ -20,7 +20,7 @@ import torch.fx as fx
 from ...store.build import build
 from ...store.case import Blobs, Case, Graph, TensorSpec
 from ...store.encode import Encoder, Unsupported
-from ...store.modes import one_of_batch
+from ...store.modes import as_it_was, one_of_batch
 from ..editing import calls
 from . import bodies
 from .trace import Kind, Put, Recorded, Trace
@@ -44,15 +44,14 @@ def recorded(
     tape = Tape(put, calls.positions(case.graph))
     recorder = make(gm, tape)
     problem = ""
-    state, grad = torch.get_rng_state(), torch.is_grad_enabled()
+    state = torch.get_rng_state()
     try:
-        with _context(case, blobs):
+        with _context(case, blobs), as_it_was():
             recorder.run(*inputs)
     except Exception as exc:  # noqa: BLE001 - eager code of a user's graph; what ran until here is still of use
         problem = f"{type(exc).__name__}: {exc}".splitlines()[0]
     finally:
         torch.set_rng_state(state)
-        torch.set_grad_enabled(grad)
     return Trace(tape.recorded(), tuple(tape.specs), tape.positions, problem)
 
 

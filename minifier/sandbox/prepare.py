@@ -123,6 +123,8 @@ def fingerprint() -> dict[str, str]:
             "inference mode": str(torch.is_inference_mode_enabled()),
             "autocast": str([torch.is_autocast_enabled(d) for d in ("cpu", "cuda")]),
             "autocast dtype": str([torch.get_autocast_dtype(d) for d in ("cpu", "cuda")]),
+            "forward AD level": str(torch.autograd.forward_ad._current_level),
+            "functorch levels": str(len(torch._C._functorch.get_interpreter_stack() or ())),
             "determinism": str(torch.get_deterministic_debug_mode()),
             "matmul precision": torch.get_float32_matmul_precision(),
         }

@@ -12,6 +12,7 @@ import fxminify
 from fxminify.minifier.recording.trace import Kind, Trace, record
 from fxminify.store.case import Case
 from fxminify.store.encode import encode
+from fxminify.store.modes import functorch_depth
 
 torch.set_num_threads(1)
 
@@ -215,6 +216,34 @@ def test_switching_gradients_off_does_not_leak_into_the_process() -> None:
     gm, _ = fxminify.reduce(fx.GraphModule({}, graph), [torch.ones(2, requires_grad=True)], runs(has("sin")))
     assert calls(gm) == ["sin"]
     assert torch.is_grad_enabled()
+
+
+def test_regions_that_a_candidate_does_not_leave_end_with_it() -> None:
+    """Without the outer ``vmap`` the inner one raises in its midst: nothing later may run inside of what is left."""
+    left = []
+
+    def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
+        left.append((functorch_depth(), torch.is_autocast_enabled("cpu"), torch.autocast_increment_nesting()))
+        torch.autocast_decrement_nesting()
+        gm(*inputs)
+        return "acosh" in calls(gm)
+
+    def program(x: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ x
+        return torch.vmap(torch.vmap(lambda row: row.cos().acosh()))(y.float().sin())
+
+    seen: list[tuple[fx.GraphModule, list[Any]]] = []
+
+    def spy(gm: fx.GraphModule, inputs: list[Any]) -> Any:
+        seen.append((gm, inputs))
+        return gm.forward
+
+    torch._dynamo.reset()
+    torch.compile(program, backend=spy)(torch.rand(4, 4))
+    gm, _ = fxminify.reduce(*seen[0], fails)
+    assert calls(gm) == ["acosh"]
+    assert set(left) == {(0, False, 1)}
 
 
 def test_an_exception_of_the_predicate_is_no_failure() -> None:
