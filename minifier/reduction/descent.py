@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...store.case import Case
+from ...store.failure import Kind
 from ..oracle import tasks
 from ..oracle.backend import Oracle, Votes
 from ..oracle.verdict import Outcome, Verdict
@@ -76,10 +77,12 @@ class Descent:
         self.path: list[tuple[Case, str]] = []
         self._told: list[str] = []
         self._rounds = 0
-        by_script = isinstance(oracle, ScriptOracle)  # a script is run several times anyway, before it is shown
+        by_script = isinstance(oracle, ScriptOracle)
+        # A script is run several times anyway, before it is shown, and a hang takes its time.
+        once = by_script or any(failure.kind is Kind.HANG for failure in job.shown.failures)
         self.steadiness = Steadiness(
-            oracle, log, rate=job.shown.rate, replays=1 if by_script else job.options.replays,
-            least=job.options.min_rate, firmly=SCRIPTS if by_script else None, spent=job.spent,
+            oracle, log, rate=job.shown.rate, replays=1 if once else job.options.replays, least=job.options.min_rate,
+            firmly=SCRIPTS if by_script else None, spent=job.spent,
         )  # fmt: skip
 
     def run(self) -> Found:

@@ -1,6 +1,7 @@
 """Backends with planted bugs: each fails at once, in one clear way."""
 
 import os
+import pathlib
 import signal
 import time
 
@@ -101,3 +102,18 @@ def checksum(gm, example_inputs):
         return gm.forward(*args)
 
     return run
+
+
+def _count():
+    """How often this was asked, in whatever process."""
+    with pathlib.Path(__file__).with_name("count").open("ab") as file:
+        file.write(b".")
+        return file.tell()
+
+
+@register_backend
+def fades(gm, example_inputs):
+    """Always fails for relu beside sigmoid, and two times of three for relu alone."""
+    if calls(gm, "relu") and (calls(gm, "sigmoid") or _count() % 3):
+        raise RuntimeError("planted: cannot lower relu")
+    return gm.forward

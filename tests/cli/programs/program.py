@@ -41,8 +41,8 @@ def run(name):
         torch.compile(custom, backend="no_kernel")(x)
     elif name == "two_bugs":
         torch.compile(two_bugs, backend="raises")(x)
-    elif name == "slow_pair":
-        torch.compile(long, backend="slow_pair")(x)
+    elif name in ("slow_pair", "fades"):
+        torch.compile(long, backend=name)(x)
     elif name == "checksum":
         weight = torch.rand(100, 100, generator=torch.Generator().manual_seed(77))
         torch.compile(lambda w: torch.sin(w).sum(), backend="checksum")(weight * (5432.1 / weight.sum()))
