@@ -134,12 +134,14 @@ class Attempt:
         """What shows the failure more often than ``found``, if there is such a case on the way to it."""
         share = self.share()
         other = self.descent.doubted()
-        if other is None and share:
+        if other is None and share and self.of.shown.rate >= 1.0:
             other = self.descent.steadier(self.script_oracle())
         if other is None:
             return found, state, reason
         done = other, *self.finish(other)
-        if self.share() < share:
+        if self.unprintable or self.share() < share:
+            self.unprintable = False
+            self.descent.keep(found.case)
             done = found, *self.finish(found)
         return done
 

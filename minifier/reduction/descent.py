@@ -187,10 +187,14 @@ class Descent:
 
     def _back(self, since: int) -> Case:
         """The case before the step ``since``, which is the best again."""
-        case, key = self.path[since - 1] if since else (self.start, self.keys.key(self.start))
-        self.steps.add(case, key, BACK, self.of.queries + self.log.queries)
+        case = self.path[since - 1][0] if since else self.start
+        self.keep(case)
         self._told = [key for _, key in self.path[:since]]
         return case
+
+    def keep(self, case: Case) -> None:
+        """Tell that ``case``, which was the best before, is so again."""
+        self.steps.add(case, self.keys.key(case), BACK, self.of.queries + self.log.queries)
 
     def _accepted(self, case: Case, key: str) -> None:
         told = len(self.path) < len(self._told) and self._told[len(self.path)] == key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +17,14 @@ from fxminify.minifier.oracle.backend import Votes, tally
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.recording.trace import Trace
 from fxminify.minifier.reduction import simplify
-from fxminify.minifier.reduction.descent import BACK, Descent
+from fxminify.minifier.reduction.attempt import Attempt
+from fxminify.minifier.reduction.descent import BACK, Descent, Found
 from fxminify.minifier.reduction.options import Options, PassFailed
 from fxminify.minifier.reduction.steadiness import FIRM, Steadiness, firm
 from fxminify.minifier.reduction.verdict_log import Log
 from fxminify.minifier.sandbox.pool import Ended, Reply
 from fxminify.store.case import Case, TensorSpec
-from fxminify.store.index import StepInfo
+from fxminify.store.index import State, StepInfo
 
 Rate = Callable[[Case], float]
 
@@ -202,6 +204,38 @@ def test_where_only_scripts_are_flaky_the_last_steady_one_is_handed_out(seed: in
     assert script.asked <= 6
     always: Any = Moody(lambda case: 1.0, seed, Votes())
     assert descent(case, trace, both, 0)[0].steadier(always) is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "share", "printable", "kept"),
+    [(1.0, 1.0, True, "earlier"), (1.0, 0.0, True, "found"), (1.0, 1.0, False, "found"), (0.5, 1.0, True, "found")],
+)
+def test_an_earlier_case_is_handed_out_only_if_its_script_is_better(
+    rate: float, share: float, printable: bool, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, _ = make(["x"], [("out", "relu", ["x"])], ["out"])
+    found, earlier = Found(case, True), Found(replace(case, backward=True), True)
+    shares = {id(found): 2 / 3, id(earlier): share}
+    attempt = Attempt.__new__(Attempt)
+    emitted = [found]
+
+    def finish(self: Attempt, what: Found) -> tuple[State, str]:
+        emitted.append(what)
+        self.unprintable = what is earlier and not printable
+        return (State.UNVERIFIED if self.unprintable else State.VERIFIED), ""
+
+    monkeypatch.setattr(Attempt, "finish", finish)
+    monkeypatch.setattr(Attempt, "share", lambda self: shares[id(emitted[-1])])
+    monkeypatch.setattr(Attempt, "script_oracle", lambda self: None)
+    told: list[Case] = []
+    there: Any = attempt
+    there.of = SimpleNamespace(shown=SimpleNamespace(rate=rate))
+    there.descent = SimpleNamespace(doubted=lambda: None, steadier=lambda script: earlier, keep=told.append)
+    there.unprintable = False
+    what, state, _ = attempt.steadier(found, State.VERIFIED, "")
+    assert (what, state) == (found if kept == "found" else earlier, State.VERIFIED)
+    assert (emitted[-1], attempt.unprintable) == (what, False)
+    assert told == ([case] if kept == "found" and rate == 1.0 else [])
 
 
 def test_firm_votes_follow_from_the_rate() -> None:
