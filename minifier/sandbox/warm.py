@@ -9,7 +9,6 @@ wait for the compilers have ended when a worker is forked. Leans on the private 
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -30,6 +29,6 @@ def warm() -> None:
         with contextlib.suppress(AttributeError):  # another torch: what follows finds the same out, one by one
             known = set(cpu_vec_isa.x86_isa_checker())
             likely = [isa for isa in cpu_vec_isa.supported_vec_isa_list if known.issuperset(str(isa).split())]
-            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as together:
+            with ThreadPoolExecutor(max(1, len(likely))) as together:
                 list(together.map(bool, likely))
         cpu_vec_isa.valid_vec_isa_list()
