@@ -169,7 +169,7 @@ class Sleeps(Looks):
         self.threads = ThreadPoolExecutor(jobs)
 
     def ask(self, case: Case) -> Verdict:
-        time.sleep(0.3)
+        time.sleep(1.0)
         return super().ask(case)
 
     def submit(self, case: Case) -> Future[Verdict]:
@@ -256,7 +256,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables into this page, between its marks")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    text = tables(densenet(options.limit), chains((1000, 5000, 20_000), options.runs), apart(lambda: workers(4)))
+    text = tables(densenet(options.limit), chains((1000, 5000, 20_000), options.runs), apart(lambda: workers(2)))
     print(text)
     if options.write is not None:
         options.write.write_text(put(options.write.read_text(), text, NAME))
