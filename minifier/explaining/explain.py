@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import copysign, log10
 from typing import Protocol
 
 from ...store.case import Blobs, Case
@@ -26,12 +27,16 @@ from .probes import (
     as_printed,
     dtypes,
     layouts,
+    of_size,
     operators,
     resized,
     settings,
+    size_of_values,
     value_sets,
 )
 
+#: Questions about how large a number must be.
+MOST_POWERS = 5
 #: Sizes up to this one stand in places that need have nothing to do with each other.
 SMALL = 2
 #: The most dimensions of one small size that are looked at, each alone, and answers about sizes after which no further
@@ -93,6 +98,7 @@ class _Session:
         for probe in value_sets(case):
             if probe.name == "values" or self.free(Aspect.VALUES, "values") is False:
                 self.put(probe)
+        self.magnitude()
         self.sizes()
         self.each(arguments(case))
         self.each(layouts(case, blobs))
@@ -122,6 +128,20 @@ class _Session:
     def free(self, aspect: Aspect, name: str) -> bool | None:
         answers = tuple(self.answers.get((aspect, name), ()))
         return Subject(aspect, name, self.now.get((aspect, name), ""), answers).free
+
+    def magnitude(self) -> None:
+        """From which power of ten on a large number fails, where 1 passes."""
+        number = size_of_values(self.case)
+        passes = self.answers.get((Aspect.VALUES, "values"), ())
+        if number is None or Answer("ones", Outcome.PASS.value) not in passes:
+            return
+        low, high = 0, round(log10(abs(number)))
+        for _ in range(MOST_POWERS):
+            middle = (low + high) // 2
+            if middle == low:
+                return
+            fails = self.put(of_size(self.case, copysign(10.0**middle, number))) is Outcome.SAME
+            low, high = (low, middle) if fails else (middle, high)
 
     # Sizes
 

@@ -46,6 +46,9 @@ _FAMILIES = (
 )  # fmt: skip
 
 
+#: A number that may be too large for something.
+LARGE = 1000.0
+
 #: A dimension: tensor and dimension, by index.
 Place = tuple[int, int]
 
@@ -140,6 +143,28 @@ def value_sets(case: Case) -> Iterator[Probe]:
             changed = {i: replace(_filled(case.tensors[i], said), offset=0) for i in group}
             if any(changed[i].init != case.tensors[i].init for i in group):
                 yield Probe(Aspect.VALUES, name, now, said, with_tensors(case, changed), distance=20)
+
+
+def size_of_values(case: Case) -> float | None:
+    """The one number that all floating tensors hold, where it is a large one."""
+    made = [case.tensors[i].init for i in Names(case).of if case.tensors[i].dtype in FLOATS]
+    numbers = {init["value"] for init in made if init is not None and type(init.get("value")) is float}
+    whole = len(numbers) == 1 and all(init is not None and init.get("fn") == "full" for init in made)
+    (number, *_) = numbers or {0.0}
+    return number if whole and abs(number) >= LARGE else None
+
+
+def of_size(case: Case, number: float) -> Probe:
+    """All floating tensors hold ``number``."""
+    names = Names(case).of
+    able = [i for i in names if plain(case.tensors[i]) and case.tensors[i].numel]
+    changed = {
+        i: replace(spec, init={"fn": "full", "value": number})
+        for i in names
+        if (spec := case.tensors[i]).dtype in FLOATS
+    }
+    now = ", ".join(dict.fromkeys(values(case.tensors[i]) for i in able))
+    return Probe(Aspect.VALUES, "values", now, f"all {number:g}", with_tensors(case, changed), distance=15)
 
 
 def _filled(spec: TensorSpec, said: str) -> TensorSpec:

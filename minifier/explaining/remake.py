@@ -22,6 +22,12 @@ MOST = 1 << 20
 #: The dtypes that values can be had in.
 _WRITTEN = FLOATS | COMPLEX | {"bool", "uint8", "int8", "int16", "int32", "int64"}
 
+#: Larger numbers do not exist there.
+_LARGEST = {
+    "float16": 65504.0, "bfloat16": 3e38, "float32": 3e38, "complex64": 3e38, "uint8": 255, "int8": 127, "int16": 32767,
+    "int32": 2**31 - 1, "int64": 2**63 - 1, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0,
+}  # fmt: skip
+
 #: A tensor and the storage that it needs, if it needs a new one.
 Made = tuple[TensorSpec, dict[str, bytes]]
 
@@ -45,6 +51,8 @@ def cast(spec: TensorSpec, dtype: str, blobs: Blobs) -> Made | None:
     if init["fn"] == "full":
         value = init["value"]
         if isinstance(value, dict) and (whole or "complex" in value):
+            return None
+        if not isinstance(value, dict) and abs(value) > _LARGEST.get(dtype, abs(value)):
             return None
         if not isinstance(value, dict):
             init["value"] = bool(value) if dtype == "bool" else int(value) if whole else float(value)

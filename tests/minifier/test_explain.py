@@ -165,6 +165,16 @@ def test_values_of_one_tensor_are_asked_about_where_all_together_matter() -> Non
     assert words(explained(start, lambda c: True), Aspect.VALUES) == {"values": "free"}
 
 
+def test_how_large_a_number_must_be() -> None:
+    start = case(replace(zeros(4), init={"fn": "full", "value": 1e30}), fn="torch.acosh", args=(X0,))
+    found = explained(start, lambda c: (c.tensors[0].init or {}).get("value", 0.0) > 3e18)
+    values = next(s for s in found.subjects if s.aspect is Aspect.VALUES)
+    assert values.sentence() == (
+        "values: fails with all 1e+30, all 1e+22, all 1e+20, all 1e+19; "
+        "passes with zeros, ones, random numbers, all 1e+15, all 1e+18"
+    )
+
+
 def test_settings_arguments_and_operators() -> None:
     start = replace(
         case(zeros(2, 2), fn="torch.sum", args=(X0, 1), kwargs={"keepdim": True}),
@@ -237,6 +247,8 @@ def test_recorded_values_are_repeated_and_cut_off() -> None:
 
 def test_what_has_no_values_there_is_left_alone() -> None:
     drawn = TensorSpec("float32", (4,), (1,), init={"fn": "randn"})
+    large = replace(drawn, init={"fn": "full", "value": 1e30})
+    assert [remake.cast(large, dtype, {}) is None for dtype in ("float16", "int64", "bfloat16")] == [True, True, False]
     assert remake.cast(drawn, "int64", {}) is None
     assert remake.cast(replace(drawn, init={"fn": "full", "value": {"float": "nan"}}), "int64", {}) is None
     assert remake.cast(replace(drawn, layout="sparse_coo"), "float64", {}) is None
