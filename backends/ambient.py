@@ -16,29 +16,25 @@ functions that touch torch import it: printing needs none.
 
 from __future__ import annotations
 
-import keyword
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..store.case import Blobs, Json, TensorSpec
+from ..store.context import CONFIG_MODULES, SDP_KERNELS, WORD, check
 
 if TYPE_CHECKING:
     import torch
 
-#: Whose settings can change what a backend does, and which of their names say nothing about a failure.
-CONFIG_MODULES = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
+#: Settings whose names say nothing about a failure.
 _NOT_SETTINGS = (
     "thread", "worker", "cache", "dir", "path", "log", "trace", "debug", "verbose", "repro", "dynamic",
     "deterministic",
 )  # fmt: skip
-#: Texts that are one word name a choice ("compile_error", "triton"); others may be a path or worse, and stay here.
-_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}", re.ASCII)
-_SDP_KERNELS = ("flash", "mem_efficient", "math", "cudnn")
 
 
 def snapshot() -> Json:
@@ -59,7 +55,7 @@ def snapshot() -> Json:
         out["deterministic"] = {"warn_only": torch.is_deterministic_algorithms_warn_only_enabled()}
     if torch.get_float32_matmul_precision() != "highest":
         out["matmul_precision"] = torch.get_float32_matmul_precision()
-    off = {kernel: False for kernel in _SDP_KERNELS if not getattr(torch.backends.cuda, f"{kernel}_sdp_enabled")()}
+    off = {kernel: False for kernel in SDP_KERNELS if not getattr(torch.backends.cuda, f"{kernel}_sdp_enabled")()}
     if off:
         out["sdp"] = off
     if torch.get_num_threads() == 1 and len(os.sched_getaffinity(0)) > 1:
@@ -108,7 +104,7 @@ def applied(
         torch.use_deterministic_algorithms(
             deterministic is not None, warn_only=bool(deterministic and deterministic["warn_only"])
         )
-        for kernel in _SDP_KERNELS:
+        for kernel in SDP_KERNELS:
             switch = getattr(torch.backends.cuda, f"enable_{kernel}_sdp")
             stack.callback(switch, getattr(torch.backends.cuda, f"{kernel}_sdp_enabled")())
             switch(context.get("sdp", {}).get(kernel, True))
@@ -165,51 +161,6 @@ def to_source(context: Mapping[str, Any]) -> AmbientSource:
     return AmbientSource(setup, managers)
 
 
-def check(context: Mapping[str, Any]) -> None:
-    """Raise `ValueError` unless ``context`` holds what `snapshot` writes: names in it are printed, and looked up."""
-    for key, value in context.items():
-        if key not in _FORMS or not _FORMS[key](value):
-            raise ValueError(f"the context holds no valid {key!r:.40}")
-
-
-def _all(found: Any, valid: Callable[[str, Any], bool]) -> bool:
-    return isinstance(found, Mapping) and all(isinstance(k, str) and valid(k, v) for k, v in found.items())
-
-
-def _is_dtype(name: Any) -> bool:
-    return isinstance(name, str) and _DTYPE.fullmatch(name) is not None
-
-
-def _is_autocast(device: str, state: Any) -> bool:
-    return (
-        _DEVICE.fullmatch(device) is not None and isinstance(state, Mapping) and {"dtype"} <= set(state) <= _AUTOCAST
-        and _is_dtype(state["dtype"]) and type(state.get("cache", True)) is bool
-    )  # fmt: skip
-
-
-def _is_setting(key: str, value: Any) -> bool:
-    named = _SETTING.fullmatch(key) is not None and not keyword.iskeyword(key)
-    return named and (type(value) in (bool, int, float) or (isinstance(value, str) and bool(_WORD.fullmatch(value))))
-
-
-_DTYPE = re.compile(r"(?:b?float|complex|u?int|double|half|bool)[a-z0-9_]{0,20}", re.ASCII)
-_DEVICE = re.compile(r"[a-z]{1,20}", re.ASCII)
-_AUTOCAST = {"dtype", "cache"}
-_SETTING = re.compile(r"[a-z][A-Za-z0-9_]*(\.[a-z][A-Za-z0-9_]*)*", re.ASCII)
-_FORMS: Mapping[str, Callable[[Any], bool]] = {
-    "inference": lambda v: type(v) is bool,
-    "grad": lambda v: type(v) is bool,
-    "default_dtype": _is_dtype,
-    "autocast": lambda v: _all(v, _is_autocast),
-    "deterministic": lambda v: isinstance(v, Mapping) and set(v) == {"warn_only"} and type(v["warn_only"]) is bool,
-    "matmul_precision": lambda v: v in ("highest", "high", "medium"),
-    "sdp": lambda v: _all(v, lambda kernel, on: kernel in _SDP_KERNELS and type(on) is bool),
-    "threads": lambda v: type(v) is int and 0 < v <= 4096,
-    "config": lambda v: _all(v, lambda name, s: name in CONFIG_MODULES and _all(s, _is_setting)),
-    "rng": lambda v: _all(v, lambda _, state: isinstance(state, Mapping) and set(state) == {"tensor"}),
-}
-
-
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
@@ -245,7 +196,7 @@ def _changed(name: str) -> Json:
         if module._is_default(key) or any(w.startswith(_NOT_SETTINGS) for w in re.split("[._]", key)):
             continue
         value = getattr(module, key)
-        plain = isinstance(value, bool | int | float) or (isinstance(value, str) and _WORD.fullmatch(value) is not None)
+        plain = isinstance(value, bool | int | float) or (isinstance(value, str) and WORD.fullmatch(value) is not None)
         if plain and value != module._config[key].default and not key.startswith("_"):
             out[key] = value
     return out

@@ -105,7 +105,7 @@ def minified(case: Case, header: Header) -> str:
     if header.nodes > case.graph.count:
         text += f" from {_count(header.nodes, 'node')} to {case.graph.count}"
     elif header.nodes:
-        text += f": {after}"
+        text += f"; {'its only node is needed' if header.nodes == 1 else f'none of its {after} can go'}"
     text += f" ({_count(header.queries, 'oracle call')})." if header.queries else "."
     return text + (f" Signature {header.signature}." if _SIGNATURE.fullmatch(header.signature) else "")
 
@@ -142,6 +142,14 @@ def needs(installed: Installed) -> str:
         what = f"module{'s' * (len(local) > 1)} {', '.join(local)}"
         parts.append(f"the {what} beside this file or on PYTHONPATH (no installed package has it)")
     return one_line(f"Needs: {'; '.join(parts)}.", 600) if parts else ""
+
+
+def requirements(header: Header) -> list[str]:
+    """What pip installs to have what the failure was seen with; torch without the part of its version that no package
+    index has (``+cpu``)."""
+    torch = (header.torch or header.installed.torch).partition("+")[0]
+    pinned = f"torch=={torch}" if re.fullmatch(r"[0-9][0-9A-Za-z.]{0,40}", torch) else "torch"
+    return [pinned, *(p.source for p in header.installed.packages if p.source and p.direct)]
 
 
 def advice(failure: Failure, hang: int) -> str:

@@ -20,7 +20,7 @@ from ..store.failure import Failure, Kind
 from . import device
 from .action import Action, make_action
 from .expressions import Unprintable
-from .header import Figures, about, advice, figures, first_node, needs, story, sure, system, versions
+from .header import Figures, about, advice, figures, first_node, needs, requirements, story, sure, system, versions
 from .header import Header as Header
 from .inputs import print_inputs
 from .naming import OWN, RESERVED, identifier
@@ -193,7 +193,7 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         needle=" ".join(distinctive(failure).split()),
         timeout=header.timeout,
         isolated=bool(dies or hang or failure.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY)),
-        requirements=["torch", *(p.source for p in header.installed.packages if p.source and p.direct)],
+        requirements=requirements(header),
         cells=cells([f"### {markdown_code(first)}", "", fence("\n".join([*lines, how]))], code),
         **_sentences(case, header),
     )

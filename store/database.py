@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,8 @@ class Database:
         self.readonly = readonly
         #: Where the file lies, None for a server.
         self.path = path
+        #: What is read instead of it, where that is a copy.
+        self.copy: tempfile.TemporaryDirectory[str] | None = None
         self._engine = engine
         self._write = engine.execution_options(write=True)
         self._pid = os.getpid()
@@ -102,6 +105,8 @@ class Database:
     def close(self) -> None:
         with _explained(self.name):
             self._engine.dispose(close=os.getpid() == self._pid)
+            if self.copy is not None and os.getpid() == self._pid:
+                self.copy.cleanup()
 
 
 def open_database(name: str, *, create: bool, readonly: bool, timeout: float) -> Database:
@@ -121,9 +126,7 @@ def open_database(name: str, *, create: bool, readonly: bool, timeout: float) ->
         if revision is None and not create:
             raise StoreError(_empty(given))
         if readonly:
-            if revision != SCHEMA:
-                raise StoreError(_older(given, revision))
-            return reading
+            return reading if revision == SCHEMA else _brought_up_to_date(reading, timeout)
         engine = _engine(sqlite.writer(path, create=create, timeout=timeout), QueuePool, max_overflow=-1)
         database = Database(given, engine, path, readonly=False)
         try:
@@ -134,6 +137,20 @@ def open_database(name: str, *, create: bool, readonly: bool, timeout: float) ->
             database.close()
             raise
         return database
+
+
+def _brought_up_to_date(old: Database, timeout: float) -> Database:
+    """To read a file of an older schema, which may have come by mail and stays as it is: a copy of it is upgraded."""
+    assert old.path is not None
+    folder = sqlite.copied(old.path, timeout)
+    copy = Path(folder.name) / "copy.db"
+    engine = _engine(sqlite.writer(copy, create=False, timeout=timeout), NullPool)
+    Database(old.name, engine, copy, readonly=False).upgrade()
+    engine.dispose()
+    reading = Database(old.name, _engine(sqlite.reader(copy, timeout=timeout), NullPool), copy, readonly=True)
+    reading.revision()  # now that its tables must be ours
+    reading.path, reading.copy = old.path, folder  # large storages lie beside the file itself
+    return reading
 
 
 def check_place(name: str, *, timeout: float) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-from . import tolerance
+from . import context, tolerance
 from .case import FORMAT, MOST_CALLS, Case, Graph, Json, Node, tag
 from .check_tensors import check_storage
 from .check_values import ValueChecks
@@ -21,6 +21,8 @@ from .names import ANNOTATIONS, is_argument_name, is_attribute_path, is_node_nam
 __all__ = ["InvalidDocument", "Limits", "check_storage", "parse", "validate"]
 
 _OPS = frozenset({"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"})
+#: The fields of a backend that are strings.
+_BACKEND_TEXTS = "name how module entry_point distribution problem"
 _KINDS = ("parameter", "buffer", "attribute")
 
 
@@ -83,10 +85,8 @@ class _Reader(ValueChecks):
             self.where = "earlier"
             for _, value in self.fields_of(call):
                 self.value(value, frozenset())
-        for name in ("context", "backend"):
-            self.where = name
-            self.need(type(doc.get(name, {})) is dict, "an object is missing")
-            self.plain(doc.get(name, {}), 0)
+        self.context(doc.get("context", {}))
+        self.backend(doc.get("backend", {}))
         self.where = "document"
         return Case(
             graph=graph,
@@ -102,6 +102,35 @@ class _Reader(ValueChecks):
             earlier=tuple(earlier),
             tolerance=self.tolerance(doc.get("tolerance", {})),
         )
+
+    def context(self, doc: object) -> None:
+        self.where = "context"
+        self.plain(doc, 0)
+        self.need(type(doc) is dict, "an object is missing")
+        assert isinstance(doc, dict)
+        try:
+            context.check(doc)
+        except ValueError as error:
+            self.fail(str(error))
+        for device, state in doc.get("rng", {}).items():
+            self.device(device)
+            self.index(state["tensor"])
+
+    def backend(self, doc: object) -> None:
+        """Its fields are what they are called; what its expressions may hold is for `fxminify.backends.spec`."""
+        self.where = "backend"
+        self.plain(doc, 0)
+        self.fields(doc, "", f"{_BACKEND_TEXTS} target options mode dynamic source search_path")
+        assert isinstance(doc, dict)
+        for name in _BACKEND_TEXTS.split():
+            self.where = f"backend.{name}"
+            self.text(doc.get(name, ""))
+        self.where = "backend"
+        if doc.get("mode") is not None:
+            self.printable(doc["mode"])
+        self.need(doc.get("dynamic") is None or type(doc["dynamic"]) is bool, "dynamic is true, false or null")
+        for path in self.items(doc.get("search_path", []), 1000):
+            self.text(path)
 
     def tolerance(self, doc: object) -> dict[str, float]:
         for name, value in self.fields_of(doc):

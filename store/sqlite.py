@@ -147,6 +147,18 @@ def _copy(path: Path, timeout: float) -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
+def copied(path: Path, timeout: float) -> tempfile.TemporaryDirectory[str]:
+    """A directory with ``copy.db``: one consistent state of the file, of which nothing changes."""
+    folder = tempfile.TemporaryDirectory(prefix="fxminify-")
+    source = reader(path, timeout=timeout)()
+    target = _connect(f"{Path(folder.name, 'copy.db').as_uri()}?mode=rwc", timeout)
+    source.backup(target)
+    target.execute("PRAGMA journal_mode=DELETE")
+    target.close()
+    source.close()
+    return folder
+
+
 def _connect(uri: str, timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
 
@@ -221,6 +233,8 @@ def inspect(connection: Connection, path: Path, name: str) -> str | None:
             f"{name} was written by a newer fxminify (schema {str(revision)[:40]!r}, this one knows {SCHEMA}): "
             "upgrade with `pip install -U fxminify`"
         )
+    if not re.fullmatch(r"\d{4}", revision) or int(revision) < 1:
+        raise StoreError(_tampered(name, f"the schema version {revision[:40]!r}"))
     if revision == SCHEMA:
         _check_schema(connection, tables, name)
     return revision

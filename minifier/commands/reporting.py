@@ -23,7 +23,8 @@ from ..terminal.verbs import FORMATS, Problem, as_json, dump, write
     help="Write every format of failure ID, what lies beside them and a manifest into one zip.",
 )
 @click.option("--to", type=click.Choice(["gh"]), help="Print the command that files failure ID; runs nothing.")
-@click.option("--what-is-inside", "inside", is_flag=True, help="List what would leave this machine with failure ID.")
+@click.option("--what-is-inside", "inside", is_flag=True,
+              help="List what would leave this machine with failure ID, or with the HTML report.")  # fmt: skip
 @click.option("--rename", is_flag=True, help="Give inputs, layers and values neutral names.")
 @click.option("--trust", is_flag=True, help="Run the formats of a capture made elsewhere without asking.")
 @click.option("--force", is_flag=True, help="Overwrite the output; take a script that was not verified.")
@@ -36,10 +37,10 @@ def report(
     Or hand one failure to those who can repair it: as a zip whose content is listed before it is written, or as the
     command that files the issue.
     """
-    if not (handed["bundle"] or handed["to"] or handed["inside"]):
+    if not (handed["bundle"] or handed["to"]) and (not handed["inside"] or output is not None or len(ids) != 1):
         if rename:
-            raise Problem("--rename is for what is handed on: --bundle, --to or --what-is-inside.")
-        _page(db, ids, output, force, json_)
+            raise Problem("--rename is for what is handed on: --bundle, --to or, of one failure, --what-is-inside.")
+        _page(db, ids, output, force, json_, inside=handed["inside"])
         return
     if output is not None:
         raise Problem("-o is for the HTML report; it does not go with --bundle or --to.")
@@ -48,19 +49,32 @@ def report(
     _hand_on(db, ids[0], force=force, json_=json_, rename=rename, **handed)
 
 
-def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_: bool) -> None:
+def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_: bool, *, inside: bool) -> None:
+    """Write the page; where only what is inside was asked for, say that and write nothing."""
     from ...repro_templates.report import render
     from ...repro_templates.wording import count
     from ...store.index import Index
+    from ..reporting.inside import lines, page_listing
     from ..reporting.overview import overview
 
     with Index.open(db, readonly=True) as index:
         made = overview(index, ids)
     path = output if output is not None else Path(made.name).with_suffix(".html")
-    content = render(made).encode("utf-8", "replace")
+    text = render(made)
+    content = text.encode("utf-8", "replace")
+    found = page_listing(made, text) if inside else {}
+    if inside and output is None:
+        if json_:
+            dump({"what_is_inside": found})
+        for line in () if json_ else lines(found):
+            click.echo(line)
+        return
+    for line in lines(found) if inside else ():
+        click.echo(line, err=json_)
     write({path: content}, force=force)
     about = {"output": str(path), "bytes": len(content), "failures": made.count, "signatures": len(made.groups),
-             "in_full": [detail.row.id for detail in made.details]}  # fmt: skip
+             "in_full": [detail.row.id for detail in made.details],
+             **({"what_is_inside": found} if inside else {})}  # fmt: skip
     if json_:
         dump(about)
         return

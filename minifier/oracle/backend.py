@@ -37,6 +37,10 @@ SHORTEST = 10.0
 #: one of one node (Inductor: 0.5 s for 3 nodes, 7.5 s for 317).
 HEALTHY_TIMES = 5.0
 NODES_TWICE = 25
+#: The script of a hang gives up after so many times the limit of its case here, so that a healthy one has time enough
+#: on a slower machine; what it is made of must last so many times longer than that, as the next machine may be faster.
+ALARM_TIMES = 1.5
+LASTS_TIMES = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,8 @@ class Oracle:
         self.entry = entry
         self.votes = votes or Votes()
         self.threads = threads
+        #: Candidates get so many times as long; only for hangs.
+        self.patience = 1.0
 
     def put(self, blobs: Blobs) -> None:
         """Make storages known to the workers. Those of a candidate must be, before it is asked about."""
@@ -125,7 +131,7 @@ class Oracle:
         """Seconds that one run of ``case`` may take."""
         if not self.healthy:
             return self.timeout
-        return min(self.timeout, hang_seconds(self.healthy, case.graph.count))
+        return self.patience * min(self.timeout, hang_seconds(self.healthy, case.graph.count))
 
     def judge(self, observation: Observation) -> Verdict:
         """What one observation means."""

@@ -3,7 +3,7 @@
 The capture is run ``runs`` times. Both entries to the backend are tried and the faster one that shows the failure is
 kept. What is seen becomes the *target* of the oracle, how often its *votes*, how long its *timeout*: five times the
 slowest replay, at least 10 s. A hang has no such time; there it is five times what a healthy graph of that size should
-take, judged by one of one node in a fresh worker at the same load. A failure that does not show is
+take, judged by one of one node in a fresh worker. A failure that does not show is
 ``reproduced = False`` with the reason.
 """
 
@@ -260,7 +260,8 @@ def _threads(case: Case) -> tuple[int, ...]:
 
 def _healthy_seconds(pool: Workers, case: Case, limit: float) -> float:
     argument = tasks.observation(healthy(case), "direct")
-    return pool.submit("observe", argument, timeout=limit, fresh=True).result().seconds
+    reply = pool.submit("observe", argument, timeout=limit, fresh=True).result()
+    return reply.seconds - reply.held_up
 
 
 def healthy(case: Case) -> Case:

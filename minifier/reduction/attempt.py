@@ -13,6 +13,7 @@ from ...backends.spec import CannotLoad
 from ...repro_templates.expressions import Unprintable
 from ...repro_templates.inputs import NeedsData
 from ...store.case import Case, operators
+from ...store.failure import signature
 from ...store.index import State
 from ..editing.calls import with_distinct_names
 from ..explaining import explanation
@@ -20,6 +21,7 @@ from ..explaining.explain import explain
 from ..oracle import first_node, tasks
 from ..oracle.backend import Oracle
 from ..oracle.replay import LIMIT
+from ..oracle.verdict import Outcome, Verdict
 from ..recording.storages import settle
 from ..recording.trace import Trace
 from ..reporting import onnx_models
@@ -28,6 +30,7 @@ from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Ended
 from ..search.guidance import blamed, named
 from ..search.inquiry import Inquiry
+from . import lasting
 from .descent import Descent, Found
 from .job import Job
 from .script_oracle import ScriptOracle
@@ -42,11 +45,17 @@ SCRIPT = "script"
 
 
 class Attempt:
-    """The reduction of ``job`` through one entry to the backend, or (``script``) with the script itself as oracle."""
+    """The reduction of ``job`` through one entry to the backend, or (``script``) with the script itself as oracle.
 
-    def __init__(self, job: Job, entry: str) -> None:
+    ``patience`` is for a hang: how many times as long its candidates get; None where the result is to be looked at
+    once more with `lasting.PATIENCE`, and ``brief`` says that it does not last.
+    """
+
+    def __init__(self, job: Job, entry: str, *, patience: float | None = None) -> None:
         self.of = job
         self.entry = entry
+        self.patience = patience
+        self.brief = False
         self.timeout = job.options.timeout or job.shown.timeout
         self.oracle = self._oracle()
         #: Questions of the attempts before this one.
@@ -64,7 +73,7 @@ class Attempt:
         if self.entry == SCRIPT:
             return self.script_oracle()
         oracle = self.of.shown.oracle(self.of.pool, self.of.options.min_rate)
-        oracle.entry, oracle.timeout = self.entry, self.timeout
+        oracle.entry, oracle.timeout, oracle.patience = self.entry, self.timeout, self.patience or 1.0
         return oracle
 
     def script_oracle(self) -> ScriptOracle:
@@ -84,6 +93,7 @@ class Attempt:
             **({} if self.of.options.min_rate is None else {"min_rate": self.of.options.min_rate}),
             "allowed": [s.digest for s in self.of.shown.target.allowed],
             **({"from": list(self.of.begun)} if self.of.begun is not None else {}),
+            **({"patience": self.patience} if (self.patience or 1.0) != 1.0 else {}),
         }
         self.log = Log(self.of, self.of.index.begin_reduction(self.of.capture.id, config).id)
         start = with_distinct_names(self.of.case)
@@ -93,6 +103,11 @@ class Attempt:
         hints, culprits = named(start, failures, first), blamed(start, failures, first)
         self.descent = Descent(self.of, self.oracle, self.log, start, trace, hints, culprits, self.timeout, self.listen)
         found = self.descent.run()
+        if not lasting.lasts(self, found.case):
+            self.brief, self.nodes, self.complete = True, found.case.graph.count, found.complete
+            self.close(finished=False)
+            self.of.queries = self.queries()
+            return State.UNVERIFIED, "what is left of the hang only takes long"
         state, reason = self.finish(found)
         if self.seldom() and not self.of.spent():
             found, state, reason = self.steadier(found, state, reason)
@@ -177,6 +192,8 @@ class Attempt:
 
     def explain(self, case: Case) -> None:
         """Ask what of ``case`` matters, and keep the answers: `fxminify.minifier.explaining.explain`."""
+        if isinstance(self.oracle, Oracle):
+            self.oracle.patience = 1.0
         inquiry = Inquiry(
             self.oracle, self.log, self.descent.keys, self.of.pool.scratch.put, jobs=self.of.options.jobs,
             spent=self.of.spent, told=lambda candidate: self.listen(candidate.graph.count, "what matters"),
@@ -194,10 +211,11 @@ class Attempt:
 
     def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
         """Render the script, run it, store it with the record of its verification."""
-        emitter = Emitter(self.of.index, self.of.capture, self.of.is_shown, self.timeout)
+        emitter = Emitter(self.of.index, self.of.capture, self.of.is_shown, lasting.alarm(self, case))
         self.listen(case.graph.count, "verifying the script")
         self.of.pool.scratch.put(blobs)
-        last = self.oracle.ask(case, fresh=True)
+        hang = lasting.seen(self, case)
+        last = self.oracle.ask(case, fresh=True) if hang is None else Verdict(Outcome.SAME, signature(hang), hang)
         self.shown_fresh = last.same
         try:
             state, reason = emitter.emit(

@@ -22,6 +22,7 @@ from ..sandbox.pool import Pool
 from .attempt import SCRIPT, Attempt
 from .history import begin_at
 from .job import Job
+from .lasting import more_patient
 from .options import Listener, Options
 
 
@@ -128,6 +129,10 @@ def _attempts(job: Job) -> Outcomes:
             if attempt.shows():
                 attempts.append(attempt)
                 state, reason = attempt.run()
+                if attempt.brief:
+                    attempt = more_patient(attempt)
+                    attempts.append(attempt)
+                    state, reason = attempt.run()
                 if state is State.VERIFIED or attempt.unprintable or not attempt.complete:
                     break
     finally:  # Ctrl-C among the ways to get here

@@ -1,4 +1,4 @@
-"""`minify report --what-is-inside`: what leaves this machine with a report of one failure, and what does not.
+"""`minify report --what-is-inside`: what leaves this machine with a report, and what does not.
 
 It looks at the very files that would leave and at the case they were made of: a list for a person who must decide.
 """
@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from ...backends.spec import BackendSpec
 from ...repro_templates.privacy import revealing
-from ...repro_templates.wording import one_line
+from ...repro_templates.report import Report
+from ...repro_templates.wording import count, one_line
 from ...store.case import Case, operators
 from ...store.failure import Failure
 
@@ -38,6 +39,25 @@ def listing(case: Case, failure: Failure | None, files: Mapping[str, bytes], *, 
     look = [f"{name}: {what}" for name, content in files.items() if not name.endswith(".safetensors")
             for what in dict.fromkeys(revealing(content.decode("utf-8", "replace")))]  # fmt: skip
     return {"inside": [one_line(text, 300) for text in inside], "look_at": look, "not_inside": list(NEVER)}
+
+
+def page_listing(report: Report, page: str) -> dict[str, list[str]]:
+    """The same of the HTML report ``page``, which shows captured graphs, too."""
+    details = report.details
+    parts = {
+        "graphs as captured, with names of the program": sum(d.before is not None or bool(d.source) for d in details),
+        "minimal graphs": sum(d.after is not None or bool(d.minimal) for d in details),
+        "scripts, with the values they need": sum(bool(d.script) for d in details),
+        "messages and frames, without paths": sum(bool(d.message or d.frames) for d in details),
+        "ends of what was written on standard error, without paths": sum(bool(d.stderr) for d in details),
+        "steps of reductions, with what each changed": sum(bool(d.steps) for d in details),
+        "versions, operating system and processor": sum(bool(d.environment) for d in details),
+    }
+    inside = [f"the list: {count(report.count, 'failure')} with backend, sizes and the first line of the error"]
+    inside += [f"{what}: of {count(number, 'failure')}" for what, number in parts.items() if number]
+    look = list(dict.fromkeys(f"the page: {what}" for what in revealing(page)))
+    never = [text for text in NEVER if "graph as it was captured" not in text]
+    return {"inside": inside, "look_at": look, "not_inside": never}
 
 
 def lines(found: Mapping[str, list[str]]) -> list[str]:

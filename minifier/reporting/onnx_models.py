@@ -79,5 +79,10 @@ def stored(index: Index, capture: int) -> list[Model]:
 
 def _read(found: object) -> list[Model]:
     rows = found if isinstance(found, list) else []
-    models = [Model(**{key: str(value) for key, value in row.items()}) for row in rows if isinstance(row, dict)]
-    return models[:MOST_MODELS]
+    return [_model(row) for row in rows[:MOST_MODELS] if isinstance(row, dict)]
+
+
+def _model(row: Json) -> Model:
+    """Within the limits of `collect`, whoever wrote the file."""
+    name, text, picture, error = (str(row.get(key, "")) for key in ("name", "text", "picture", "error"))
+    return Model(name[:200], text[: MOST_TEXT + 10], picture if len(picture) <= MOST_PICTURE else "", error[:10_000])

@@ -23,11 +23,13 @@ import psutil
 
 from .launcher import Launcher, Mode, SandboxError, Worker
 from .messages import Answer, Imported, Json, Mark, ProtocolError, Ready, Request, Setup
-from .processes import oom_kills
+from .processes import held_up, oom_kills
 from .scratch import Scratch, read_output
 
 #: Seconds between two looks at the memory and life of a busy worker.
 TICK = 0.1
+#: The most by which the time limit of a request is stretched on a busy machine.
+MOST_STRETCH = 10.0
 _SIGKILL = 9
 
 
@@ -44,7 +46,8 @@ class Ended(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What became of a request. ``phase`` is the last one announced, ``marks`` when each began, in seconds; ``dirty``
-    says why the worker was not used again although it answered."""
+    says why the worker was not used again although it answered. Of the ``seconds`` it waited ``held_up`` for a
+    processor."""
 
     ended: Ended
     phase: str = ""
@@ -58,6 +61,7 @@ class Reply:
     marks: dict[str, float] = field(default_factory=dict)
     pid: int = 0
     dirty: str = ""
+    held_up: float = 0.0
 
 
 @dataclass(slots=True)
@@ -166,7 +170,10 @@ class Pool(Workers):
         return self._launcher.learnt(module)
 
     def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]:
-        """Have a worker run ``task`` within ``timeout`` seconds; ``fresh`` asks for an unused worker."""
+        """Have a worker run ``task`` within ``timeout`` seconds; ``fresh`` asks for an unused worker.
+
+        The time in which the worker waits for a processor does not count: a busy machine is no hang.
+        """
         future: Future[Reply] = Future()
         with self._lock:
             if self._closing or not self._slots:
@@ -243,6 +250,7 @@ class _Slot:
         reply = Reply(
             ended, watch.phase, watch.result, watch.error, watch.signal, watch.exit_code,
             read_output(out), read_output(err), watch.seconds, watch.marks, worker.pid, watch.dirty,
+            watch.held_up,
         )  # fmt: skip
         for path in (out, err):
             path.unlink(missing_ok=True)
@@ -292,6 +300,8 @@ class _Watch:
         self.exit_code: int | None = None
         self.seconds = 0.0
         self._began = time.monotonic()
+        self.held_up = 0.0
+        self._held_up_before = held_up(worker.pid)
         self._oom_kills = oom_kills()
 
     def until_end(self) -> Ended:
@@ -308,7 +318,8 @@ class _Watch:
 
     def _wait(self) -> Ended:
         while True:
-            left = self.job.timeout - (time.monotonic() - self._began)
+            self.held_up = max(self.held_up, held_up(self.worker.pid) - self._held_up_before)
+            left = self._left()
             message = self.worker.channel.receive(max(0.0, min(TICK, left)))
             if isinstance(message, Mark) and message.query == self.job.number:
                 self.phase = message.phase
@@ -329,6 +340,11 @@ class _Watch:
                 self.worker.kill()
                 self.error = f"{size >> 20} MiB resident, the cap is {self.cap >> 20} MiB"
                 return Ended.MEMORY
+
+    def _left(self) -> float:
+        """Seconds until the time limit."""
+        longest = min(self.job.timeout + self.held_up, MOST_STRETCH * self.job.timeout)
+        return longest - (time.monotonic() - self._began)
 
     def _died(self) -> Ended:
         status = self.worker.wait(2.0)

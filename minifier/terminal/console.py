@@ -261,7 +261,11 @@ def outcome(row: CaptureInfo) -> str:
     """One line about a capture that was worked on."""
     if row.state in ("verified", "unverified") and row.nodes_after is not None:
         shown = f"{row.verified} of {row.runs} fresh runs of the script show it"
-        text = f"{row.nodes_before} → {row.nodes_after} nodes in {row.queries} queries, {shown}"
+        if row.nodes_before == row.nodes_after:
+            kept = "its only node is needed" if row.nodes_after == 1 else f"none of its {row.nodes_after} nodes can go"
+        else:
+            kept = f"{row.nodes_before} → {row.nodes_after} nodes"
+        text = f"{kept}, {row.queries} queries, {shown}"
         return f"{row.state}: {text}" + (f"; {row.reason}" if row.reason else "")
     return f"{row.state}: {row.reason}" if row.reason else str(row.state)
 

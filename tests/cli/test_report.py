@@ -103,6 +103,20 @@ def test_what_is_inside_says_what_leaves_and_what_does_not(desk: Any) -> None:
     assert json.loads(renamed.stdout)["what_is_inside"]["inside"][1] == "names: neutral ones"
 
 
+def test_what_is_inside_of_the_page(desk: Any) -> None:
+    minified(desk.db)
+    told = desk.invoke("report", "repro.db", "--what-is-inside")
+    assert told.exit_code == 0, told.output
+    assert not (desk.path / "repro.html").exists()
+    lines = told.stdout.splitlines()
+    assert lines[:2] == ["Inside:", "  the list: 1 failure with backend, sizes and the first line of the error"]
+    assert "  graphs as captured, with names of the program: of 1 failure" in lines
+    assert not any("graph as it was captured" in line for line in lines)
+    done = desk.invoke("report", "repro.db", 1, "-o", "page.html", "--what-is-inside", "--json")
+    assert json.loads(done.stdout)["what_is_inside"]["inside"][0] == lines[1].strip()
+    assert (desk.path / "page.html").exists()
+
+
 def test_what_was_made_elsewhere_is_handed_out_unrun_and_says_so(desk: Any) -> None:
     minified(desk.db)
     done = desk.invoke("repro", "repro.db", 1, "--format", "pytest")

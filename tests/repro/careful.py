@@ -31,7 +31,8 @@ FORBIDDEN = {
 }
 ALLOWED_PRIVATE = {"torch._dynamo.mark_dynamic", "torch._neg_view"}
 #: What only the drivers of other processes call: the tests of crashes, and bisection.
-DRIVERS = {"subprocess.run", "re.sub", "tempfile.TemporaryDirectory", "venv.create", "os.path.join", "sys.exit"}
+DRIVERS = {"subprocess.run", "re.sub", "tempfile.TemporaryDirectory", "venv.create", "os.path.join", "sys.exit",
+           "functools.cache"}  # fmt: skip
 
 
 def faults(text: str, *, modules: frozenset[str] = frozenset(), driver: bool = False) -> Iterator[str]:

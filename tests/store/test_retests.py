@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import sqlite3
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -98,12 +99,29 @@ def test_a_file_of_the_first_schema_is_brought_up_to_date(
         "INSERT INTO captures SELECT * FROM other.captures",
         "INSERT INTO repros VALUES (1, 'script', 'raise 1', '', 3, 3, '2026-01-01')",
     )  # fmt: skip
-    with pytest.raises(StoreError, match=r"older fxminify .*`minify run .*old\.db` brings it up to date"):
-        Index.open(old, readonly=True)
+    before = Path(old).read_bytes()
+    os.chmod(old, 0o400)  # as it came by mail
+    with Index.open(old, readonly=True) as index:
+        assert [c.verified for c in index.captures()] == [3]
+        assert (index.retests(), index.case(1).graph.count) == ([], 1)
+        copy = index._database.copy
+        assert copy is not None
+        assert os.path.exists(copy.name)
+    assert not os.path.exists(copy.name)
+    assert Path(old).read_bytes() == before
+    os.chmod(old, 0o600)
     with Index.open(old) as index:
         index.add_retest(1, "inductor", Result.FAILING, **ANSWER)
         assert [c.verified for c in index.captures()] == [3]
         assert not index.is_ours(1)
+
+
+@pytest.mark.parametrize("revision", ["0000", "", "0002a"])
+def test_a_schema_that_never_was_is_refused(path: str, revision: str) -> None:
+    edit(path, f"UPDATE alembic_version SET version_num = '{revision}'")
+    for readonly in (True, False):
+        with pytest.raises(StoreError, match="fxminify"):
+            Index.open(path, readonly=readonly)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,67 @@
+"""What may stand in the context of a case: names in it are looked up and printed, so each is checked where it is read.
+
+`fxminify.backends.ambient` says what the keys mean, reads them from a live process and puts them back.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: Modules whose settings can change what a backend does.
+CONFIG_MODULES = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
+#: Texts that are one word name a choice ("compile_error", "triton"); others may be a path or worse, and stay here.
+WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}", re.ASCII)
+#: The kernels for attention that can be switched off.
+SDP_KERNELS = ("flash", "mem_efficient", "math", "cudnn")
+
+
+def check(context: Mapping[str, Any]) -> None:
+    """Raise `ValueError` unless ``context`` holds what `fxminify.backends.ambient.snapshot` writes."""
+    for key, value in context.items():
+        if key not in _FORMS or not _FORMS[key](value):
+            raise ValueError(f"the context holds no valid {key!r:.40}")
+
+
+def _all(found: Any, valid: Callable[[str, Any], bool]) -> bool:
+    return isinstance(found, Mapping) and all(isinstance(k, str) and valid(k, v) for k, v in found.items())
+
+
+def _is_dtype(name: Any) -> bool:
+    return isinstance(name, str) and _DTYPE.fullmatch(name) is not None
+
+
+def _is_autocast(device: str, state: Any) -> bool:
+    return (
+        _DEVICE.fullmatch(device) is not None and isinstance(state, Mapping) and {"dtype"} <= set(state) <= _AUTOCAST
+        and _is_dtype(state["dtype"]) and type(state.get("cache", True)) is bool
+    )  # fmt: skip
+
+
+def _is_setting(key: str, value: Any) -> bool:
+    if not _SETTING.fullmatch(key) or any(map(keyword.iskeyword, key.split("."))):
+        return False
+    if isinstance(value, str):
+        return WORD.fullmatch(value) is not None
+    return type(value) in (bool, int) or (type(value) is float and math.isfinite(value))
+
+
+_DTYPE = re.compile(r"(?:b?float|complex|u?int|double|half|bool)[a-z0-9_]{0,20}", re.ASCII)
+_DEVICE = re.compile(r"[a-z]{1,20}", re.ASCII)
+_AUTOCAST = {"dtype", "cache"}
+_SETTING = re.compile(r"[a-z][A-Za-z0-9_]*(\.[a-z][A-Za-z0-9_]*)*", re.ASCII)
+_FORMS: Mapping[str, Callable[[Any], bool]] = {
+    "inference": lambda v: type(v) is bool,
+    "grad": lambda v: type(v) is bool,
+    "default_dtype": _is_dtype,
+    "autocast": lambda v: _all(v, _is_autocast),
+    "deterministic": lambda v: isinstance(v, Mapping) and set(v) == {"warn_only"} and type(v["warn_only"]) is bool,
+    "matmul_precision": lambda v: v in ("highest", "high", "medium"),
+    "sdp": lambda v: _all(v, lambda kernel, on: kernel in SDP_KERNELS and type(on) is bool),
+    "threads": lambda v: type(v) is int and 0 < v <= 4096,
+    "config": lambda v: _all(v, lambda name, s: name in CONFIG_MODULES and _all(s, _is_setting)),
+    "rng": lambda v: _all(v, lambda _, state: isinstance(state, Mapping) and set(state) == {"tensor"}),
+}
