@@ -139,7 +139,7 @@ def to_source(context: Mapping[str, Any]) -> AmbientSource:
     if "default_dtype" in context:
         setup.append(f"torch.set_default_dtype(torch.{context['default_dtype']})")
     if "matmul_precision" in context:
-        setup.append(f"torch.set_float32_matmul_precision({context['matmul_precision']!r})")
+        setup.append(f"torch.set_float32_matmul_precision({_printed(context['matmul_precision'])})")
     if "threads" in context:
         setup.append(f"torch.set_num_threads({context['threads']!r})")
     if "deterministic" in context:
@@ -149,7 +149,7 @@ def to_source(context: Mapping[str, Any]) -> AmbientSource:
         setup.append(f"torch.backends.cuda.enable_{kernel}_sdp(False)")
     for name, settings in sorted(context.get("config", {}).items()):
         setup.append(f"import {name}")
-        setup += [f"{name}.{key} = {value!r}" for key, value in sorted(settings.items())]
+        setup += [f"{name}.{key} = {_printed(value)}" for key, value in sorted(settings.items())]
     managers = []
     if context.get("inference"):
         managers.append("torch.inference_mode()")
@@ -157,8 +157,13 @@ def to_source(context: Mapping[str, Any]) -> AmbientSource:
         managers.append("torch.no_grad()")
     for device, state in sorted(context.get("autocast", {}).items()):
         cache = "" if state.get("cache", True) else ", cache_enabled=False"
-        managers.append(f"torch.autocast({device!r}, dtype=torch.{state['dtype']}{cache})")
+        managers.append(f"torch.autocast({_printed(device)}, dtype=torch.{state['dtype']}{cache})")
     return AmbientSource(setup, managers)
+
+
+def _printed(value: object) -> str:
+    """A word in double quotes, a number as it is."""
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable
 
 
@@ -25,9 +26,8 @@ def ordered(lines: Iterable[str]) -> list[str]:
         names = ", ".join(s.removeprefix("from math import ") for s in merged)
         unique = {s: line for s, line in unique.items() if s not in merged} | {f"from math import {names}": ""}
         unique[f"from math import {names}"] = f"from math import {names}"
-    standard = ("math", "operator", "os", "pathlib", "signal", "sys", "functools")
-    rank = {"torch": 1, **dict.fromkeys(standard, 0)}
-    return [unique[s] for s in sorted(unique, key=lambda s: (rank.get(s.split()[1].partition(".")[0], 2), len(s), s))]
+    rank = {"torch": 2, "pytest": 1, **dict.fromkeys(sys.stdlib_module_names, 0)}
+    return [unique[s] for s in sorted(unique, key=lambda s: (rank.get(s.split()[1].partition(".")[0], 3), len(s), s))]
 
 
 def bound(lines: Iterable[str]) -> frozenset[str]:

@@ -27,6 +27,7 @@ from .naming import OWN, RESERVED, identifier
 from .notebook import cells
 from .preamble import bound, ordered, split
 from .source import print_graph
+from .spacing import spaced
 from .templates import environment, own
 from .wording import (
     actual,
@@ -253,4 +254,5 @@ def _fill(template: str, context: Context) -> str:
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
     if template.endswith(".py.j2"):
         compile(text, f"<{template}>", "exec", dont_inherit=True)
+        text = spaced(text)
     return text

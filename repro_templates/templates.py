@@ -14,6 +14,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from . import wording
+from .preamble import ordered
 
 if TYPE_CHECKING:
     from .render import Context
@@ -54,6 +55,15 @@ def own(text: str, context: Context) -> str:
     return "".join(made)
 
 
+def _source(value: object) -> str:
+    """``value`` as Python, strings in double quotes where they hold none."""
+    if isinstance(value, list | tuple) and value:
+        inner = ", ".join(map(_source, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+    text = ascii(value)
+    return f'"{text[1:-1]}"' if isinstance(value, str) and text[0] == "'" and '"' not in text else text
+
+
 def _options() -> dict[str, Any]:
     return {
         "loader": jinja2.PackageLoader("fxminify", "repro_templates"),
@@ -66,7 +76,8 @@ def _options() -> dict[str, Any]:
 
 def _furnish(found: jinja2.Environment) -> None:
     found.filters |= {
-        "ascii": ascii,
+        "ascii": _source,
+        "ordered": ordered,
         "json": lambda value: json.dumps(value, indent=1, ensure_ascii=True),
         "code": wording.code,
         "fence": wording.fence,

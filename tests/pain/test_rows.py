@@ -253,6 +253,19 @@ def test_22_a_backend_that_hangs_is_minified_to_one_operation(tmp_path: Path) ->
     assert (row["kind"], row["state"], row["nodes_after"]) == ("hang", "verified", 1)
 
 
+@pytest.mark.slow
+def test_22_what_is_left_of_a_hang_lasts_longer_than_its_script_waits(tmp_path: Path) -> None:
+    """A backend that takes longer the more nodes there are: the search for its limit of 3 s ends at 4 nodes, whose
+    script would come to its end on a machine that is a little faster. So it goes on where it takes 13.5 s."""
+    row = died("row22_slow", tmp_path, "--timeout", "3")
+    assert (row["kind"], row["state"], row["nodes_after"]) == ("hang", "verified", 8)
+    script = minify("repro", "repro.db", "1", cwd=tmp_path, PYTHONPATH=str(PROGRAMS)).stdout
+    assert "signal.alarm(5)\n" in script
+    made = minify("report", "repro.db", "1", "--bundle", "all.zip", "--json", cwd=tmp_path, PYTHONPATH=str(PROGRAMS))
+    ran = [f for f in json.loads(made.stdout)["files"] if f["runs"]]
+    assert [(f["verified"], f["tentative"]) for f in ran] == [(3, ""), (2, ""), (2, ""), (2, "")]
+
+
 def died(backend: str, directory: Path, *options: str) -> dict[str, Any]:
     """The row of a backend that takes the process with it."""
     (directory / "program.py").write_text(
@@ -342,7 +355,7 @@ def test_15_what_is_nearer_to_the_truth_than_eager_is_no_divergence(tmp_path: Pa
 @pytest.mark.parametrize(
     ("backend", "line"),
     [
-        ("row29", "with torch.no_grad(), torch.autocast('cpu', dtype=torch.bfloat16):"),
+        ("row29", 'with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):'),
         ("row29_double", "torch.set_default_dtype(torch.float64)"),
     ],
 )

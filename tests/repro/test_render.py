@@ -73,10 +73,13 @@ Minified by fxminify 0.1.0 from 214 nodes to 1 (14 oracle calls). Signature v1:a
 torch 2.13.0+cpu, Python 3.11, Linux x86_64.
 Run it: it fails while the bug is there; exit code 0 means the bug is gone.
 """
+
 import torch
+
 
 def forward(energy):
     return torch.acosh(energy)
+
 
 energy = torch.tensor([1.0, 1e+30])
 
@@ -96,7 +99,7 @@ def test_context_managers_stand_around_the_call_alone() -> None:
     text = script(lambda x: x.sin(), X, context=context, failure=DIVERGENCE)
     assert "\ntorch.set_num_threads(1)\n" in text
     assert text.split("energy")[-1].endswith("torch.testing.assert_close(actual, expected)\n")
-    assert "with torch.no_grad(), torch.autocast('cpu', dtype=torch.bfloat16):\n    expected = forward(x)\n" in text
+    assert 'with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):\n    expected = forward(x)\n' in text
 
 
 def test_inputs_that_are_written_to_are_made_for_each_run() -> None:
@@ -132,7 +135,7 @@ def test_a_crash_has_nothing_around_it_and_a_hang_an_alarm() -> None:
     assert "Run it: it dies of SIGFPE while the bug is there" in text
     assert "import signal" not in text
     hang = Failure(Kind.HANG, Phase.COMPILE, message="no answer within 60 s")
-    assert "import signal\nimport torch\n\nsignal.alarm(60)\n" in script(lambda x: x.sin(), X, failure=hang)
+    assert "import signal\n\nimport torch\n\nsignal.alarm(60)\n" in script(lambda x: x.sin(), X, failure=hang)
 
 
 def test_an_error_in_backward_goes_backward() -> None:
