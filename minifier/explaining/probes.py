@@ -138,11 +138,17 @@ def value_sets(case: Case) -> Iterator[Probe]:
     groups = [able] if len(able) < 2 else [able, *([i] for i in able[:3])]
     for group in groups if able else ():
         name = "values" if group == able else f"values of {names[group[0]]}"
-        now = ", ".join(dict.fromkeys(values(case.tensors[i]) for i in group))
+        now = _present(case, group)
         for said in ("zeros", "ones", "random numbers"):
             changed = {i: replace(_filled(case.tensors[i], said), offset=0) for i in group}
             if any(changed[i].init != case.tensors[i].init for i in group):
                 yield Probe(Aspect.VALUES, name, now, said, with_tensors(case, changed), distance=20)
+
+
+def _present(case: Case, tensors: Sequence[int]) -> str:
+    """What tensors hold now, in a word or two."""
+    found = list(dict.fromkeys(values(case.tensors[i]) for i in tensors))
+    return found[0] if len(found) == 1 else "what they are"
 
 
 def size_of_values(case: Case) -> float | None:
@@ -163,7 +169,7 @@ def of_size(case: Case, number: float) -> Probe:
         for i in names
         if (spec := case.tensors[i]).dtype in FLOATS
     }
-    now = ", ".join(dict.fromkeys(values(case.tensors[i]) for i in able))
+    now = _present(case, able)
     return Probe(Aspect.VALUES, "values", now, f"all {number:g}", with_tensors(case, changed), distance=15)
 
 

@@ -162,6 +162,9 @@ def test_values_of_one_tensor_are_asked_about_where_all_together_matter() -> Non
     assert words(found, Aspect.VALUES) == {
         "values": "matters", "values of x0": "free", "values of x1": "matters",
     }  # fmt: skip
+    assert [s.sentence() for s in found.subjects if s.name == "values"] == [
+        "values: fails with what they are, ones; passes with zeros, random numbers"
+    ]
     assert words(explained(start, lambda c: True), Aspect.VALUES) == {"values": "free"}
 
 
