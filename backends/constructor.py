@@ -2,6 +2,7 @@
 
 Nothing is executed. A class qualifies if each parameter of ``__init__`` is kept as it was given, by a statement
 ``self.name = parameter`` of its body, ``**kwargs`` as a dict; the present value of that attribute is the argument.
+So it is after ``parameter or DEFAULT``, ``list(parameter)`` and the like, which leave what they gave as it is.
 What else the instance holds (counters, caches) starts afresh, as it does in a fresh process.
 """
 
@@ -12,6 +13,8 @@ import inspect
 import textwrap
 from typing import Any
 
+#: What they give they leave as it is.
+_CONVERTERS = ("bool", "bytes", "dict", "float", "frozenset", "int", "list", "set", "sorted", "str", "tuple")
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -62,9 +65,23 @@ def _kept(init: Any) -> dict[str, str]:
     for statement in node.body:
         for target, value in _assignments(statement):
             own = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == me
-            if own and isinstance(value, ast.Name) and value.id in names - rebound:
-                kept.setdefault(value.id, target.attr)  # type: ignore[attr-defined]
+            if own and len(found := _settled(value) & (names - rebound)) == 1:
+                kept.setdefault(*found, target.attr)  # type: ignore[attr-defined]
     return kept
+
+
+def _settled(value: ast.expr) -> set[str]:
+    """The names of which ``value`` may be the value, such that it gives the same again where that is what they hold."""
+    match value:
+        case ast.Name(id=name):
+            return {name}
+        case ast.BoolOp(op=ast.Or(), values=[first, _]):
+            return _settled(first)
+        case ast.IfExp(body=one, orelse=other):
+            return {branch.id for branch in (one, other) if isinstance(branch, ast.Name)}
+        case ast.Call(func=ast.Name(id=converter), args=[given], keywords=[]) if converter in _CONVERTERS:
+            return _settled(given)
+    return set()
 
 
 def _assignments(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:

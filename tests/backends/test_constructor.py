@@ -37,6 +37,15 @@ class Derives:
         self.level = level + 1
 
 
+class Settles:
+    LEVEL = 4
+
+    def __init__(self, level: int | None = None, names: Any = None, limit: Any = 1) -> None:
+        self.level = level or self.LEVEL
+        self.names = list(names or [])
+        self.limit = 9 if limit is None else limit
+
+
 class Rebinds:
     def __init__(self, level: int) -> None:
         level = abs(level)
@@ -64,6 +73,8 @@ def used() -> Keeps:
         (Inherits(1), {"level": 1}),
         (Collects(1, depth=2), {"level": 1, "depth": 2}),
         (Fresh(), {}),
+        (Settles(), {"level": 4, "names": []}),
+        (Settles(2, ("a",), None), {"level": 2, "names": ["a"], "limit": 9}),
         (Derives(1), None),
         (Rebinds(1), None),
         (ValueError("no __init__ to read"), None),
