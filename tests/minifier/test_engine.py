@@ -327,8 +327,12 @@ def test_what_a_pass_does_with_a_case_that_is_only_asked_ahead_about_does_not_co
             raise LookupError("not yet")
         return Proposal((Patch(replace={subject.compute[0]: {"ref": "nobody"}}),), lambda: sweep((0,)))
 
+    def most(subject: Subject, step: int) -> Proposal | None:
+        rest = frozenset(name for name in subject.compute if name != "n20")
+        return Proposal((Patch(drop=rest),), lambda: sweep((0,))) if step == 0 and rest else None
+
     case, trace = tower(30, {20: "asinh"})
-    rows = (*PASSES, Pass("early", "Wants little.", early))
+    rows = (Pass("most", "Takes away nearly all.", most), Pass("early", "Wants little.", early))
     seen = []
     for jobs in (1, 2, 3):
         engine = Engine(Parallel(has("asinh"), jobs), passes=rows, jobs=jobs, strict=strict)
