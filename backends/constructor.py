@@ -66,7 +66,7 @@ def _kept(init: Any) -> dict[str, str]:
         for target, value in _assignments(statement):
             own = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == me
             if own and len(found := _settled(value) & (names - rebound)) == 1:
-                kept.setdefault(*found, target.attr)  # type: ignore[attr-defined]
+                kept.setdefault(found.pop(), target.attr)  # type: ignore[attr-defined]
     return kept
 
 
