@@ -69,7 +69,7 @@ class Job:
             if digest in known or verdict.signature is None:
                 continue
             settled, blobs = settle(case, self.pool.scratch)
-            provenance = {"found": f"while minifying capture {self.capture.id}"}
+            provenance = {"found": f"while minifying capture {self.capture.id}", "torch": settled.torch}
             if is_ours(self.case, self.capture.provenance.get("origin")):
                 provenance["origin"] = origin_tag(settled)
             ids.append(

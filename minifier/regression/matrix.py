@@ -39,27 +39,29 @@ class RetestProgress:
 
 
 def answers(rows: Sequence[Answer], *, console: Console | None = None) -> None:
-    """A line for each case, and how many of each result."""
+    """Two lines for each case, what it is and what is said of it; and how many of each result."""
     console = console or Console()
     if not rows:
         console.print(Text("No captures, so nothing to retest."))
         return
-    out = Table(box=None, pad_edge=False)
-    for name in ("id", "failure", "backend", "result", "what"):
-        out.add_column(name, justify="right" if name == "id" else "left", no_wrap=name != "what")
-    for row in rows:
+    cells = [("id", "failure", "backend", "result"), *map(_cells, rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(3)]
+    lines = [f"{id:>{widths[0]}}  {kind:{widths[1]}}  {name:{widths[2]}}  " for id, kind, name, _ in cells]
+    console.print(Text(f"{lines[0]}result", style="bold"), soft_wrap=True)
+    for row, line, (*_, result) in zip(rows, lines[1:], cells[1:], strict=True):
         said = "; ".join(part for part in (row.said, row.standing.text() if row.standing is not None else "") if part)
-        mark = "" if row.expected or row.result == Result.CANNOT_RUN.value else "!"
-        out.add_row(
-            str(row.subject.capture.id),
-            Text(plain(row.subject.capture.kind)),
-            Text(plain(row.subject.backend, 24)),
-            Text(plain(row.result) + mark, style="bold red" if mark else _COLORS[row.result]),
-            Text(plain(said, 400)),
-        )
-    console.print(out)
+        style = "bold red" if result.endswith("!") else _COLORS[row.result]
+        console.print(Text(line).append(result, style), soft_wrap=True)
+        if said:
+            console.print(Text(f"{'':{widths[0]}}  {' '.join(plain(said, 400).split())}"), soft_wrap=True)
     counts = Counter(row.result for row in rows)
     console.print(Text(", ".join(f"{count} {result}" for result, count in counts.items()) + _verdict(rows)))
+
+
+def _cells(row: Answer) -> tuple[str, str, str, str]:
+    mark = "" if row.expected or row.result == Result.CANNOT_RUN.value else "!"
+    kind, backend = plain(row.subject.capture.kind), plain(row.subject.backend, 28)
+    return str(row.subject.capture.id), kind, backend, row.result + mark
 
 
 def _verdict(rows: Sequence[Answer]) -> str:

@@ -33,11 +33,14 @@ FILES = MappingProxyType({"script": "repro.py", "pytest": "test_repro.py", "issu
 
 
 def search_path(case: Case) -> list[str]:
-    """Directories of this machine in which the backend's and the operators' modules lie."""
+    """Directories of this machine in which the backend's and the operators' modules lie.
+
+    One with a torch of its own is another installation: it would hide the one that is asked about.
+    """
     paths = [*case.backend.get("search_path", ())]
     for item in case.imports:
         paths += item.get("search_path", ())
-    return list(dict.fromkeys(paths))
+    return [path for path in dict.fromkeys(paths) if not Path(path, "torch", "__init__.py").exists()]
 
 
 def carried_from(case: Case) -> str:

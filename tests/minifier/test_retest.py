@@ -307,3 +307,16 @@ def test_a_script_that_passes_only_where_it_is_watched_is_not_fixed() -> None:
 def test_a_script_that_was_killed_cannot_run() -> None:
     killed = Failure(Kind.CRASH, Phase.COMPILE, signal=9)
     assert classify(Verification(0, 2, (killed,)))[0] == "cannot run"
+
+
+def test_the_torch_of_another_installation_is_not_used(tmp_path: Path) -> None:
+    """A backend's directory may be the site-packages of the environment in which it was captured."""
+    from fxminify.minifier.reporting.handout import search_path
+
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "other" / "torch").mkdir()
+    (tmp_path / "other" / "torch" / "__init__.py").touch()
+    graph = Graph((Node("x", "placeholder", "x"), Node("output", "output", "output", ({"ref": "x"},))))
+    paths = [str(tmp_path / name) for name in ("mine", "other")]
+    assert search_path(Case(graph, (1,), backend={"search_path": paths})) == [paths[0]]
