@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...store.case import Case, Node, tag
-from ...store.failure import Failure, Kind
+from ...store.failure import VALUES, Failure, Kind
 from ..editing.calls import body, calls
 from ..editing.subject import leaves, reached, target_name
 
@@ -60,9 +60,11 @@ def blamed(case: Case, failures: Iterable[Failure], first: str | None) -> frozen
     Wrong strides and types are often those of any operator, and so is a message that names several.
     """
     found: set[str] = set()
+    if first is None and len(case.graph.compute) == 1:
+        first = case.graph.compute[0].name
     for failure in failures:
         if failure.kind is Kind.DIVERGENCE:
-            found |= {first} if first is not None and failure.detail.get("class") == "value" else set()
+            found |= {first} if first is not None and failure.detail.get("class") in VALUES else set()
             continue
         groups = [group for group, belief in _hints(case, case.graph.compute, failure) if belief > SAID]
         kinds = {plain(target_name(n)) for n in case.graph.compute for group in groups if n.name in group}

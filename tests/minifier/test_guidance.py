@@ -190,6 +190,12 @@ def test_whom_an_error_blames() -> None:
     assert blamed(case, [failure("no lowering for aten.erf.default")], None) == {"n50"}
     assert blamed(case, [failure("aten.erf after aten.gelu")], None) == frozenset()
     assert blamed(case, [failure("it went wrong")], None) == frozenset()
-    wrong = {kind: Failure(Kind.DIVERGENCE, Phase.FORWARD, detail={"class": kind}) for kind in ("value", "stride")}
+    wrong = {
+        kind: Failure(Kind.DIVERGENCE, Phase.FORWARD, detail={"class": kind}) for kind in ("nan", "value", "stride")
+    }
     assert blamed(case, [wrong["value"]], "n3") == {"n3"}
+    assert blamed(case, [wrong["nan"]], "n3") == {"n3"}
     assert blamed(case, [wrong["stride"]], "n3") == frozenset()
+    alone, _ = make(["x"], [("a", "erf", ["x"])], ["a"])
+    assert blamed(alone, [wrong["nan"]], None) == {"a"}
+    assert blamed(case, [wrong["nan"]], None) == frozenset()
