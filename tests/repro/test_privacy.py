@@ -38,3 +38,9 @@ def test_code_is_not_changed_but_looked_at() -> None:
     assert list(revealing("key = 'ghp_abcdefghijklmnopqrst'")) == ["what looks like a secret"]
     assert list(revealing("mail('me@example.org')")) == ["an address"]
     assert list(revealing("x = a / b  # see https://pytorch.org/x/y")) == []
+
+
+def test_names_of_cached_kernels_say_nothing() -> None:
+    path = "/tmp/torchinductor_maria/3w/c3wtn3xwsxlu6ixyei4gaqbbop6onvxfepmoaiqix3b447awsv5u.main.cpp"
+    assert private(f"kernel, {path}:128, index out of bounds") == "kernel, digest.main.cpp:128, index out of bounds"
+    assert private("/srv/a/models/llama.cpp") == "llama.cpp"
