@@ -103,7 +103,7 @@ def test_what_matters_is_shown_and_reported(minified: Any, rows: dict[int, dict[
     details = minified.json("show", "repro.db", 3)
     assert 'option "fuse" = True only' in details["explanation"]["summary"]
     explained = minified.json("show", "repro.db", 1)["explanation"]
-    assert explained["summary"] == "Free: requires_grad, dtype of tanh, values, tanh.shape[0]. As far as tried."
+    assert explained["summary"] == "Free: requires_grad, dtype of x, values, x.shape[0]. As far as tried."
     assert explained["complete"]
     assert explained["twin"]["what"].startswith("operator torch.relu: ")
     said = minified.minify("show", "repro.db", 1).stdout
