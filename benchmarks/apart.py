@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -13,6 +14,7 @@ from typing import Any
 def apart(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What ``measure`` gives in a forked process: empty where that died, ``error`` where it raised."""
     gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what was freed would hide what a measurement needs
     gc.freeze()  # a collection need not look at what was there before
     read_end, write_end = os.pipe()
     child = os.fork()
