@@ -3,7 +3,7 @@
 The size of a case is a tuple of natural numbers, the most important first, and only what is smaller in the order of
 tuples may take the place of the best case. There is no endless descent in that order, so every reduction ends:
 
-1. compute nodes, those of bodies included; of a part with several results only what makes them (`is_pick`);
+1. compute nodes, those of bodies included;
 2. nodes that are no part of a decomposition, so a composite operation is larger than any single part of it;
 3. returned values;
 4. inputs, those of bodies included;
@@ -17,7 +17,6 @@ worked out once for each: candidates share most of theirs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,8 +27,6 @@ Size = tuple[int, ...]
 
 #: Between the name of a composite node and the number of one of its parts.
 PART = "__part"
-#: A part that calls an operator such as ``_scaled_dot_product_flash_attention_for_cpu``.
-_PRIVATE = re.compile(rf"{PART}\d+__")
 #: Parts of parts of parts are taken apart no further.
 DEEPEST = 3
 
@@ -67,7 +64,7 @@ class Sizes:
         if known is None or known[0] is not case.graph:
             if len(self._counted) >= 8:  # the best case, and those that are asked about
                 del self._counted[next(iter(self._counted))]
-            known = self._counted[id(case.graph)] = case.graph, _count(case.graph)
+            known = self._counted[id(case.graph)] = case.graph, case.graph.count
         return known[1]
 
     def is_smaller(self, case: Case, than: Case) -> bool:
@@ -80,8 +77,8 @@ class Sizes:
         for node in graph.nodes:
             if node.is_compute:
                 known = self._known.get(id(node))
-                one, a, b, c, d = known[1] if known is not None and known[0] is node else self._weigh(node)
-                compute += one
+                a, b, c, d = known[1] if known is not None and known[0] is node else self._weigh(node)
+                compute += 1
                 composite += a
                 ranks += b
                 written += c
@@ -98,10 +95,8 @@ class Sizes:
         if len(self._known) > 100_000:
             self._known.clear()
         values = [*node.args, *node.kwargs.values()]
-        pick = is_pick(node)
         found = (
-            int(not pick),
-            0 if pick else max(0, DEEPEST - generation(node.name)),
+            max(0, DEEPEST - generation(node.name)),
             rank(node),
             sum(map(_written, values)),
             sum(map(weight, values)),
@@ -113,19 +108,6 @@ class Sizes:
 def generation(name: str) -> int:
     """How many decompositions a node of this name comes from."""
     return name.count(PART)
-
-
-def is_pick(node: Node) -> bool:
-    """Whether a node takes one of several results of a part: without it the part would be no value.
-
-    Several results of a private operator are those of a kernel, which says less than the operation it computes.
-    """
-    return PART in node.name and target_name(node) == "getitem" and not any(map(_PRIVATE.search, node.inputs))
-
-
-def _count(graph: Graph) -> int:
-    inner: list[Graph] = [attr["graph"] for attr in graph.attrs.values() if "graph" in attr]
-    return sum(node.is_compute and not is_pick(node) for node in graph.nodes) + sum(map(_count, inner))
 
 
 def rank(node: Node) -> int:
