@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .backends.capture.hook import capture, capturing, install, uninstall
+    from .backends.capture.manual import record
     from .backends.chain import chain
     from .backends.explain import Explain
-    from .backends.hook import capture, capturing, install, uninstall
-    from .backends.manual import record
     from .minifier.reduce import reduce
 
 __version__ = "0.1.0"
@@ -20,11 +20,11 @@ __all__ = ["Explain", "__version__", "capture", "capturing", "chain", "install",
 _LAZY = {
     "Explain": ".backends.explain",
     "chain": ".backends.chain",
-    "capture": ".backends.hook",
-    "capturing": ".backends.hook",
-    "install": ".backends.hook",
-    "uninstall": ".backends.hook",
-    "record": ".backends.manual",
+    "capture": ".backends.capture.hook",
+    "capturing": ".backends.capture.hook",
+    "install": ".backends.capture.hook",
+    "uninstall": ".backends.capture.hook",
+    "record": ".backends.capture.manual",
     "reduce": ".minifier.reduce",
 }
 

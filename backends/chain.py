@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from . import hook, seam
+from .capture import hook, seam
 from .given import InvalidOption, read
 from .graphs import private
-from .origin import shown
+from .origins.origin import shown
 
 NAME = "fxminify_chain"
 Backend = str | Callable[..., Any]

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-from . import reentry, seam
+from .capture import reentry, seam
 from .given import read
 from .graphs import counts, private
-from .origin import shown
+from .origins.origin import shown
 
 NAME = "fxminify_explain"
 _MOST_OPS = 8
@@ -107,7 +107,7 @@ def registered(
 
 def _tried(backend: str | Callable[..., Any], gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> str:
     """The first line of what ``backend`` raises when it compiles a copy of ``gm``, or nothing."""
-    from . import registry
+    from .origins import registry
 
     try:
         with reentry.own_calls():

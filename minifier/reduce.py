@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..store.case import Blobs, Case
-from .editing.calls import with_distinct_names
 from .oracle.verdict import Outcome, Verdict
+from .recording.calls import with_distinct_names
 from .recording.spill import Spill
 from .recording.trace import record
 from .search.account import Progress

@@ -29,7 +29,7 @@ GRADIENT_PREFIX = "gradients differ: "
 MISSING_PREFIX = "gradients are missing: "
 PRECISION_PREFIX = "computes "
 
-#: The gradients of the outputs that the worker gives: `fxminify.backends.execution.cotangents` (a test compares them).
+#: The gradients of the outputs that the worker gives: `backends.running.execution.cotangents` (a test compares them).
 COTANGENTS = """\
 generator = torch.Generator().manual_seed(0)
 draw = lambda low, high, o: torch.randint(low, high, o.shape, generator=generator)

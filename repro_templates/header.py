@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import __version__
-from ..backends.deaths import signal_name
-from ..backends.installed import Installed
+from ..backends.origins.installed import Installed
+from ..backends.running.deaths import signal_name
 from ..store.case import Case
 from ..store.failure import PRECISION, VALUES, Failure, Kind
 from .wording import code, docstring, headline, markdown, one_line

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from ..backends import ambient, libraries
-from ..backends.spec import BackendSpec
+from ..backends.origins import libraries
+from ..backends.origins.spec import BackendSpec
+from ..backends.running import ambient
 from ..store.case import Blobs, Case, Json
 from ..store.failure import Failure, Kind
 from . import device

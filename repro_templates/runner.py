@@ -16,7 +16,7 @@ import signal
 import sys
 from typing import Any
 
-from ..backends.exceptions import exit_code
+from ..backends.running.exceptions import exit_code
 from .tracebacks import failure_in_script, hindrance
 
 

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterable
 from itertools import pairwise
 
-from ..backends.exceptions import failure_of, portable, text_of, type_name, unwrap
+from ..backends.running.exceptions import failure_of, portable, text_of, type_name, unwrap
 from ..store.failure import PRECISION, Failure, Kind, Phase
 from .action import ALIAS_PREFIX, GRADIENT_PREFIX, MISSING_PREFIX, MUTATION_PREFIX, PRECISION_PREFIX
 
@@ -125,7 +125,7 @@ def _divergence(exc: BaseException, stack: list[Place], script: str) -> Failure 
 
 
 def _class(text: str) -> str:
-    """The class of a divergence (`fxminify.backends.compare.CLASSES`) from the message of `assert_close`."""
+    """The class of a divergence (`fxminify.backends.comparison.compare.CLASSES`) from the message of `assert_close`."""
     if text.startswith(MUTATION_PREFIX):
         return "mutation"
     if found := _ATTRIBUTE.search(text):

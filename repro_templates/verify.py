@@ -24,7 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ..backends import deaths
+from ..backends.running import deaths
 from ..store.failure import Failure, Kind, Phase, Signature, signature
 from .tracebacks import phase_of_crash
 

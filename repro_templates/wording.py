@@ -6,7 +6,7 @@ import builtins
 import re
 import signal
 
-from ..backends.deaths import signal_name
+from ..backends.running.deaths import signal_name
 from ..store.case import Case
 from ..store.failure import Failure, Frame, Kind, Phase, mask
 from .privacy import private

@@ -167,8 +167,8 @@ MOST_CALLS = 64
 class Case:
     """What is compiled. ``inputs`` has one value per placeholder of ``graph``, in order.
 
-    ``context`` is the ambient state (`fxminify.backends.ambient`), ``backend`` the `BackendSpec` as data
-    (`fxminify.backends.spec`), ``imports`` what must be imported besides the backend (custom-op libraries).
+    ``context`` is the ambient state (`fxminify.backends.running.ambient`), ``backend`` the `BackendSpec` as data
+    (`fxminify.backends.origins.spec`), ``imports`` what must be imported besides the backend (custom-op libraries).
     ``backward`` asks for a backward pass after the forward one, ``compare`` for a comparison with eager. ``calls`` is
     how often what was compiled is called: some failures need a second time. ``earlier`` has the inputs of calls before
     that were given others, each by name of the placeholder; what is not named is given the same. ``tolerance`` is what

@@ -1,6 +1,6 @@
 """What may stand in the context of a case: names in it are looked up and printed, so each is checked where it is read.
 
-`fxminify.backends.ambient` says what the keys mean, reads them from a live process and puts them back.
+`fxminify.backends.running.ambient` says what the keys mean, reads them from a live process and puts them back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SDP_KERNELS = ("flash", "mem_efficient", "math", "cudnn")
 
 
 def check(context: Mapping[str, Any]) -> None:
-    """Raise `ValueError` unless ``context`` holds what `fxminify.backends.ambient.snapshot` writes."""
+    """Raise `ValueError` unless ``context`` holds what `fxminify.backends.running.ambient.snapshot` writes."""
     for key, value in context.items():
         if key not in _FORMS or not _FORMS[key](value):
             raise ValueError(f"the context holds no valid {key!r:.40}")

@@ -117,7 +117,7 @@ class _Reader(ValueChecks):
             self.index(state["tensor"])
 
     def backend(self, doc: object) -> None:
-        """Its fields are what they are called; what its expressions may hold is for `fxminify.backends.spec`."""
+        """Its fields are what they are called; what its expressions may hold is for `backends.origins.spec`."""
         self.where = "backend"
         self.plain(doc, 0)
         self.fields(doc, "", f"{_BACKEND_TEXTS} target options mode dynamic source search_path")

@@ -18,7 +18,7 @@ def backends(names: tuple[str, ...], test: bool, json_: bool) -> None:
 
     With NAMEs only these.
     """
-    from ...backends import catalog
+    from ...backends.origins import catalog
     from ..terminal import console
 
     rows = catalog.listing()

@@ -28,13 +28,13 @@ class Capture(click.Command):
 
 
 class Setting(click.ParamType[Any]):
-    """A value of the field of this name of `fxminify.backends.settings.Settings`."""
+    """A value of the field of this name of `fxminify.backends.capture.settings.Settings`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from ...backends.settings import Settings
+        from ...backends.capture.settings import Settings
 
         try:
             Settings(**{self.name: value})
@@ -87,8 +87,8 @@ def capture(db: str, timeout: float | None, module: bool, program: str, args: tu
 
     The program needs no edit. Its output and exit code are its own.
     """
-    from ...backends import supervise
-    from ...backends.settings import Settings
+    from ...backends.capture import supervise
+    from ...backends.capture.settings import Settings
     from ...store.index import Index
 
     Index.check(db)
@@ -121,7 +121,7 @@ def import_(files: tuple[Path, ...], db: str, trust: bool, json_: bool, **option
     Such a file has a graph but no record of its failure, so it is run once, in a process of its own; crashes and
     hangs are captured, too. A file of an accuracy failure is compared with eager.
     """
-    from ...backends import foreign_script
+    from ...backends.capture import foreign_script
     from ...store.index import Index
 
     Index.check(db)

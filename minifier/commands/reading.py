@@ -65,7 +65,7 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
     `minify run DB ID --from-step N` goes on from a step.
     """
     from ...store.index import Index
-    from ..reduction.history import stored
+    from ..search.history import stored
     from ..terminal import retelling
 
     with Index.open(db, readonly=True) as index:
@@ -124,9 +124,9 @@ def repro(
 
     A format that runs is run before it is shown; what was not, or did not show the failure, is marked as tentative.
     """
-    from ..reduction.options import Options
     from ..reduction.runner import run_pending
     from ..reporting.handout import NotMinified, Wish, handed_out, template_text
+    from ..search.options import Options
     from ..terminal import console
 
     wish = Wish(format_, template_text(template), rename, force)

@@ -68,9 +68,9 @@ def run(db: str, ids: tuple[int, ...], json_: bool, again: bool, **options: Any)
     """
     if options["from_step"] is not None and len(ids) != 1:
         raise Problem("--from-step is about one failure: give its ID, as in minify run DB ID --from-step N.")
-    from ..reduction.options import Options
     from ..reduction.runner import run_pending
     from ..sandbox.cluster import NoCluster
+    from ..search.options import Options
 
     options["jobs"] = options["jobs"] or 0
     try:

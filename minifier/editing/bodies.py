@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ...store.case import Case, Graph, Json, Node, TensorSpec, Value, map_refs, refs, tag
+from ..recording.calls import Call, Path, body, calls, deciding, exists, items, paths, with_body
 from ..recording.trace import Trace, copied
-from .calls import Call, Path, body, calls, deciding, exists, items, paths, with_body
 from .patch import Patch, reduced
 from .subject import Subject
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...store.case import Case, Graph, Json, Node, Value, map_refs, refs, tag
+from ..recording.calls import Call, calls, items
 from ..recording.trace import Kind, copied
 from .bodies import picks, with_inputs
-from .calls import Call, calls, items
 from .subject import Subject
 
 

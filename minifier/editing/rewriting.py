@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from ...store.case import Case, Node, Value, map_refs, tag
+from ..recording.calls import Path, body, exists, items, with_body
 from .bodies import BodySubject, picks, without_dead
-from .calls import Path, body, exists, items, with_body
 from .subject import PAIRS, REGIONS, WRAPPERS, Subject, target_name
 
 #: Where in the arguments of a node: a position or a name, then positions inside of lists.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...store.case import Case, Graph, Node, Value, tag
+from ..recording.calls import Path, items, with_body
 from .bodies import found, picks
-from .calls import Path, items, with_body
 from .subject import Subject, reached
 
 #: Positions of the lists of operands, whose items are the placeholders in order, and whether the first is carried.

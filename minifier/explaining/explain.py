@@ -15,8 +15,8 @@ from typing import Protocol
 
 from ...store.case import Blobs, Case
 from ..oracle.verdict import Outcome, Verdict
-from ..reduction.history import difference
 from ..search.account import BudgetSpent
+from ..search.history import difference
 from ..simplifications.dimensions import changeable
 from .explanation import Answer, Aspect, Explanation, Subject, Twin
 from .probes import (

@@ -16,8 +16,8 @@ from ...repro_templates.source import print_graph
 from ...repro_templates.strides import contiguous
 from ...store.case import Blobs, Case, Graph, Node, TensorSpec, Value, refs, tag
 from ...store.names import UnknownName, check_target
-from ..editing.calls import renamed
-from ..reduction.history import operation, text, values
+from ..recording.calls import renamed
+from ..search.history import operation, text, values
 from ..simplifications.dimensions import hinted
 from .explanation import Aspect
 from .remake import cast, plain, relaid, resize

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from ...backends import deaths
+from ...backends.running import deaths
 from ...store.case import Json
 from ...store.failure import Failure, Phase
 from ..sandbox.pool import Ended, Reply

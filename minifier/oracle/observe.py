@@ -21,12 +21,12 @@ from typing import Any
 import torch
 import torch._dynamo
 
-from ...backends import ambient
-from ...backends.compare import CannotCompare, compare
-from ...backends.exceptions import failure_of, type_name
-from ...backends.execution import Run, copy_inputs, execute
-from ...backends.reference import Reference
-from ...backends.spec import BackendSpec
+from ...backends.comparison.compare import CannotCompare, compare
+from ...backends.comparison.reference import Reference
+from ...backends.origins.spec import BackendSpec
+from ...backends.running import ambient
+from ...backends.running.exceptions import failure_of, type_name
+from ...backends.running.execution import Run, copy_inputs, execute
 from ...repro_templates.naming import is_operation
 from ...repro_templates.source import Printed, print_graph
 from ...store.build import build, build_value

@@ -61,7 +61,7 @@ def record(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Jso
 
 def study(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """In a worker: the values of a case that is not the captured one any more, and what its nodes consist of."""
-    from ..recording.study import study
+    from ..studying.study import study
 
     mark("eager")
     prefix = argument["prefix"]
@@ -72,7 +72,7 @@ def study(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json
 
 def describe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """In a worker: an `Installed` as JSON. ``argument`` names the ``modules`` of the backend and the operators."""
-    from ...backends.installed import describe
+    from ...backends.origins.installed import describe
 
     return describe(argument["modules"]).to_json()
 

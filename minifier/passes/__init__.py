@@ -5,7 +5,7 @@ pure function of the subject and a step number: no state, no randomness, no torc
 
 * **independence**: the patches of one proposal may be applied in any combination (of two that replace the same
   node the first counts); the search it names decides which;
-* **progress**: each patch makes the case smaller in the order of `minifier.search.order` or does nothing (the engine
+* **progress**: each patch makes the case smaller in the order of `minifier.editing.order` or does nothing (the engine
   takes nothing else), so that the reduction ends;
 * **completeness**: a pass that is not coarse proposes every single edit it stands for, so that a fixpoint of all
   passes is 1-minimal;

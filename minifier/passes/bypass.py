@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from ..editing.patch import Patch
 from ..editing.subject import Subject
-from ..search.items import farthest
 from .proposal import Proposal, each
+from .searches import farthest
 
 #: With this many nodes single steps do as well as jumps.
 FEW = 4

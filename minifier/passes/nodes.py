@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..editing.patch import Patch
 from ..editing.subject import Subject, reached
-from ..search.items import Items, Space, guided
 from .proposal import Proposal, each
+from .searches import Items, Space, guided
 
 
 def singles(subject: Subject, step: int) -> Proposal | None:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from ...store.case import Node, Value, tag
 from ..editing.bodies import graphs
-from ..editing.calls import Path
+from ..editing.order import weight
 from ..editing.patch import Patch
 from ..editing.rewriting import Place, Put, editable, inside, places
 from ..editing.subject import Subject
-from ..search.items import farthest
-from ..search.order import weight
+from ..recording.calls import Path
 from .proposal import Proposal, each
+from .searches import farthest
 
 #: What large numbers are tried at, smallest first: powers of two, from a thousand on of ten.
 LADDER = (*(1 << n for n in range(1, 11)), *(10**n for n in range(4, 19)))

@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 from ...store.case import tag
 from ..editing.bodies import BodySubject, Inside, Operand, Result, Shift, Zeros, bodies, picks
-from ..editing.calls import body as graph_at
-from ..editing.calls import calls, items, paths
 from ..editing.inlining import Inline
 from ..editing.patch import Patch
 from ..editing.slots import Slot, slots
 from ..editing.subject import Subject
+from ..recording.calls import body as graph_at
+from ..recording.calls import calls, items, paths
 from ..recording.trace import Kind
-from ..search.items import farthest, sweep
 from . import bypass, dead
 from .proposal import Proposal, each
+from .searches import farthest, sweep
 
 Propose = Callable[[Subject, int], Proposal | None]
 

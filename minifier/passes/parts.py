@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from ...store.case import Graph
 from ..editing.bodies import BodySubject, Inside, Shift, graphs
-from ..editing.calls import body, calls, items
 from ..editing.patch import Patch
 from ..editing.rewriting import TakeApart, editable
 from ..editing.subject import Subject
+from ..recording.calls import body, calls, items
 from ..recording.trace import Kind
-from ..search.items import alone, one_of
 from .proposal import Proposal, each
+from .searches import alone, one_of
 
 
 def propose(subject: Subject, step: int) -> Proposal | None:

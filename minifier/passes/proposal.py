@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..editing.patch import Patch
 from ..editing.subject import Subject
-from ..search.items import Search, dense
+from .searches import Search, dense
 
 
 @dataclass(frozen=True, slots=True)

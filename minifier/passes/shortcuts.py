@@ -12,10 +12,10 @@ from math import prod
 
 from ...store.case import Value
 from ..editing.bodies import Inside, graphs
-from ..editing.calls import Path
 from ..editing.patch import Patch
 from ..editing.rewriting import Become, editable
 from ..editing.subject import Subject
+from ..recording.calls import Path
 from .proposal import Proposal, each
 
 #: The most starting points that are tried for one node, the farthest ones.

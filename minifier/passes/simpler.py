@@ -2,7 +2,7 @@
 
 The form of a call is read from its values, not from its name: one tensor to one like it, two tensors to what they
 broadcast to, a reduction, another shape, another type. So operators nobody has heard of have one, too.
-`fxminify.minifier.search.order.RANKS` is the ranking.
+`fxminify.minifier.editing.order.RANKS` is the ranking.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from math import prod
 
 from ...store.case import TensorSpec, Value
 from ..editing.bodies import graphs
-from ..editing.calls import Path
+from ..editing.order import RANKS, rank
 from ..editing.patch import Patch
 from ..editing.rewriting import Become, editable
 from ..editing.subject import Subject
-from ..search.items import sweep
-from ..search.order import RANKS, rank
+from ..recording.calls import Path
 from .proposal import Proposal
+from .searches import sweep
 
 #: What a call becomes: the name of a function of torch, args and kwargs.
 Form = tuple[str, tuple[Value, ...], dict[str, Value]]

@@ -17,7 +17,7 @@ import torch.fx as fx
 
 from ...store.case import Value, tag
 from ...store.modes import is_fake
-from ..editing.calls import Call, Path
+from .calls import Call, Path
 
 if TYPE_CHECKING:
     from .recorder import Recorder

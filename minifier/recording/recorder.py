@@ -21,8 +21,7 @@ from ...store.build import build
 from ...store.case import Blobs, Case, Graph, TensorSpec
 from ...store.encode import Encoder, Unsupported
 from ...store.modes import as_it_was, one_of_batch
-from ..editing import calls
-from . import bodies
+from . import bodies, calls
 from .trace import Kind, Put, Recorded, Trace
 
 
@@ -58,7 +57,7 @@ def recorded(
 def _context(case: Case, blobs: Blobs) -> AbstractContextManager[Any]:
     if not case.context:
         return nullcontext()
-    from ...backends import ambient
+    from ...backends.running import ambient
 
     applied: AbstractContextManager[Any] = ambient.applied(case.context, case.tensors, blobs)
     return applied

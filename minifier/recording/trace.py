@@ -10,7 +10,7 @@ Three kinds of value are told apart (`Kind`):
   keeps its producer.
 
 Nodes of bodies (the sub-graphs of higher-order operators) are recorded as they are run first, under the names that
-`minifier.editing.calls.with_distinct_names` gave them. A tensor that a transform wraps (inside ``vmap``, say) is
+`minifier.recording.calls.with_distinct_names` gave them. A tensor that a transform wraps (inside ``vmap``, say) is
 recorded as one element of the batch: what a node alone, without the transform, can be given.
 
 Recorded bytes live beside the trace under symbolic keys ``<node>@<version>``, so that two runs of the recording name
@@ -69,7 +69,7 @@ class Trace:
     ``problem`` says why the run ended early, if it did: what lies behind is simply not recorded. ``signatures`` has the
     parameters of what nodes call, by name of the node: each its name, and whether it may be left out. ``parts`` has
     the decompositions of nodes as graphs of which the placeholders are called as the operands (see
-    `fxminify.minifier.recording.decompose`). Both are there only where the case was studied.
+    `fxminify.minifier.studying.decompose`). Both are there only where the case was studied.
     """
 
     values: Mapping[str, Recorded]

@@ -8,20 +8,20 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from ...backends import libraries
-from ...backends.spec import CannotLoad
+from ...backends.origins import libraries
+from ...backends.origins.spec import CannotLoad
 from ...repro_templates.expressions import Unprintable
 from ...repro_templates.inputs import NeedsData
 from ...store.case import Case, operators
 from ...store.failure import signature
 from ...store.index import State
-from ..editing.calls import with_distinct_names
 from ..explaining import explanation
 from ..explaining.explain import explain
 from ..oracle import first_node, tasks
 from ..oracle.backend import Oracle
 from ..oracle.replay import LIMIT
 from ..oracle.verdict import Outcome, Verdict
+from ..recording.calls import with_distinct_names
 from ..recording.storages import settle
 from ..recording.trace import Trace
 from ..reporting import onnx_models

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...backends.spec import BackendSpec, CannotLoad
+from ...backends.origins.spec import BackendSpec, CannotLoad
 from ...store.case import Case, tag
 from ...store.failure import METADATA, Match
 from ...store.index import CaptureInfo, Index, State
@@ -19,11 +19,11 @@ from ..oracle.replay import LIMIT, replay
 from ..sandbox.cluster import Cluster, ClusterPool
 from ..sandbox.launcher import BackendImportError, Mode, SandboxError
 from ..sandbox.pool import Pool
+from ..search.history import begin_at
+from ..search.options import Listener, Options
 from .attempt import SCRIPT, Attempt
-from .history import begin_at
 from .job import Job
 from .lasting import more_patient
-from .options import Listener, Options
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from ..search.account import BudgetSpent, Progress
 from ..search.asking import Asking
 from ..search.engine import Engine
 from ..search.identity import Keys
+from ..search.options import PassFailed
 from .job import Job
-from .options import PassFailed
 from .script_oracle import ScriptOracle
 from .simplify import Simplifying
 from .steadiness import Steadiness

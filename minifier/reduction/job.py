@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from ...backends.installed import Installed
-from ...backends.spec import BackendSpec
+from ...backends.origins.installed import Installed
+from ...backends.origins.spec import BackendSpec
 from ...store.case import Case
 from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index
@@ -15,7 +15,7 @@ from ..oracle.replay import Likeness, Replay
 from ..oracle.verdict import Verdict
 from ..recording.storages import settle
 from ..sandbox.pool import Ended, Workers
-from .options import Listener, Options
+from ..search.options import Listener, Options
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...backends import deaths
+from ...backends.running import deaths
 from ...store.case import Case
 from ...store.failure import Failure
 from ..oracle.backend import ALARM_TIMES, LASTS_TIMES, Oracle

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
-from ...backends.spec import InvalidSpec
+from ...backends.origins.spec import InvalidSpec
 from ...store.errors import StoreError
 from ...store.index import CaptureInfo, Index, State
 from ...store.trust import is_ours
 from ..sandbox.cluster import Cluster, connect
+from ..search.history import begin_at
+from ..search.options import Options
 from ..terminal import console
 from .capture import Outcomes, reduce_capture
-from .history import begin_at
-from .options import Options
 
 #: What a plain `minify run` takes up.
 OPEN = (State.PENDING, State.REDUCING, State.BLOCKED)

@@ -6,7 +6,7 @@ see. It is asked where the workers and the script disagree about a case.
 
 from __future__ import annotations
 
-from ...backends.spec import CannotLoad
+from ...backends.origins.spec import CannotLoad
 from ...repro_templates.expressions import Unprintable
 from ...repro_templates.inputs import SIDE_FILE
 from ...repro_templates.render import render

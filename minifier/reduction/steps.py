@@ -11,7 +11,7 @@ import time
 from ...store.case import Blobs, Case
 from ...store.index import Index, StepInfo
 from ..recording.storages import settle
-from .history import difference
+from ..search.history import difference
 
 #: A case is kept only while its tensors have at most this many elements.
 SMALL = 4 << 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..oracle.verdict import Outcome, Verdict
-from .history import EXPLAIN, problem_key
+from ..search.history import EXPLAIN, problem_key
 from .job import Job
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ...backends.spec import BackendSpec
+from ...backends.origins.spec import BackendSpec
 from ...store.case import Blobs, Case
 from ...store.errors import StoreError
 from ...store.index import Index
@@ -108,7 +108,7 @@ def ablate(
 
 def named(name: str, own: BackendSpec) -> BackendSpec:
     """The backend registered as ``name``, compiling with the same ``dynamic``. Raises `StoreError`."""
-    from ...backends.origin import spec_of
+    from ...backends.origins.origin import spec_of
 
     spec = spec_of(name)
     if spec.problem:
@@ -118,7 +118,7 @@ def named(name: str, own: BackendSpec) -> BackendSpec:
 
 def others(own: str) -> list[str]:
     """Backends installed here that compile: none that only debug, and none that lacks its package."""
-    from ...backends.catalog import listing
+    from ...backends.origins.catalog import listing
 
     aside = {own, *(name for name, _ in LAYERS)}
     usual = [row for row in listing() if not {"debug", "experimental"} & set(row["tags"]) and not row["needs"]]

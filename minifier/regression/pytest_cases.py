@@ -44,7 +44,7 @@ class Cases(pytest.File):
     """An index whose minimal cases are tests."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        from ...backends.spec import InvalidSpec
+        from ...backends.origins.spec import InvalidSpec
         from ...store.errors import StoreError
         from ...store.index import Index
         from .retest import collect

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
-from ...backends.spec import BackendSpec, CannotLoad
+from ...backends.origins.spec import BackendSpec, CannotLoad
 from ...repro_templates.expressions import Unprintable
 from ...repro_templates.inputs import SIDE_FILE
 from ...repro_templates.render import render

@@ -18,7 +18,7 @@ from importlib import metadata
 from typing import Any
 
 from ... import __version__
-from ...backends.spec import BackendSpec
+from ...backends.origins.spec import BackendSpec
 from ...repro_templates.anonymous import anonymous
 from ...repro_templates.forms import RUN
 from ...repro_templates.render import FORMATS

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...backends.installed import Installed
+from ...backends.origins.installed import Installed
 from ...repro_templates.inputs import SIDE_FILE
 from ...repro_templates.render import render
 from ...repro_templates.verify import Verification, verify

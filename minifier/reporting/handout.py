@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ...backends.spec import BackendSpec
+from ...backends.origins.spec import BackendSpec
 from ...repro_templates.anonymous import anonymous
 from ...repro_templates.forms import RUN, run_format
 from ...repro_templates.inputs import SIDE_FILE

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...backends.spec import BackendSpec
+from ...backends.origins.spec import BackendSpec
 from ...repro_templates.privacy import revealing
 from ...repro_templates.report import Report
 from ...repro_templates.wording import count, one_line

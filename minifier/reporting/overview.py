@@ -25,8 +25,8 @@ from ...store.failure import Failure, Kind
 from ...store.index import CaptureInfo, Index
 from ..explaining import explanation
 from ..oracle import first_node
-from ..reduction import history
 from ..regression import ablation
+from ..search import history
 from ..terminal import console
 from . import onnx_models
 from .groups import grouped

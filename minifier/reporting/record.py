@@ -13,8 +13,8 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
-from ...backends.installed import Installed
-from ...backends.spec import BackendSpec
+from ...backends.origins.installed import Installed
+from ...backends.origins.spec import BackendSpec
 from ...repro_templates.header import Header
 from ...store.case import Case
 from ...store.documents import plain

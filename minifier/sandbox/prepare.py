@@ -61,8 +61,8 @@ def prepare(setup: Setup) -> Ready:
     import torch
 
     torch.set_num_threads(1)
-    from ...backends import libraries
-    from ...backends.spec import BackendSpec, extend_path
+    from ...backends.origins import libraries
+    from ...backends.origins.spec import BackendSpec, extend_path
 
     spec = BackendSpec.from_json(setup.backend)
     extend_path(spec.search_path)

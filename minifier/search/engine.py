@@ -16,15 +16,15 @@ from itertools import count, islice
 from typing import Protocol
 
 from ...store.case import Case
+from ..editing.order import Sizes
 from ..editing.subject import Subject
 from ..editing.wellformed import flaw
 from ..oracle.verdict import Outcome, Verdict
 from ..passes import PASSES, Pass, Proposal
 from ..recording.trace import Trace
-from ..reduction.options import PassFailed
 from .account import BudgetSpent, PassStats, Progress, Result
 from .identity import Keys
-from .order import Sizes
+from .options import PassFailed
 from .question import Question
 
 #: With this many nodes a coarse pass that has run has nothing more to do.

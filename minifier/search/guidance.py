@@ -2,7 +2,7 @@
 
 A message names a node (``While executing %relu_1``), a line of the program, an operator (``aten.relu.default``,
 ``Could not find an implementation for Trilu(14)``), or a frame of the backend does (``lower_grid_sample``). Each is a
-hint: the search asks about the nodes it names before anything else (`minifier.search.items.guided`). A hint says
+hint: the search asks about the nodes it names before anything else (`minifier.passes.searches.guided`). A hint says
 where to look and never what may go, so a wrong one costs a question or two.
 
 Operators are compared without case, underscores and the ending of in-place forms, so that ``GridSample`` is
@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ...store.case import Case, Node, tag
 from ...store.failure import VALUES, Failure, Kind
-from ..editing.calls import body, calls
 from ..editing.subject import leaves, reached, target_name
+from ..recording.calls import body, calls
 
 #: No more hints than this are followed.
 MOST = 3

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...store.case import Blobs, Case
 from ..oracle.verdict import Verdict
-from ..reduction.history import EXPLAIN
 from .asking import Asked, Asking, Log
 from .engine import Oracle as AnyOracle
+from .history import EXPLAIN
 from .identity import Keys
 
 #: Questions and seconds that an explanation may take.

@@ -12,7 +12,7 @@ from ...store.case import Case
 from ..editing.patch import apply, merge
 from ..editing.subject import Subject
 from ..passes import Proposal
-from .items import Items
+from ..passes.searches import Items
 
 
 class Question:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from ...store.case import Blobs, Case, Graph, TensorSpec, Value
-from ..search.items import dense
+from ..passes.searches import dense
 
 #: Yields candidates, is sent whether each still fails in the same way, returns the plainest case.
 Candidates = Generator[Case, bool, Case]

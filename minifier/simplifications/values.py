@@ -18,7 +18,7 @@ from ...repro_templates.elements import INTEGERS, is_numeric, numbers, raw, stri
 from ...repro_templates.recipes import recipes
 from ...store.case import Case, Json, TensorSpec
 from ...store.names import table
-from ..search.items import sparse, uniform
+from ..passes.searches import sparse, uniform
 from .candidates import Candidates, Storages, data_tensors, first_of, given_before, own_key, together, with_tensor
 from .layouts import elements, recorded, sharers
 

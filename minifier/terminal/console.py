@@ -18,14 +18,15 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from ...backends import libraries
-from ...backends.spec import BackendSpec
+from ...backends.origins import libraries
+from ...backends.origins.spec import BackendSpec
 from ...store.case import Case
 from ...store.index import CaptureInfo, Index
 from ..oracle import first_node
-from ..reduction import history, simplify
+from ..reduction import simplify
 from ..regression.standing import standing
 from ..reporting import groups
+from ..search import history
 
 if TYPE_CHECKING:
     from ..regression.ablation import Ablation
@@ -98,7 +99,7 @@ def rows(items: Sequence[Mapping[str, Any]], *, console: Console | None = None) 
 
 
 def backends(items: Sequence[Mapping[str, Any]]) -> None:
-    """What `fxminify.backends.catalog` found, a backend a row; what there is to say of one stands below the table."""
+    """What `backends.origins.catalog` found, a backend a row; what there is to say of one stands below the table."""
     table, notes = [], []
     for item in items:
         verdict, _, said = str(item.get("test", "")).partition(": ")

@@ -95,8 +95,8 @@ def _backends() -> tuple[bool, str]:
 
 def _planted() -> tuple[bool, str]:
     """Capture, minify and verify a planted failure in a temporary directory."""
-    from ..reduction.options import Options
     from ..reduction.runner import run_pending
+    from ..search.options import Options
 
     with tempfile.TemporaryDirectory(prefix="fxminify-doctor-") as folder:
         Path(folder, "planted_backend.py").write_text(PLANTED_BACKEND)

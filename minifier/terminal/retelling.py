@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ...store.index import StepInfo
 from ..explaining.explanation import Explanation
-from ..reduction.history import Effort, History
+from ..search.history import Effort, History
 from .console import field, plain, rows
 
 #: Lines of a difference that a listing of all steps shows; one step alone is shown whole.

@@ -25,9 +25,9 @@ class Verbs(click.Group):
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
-        from ...backends.spec import InvalidSpec
+        from ...backends.origins.spec import InvalidSpec
         from ...store.errors import StoreError
-        from ..reduction.options import PassFailed
+        from ..search.options import PassFailed
 
         try:
             return super().invoke(ctx)

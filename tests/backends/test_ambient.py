@@ -9,17 +9,18 @@ import sys
 import pytest
 import torch
 
-from fxminify.backends import ambient
+from fxminify.backends.running import ambient
 
 
 def test_a_fresh_process_has_an_empty_context() -> None:
-    code = "import torch; torch.set_num_threads(2); from fxminify.backends import ambient; print(ambient.snapshot())"
+    code = "import torch; torch.set_num_threads(2)\n"
+    code += "from fxminify.backends.running import ambient; print(ambient.snapshot())"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout == "{}\n"
 
 
 def test_importing_ambient_loads_no_torch() -> None:
-    code = "import sys, fxminify.backends.ambient; print('torch' in sys.modules)"
+    code = "import sys, fxminify.backends.running.ambient; print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout == "False\n"
 
@@ -50,7 +51,7 @@ def test_what_is_applied_is_what_is_read_and_what_is_printed(context: dict[str, 
     source = ambient.to_source(context)
     setup = "\n".join([*source.setup, *[f"m{i} = {m}; m{i}.__enter__()" for i, m in enumerate(source.managers)]])
     code = f"import torch, torch._inductor.config\ntorch.set_num_threads(2)\n{setup}\n"
-    code += "import json; from fxminify.backends import ambient; print(json.dumps(ambient.snapshot()))"
+    code += "import json; from fxminify.backends.running import ambient; print(json.dumps(ambient.snapshot()))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(out.stdout) == context
 

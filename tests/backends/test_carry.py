@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fxminify.backends import origin, spec
+from fxminify.backends.origins import origin, spec
 
 Recreated = Callable[..., dict[str, Any]]
 Script = Callable[[str], ModuleType]
@@ -268,7 +268,7 @@ def test_only_ascii_is_carried(script: Script) -> None:
 def test_carried_source_runs_under_the_name_of_its_file(script: Script) -> None:
     main = script("class Odd(Exception):\n    pass\ndef backend(gm, inputs):\n    raise Odd('no')\n")
     found = origin.spec_of(main.backend)
-    from fxminify.backends.exceptions import failure_of
+    from fxminify.backends.running.exceptions import failure_of
     from fxminify.store.failure import Phase, signature
 
     seen = []

@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 import fxminify
-from fxminify.backends.compare import CannotCompare, Divergence, compare
-from fxminify.backends.execution import copy_inputs, cotangents, execute
-from fxminify.backends.randomness import drawn
-from fxminify.backends.reference import Reference
+from fxminify.backends.comparison.compare import CannotCompare, Divergence, compare
+from fxminify.backends.comparison.randomness import drawn
+from fxminify.backends.comparison.reference import Reference
+from fxminify.backends.running.execution import copy_inputs, cotangents, execute
 from fxminify.store.failure import Phase, signature
 from fxminify.store.index import Index
 

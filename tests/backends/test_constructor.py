@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fxminify.backends.constructor import arguments
-from fxminify.backends.origin import spec_of
+from fxminify.backends.origins.constructor import arguments
+from fxminify.backends.origins.origin import spec_of
 
 
 class Keeps:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fxminify.backends import deaths
+from fxminify.backends.running import deaths
 from fxminify.store.failure import Frame, Kind, Phase
 from fxminify.store.failure import signature as signature_of
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import fxminify
-from fxminify.backends.precision import rounded
+from fxminify.backends.comparison.precision import rounded
 from fxminify.store.failure import signature
 from fxminify.store.index import CaptureInfo, Index
 

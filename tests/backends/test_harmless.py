@@ -21,7 +21,7 @@ import torch.multiprocessing
 from torch import fx
 
 import fxminify
-from fxminify.backends import hook
+from fxminify.backends.capture import hook
 from fxminify.store.index import CaptureInfo, Index
 
 Backend = Callable[..., Any]
@@ -340,7 +340,7 @@ def test_the_exit_of_a_signal_handler_is_no_failure(db: str) -> None:
 
 
 def test_a_program_that_hides_what_we_stand_on_goes_on(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fxminify.backends.region", None)
+    monkeypatch.setitem(sys.modules, "fxminify.backends.capture.region", None)
     hook._usable.cache_clear()
     fxminify.install(db)
     try:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import fxminify
-from fxminify.backends.received import device_imports
+from fxminify.backends.capture.received import device_imports
 from fxminify.store.case import Case
 from fxminify.store.index import CaptureInfo, Index, State
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from fxminify.backends import collectives, libraries
-from fxminify.backends.spec import CannotLoad
+from fxminify.backends.origins import libraries
+from fxminify.backends.origins.spec import CannotLoad
+from fxminify.backends.running import collectives
 
 PROGRAMS = Path(__file__).parent / "programs"
 LIB = PROGRAMS / "lib"

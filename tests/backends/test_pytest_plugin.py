@@ -11,7 +11,7 @@ import pytest
 
 from fxminify.store.index import CaptureInfo, Index
 
-ENTRY = "[pytest11]\nfxminify = fxminify.backends.pytest_plugin\n"
+ENTRY = "[pytest11]\nfxminify = fxminify.backends.capture.pytest_plugin\n"
 CONFTEST = """
 import pytest, torch
 torch.set_num_threads(1)
@@ -61,9 +61,10 @@ import sys
 
 def test_nothing_is_loaded():
     loaded = {m for m in sys.modules if m.startswith("fxminify.")}
-    plugins = {"fxminify.backends.pytest_plugin", "fxminify.minifier.regression.pytest_cases"}
-    assert loaded - {name.rpartition(".")[0] for name in plugins} - {"fxminify.minifier"} <= plugins
-    assert "fxminify.backends.pytest_plugin" in loaded
+    plugins = {"fxminify.backends.capture.pytest_plugin", "fxminify.minifier.regression.pytest_cases"}
+    packages = {"fxminify.backends", "fxminify.minifier"} | {name.rpartition(".")[0] for name in plugins}
+    assert loaded - packages <= plugins
+    assert "fxminify.backends.capture.pytest_plugin" in loaded
     assert "torch" not in sys.modules
 """
 

@@ -11,8 +11,8 @@ import torch
 from torch import fx
 
 import fxminify
-from fxminify.backends.sampling import Sampling
-from fxminify.backends.settings import Settings
+from fxminify.backends.capture.settings import Settings
+from fxminify.backends.comparison.sampling import Sampling
 from fxminify.store.index import Index
 
 

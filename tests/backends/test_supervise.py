@@ -16,8 +16,8 @@ from fxminify.store.index import CaptureInfo, Index
 FAILURES = Path(__file__).parents[1] / "failures"
 CAPTURE = """
 import sys
-from fxminify.backends import supervise
-from fxminify.backends.settings import Settings
+from fxminify.backends.capture import supervise
+from fxminify.backends.capture.settings import Settings
 timeout, module, check = float(sys.argv[1]) or None, sys.argv[2] == "m", sys.argv[3] == "c"
 sys.exit(supervise.run("repro.db", sys.argv[4:], Settings(check), module=module, timeout=timeout))
 """

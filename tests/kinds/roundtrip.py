@@ -12,11 +12,12 @@ import torch
 from identical import difference
 from torch import fx
 
-from fxminify.backends import ambient, libraries
-from fxminify.backends.execution import copy_inputs
-from fxminify.backends.lowering import AotCalls, CannotLower, lower
-from fxminify.backends.received import Inputs, Received
-from fxminify.backends.spec import BackendSpec
+from fxminify.backends.capture.lowering import AotCalls, CannotLower, lower
+from fxminify.backends.capture.received import Inputs, Received
+from fxminify.backends.origins import libraries
+from fxminify.backends.origins.spec import BackendSpec
+from fxminify.backends.running import ambient
+from fxminify.backends.running.execution import copy_inputs
 from fxminify.repro_templates.expressions import Unprintable
 from fxminify.repro_templates.inputs import SIDE_FILE, print_inputs
 from fxminify.repro_templates.source import print_graph

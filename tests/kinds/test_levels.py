@@ -18,7 +18,7 @@ from torch import fx
 from torch.testing._internal.two_tensor import TwoTensor
 
 import fxminify
-from fxminify.backends.settings import Settings
+from fxminify.backends.capture.settings import Settings
 from fxminify.store.build import build
 from fxminify.store.index import CaptureInfo, Index
 
@@ -228,7 +228,7 @@ def test_lowering_leaves_the_program_as_it_is(db: str) -> None:
 
 
 def test_a_healthy_program_is_not_lowered(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fxminify.backends import lowering
+    from fxminify.backends.capture import lowering
 
     monkeypatch.setattr(lowering, "_record", None)
     with fxminify.capturing(db, level="aot"):

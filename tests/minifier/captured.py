@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from fxminify.backends.spec import BackendSpec
+from fxminify.backends.origins.spec import BackendSpec
 from fxminify.store.case import Case
 from fxminify.store.encode import encode
 

@@ -9,18 +9,18 @@ from threading import Lock
 import pytest
 from made import Fails, code, make, ops
 
+from fxminify.minifier.editing.order import size
 from fxminify.minifier.editing.patch import Patch
 from fxminify.minifier.editing.subject import Subject
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, REPLACEMENTS, Pass, Proposal
 from fxminify.minifier.passes.proposal import each
+from fxminify.minifier.passes.searches import sweep
 from fxminify.minifier.recording.trace import Trace
-from fxminify.minifier.reduction.options import PassFailed
 from fxminify.minifier.search.account import Progress, Result
 from fxminify.minifier.search.engine import Engine
 from fxminify.minifier.search.identity import Keys
-from fxminify.minifier.search.items import sweep
-from fxminify.minifier.search.order import size
+from fxminify.minifier.search.options import PassFailed
 from fxminify.store.case import Case
 
 

@@ -15,9 +15,9 @@ from fxminify.minifier.explaining import remake
 from fxminify.minifier.explaining.explain import explain
 from fxminify.minifier.explaining.explanation import Aspect, Explanation
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.reduction.history import EXPLAIN
 from fxminify.minifier.search import inquiry
 from fxminify.minifier.search.account import BudgetSpent
+from fxminify.minifier.search.history import EXPLAIN
 from fxminify.minifier.search.identity import Keys
 from fxminify.repro_templates.strides import contiguous
 from fxminify.store.build import build, build_value

@@ -11,8 +11,8 @@ import pytest
 from made import make
 from rich.console import Console
 
-from fxminify.minifier.reduction.history import EXPLAIN, begin_at, describe, difference, stored
 from fxminify.minifier.reduction.verdict_log import Log
+from fxminify.minifier.search.history import EXPLAIN, begin_at, describe, difference, stored
 from fxminify.minifier.terminal import console, retelling
 from fxminify.store.case import Case, Graph, Node, TensorSpec
 from fxminify.store.errors import StoreError

@@ -9,7 +9,7 @@ import pytest
 import torch
 from captured import capture, spec
 
-from fxminify.backends.spec import BackendSpec
+from fxminify.backends.origins.spec import BackendSpec
 from fxminify.minifier.oracle.observation import Observation, Seen
 from fxminify.minifier.oracle.observe import observe, source_function
 from fxminify.store.case import Graph, Node

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from made import Fails, Step, called, code, make, ops, spec
 
+from fxminify.minifier.editing.order import size
 from fxminify.minifier.editing.subject import Subject
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
 from fxminify.minifier.recording.trace import Kind, Recorded, Trace
 from fxminify.minifier.search.engine import Engine
-from fxminify.minifier.search.order import size
 from fxminify.store.case import Case, Graph, Node
 
 FOUR, ROWS = (4,), (2, 4)

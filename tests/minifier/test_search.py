@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from fxminify.minifier.search.items import Items, Search, Space, dense, farthest, sparse, sweep
+from fxminify.minifier.passes.searches import Items, Search, Space, dense, farthest, sparse, sweep
 
 Fails = Callable[[set[int]], bool]
 

@@ -19,10 +19,10 @@ from fxminify.minifier.recording.trace import Trace
 from fxminify.minifier.reduction import simplify
 from fxminify.minifier.reduction.attempt import Attempt
 from fxminify.minifier.reduction.descent import BACK, Descent, Found
-from fxminify.minifier.reduction.options import Options, PassFailed
 from fxminify.minifier.reduction.steadiness import FIRM, Steadiness, firm
 from fxminify.minifier.reduction.verdict_log import Log
 from fxminify.minifier.sandbox.pool import Ended, Reply
+from fxminify.minifier.search.options import Options, PassFailed
 from fxminify.store.case import Case, TensorSpec
 from fxminify.store.index import State, StepInfo
 

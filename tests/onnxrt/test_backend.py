@@ -16,7 +16,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 from fxminify.backends.onnxrt import Storage, compile_fx, exporter, packages, runtime, session
 from fxminify.backends.onnxrt.options import Options
-from fxminify.backends.origin import spec_of
+from fxminify.backends.origins.origin import spec_of
 
 from .conftest import Comparison
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
-from fxminify.backends.hook import capturing
+from fxminify.backends.capture.hook import capturing
 from fxminify.backends.onnxrt import compile_fx
 from fxminify.backends.onnxrt.report import Island, unsupported
 from fxminify.minifier.oracle import tasks

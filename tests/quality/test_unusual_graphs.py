@@ -16,14 +16,14 @@ import torch.nn.functional as F
 from captured import capture, spec
 from torch import nn
 
-from fxminify.backends.execution import execute
-from fxminify.minifier.editing.calls import body, paths, with_distinct_names
+from fxminify.backends.running.execution import execute
 from fxminify.minifier.editing.subject import target_name
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
-from fxminify.minifier.recording.study import study
+from fxminify.minifier.recording.calls import body, paths, with_distinct_names
 from fxminify.minifier.recording.trace import record
 from fxminify.minifier.search.engine import Engine
+from fxminify.minifier.studying.study import study
 from fxminify.store.build import build
 from fxminify.store.case import Case
 from fxminify.store.encode import encode

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fxminify.backends import ambient
+from fxminify.backends.running import ambient
 from fxminify.repro_templates.inputs import SIDE_FILE, print_inputs
 from fxminify.repro_templates.source import print_graph
 from fxminify.store.build import build

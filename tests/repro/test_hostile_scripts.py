@@ -17,8 +17,8 @@ import careful
 import pytest
 from test_hostile import KEY, PLANTED, REFUSED, document
 
-from fxminify.backends import ambient
-from fxminify.backends.installed import Installed, Package
+from fxminify.backends.origins.installed import Installed, Package
+from fxminify.backends.running import ambient
 from fxminify.minifier.oracle.tasks import case_from_json
 from fxminify.repro_templates.anonymous import anonymous
 from fxminify.repro_templates.expressions import Unprintable

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from fxminify.backends.spec import BackendSpec
+from fxminify.backends.origins.spec import BackendSpec
 from fxminify.repro_templates.render import FORMATS, Header, render
 from fxminify.repro_templates.tracebacks import failure_in_script
 from fxminify.store.case import Case
@@ -223,7 +223,7 @@ def test_faults_that_only_a_comparison_finds(
 
 
 def test_cotangents_are_those_of_the_worker() -> None:
-    from fxminify.backends.execution import cotangents
+    from fxminify.backends.running.execution import cotangents
     from fxminify.repro_templates.action import COTANGENTS
 
     outputs = [torch.zeros(3, 2), torch.zeros(5, dtype=torch.float64), torch.zeros((), dtype=torch.bfloat16)]

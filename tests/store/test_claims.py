@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from indexes import add, chain, failing
 
-from fxminify.minifier.reduction.options import Options
 from fxminify.minifier.reduction.runner import run_pending
+from fxminify.minifier.search.options import Options
 from fxminify.store.index import Index, State
 
 HOLDER = """

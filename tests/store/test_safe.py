@@ -18,7 +18,10 @@ MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "job
 CALLS = {"torch.load", "torch.save", "eval", "exec", "sympy.sympify", "yaml.load", "builtins.eval", "builtins.exec"}
 #: Where source is rendered and run, or carried source is run, in a process made for it: file -> reason.
 ALLOWED = {
-    ("backends/spec.py", "exec"): "the source of a backend defined in the user's own script, after the user said so",
+    (
+        "backends/origins/spec.py",
+        "exec",
+    ): "the source of a backend defined in the user's own script, after the user said so",
     ("minifier/oracle/observe.py", "exec"): "source printed from a validated case, in a worker",
 }
 

@@ -1,0 +1,63 @@
+"""What runs first in every Python process of a supervised program: it arms the hook, and leaves no trace.
+
+`backends.capture.supervise` starts the program with plain ``python``, so ``__main__``, tracebacks, exit codes and
+``atexit`` are Python's own. The hook gets in the way site customizations do: a directory on ``PYTHONPATH`` holds a
+``sitecustomize`` module of two lines that calls `start`. Processes the program starts inherit it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import os
+import sys
+from types import TracebackType
+
+VARIABLE = "FXMINIFY_CAPTURE"
+SITECUSTOMIZE = "from fxminify.backends.capture.child import start\nstart(__file__)\n"
+
+
+def start(customization: str) -> None:
+    """Install the hook as the parent asked, then let the program's own ``sitecustomize`` run."""
+    directory = os.path.dirname(os.path.abspath(customization))
+    sys.path[:] = [p for p in sys.path if os.path.abspath(p) != directory]
+    try:
+        _arm()
+    except Exception as exc:  # noqa: BLE001  the program must run, captured or not
+        print(f"minify: failures of this process cannot be captured: {type(exc).__name__}: {exc}", file=sys.stderr)
+    ours = sys.modules.pop("sitecustomize", None)
+    try:
+        importlib.import_module("sitecustomize")
+    except ModuleNotFoundError as exc:
+        if exc.name != "sitecustomize":
+            raise
+        if ours is not None:  # the import system looks for it once more when this module's execution ends
+            sys.modules["sitecustomize"] = ours
+
+
+def _arm() -> None:
+    asked = json.loads(os.environ[VARIABLE])
+    if not os.path.isdir(asked["journal"]):  # a process that outlived its supervisor
+        return
+    from . import hook
+    from .journal import Journal
+
+    journal = Journal(asked["journal"])
+    if not faulthandler.is_enabled():  # where a crash happens is told to the parent, not to the terminal
+        faulthandler.enable(journal.faults(), all_threads=False)
+    hook.install(asked["db"], journal=journal, **asked["settings"])
+    _print_exceptions_as_without_us()
+
+
+def _print_exceptions_as_without_us() -> None:
+    """An exception that nobody catches is printed without the frames of the hook it passed through."""
+    from ..running.exceptions import leave_us_out
+
+    printed = sys.excepthook
+
+    def excepthook(kind: type[BaseException], exc: BaseException, trace: TracebackType | None) -> None:
+        leave_us_out(exc)
+        printed(kind, exc, trace)
+
+    sys.excepthook = excepthook

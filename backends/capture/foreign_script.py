@@ -1,0 +1,109 @@
+"""A *foreign script*: what PyTorch's own tools write about a failure, a program that calls their ``run_repro``.
+
+``repro.py`` and ``minifier_launcher.py`` (``TORCHDYNAMO_REPRO_AFTER``, after Dynamo or after AOTAutograd) and
+Inductor's ``fx_graph_runnable.py`` are of this form. Such a file has a graph and its inputs, but no failure: the
+graph is handed to its backend once more, in a supervised process (`backends.capture.foreign_run`), and what happens
+there is captured as in any other program, crashes and hangs included. Here the file is only read.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...store.changes import Changes
+from ...store.errors import StoreError
+from ...store.index import CaptureInfo
+from . import supervise
+from .settings import Settings
+
+#: The modules whose ``run_repro`` such a script calls.
+AFTER_DYNAMO = "torch._dynamo.repro.after_dynamo"
+AFTER_AOT = "torch._dynamo.repro.after_aot"
+#: The name of a folder with the inputs, where the folder that the script names is on another machine.
+CHECKPOINTS = "checkpoints"
+
+
+class NotForeign(StoreError):
+    """The file is none of PyTorch's scripts; the message says why, and what to type instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """What is known of a script before it runs: ``accuracy`` says that wrong numbers are its failure."""
+
+    path: Path
+    after: str
+    accuracy: bool
+    imports: tuple[str, ...]
+
+    def question(self) -> str:
+        """What importing it executes, for a person to agree to."""
+        loads = ", ".join(name for name in self.imports if name not in ("os", "math"))
+        return f"{self.path} is a program. Importing it\n  - runs it\n  - imports {loads}\nRun it?"
+
+
+def read(path: Path) -> Foreign:
+    """Look at the file at ``path`` without running it. Raises `NotForeign`."""
+    try:
+        tree = ast.parse(path.read_bytes(), path.name)
+    except OSError as error:
+        raise NotForeign(f"cannot read {path}: {error.strerror}.") from error
+    except (SyntaxError, ValueError) as error:
+        place = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise NotForeign(f"{path} is not Python{place}: {getattr(error, 'msg', error)}.") from error
+    nodes = list(ast.walk(tree))
+    after = [
+        node.module or ""
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and any(a.name == "run_repro" for a in node.names)
+    ]
+    calls = [n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "run_repro"]
+    if not calls or not after or after[0] not in (AFTER_DYNAMO, AFTER_AOT):
+        raise NotForeign(
+            f"{path} does not call PyTorch's run_repro: it is no repro.py, minifier_launcher.py or "
+            f"fx_graph_runnable.py. To capture the failures of a program: minify capture {path}"
+        )
+    given = {k.arg: k.value.value for k in calls[0].keywords if k.arg and isinstance(k.value, ast.Constant)}
+    imported = [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names]
+    imported += [n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module]
+    tops = tuple(sorted({name.partition(".")[0] for name in imported}))
+    return Foreign(path, after[0], bool(given.get("accuracy")), tops)
+
+
+def take(
+    db: str,
+    scripts: Sequence[Path],
+    *,
+    modules: Sequence[str] = (),
+    backend: str | None = None,
+    timeout: float | None = None,
+    check: bool = False,
+    confirm: Callable[[str], bool] = lambda question: False,
+) -> tuple[list[CaptureInfo], bool]:
+    """Run ``scripts`` once each and capture what their backends do; the captures, and whether each script gave one.
+
+    ``modules`` are imported first, for the backends and operators they register; ``backend`` replaces the one that a
+    script names. ``timeout`` is in seconds, for one compile or call. Raises `NotForeign` before anything runs.
+    """
+    found = [read(path) for path in scripts]
+    changes = Changes(db)
+    complete = True
+    for script in found:
+        if not confirm(script.question()):
+            raise NotForeign(f"{script.path} was not run: it was not trusted (--trust).")
+        asked = {"file": os.path.abspath(script.path), "modules": list(modules), "backend": backend}
+        argv = ["fxminify.backends.capture.foreign_run", json.dumps(asked)]
+        settings = Settings(check=check or script.accuracy)
+        captured = len(changes.rows())
+        code = supervise.run(db, argv, settings, module=True, timeout=timeout)
+        if code == 2:
+            raise NotForeign(f"{script.path} could not be imported.")
+        if code in (129, 130, 143):
+            raise KeyboardInterrupt
+        complete = complete and (code == 0 or len(changes.rows()) > captured)
+    return changes.rows(), complete

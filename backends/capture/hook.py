@@ -1,0 +1,258 @@
+"""Capture in a running program: every backend (`install`), one backend (`capture`), or for a while (`capturing`).
+
+The hook must be harmless. It snapshots what a backend receives, lets the backend work, and looks at what comes out;
+the user's exception is raised again as it is, and a healthy program computes the same bits. Importing this module,
+and `install` in a program that has not imported torch yet, load no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+from . import reentry, seam
+from .journal import Journal
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..origins.spec import BackendSpec
+    from .recorder import Recorder
+    from .region import Region
+
+
+@dataclass
+class Target:
+    """Where captures go, and what is asked of them."""
+
+    db: str
+    settings: Settings
+    journal: Journal | None = None
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        from .recorder import Recorder
+
+        return Recorder(self.db, self.journal, self.settings.data)
+
+    def flush(self) -> None:
+        if "recorder" in vars(self):
+            self.recorder.flush()
+
+
+def install(db: str = "repro.db", *, journal: Journal | None = None, **settings: Any) -> None:
+    """Capture the failures of every backend in this process into ``db`` from now on.
+
+    ``settings`` are the fields of `backends.capture.settings.Settings`: ``check=True`` also compares the first calls
+    of each compiled graph with eager. ``journal`` is for `minify capture`.
+    """
+    uninstall()
+    _hook.everything = Target(str(db), Settings(**settings), journal)
+    seam.attach(_hook)
+
+
+def uninstall() -> None:
+    """Undo `install`. Backends wrapped by `capture` go on being captured."""
+    if _hook.everything is not None:
+        _hook.everything.flush()
+    _hook.everything = None
+    if not _hook.single:
+        seam.detach()
+
+
+@contextmanager
+def capturing(db: str = "repro.db", **settings: Any) -> Iterator[None]:
+    """Capture the failures of every backend inside the block. ``settings`` are those of `install`."""
+    before = _hook.everything
+    _hook.everything = Target(str(db), Settings(**settings))
+    seam.attach(_hook)
+    try:
+        yield
+    finally:
+        _hook.everything.flush()
+        _hook.everything = before
+        if before is None:
+            uninstall()
+
+
+def capture(backend: str | Callable[..., Any], *, db: str = "repro.db", **settings: Any) -> CapturedBackend:
+    """``backend``, a name or a callable, for ``torch.compile(backend=...)``: only its failures are captured.
+
+    ``settings`` are those of `install`.
+    """
+    wrapped = CapturedBackend(backend, Target(str(db), Settings(**settings)))
+    _hook.single.add(wrapped)
+    seam.attach(_hook)
+    return wrapped
+
+
+def observed(backend: Any, gm: Any, inputs: Sequence[Any], given: dict[str, Any], *, db: str) -> Callable[..., Any]:
+    """``backend`` called on a graph by another backend, its failures captured as if `torch.compile` had called it.
+
+    ``given`` may hold ``options`` and ``mode``. Captures go where `install` said, otherwise into ``db``.
+    """
+    from ..origins import registry
+
+    captured = CapturedBackend(backend, _hook.everything or Target(db, Settings()))
+    wrapped = registry.wrap(captured, given.get("options"), given.get("mode"), None)
+    seam.attach(_hook)
+    compiled: Callable[..., Any] = _hook.compiling(wrapped, gm, inputs, lambda: wrapped(gm, inputs))
+    return compiled
+
+
+class CapturedBackend:
+    """A backend whose failures are captured. ``options`` and ``mode`` reach it as if it had been given itself."""
+
+    def __init__(self, backend: str | Callable[..., Any], target: Target) -> None:
+        self._backend = backend
+        self._target = target
+        self.__name__ = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+
+    def __call__(self, gm: Any, inputs: Any, **kwargs: Any) -> Any:
+        import torch
+
+        if self._backend == "inductor":
+            wrapper: Any = torch._TorchCompileInductorWrapper
+            return wrapper(kwargs.get("mode"), kwargs.get("options"), None)(gm, inputs)
+        return torch._dynamo.lookup_backend(self._backend)(gm, inputs, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or isinstance(self._backend, str):
+            raise AttributeError(name)
+        return getattr(self._backend, name)
+
+
+class _Thread(threading.local):
+    region: Region | None = None
+    compiling: Region | None = None
+
+
+class _Hook:
+    """Sees every backend call of the process, see `fxminify.backends.capture.seam.Observer`."""
+
+    def __init__(self) -> None:
+        self.everything: Target | None = None
+        self.single: weakref.WeakSet[CapturedBackend] = weakref.WeakSet()
+        self._thread = _Thread()
+
+    def compiling(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
+        captured, given = _captured(wrapped)
+        target = captured._target if captured is not None else self.everything
+        if target is None or reentry.ours() or not _usable():
+            return call()
+        from ..running.exceptions import failure_of, unwrap
+        from .received import Inputs, Received
+        from .recorder import log
+        from .region import Region
+
+        def spec() -> BackendSpec:
+            from ..origins import origin
+
+            if captured is not None:
+                return origin.spec_of(captured._backend, compile_kwargs=given)
+            return origin.spec_of_wrapped(wrapped)
+
+        entry = reentry.enter()
+        region = None
+        refused = ""
+        try:
+            with reentry.own_calls():
+                received = Received.take(gm, inputs, compile_id=seam.compile_id())
+                region = Region(received, spec, target.recorder, target.settings)
+                kept = received.inputs or Inputs([], [])
+                target.recorder.write_ahead(region.number, received, region.spec, kept, received.rng)
+        except Exception as exc:  # noqa: BLE001  a graph of a kind nobody thought of: the program goes on without us
+            refused = f"the graph could not be kept: {type(exc).__name__}: {exc}"
+            log.warning("fxminify: %s", refused)
+
+        from ...store.failure import Failure, Kind, Phase
+
+        if region is None:
+            try:
+                return call()
+            except BaseException as exc:
+                if _is_failure(exc) and reentry.first_to_see(unwrap(exc), entry):
+                    target.recorder.refuse(spec, failure_of(exc, Phase.COMPILE), refused)
+                raise
+        facts = seam.shape_facts()
+        around, self._thread.compiling = self._thread.compiling, region
+        try:
+            with region.marked("compile"):
+                compiled = call()
+        except BaseException as exc:
+            if _is_failure(exc) and reentry.first_to_see(unwrap(exc), entry):
+                region.record(failure_of(exc, Phase.COMPILE), kept, received.rng)
+            raise
+        finally:
+            self._thread.compiling = around
+        if not callable(compiled):
+            message = "compiler_fn did not return callable"
+            region.record(Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "AssertionError", message), kept, received.rng)
+            return compiled
+        region.specialized = seam.shape_facts() > facts
+        self._thread.region = region
+        return compiled if seam.keep_unwrapped(gm, compiled) else region.wrap(compiled)
+
+    def lowering(
+        self, config: Any, partition: Callable[..., Any], compilers: dict[str, Callable[..., Any]]
+    ) -> dict[str, Callable[..., Any]]:
+        region = self._thread.compiling
+        if region is None or reentry.ours():
+            return compilers
+        keeps = config.keep_inference_input_mutations
+        return region.aot.begun(partition, config.decompositions, keeps, compilers)
+
+    def guards_built(self, exc: Exception | None) -> None:
+        region, self._thread.region = self._thread.region, None
+        if exc is None or region is None or region.received.compile_id != seam.compile_id() or reentry.ours():
+            return
+        if seam.is_control_flow(exc) or (seam.is_constraint_violation(exc) and not region.specialized):
+            return
+        from ...store.failure import Phase
+        from ..running.exceptions import failure_of
+
+        if region.received.inputs is not None:
+            region.record(failure_of(exc, Phase.GUARDS), region.received.inputs, region.received.rng)
+
+    def backward_failed(self, exc: BaseException) -> None:
+        from .region import BackwardPass
+
+        BackwardPass.failed(exc)
+
+
+@cache
+def _usable() -> bool:
+    """Can the rest of us be imported here? A program may hide or replace what we stand on."""
+    try:
+        importlib.import_module(".region", __package__)
+    except Exception as exc:  # noqa: BLE001  whatever is wrong with this environment: the program goes on without us
+        logging.getLogger("fxminify").warning("fxminify cannot watch this program: %s: %s", type(exc).__name__, exc)
+        return False
+    return True
+
+
+def _is_failure(exc: BaseException) -> bool:
+    from ..running.exceptions import is_failure
+
+    return is_failure(exc) and not seam.is_control_flow(exc)
+
+
+_hook = _Hook()
+
+
+def _captured(wrapped: Any) -> tuple[CapturedBackend | None, dict[str, Any]]:
+    """The captured backend that Dynamo's wrappers hold, if there is one, and the arguments of ``torch.compile``."""
+    given: dict[str, Any] = {}
+    found = wrapped
+    for name in ("_torchdynamo_orig_backend", "compiler_fn"):
+        found = getattr(found, name, found)
+        if isinstance(found, CapturedBackend):
+            return found, given
+        given = {"dynamic": getattr(found, "dynamic", None), **(getattr(found, "kwargs", None) or {})}
+    return None, {}

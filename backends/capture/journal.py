@@ -1,0 +1,188 @@
+"""The write-ahead journal: what is in flight, on disk before it runs, for the parent that outlives a crash or a hang.
+
+One directory belongs to one `minify capture`; every process of the program has its own folder in it, named by its
+process id:
+
+* ``marks``: one 64-byte slot per thread, ``phase graph sequence``, overwritten in place; an empty phase means idle;
+* ``GRAPH.json``: the case of that graph with the values of its last recorded call (or why it has none).
+
+Storages lie in ``blobs``, shared and named by their content; ``faults.PID`` has the Python stack of a process that
+died of a signal. ``captured`` and ``unchecked`` tell the parent what to say at the end. Nothing is synchronized to
+disk: it is the process that may die, not the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...store.case import Json
+
+SLOT = 64
+IDLE = ""
+
+
+class Journal:
+    """The writing side. Cheap to hold: nothing is created before the first mark."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = Path(directory)
+        self._lock = threading.Lock()
+        self._threads = threading.local()
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._marks = -1
+        self._slots = 0
+        self._sequence = 0
+        self._threads = threading.local()
+
+    @contextmanager
+    def marked(self, phase: str, graph: int) -> Iterator[None]:
+        """``phase`` of ``graph`` is in flight on this thread inside the block."""
+        token = self.begin(phase, graph)
+        try:
+            yield
+        finally:
+            self.end(token)
+
+    def begin(self, phase: str, graph: int) -> bytes:
+        """Note that ``phase`` begins; returns what to give to `end`."""
+        slot = self._slot()
+        previous: bytes = self._threads.current
+        self._sequence += 1
+        self._write(slot, f"{phase} {graph} {self._sequence}".encode().ljust(SLOT))
+        return previous
+
+    def end(self, previous: bytes) -> None:
+        """Back to what was in flight before."""
+        self._write(self._slot(), previous)
+
+    def put(self, graph: int, document: Json, blobs: Mapping[str, bytes]) -> None:
+        """Write the case of ``graph`` down."""
+        shared = self.directory / "blobs"
+        for key, data in blobs.items():
+            path = shared / key
+            if not path.exists():
+                _replace(path, data)
+        self.folder.mkdir(exist_ok=True)
+        _replace(self.folder / f"{graph}.json", json.dumps(document).encode())
+
+    def tell(self, what: str, line: str) -> None:
+        """Append a line to the list ``what`` that the parent reads at the end."""
+        descriptor = os.open(self.directory / what, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, (json.dumps(line) + "\n").encode())
+        finally:
+            os.close(descriptor)
+
+    def faults(self) -> int:
+        """A file descriptor for the stack of this process, should it die."""
+        return os.open(self.directory / f"faults.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    @property
+    def folder(self) -> Path:
+        return self.directory / str(os.getpid())
+
+    def _slot(self) -> int:
+        slot: int | None = getattr(self._threads, "slot", None)
+        if slot is None:
+            with self._lock:
+                if self._marks < 0:
+                    self.folder.mkdir(exist_ok=True)
+                    self._marks = os.open(self.folder / "marks", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                slot = self._threads.slot = self._slots
+                self._slots += 1
+            self._threads.current = b" " * SLOT
+        return slot
+
+    def _write(self, slot: int, record: bytes) -> None:
+        self._threads.current = record
+        os.pwrite(self._marks, record, slot * SLOT)
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """What a process was doing: phase and graph of its latest mark that is not idle."""
+
+    pid: int
+    phase: str
+    graph: int
+    sequence: int
+    folder: Path
+
+    def document(self) -> Json | None:
+        """What was written down about the graph."""
+        try:
+            found: Any = json.loads((self.folder / f"{self.graph}.json").read_bytes())
+        except (OSError, ValueError):  # it died before, or while, writing
+            return None
+        return found if isinstance(found, dict) else None
+
+    def stack(self) -> str:
+        """What `faulthandler` wrote when the process died, or nothing."""
+        try:
+            return (self.folder.parent / f"faults.{self.pid}").read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+
+def in_flight(directory: Path) -> dict[int, InFlight]:
+    """By process id, what each process under ``directory`` has in flight."""
+    found: dict[int, InFlight] = {}
+    for marks in directory.glob("*/marks"):
+        text = marks.read_bytes()
+        for start in range(0, len(text), SLOT):
+            words = text[start : start + SLOT].decode(errors="replace").split()
+            if len(words) != 3:
+                continue
+            pid = int(marks.parent.name)
+            mark = InFlight(pid, words[0], int(words[1]), int(words[2]), marks.parent)
+            if pid not in found or found[pid].sequence < mark.sequence:
+                found[pid] = mark
+    return found
+
+
+def told(directory: Path, what: str) -> list[str]:
+    """The lines of a list, in order."""
+    try:
+        return [json.loads(line) for line in (directory / what).read_text().splitlines()]
+    except FileNotFoundError:
+        return []
+
+
+class StoredBlobs(Mapping[str, bytes]):
+    """The journal's storages, each read when asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / "blobs"
+
+    def __getitem__(self, key: str) -> bytes:
+        try:
+            return (self._directory / os.path.basename(key)).read_bytes()
+        except FileNotFoundError:
+            raise KeyError(key) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(p.name for p in self._directory.iterdir()))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def create(directory: Path) -> None:
+    (directory / "blobs").mkdir(parents=True)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees all of it or nothing."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+    unfinished.write_bytes(data)
+    unfinished.replace(path)

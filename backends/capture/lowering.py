@@ -1,0 +1,346 @@
+"""The graphs below Dynamo's: AOTAutograd makes plain ATen operators of a graph, one graph for each of its compilers.
+
+* A backend's own calls of AOTAutograd are observed (`AotCalls`): which compiler raised, and what decompositions and
+  partitioner it works with. Nothing is copied while a program is healthy.
+* `lower` makes the graphs again from what was received, with recording compilers in place of the backend's, and runs
+  up to the graph that is asked for: its inputs are real values. Tensor subclasses, numpy and ``x.data =`` are plain
+  operators there, so this is also the way to keep a graph that the Dynamo level refuses.
+
+Leans on private torch API: ``aot_module_simplified``, ``GmWrapper``, tracing and metrics contexts.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from ...store import modes
+from ...store.failure import Failure, Kind, Phase
+from ...store.snapshot import CannotSnapshot, hint
+from ..origins import origin
+from ..origins.spec import BackendSpec
+from ..running import ambient
+from ..running.exceptions import text_of, type_name
+from ..running.execution import copy_inputs, cotangents, differentiable
+from .received import Inputs, Received
+
+Compiler = Callable[..., Any]
+
+
+class Role(StrEnum):
+    """What a graph of AOTAutograd is for."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    INFERENCE = "inference"
+
+
+class CannotLower(Exception):
+    """There is no graph at the AOT level; the text says why."""
+
+
+@dataclass
+class AotCall:
+    """One call of AOTAutograd by a backend, and which of its compilers raised what: type and message."""
+
+    options: Mapping[str, Any]
+    compilers: Mapping[Role, Compiler]
+    raised: dict[tuple[str, str], Role] = field(default_factory=dict)
+
+    def watched(self) -> dict[str, Compiler]:
+        """The compilers, which take note when they raise."""
+        made = {str(role): self._watched(role, compiler) for role, compiler in self.compilers.items()}
+        made["backward"] = torch._dynamo.disable(made["backward"])  # type: ignore[no-untyped-call]
+        return made
+
+    def _watched(self, role: Role, compiler: Compiler) -> Compiler:
+        def compile_graph(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return compiler(*args, **kwargs)
+            except Exception as exc:
+                self.raised[type_name(exc), text_of(exc)] = role
+                raise
+
+        return compile_graph
+
+
+class AotCalls(list[AotCall]):
+    """The calls of AOTAutograd that one compilation made."""
+
+    def begun(
+        self, partition: Compiler, decompositions: Any, keeps_mutations: bool, compilers: Mapping[str, Compiler]
+    ) -> dict[str, Compiler]:
+        """AOTAutograd was called with these; the compilers to use instead."""
+        options = {
+            "partition_fn": partition,
+            "decompositions": decompositions,
+            "keep_inference_input_mutations": keeps_mutations,
+        }
+        self.append(AotCall(options, {Role(role): compiler for role, compiler in compilers.items()}))
+        return self[-1].watched()
+
+    def that_raised(self, failure: Failure) -> tuple[AotCall, Role] | None:
+        """The call and the compiler out of which ``failure`` came."""
+        seen = {(failure.type, failure.message), *failure.causes}
+        return next(((call, role) for call in self for raised, role in call.raised.items() if raised in seen), None)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A graph of AOTAutograd: what stands for it in a case, and the failure as its own compilation shows it."""
+
+    role: Role
+    received: Received
+    inputs: Inputs
+    spec: BackendSpec
+    failure: Failure
+
+
+def lower(
+    received: Received,
+    inputs: Inputs,
+    rng: Mapping[str, torch.Tensor],
+    spec: Callable[[], BackendSpec],
+    failure: Failure,
+    calls: AotCalls,
+) -> Iterator[Lowered]:
+    """The graphs of AOTAutograd that may show ``failure`` of ``received``, likeliest first. Raises `CannotLower`.
+
+    The graph that a compiler raised on is made with the options of that very one of the backend's ``calls``, others
+    with those of the only call there was; all are made again with AOTAutograd's own options, last with mutations of
+    inputs inside, which some (``x.data =``) need.
+    """
+    raised = calls.that_raised(failure)
+    role = raised[1] if raised is not None else Role.BACKWARD if failure.phase is Phase.BACKWARD else None
+    call = raised[0] if raised is not None else calls[0] if len(calls) == 1 else None
+    below = spec() if call is None or role is None else _below(spec(), call, role)
+    shown = _as_forward(failure, compiling=raised is not None)
+    problem: Exception | None = None
+    for options in ([call.options] if call is not None else []) + [{}, {"keep_inference_input_mutations": True}]:
+        try:
+            found = _record(received, inputs, rng, role, options)
+        except CannotLower as exc:
+            problem = problem or exc
+            continue
+        yield Lowered(*found, below, shown)
+    if problem is not None:
+        raise problem
+
+
+def _as_forward(failure: Failure, *, compiling: bool) -> Failure:
+    """``failure`` of a graph that is compiled and called on its own: a backward graph is called like any other."""
+    if compiling:
+        kind = Kind.COMPILE_ERROR if failure.kind is Kind.RUNTIME_ERROR else failure.kind
+        return replace(failure, kind=kind, phase=Phase.COMPILE)
+    return replace(failure, phase=Phase.FORWARD) if failure.phase is Phase.BACKWARD else failure
+
+
+def _below(spec: BackendSpec, call: AotCall, role: Role) -> BackendSpec:
+    """The backend that gives the graph of ``role`` to the compiler that had it.
+
+    Compiled on its own a graph goes to the compiler for inference. Where that is another one, the backend is an
+    ``aot_autograd`` around the compiler in question; if nobody can write that down, it stays what it was.
+    """
+    mine, usual = _bare(call.compilers[role]), _bare(call.compilers[Role.INFERENCE])
+    if mine is usual or type(mine).__name__ == "SerializableAOTDispatchCompiler" or _of_torch(mine):
+        return spec
+    from torch._dynamo.backends.common import aot_autograd
+
+    made = origin.spec_of(aot_autograd(fw_compiler=mine), compile_kwargs={"dynamic": spec.dynamic})
+    return spec if made.problem else made
+
+
+def _bare(compiler: Compiler) -> Compiler:
+    """``compiler`` without what ``aot_autograd`` puts around the one for the backward graph."""
+    while getattr(compiler, "_is_wrapped_bw_compiler", False):
+        cells = dict(zip(compiler.__code__.co_freevars, compiler.__closure__ or (), strict=True))
+        compiler = cells["bw_compiler_fn"].cell_contents
+    return compiler
+
+
+def _of_torch(compiler: Compiler) -> bool:
+    owner = compiler.func if isinstance(compiler, functools.partial) else compiler
+    return str(getattr(owner, "__module__", "")).startswith("torch._inductor")
+
+
+class _Reached(BaseException):
+    """The graph asked for has its inputs. No `Exception`: nothing on the way may take it for a failure."""
+
+
+def _record(
+    received: Received,
+    inputs: Inputs,
+    rng: Mapping[str, torch.Tensor],
+    role: Role | None,
+    options: Mapping[str, Any],
+) -> tuple[Role, Received, Inputs]:
+    """The graph of ``role``, or of whatever is run first, with its inputs."""
+    found: list[tuple[Role, Received, Inputs]] = []
+
+    def recording(mine: Role) -> Compiler:
+        def compiler(gm: fx.GraphModule, _: Any) -> Compiler:
+            def run(arguments: list[Any]) -> Any:
+                values = [v.detach() if isinstance(v, torch.Tensor) else v for v in arguments]
+                arguments.clear()
+                if mine is role or (role is None and mine is not Role.BACKWARD):
+                    found.append((mine, *_taken(gm, values, received)))
+                    raise _Reached
+                with torch.no_grad():
+                    return gm(*values)
+
+            run._boxed_call = True  # type: ignore[attr-defined]
+            return run
+
+        return compiler
+
+    compilers = {f"{name}_compiler": recording(r) for name, r in
+                 (("fw", Role.FORWARD), ("bw", Role.BACKWARD), ("inference", Role.INFERENCE))}  # fmt: skip
+    module, values = _static(received.module(), _fresh(inputs.values, received.whole))
+    if role is Role.BACKWARD:
+        module = copy.deepcopy(module)  # its forward graph is run for real
+    try:
+        nested = any(isinstance(v, torch.Tensor) and v.is_nested for v in values)
+        with _aside(received, rng, nested):
+            outputs = _aot(module, values, {**options, **compilers})
+            wanted = [o for o in pytree.tree_leaves(outputs) if differentiable(o)]
+            torch.autograd.backward(wanted, _tangents(wanted))
+    except _Reached:
+        return found[0]
+    except Exception as exc:
+        raise CannotLower(f"AOTAutograd cannot lower the graph: {type(exc).__name__}: {exc}"[:3000]) from exc
+    raise CannotLower(f"AOTAutograd makes no {role or 'forward'} graph of it")
+
+
+def _tangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The gradients of the outputs; an output of a subclass has one of the same class."""
+    made = cotangents([o.detach() if type(o) is torch.Tensor else torch.empty(0) for o in outputs])
+    return [t if type(o) is torch.Tensor else torch.ones_like(o) for t, o in zip(made, outputs, strict=True)]
+
+
+def _aot(module: fx.GraphModule, values: list[Any], options: Mapping[str, Any]) -> Any:
+    """What the compiled ``module`` returns for ``values``, which may be lists of tensors (compiled autograd's are)."""
+    from torch._dynamo.utils import GmWrapper
+    from torch._functorch.aot_autograd import aot_module_simplified
+
+    if not any(isinstance(v, list | tuple | dict) for v in values):
+        return aot_module_simplified(module, values, **options)(*values)
+    flat, structure = pytree.tree_flatten(values)
+    unflatten = functools.partial(pytree.tree_unflatten, treespec=structure)
+    return aot_module_simplified(GmWrapper(module, unflatten), flat, **options)(flat)
+
+
+def _taken(gm: fx.GraphModule, values: Sequence[Any], above: Received) -> tuple[Received, Inputs]:
+    """The graph module as received, in the state in which AOTAutograd runs it: no gradients and no autocast.
+
+    An input that nothing uses and that is no tensor is left out: a device mesh, the key of nested sizes.
+    """
+    left = []
+    for node, value in zip(gm.graph.find_nodes(op="placeholder"), values, strict=True):
+        if node.users or isinstance(value, torch.Tensor):
+            left.append(value)
+        else:
+            gm.graph.erase_node(node)
+    context = {k: v for k, v in above.context.items() if k not in ("grad", "inference", "autocast")}
+    taken = Received.take(gm, [], compile_id=above.compile_id)
+    taken.context, taken.rng, taken.inputs = context, above.rng, None
+    taken.number, taken.shapes_before, taken.tolerance = above.number, above.shapes_before, above.tolerance
+    return taken, Inputs(left, [None] * len(left))
+
+
+def _fresh(values: Sequence[Any], whole: bool) -> list[Any]:
+    """Private copies of the inputs, however they are nested."""
+    flat, structure = pytree.tree_flatten(list(values))
+    flat = [_traced_through(v) for v in flat]
+    plain = [i for i, v in enumerate(flat) if isinstance(v, torch.Tensor) and type(v) in _PLAIN]
+    with modes.undisturbed():
+        copies = dict(zip(plain, copy_inputs([flat[i] for i in plain], whole=whole), strict=True))
+    fresh: list[Any] = pytree.tree_unflatten([copies.get(i, _cloned(v)) for i, v in enumerate(flat)], structure)
+    return fresh
+
+
+def _cloned(value: Any) -> Any:
+    """A tensor of a subclass has no storage to copy: it is copied by its own means."""
+    if not isinstance(value, torch.Tensor) or type(value) in _PLAIN:
+        return value
+    with torch.no_grad():
+        return value.detach().clone().requires_grad_(value.requires_grad)
+
+
+def _traced_through(value: Any) -> Any:
+    """A class that only overrides functions of torch is gone from a graph of Dynamo's: the tensor is a plain one."""
+    if not isinstance(value, torch.Tensor) or type(value) in _PLAIN:
+        return value
+    if type(value).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+        return value
+    with torch._C.DisableTorchFunctionSubclass():
+        return value.as_subclass(torch.Tensor)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _static(module: fx.GraphModule, values: list[Any]) -> tuple[fx.GraphModule, list[Any]]:
+    """``module`` with the numbers it is called with in place of its symbols, and the values that are left."""
+    left = []
+    for node, value in zip(list(module.graph.find_nodes(op="placeholder")), values, strict=True):
+        if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float):
+            left.append(value)
+            continue
+        number = _number(value) if node.users else None
+        for user in list(node.users):
+            swap = functools.partial(_swapped, node, number)
+            user.args, user.kwargs = fx.node.map_arg(user.args, swap), fx.node.map_arg(user.kwargs, swap)
+        module.graph.erase_node(node)
+    module.recompile()
+    return module, left
+
+
+def _number(value: Any) -> Any:
+    """What a symbol stood for in the call. Raises `CannotLower`."""
+    try:
+        return value if isinstance(value, int | float) else hint(value)
+    except CannotSnapshot as exc:
+        raise CannotLower(str(exc)) from exc
+
+
+def _swapped(node: fx.Node, number: Any, each: fx.Node) -> Any:
+    return number if each is node else each
+
+
+@contextmanager
+def _aside(received: Received, rng: Mapping[str, torch.Tensor], nested: bool) -> Iterator[None]:
+    """The state in which the program called the graph, and none of what Dynamo keeps of a compilation in flight."""
+    from torch._dynamo import utils
+    from torch._dynamo.metrics_context import MetricsContext
+    from torch._functorch import config
+    from torch._guards import TracingContext, tracing
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    devices = [torch.device(device).index or 0 for device in rng if device != "cpu"]
+    with ExitStack() as stack:
+        stack.enter_context(_disable_current_modes())
+        mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)  # sizes of nested tensors need symbols
+        stack.enter_context(tracing(TracingContext(mode) if nested else None))
+        context = {k: v for k, v in received.context.items() if k != "rng"}
+        stack.enter_context(ambient.applied(context))
+        # All compilers at once: the backward graph's, called later, would report to the compilation in flight.
+        stack.enter_context(config.patch(force_non_lazy_backward_lowering=True, enable_autograd_cache=False))
+        thread = utils._metrics_context_tls
+        utils.get_metrics_context()
+        stack.callback(setattr, thread, "metrics_context", thread.metrics_context)
+        thread.metrics_context = MetricsContext(on_exit=lambda *_: None)
+        stack.enter_context(torch.random.fork_rng(devices=devices))
+        if "cpu" in rng:
+            torch.set_rng_state(rng["cpu"])
+        yield

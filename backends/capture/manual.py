@@ -1,0 +1,76 @@
+"""A capture made by hand: `record` takes a graph module and its inputs, from wherever they come, to a row.
+
+For graphs that no program at hand compiles: one that ``torch.export`` made, one of a test of the backend, one that
+another tool saved. Nothing is pickled: what is stored has the same form as every capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_leaves
+
+from ...store.failure import Phase
+from ..origins import origin
+from ..running import ambient
+from ..running.exceptions import failure_of
+from .hook import capturing
+from .received import Inputs, Received, cuda_devices
+from .recorder import STORED, Recorder
+
+
+def record(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    backend: str | Callable[..., Any],
+    db: str = "repro.db",
+    error: BaseException | None = None,
+    phase: str = "compile",
+    check: bool = False,
+) -> int | None:
+    """Add a capture of ``backend`` called on ``gm`` with ``inputs`` to ``db``; its number.
+
+    ``torch.compile(gm, backend=backend)`` is called once with ``inputs``. The failure that this shows is stored and
+    not raised; where it shows none, nothing is stored and the answer is None. ``check`` also compares with eager.
+    With ``error``, what the backend raised in ``phase`` (``compile``, ``forward`` or ``backward``), nothing is run, and
+    ``inputs`` are the values of the placeholders, or a structure of them.
+
+    Raises `TypeError` where ``gm`` is no graph module, and what ``torch.compile`` raises before a backend is reached.
+    """
+    if not isinstance(gm, fx.GraphModule):
+        raise TypeError(f"record takes a torch.fx.GraphModule, not {type(gm).__name__}")
+    before = len(STORED)
+    if error is not None:
+        at = Phase(phase)
+        values = tree_leaves(list(inputs))
+        received = Received.take(_flat(gm), values)
+        Recorder(str(db)).record(
+            received,
+            lambda: origin.spec_of(backend),
+            received.inputs or Inputs.keep(values),
+            ambient.rng_states(cuda_devices(values)),
+            failure_of(error, at),
+            backward=at is Phase.BACKWARD,
+        )
+    else:
+        with capturing(str(db), check=check):
+            try:
+                torch.compile(gm, backend=backend)(*inputs)
+            except Exception:
+                if len(STORED) == before:
+                    raise
+    return STORED[-1] if len(STORED) > before else None
+
+
+def _flat(gm: fx.GraphModule) -> fx.GraphModule:
+    """``gm`` with its placeholders as arguments, and without the checks that ``torch.export`` puts before it."""
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    for node in list(graph.nodes):
+        if node.op == "call_module" and not node.users and type(gm.get_submodule(node.target)).__name__ == "GuardsFn":
+            graph.erase_node(node)
+    return fx.GraphModule(gm, graph)

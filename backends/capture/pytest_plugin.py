@@ -1,0 +1,114 @@
+"""`pytest --minify-capture DB`: backend failures in a test suite become rows of a database.
+
+pytest imports this module in every run once fxminify is installed, so it loads nothing, and without the option it
+does nothing. With it the hook is armed in the process that runs the tests: pytest's own, or each worker of
+pytest-xdist, all of them writing into one file. Backends are looked at, not outcomes of tests: a failure that a test
+expects (``pytest.raises``, ``xfail``) is a failure of the backend and captured like any other. The process that prints
+the summary compares the database with what it held before.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+#: Captures that the summary lists; the others are counted.
+_LISTED = 20
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("fxminify", "captured failures of torch.compile backends")
+    group.addoption("--minify-capture", metavar="DB", help="Capture every failure of a torch.compile backend into DB.")
+    group.addoption("--minify-check", action="store_true", help="Also compare calls of each compiled graph with eager.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    db = config.getoption("--minify-capture")
+    if db is None:
+        if config.getoption("--minify-check"):
+            raise pytest.UsageError("--minify-check needs --minify-capture DB")
+        return
+    place = db if "://" in db else str(config.invocation_params.dir / db)
+    if not hasattr(config, "workerinput"):  # workers of pytest-xdist are given the place, not where pytest was called
+        from ...store.errors import StoreError
+        from ...store.index import Index
+
+        try:
+            Index.check(place)
+        except StoreError as error:
+            raise pytest.UsageError(f"--minify-capture: {error}") from error
+        config.pluginmanager.register(Summary(db, place), "fxminify-summary")
+        config.option.minify_capture = place
+    config.pluginmanager.register(Capturing(place, check=config.getoption("--minify-check")), "fxminify-capturing")
+
+
+class Capturing:
+    """Arms the hook for a session, in the process that runs tests."""
+
+    def __init__(self, db: str, **settings: Any) -> None:
+        self._db = db
+        self._settings = settings
+        self._supervised = _supervised()
+
+    def pytest_sessionstart(self) -> None:
+        from . import hook
+
+        if not self._supervised:  # else `minify capture` armed the hook, and says at the end what it caught
+            hook.install(self._db, **self._settings)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Any:
+        """A traceback is shown as it is without us."""
+        if call.excinfo is not None:
+            from ..running.exceptions import leave_us_out
+
+            leave_us_out(call.excinfo.value)
+        return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        from . import hook
+
+        if not self._supervised:
+            hook.uninstall()
+
+
+class Summary:
+    """Says at the end what was captured, from which test, and what to type next."""
+
+    def __init__(self, db: str, place: str) -> None:
+        from ...store.changes import Changes
+
+        self._db = db
+        self._changes = Changes(place)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if _supervised():
+            return
+        rows = self._changes.rows()
+        if not rows:
+            terminalreporter.write_line("fxminify: no failure of a backend was seen")
+            return
+        new = sum(self._changes.is_new(row) for row in rows)
+        terminalreporter.section("failures of torch.compile backends")
+        for row in rows[:_LISTED]:
+            where = row.provenance.get("test") or row.provenance.get("program", "")
+            terminalreporter.write_line(f"{row.id} {row.kind} in {_plain(row.backend)}: {_plain(where)}")
+        if len(rows) > _LISTED:
+            terminalreporter.write_line(f"... and {len(rows) - _LISTED} more: minify list {self._db}")
+        known = f", {len(rows) - new} known" if new < len(rows) else ""
+        terminalreporter.write_line(f"fxminify: captured {new} new{known}; next: minify run {self._db}")
+
+
+def _supervised() -> bool:
+    """Does this run under `minify capture`?"""
+    from .child import VARIABLE
+
+    return VARIABLE in os.environ
+
+
+def _plain(text: object) -> str:
+    """Text from a database, without what would move the cursor."""
+    return "".join(c if c.isprintable() else "?" for c in str(text)[:200])

@@ -1,0 +1,305 @@
+"""The graph as a backend received it, kept so that neither the backend nor the program can change it afterwards.
+
+Taking this snapshot happens before every compile, so it is made cheap: the graph is copied node by node, its
+attributes and parameters are kept by reference, and inputs are copied (storage by storage) only up to a budget. It
+becomes data (`Received.case`) only when something failed.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from ...store import modes
+from ...store.case import Case, Json, TensorSpec, Value, tag
+from ...store.encode import Encoder, Unsupported, encode
+from ..origins import libraries
+from ..origins.spec import BackendSpec
+from ..running import ambient, collectives
+from ..running.execution import copy_inputs, tensors
+
+#: Bytes of inputs that are copied before a compile or a first call; parameters never are.
+INPUT_BUDGET = 256 << 20
+#: Parts of the names of everything that may draw random numbers; a name too many costs five kilobytes.
+_RANDOM = (
+    "rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "rrelu", "fractional_max_pool", "gumbel",
+    "exponential_", "uniform", "cauchy", "geometric", "scaled_dot_product", "multi_head_attention", "rng",
+)  # fmt: skip
+_DEVICES_OF_TORCH = frozenset({"cpu", "cuda", "meta", "mkldnn", "mps", "xpu"})
+_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
+_FROM_STORAGE = ("as_strided", "set_.", "storage", "resize_")
+
+
+@dataclass(slots=True)
+class Inputs:
+    """Inputs to keep: values as they were, and the versions of those kept by reference."""
+
+    values: list[Any]
+    versions: list[int | None]
+
+    @classmethod
+    def keep(cls, values: Sequence[Any], *, whole: bool = False, only: Sequence[int] | None = None) -> Inputs:
+        """Copies of the tensors among ``values`` that are no parameters, or of ``only`` these, up to the budget.
+
+        A tensor of a subclass is never copied.
+        """
+        chosen: dict[int, list[int]] = {}
+        held: set[int] = set()
+        for index, value in enumerate(values):
+            if isinstance(value, torch.Tensor):
+                storage = _storage(value)
+                chosen.setdefault(storage, []).append(index)
+                by_reference = isinstance(value, torch.nn.Parameter) if only is None else index not in only
+                if by_reference or _of_a_subclass(value):
+                    held.add(storage)
+        budget, copied = INPUT_BUDGET, list[int]()
+        for storage, indices in chosen.items():
+            size = sum(_bytes(values[i]) for i in indices)
+            if storage not in held and size <= budget:
+                budget -= size
+                copied += indices
+        kept = list(values)
+        versions = [_version(v) for v in values]
+        with modes.undisturbed():
+            for index, value in zip(copied, copy_inputs([values[i] for i in copied], whole=whole), strict=True):
+                kept[index], versions[index] = value, None
+        return cls(kept, versions)
+
+    @property
+    def changed(self) -> list[int]:
+        """Indices of the inputs that something wrote to meanwhile and whose old values are lost."""
+        return [
+            i for i, (v, old) in enumerate(zip(self.values, self.versions, strict=True)) if old is not None
+            and _version(v) != old
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A case, its storages, what will be missing elsewhere, and whether values of tensors were left out."""
+
+    case: Case
+    blobs: dict[str, bytes]
+    problems: list[str]
+    invented: bool
+
+
+@dataclass
+class Received:
+    """What one call of a backend was given.
+
+    ``symbols`` are the symbolic inputs by position, ``compile_id`` is Dynamo's number of the frame. ``number`` counts
+    the graphs of this process, ``shapes_before`` lists the shapes of the first calls.
+    """
+
+    graph: fx.Graph
+    attributes: dict[str, Any]
+    training: bool
+    inputs: Inputs | None
+    context: Json
+    rng: dict[str, torch.Tensor]
+    compile_id: str
+    symbols: dict[int, Json] = field(default_factory=dict)
+    random: bool = False
+    whole: bool = False
+    number: int = 0
+    shapes_before: list[str] = field(default_factory=list)
+    earlier: list[list[Any]] = field(default_factory=list)
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    _text: str | None = None
+
+    @classmethod
+    def take(cls, gm: fx.GraphModule, inputs: Sequence[Any], *, compile_id: str = "") -> Received:
+        """Snapshot ``gm`` and its example inputs."""
+        context = ambient.snapshot()
+        with modes.undisturbed():
+            names = [str(n.target) for m in gm.modules() if isinstance(m, fx.GraphModule) for n in m.graph.nodes]
+            whole = any(word in name for name in names for word in _FROM_STORAGE)
+            graph = _copy(gm.graph)
+            paths = [n.target for n in graph.nodes if n.op in ("get_attr", "call_module")]
+            encoder = Encoder()
+            symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
+            return cls(
+                graph=graph,
+                attributes={path: _private(gm, path) for path in dict.fromkeys(paths)},
+                training=gm.training,
+                inputs=Inputs.keep(inputs, whole=whole),
+                context=context,
+                rng=ambient.rng_states(cuda_devices(inputs)),
+                compile_id=compile_id,
+                symbols={i: s for i, v in enumerate(inputs) if isinstance(v, symbolic) and (s := _symbol(encoder, v))},
+                random=any(word in name for name in names for word in _RANDOM),
+                whole=whole,
+            )
+
+    def module(self) -> fx.GraphModule:
+        """The graph as a module of its own; attributes are shared with the one received."""
+        module = fx.GraphModule(self.attributes, _copy(self.graph))
+        module.training = self.training
+        return module
+
+    @property
+    def frame(self) -> str:
+        """``file:line function`` of the user's code where the graph begins, without its directory."""
+        for node in self.graph.nodes:
+            found = _FRAME.findall(node.meta.get("stack_trace") or "")
+            if found:
+                file, line, function = found[-1]
+                return f"{os.path.basename(file)}:{line} {function}"
+        return ""
+
+    def text(self) -> str:
+        """What tells this graph from others: its code."""
+        if self._text is None:
+            with modes.undisturbed():
+                self._text = str(self.graph)
+        return self._text
+
+    def case(
+        self,
+        inputs: Sequence[Any],
+        rng: dict[str, torch.Tensor],
+        spec: BackendSpec,
+        *,
+        backward: bool = False,
+        compare: bool = False,
+        keep: int | None = None,
+    ) -> Taken:
+        """The case as data. Of storages of more than ``keep`` bytes the values are left out (None: all are kept).
+
+        Raises `store.encode.Unsupported`.
+        """
+        with modes.undisturbed():
+            module = self.module()
+            encoded = encode(module, inputs, keep=keep)
+            imports, problems = libraries.imports_for(operators(module))
+            problems += collectives.problems(module)
+            imports += device_imports({t.device.type for t in tensors(inputs)})
+            context, specs, blobs = dict(self.context), encoded.tensors, dict(encoded.blobs)
+            if self.random and rng:
+                encoder = Encoder()
+                states = {device: encoder.tensor(state) for device, state in rng.items()}
+                more, bytes_of = encoder.finish()
+                context["rng"] = {device: {"tensor": len(specs) + i} for device, i in states.items()}
+                specs, blobs = specs + more, blobs | bytes_of
+            earlier = []
+            for given in self.earlier:
+                call, more, bytes_of = self._call(given, [n.name for n in encoded.graph.placeholders], len(specs))
+                earlier.append(call)
+                specs, blobs = specs + more, blobs | bytes_of
+        values = [self._symbolic(i, v) for i, v in enumerate(encoded.inputs)]
+        case = Case(
+            graph=encoded.graph,
+            inputs=tuple(values),
+            tensors=specs,
+            context=context,
+            backend=spec.to_json(),
+            imports=tuple(imports),
+            backward=backward,
+            compare=compare,
+            torch=str(torch.__version__),
+            earlier=tuple(earlier),
+            tolerance=self.tolerance if compare else {},
+        )
+        return Taken(case, blobs, problems, encoded.invented)
+
+    def _call(
+        self, given: Sequence[Any], names: Sequence[str], base: int
+    ) -> tuple[Json, tuple[TensorSpec, ...], dict[str, bytes]]:
+        """The inputs of an earlier call by name, parameters left out; their tensors get indices from ``base`` on."""
+        encoder = Encoder(clip=not self.whole)
+        call = {}
+        for i, (name, value) in enumerate(zip(names, given, strict=True)):
+            if not isinstance(value, torch.nn.Parameter):
+                encoded = self._symbolic(i, encoder.value(value))
+                call[name] = {"tensor": encoded["tensor"] + base} if tag(encoded) == "tensor" else encoded
+        return call, *encoder.finish()
+
+    def _symbolic(self, index: int, value: Value) -> Value:
+        """A plain number passed where the graph was compiled for a symbol is that symbol with this value."""
+        if index in self.symbols and isinstance(value, int | float):
+            return {"sym": self.symbols[index] | {"hint": value}}
+        return value
+
+
+def _symbol(encoder: Encoder, value: Any) -> Json:
+    """A symbolic number as data; nothing for one of no size of its own, the key of a nested tensor."""
+    try:
+        symbol: Json = encoder.value(value)["sym"]
+    except Unsupported:
+        return {}
+    return symbol
+
+
+def cuda_devices(values: Sequence[Any]) -> list[str]:
+    return sorted({str(t.device) for t in tensors(values) if t.device.type == "cuda"})
+
+
+def device_imports(devices: Iterable[str]) -> list[Json]:
+    """The plug-in packages that make devices outside of torch known."""
+    modules = [torch.get_device_module(d).__name__ for d in sorted(set(devices) - _DEVICES_OF_TORCH)]
+    packages = dict.fromkeys(name.partition(".")[0] for name in modules)
+    return [{"module": name} for name in packages if name != "torch"]
+
+
+def operators(gm: fx.GraphModule) -> list[str]:
+    """The operators a graph calls, sub-graphs included, as ``ns::name.overload``."""
+    found: dict[str, None] = {}
+    for module in gm.modules():
+        if isinstance(module, fx.GraphModule):
+            for node in module.graph.nodes:
+                if isinstance(node.target, torch._ops.OpOverload):
+                    found[node.target.name()] = None  # type: ignore[no-untyped-call]
+                elif isinstance(node.target, torch._ops.OpOverloadPacket):
+                    found[node.target._qualified_op_name] = None
+    return list(found)
+
+
+def _copy(graph: fx.Graph) -> fx.Graph:
+    """A copy whose nodes hold no fake tensors: those would keep Dynamo's whole compile alive."""
+    new = copy.deepcopy(graph)
+    for node in new.nodes:
+        value = node.meta.get("example_value")
+        kept = {k: node.meta[k] for k in ("stack_trace", "nn_module_stack") if k in node.meta}
+        if isinstance(value, torch.Tensor) and all(type(size) is int for size in value.shape):
+            # Some higher-order operators go by these: ``requires_grad`` must be right.
+            meta = torch.empty(value.shape, dtype=value.dtype, device="meta")
+            kept["example_value"] = meta.requires_grad_() if value.requires_grad else meta
+        node.meta = kept
+    return new
+
+
+def _private(gm: torch.nn.Module, path: str) -> Any:
+    """The attribute at ``path``, a sub-graph as a copy of its own."""
+    found: Any = gm
+    for name in path.split("."):
+        found = getattr(found, name)
+    if not isinstance(found, fx.GraphModule):
+        return found
+    inner = _copy(found.graph)
+    paths = [n.target for n in inner.nodes if n.op in ("get_attr", "call_module")]
+    return fx.GraphModule({p: _private(found, p) for p in dict.fromkeys(paths)}, inner)
+
+
+def _of_a_subclass(t: torch.Tensor) -> bool:
+    """Would a copy lose the class of ``t``? It is kept as it is then, and named where it cannot be stored."""
+    return type(t) not in (torch.Tensor, torch.nn.Parameter) and not modes.is_fake(t)
+
+
+def _storage(t: torch.Tensor) -> int:
+    return t.untyped_storage()._cdata if t.layout is torch.strided and not modes.is_fake(t) else id(t)
+
+
+def _bytes(t: torch.Tensor) -> int:
+    return 0 if modes.is_fake(t) or t.layout is not torch.strided else t.numel() * t.element_size()
+
+
+def _version(value: Any) -> int | None:
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None

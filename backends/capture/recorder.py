@@ -1,0 +1,323 @@
+"""Writes captures. It runs inside the user's program while an exception is on its way, so nothing here ever raises.
+
+What cannot be stored becomes a row with the reason and the graph's text; what cannot even be written is a warning in
+the log. The same failure of the same graph is encoded once, later ones are counted.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import platform
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ...store.case import Case, Json, to_json
+from ...store.failure import METADATA, PRECISION, Failure, Kind, Phase, Signature, signature
+from ..origins.spec import BackendSpec
+from .journal import Journal
+from .lowering import CannotLower, Lowered
+from .received import Inputs, Received
+from .reentry import own_calls
+
+Below = Callable[[], Iterable[Lowered]]
+
+log = logging.getLogger("fxminify")
+#: Bytes of a storage that a compile error keeps, and that may be written ahead of every compile and first call.
+SMALL = 4 << 10
+AHEAD = 16 << 20
+#: What else is known of where this process's captures come from: provenance that `minify import` gives.
+ABOUT: dict[str, str] = {}
+#: The captures of this process, in the order in which they were stored.
+STORED: list[int] = []
+
+
+class Recorder:
+    """Records into one index. With a journal it also writes ahead and reports to the supervising parent."""
+
+    def __init__(self, db: str, journal: Journal | None = None, data: str = "auto") -> None:
+        self.db = db
+        self.journal = journal
+        self.data = data
+        self._lock = threading.RLock()
+        self._known: dict[tuple[str, str, str], int] = {}
+        self._again: dict[int, int] = {}
+        self._short: dict[str, set[str]] = {}
+        self._pid = os.getpid()
+        atexit.register(self.flush)
+
+    def record(
+        self,
+        received: Received,
+        spec: Callable[[], BackendSpec],
+        inputs: Inputs,
+        rng: dict[str, Any],
+        failure: Failure,
+        *,
+        backward: bool = False,
+        compare: bool = False,
+        calls: int = 1,
+        below: Below | None = None,
+        level: str = "auto",
+    ) -> None:
+        """Store ``failure`` of the graph ``received``, called with ``inputs``, ``calls`` times by now.
+
+        ``below`` gives the graphs that AOTAutograd makes of it. They are tried first where ``level`` is ``"aot"``, and
+        where it is ``"auto"`` after the graph itself was refused.
+        """
+        try:
+            with self._lock, own_calls():
+                asked = {"backward": backward, "compare": compare, "calls": calls}
+                self._record(received, spec(), inputs, rng, failure, below, level, asked)
+        except Exception as exc:  # noqa: BLE001  whatever goes wrong here must not reach the user's program
+            log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
+
+    def refuse(self, spec: Callable[[], BackendSpec], failure: Failure, reason: str) -> None:
+        """Store that ``failure`` was seen, of a graph that could not be kept for ``reason``."""
+        try:
+            with self._lock, own_calls():
+                backend = spec()
+                self._add(None, {}, failure, signature(failure), self._provenance(None, backend), "", reason)
+                log.warning("fxminify could not keep a failing graph: %s", reason)
+        except Exception as exc:  # noqa: BLE001  see record
+            log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
+
+    def write_ahead(
+        self,
+        graph: int,
+        received: Received,
+        spec: Callable[[], BackendSpec],
+        inputs: Inputs,
+        rng: dict[str, Any],
+        calls: int = 1,
+    ) -> None:
+        """Put the case into the journal, if there is one."""
+        if self.journal is None:
+            return
+        try:
+            with own_calls():
+                backend = spec()
+                document: Json = {"provenance": self._provenance(received, backend)}
+                keep = self._kept(AHEAD)
+                case, blobs, reason, invented = self._case(received, backend, inputs, rng, False, False, calls, keep)
+                if invented:
+                    document["provenance"]["data"] = METADATA
+                if case is None:
+                    document |= {"reason": reason, "graph_text": self._text(received)}
+                else:
+                    document["case"] = to_json(case)
+                self.journal.put(graph, document, blobs)
+        except Exception as exc:  # noqa: BLE001  see record
+            log.warning("fxminify could not write ahead; a crash here would not be captured: %s", _said(exc))
+
+    def short(self, spec: Callable[[], BackendSpec]) -> frozenset[str]:
+        """The shorter types in which this backend was seen to compute."""
+        return frozenset(self._short.get(spec().name, ())) if self._short else frozenset()
+
+    def unchecked(self, reason: str) -> None:
+        """Note a call that could not be compared with eager."""
+        log.warning("fxminify could not check a compiled graph against eager: %s", reason)
+        if self.journal is not None:
+            self.journal.tell("unchecked", reason)
+
+    def flush(self) -> None:
+        """Write down how often known failures were seen again."""
+        with self._lock:
+            again, self._again = self._again, {}
+            if not again or self._pid != os.getpid():
+                return
+            try:
+                from ...store.index import Index
+
+                with Index.open(self.db, create=True) as index:
+                    for capture, times in again.items():
+                        index.seen_again(capture, times)
+            except Exception as exc:  # noqa: BLE001  see record
+                log.warning("fxminify could not count repeated failures: %s", _said(exc))
+
+    def _record(
+        self,
+        received: Received,
+        spec: BackendSpec,
+        inputs: Inputs,
+        rng: dict[str, Any],
+        failure: Failure,
+        below: Below | None,
+        level: str,
+        asked: Json,
+    ) -> None:
+        known = signature(failure)
+        of_backend = failure.kind is Kind.DIVERGENCE and failure.detail.get("class") == PRECISION
+        key = ("" if of_backend else received.text(), f"{spec.name} {spec.options}", known.digest)
+        if of_backend and key not in self._known:
+            self._known.update((key, row) for row in self._recorded(spec, known)[:1])
+        if of_backend:
+            self._short.setdefault(spec.name, set()).add(str(failure.detail.get("as", "")))
+        if key in self._known:
+            capture = self._known[key]
+            self._again[capture] = self._again.get(capture, 0) + 1
+            return
+        taken: tuple[Case | None, dict[str, bytes], str, bool] = None, {}, "", False
+        refused: list[str] = []
+        provenance = Json({"level": "dynamo"})
+        for tried in {"auto": ("dynamo", "aot"), "aot": ("aot", "dynamo")}.get(level, (level,)):
+            if tried == "dynamo":
+                taken = self._case(received, spec, inputs, rng, **asked, keep=self._kept_of(failure))
+            elif below is not None:
+                lowered, taken = self._lowered(below, rng, asked)
+                if lowered is not None:
+                    spec, inputs, failure = lowered.spec, lowered.inputs, lowered.failure
+                    provenance = {"level": "aot", "aot_graph": str(lowered.role)}
+            if taken[0] is not None:
+                break
+            refused.append(taken[2])
+        case, blobs, reason, invented = taken
+        reason = reason if case is not None else "; ".join(dict.fromkeys(filter(None, refused)))
+        provenance = self._provenance(received, spec) | provenance
+        if invented:
+            provenance["data"] = METADATA
+        provenance |= {"graph": received.number, "call": asked["calls"]}
+        if len(received.shapes_before) > 1:
+            provenance["shapes_before"] = "; ".join(received.shapes_before[:-1])
+        if inputs.changed:
+            provenance["inputs_changed"] = inputs.changed
+        text = self._text(received) if case is None else ""
+        self._known[key] = self._add(case, blobs, failure, signature(failure), provenance, text, reason)
+        if reason:
+            log.warning("fxminify captured a failure that it cannot run again: %s", reason)
+
+    def _recorded(self, spec: BackendSpec, known: Signature) -> list[int]:
+        """The captures that other processes and former runs made of a failure of the backend as a whole."""
+        from ...store.index import Index
+
+        if "://" not in self.db and not os.path.exists(self.db):
+            return []
+        with Index.open(self.db, create=True) as index:
+            rows = index.captures()
+        return [row.id for row in rows if row.signature == known.digest and row.backend == spec.name]
+
+    def _lowered(
+        self, below: Below, rng: dict[str, Any], asked: Json
+    ) -> tuple[Lowered | None, tuple[Case | None, dict[str, bytes], str, bool]]:
+        """The first graph of AOTAutograd that can be stored, and its case; or why there is none."""
+        reason = "AOTAutograd makes no graph of it"
+        try:
+            for graph in below():
+                keep = self._kept_of(graph.failure)
+                forward = asked | {"backward": False}
+                taken = self._case(graph.received, graph.spec, graph.inputs, rng, **forward, keep=keep)
+                if taken[0] is not None:
+                    return graph, taken
+                reason = f"the {graph.role} graph of AOTAutograd: {taken[2]}"
+        except Exception as exc:  # noqa: BLE001  AOTAutograd may raise anything on what some backend just failed on
+            reason = str(exc) if isinstance(exc, CannotLower) else _said(exc)
+        return None, (None, {}, reason, False)
+
+    def _kept_of(self, failure: Failure) -> int | None:
+        """The most bytes of a storage to keep for ``failure``."""
+        compiling = failure.kind is Kind.COMPILE_ERROR and failure.phase in (Phase.COMPILE, Phase.GUARDS)
+        return self._kept(SMALL if compiling else None)
+
+    def _case(
+        self,
+        received: Received,
+        spec: BackendSpec,
+        inputs: Inputs,
+        rng: dict[str, Any],
+        backward: bool,
+        compare: bool,
+        calls: int,
+        keep: int | None,
+    ) -> tuple[Case | None, dict[str, bytes], str, bool]:
+        """The case, or None and why there is none; a case with a reason cannot be run elsewhere. Last, whether values
+        of tensors were left out."""
+        from ...store.decode import InvalidDocument, validate
+        from ...store.encode import Unsupported
+
+        problems = [spec.problem] if spec.problem else []
+        try:
+            taken = received.case(inputs.values, rng, spec, backward=backward, compare=compare, keep=keep)
+            problems += taken.problems
+            case = replace(taken.case, calls=calls)
+            validate(to_json(case))  # what could not be read again is better said now
+        except (Unsupported, InvalidDocument) as exc:
+            return None, {}, "; ".join([*problems, str(exc)]), False
+        return case, taken.blobs, "; ".join(problems), taken.invented
+
+    def _kept(self, auto: int | None) -> int | None:
+        """Of storages up to how many bytes the values are kept, if ``auto`` is the answer where nobody said."""
+        return {"full": None, "none": 0}.get(self.data, auto)
+
+    def _add(
+        self,
+        case: Case | None,
+        blobs: dict[str, bytes],
+        failure: Failure,
+        known: Signature,
+        provenance: Json,
+        graph_text: str,
+        reason: str,
+    ) -> int:
+        from ...store.index import Index, State
+        from ...store.trust import origin_tag
+
+        if case is not None:
+            provenance = provenance | {"origin": origin_tag(case)}
+        with Index.open(self.db, create=True) as index:
+            capture = index.add(
+                case=case,
+                blobs=blobs,
+                failure=failure,
+                signature=known,
+                provenance=provenance,
+                graph_text=graph_text,
+                reason=reason,
+            )
+            if case is not None and reason and index.capture(capture).state is State.PENDING:
+                index.set_state(capture, State.BLOCKED, reason)
+        STORED.append(capture)
+        if self.journal is not None:
+            self.journal.tell("captured", f"{capture} {failure.kind}")
+        else:
+            log.info("fxminify captured a failure as number %d of %s", capture, self.db)
+        return capture
+
+    def _text(self, received: Received) -> str:
+        from ...store.encode import graph_text
+
+        return graph_text(received.module())
+
+    def _provenance(self, received: Received | None, spec: BackendSpec) -> Json:
+        """Where a capture comes from: no directory, no host, no value of the environment."""
+        import torch
+
+        out: Json = {
+            "backend": spec.name,
+            "program": os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else "",
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        if received is not None:
+            out |= {"compile_id": received.compile_id, "frame": received.frame}
+        out |= ABOUT
+        test = os.environ.get("PYTEST_CURRENT_TEST")
+        if test:
+            out["test"] = _test(test)
+        return out
+
+
+def _test(current: str) -> str:
+    """The id of the test that pytest names in ``current``, ``path/file.py::name[parameters] (call)``, free of paths."""
+    file, separator, name = current.rpartition(" (")[0].partition("::")
+    return os.path.basename(file) + separator + re.sub(r"[^\[\]=,]*/", "", name)
+
+
+def _said(exc: BaseException) -> str:
+    return f"{type(exc).__name__}: {exc}"

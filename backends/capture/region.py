@@ -1,0 +1,357 @@
+"""One compiled graph in the user's program: what its calls were given, and what became of them.
+
+The callable a backend returned is wrapped so that a failure at run time, or later in the backward pass, is captured
+with the inputs of that very call. The first two calls are watched closely (which inputs are written to, whether
+random numbers are drawn, where in the autograd graph the backend's own nodes are, how long it takes). What they teach
+keeps every later call under one percent: inputs that are overwritten are copied, and the backward pass is followed,
+only where that is nothing beside the call itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.graph import Node
+from torch.utils._pytree import tree_leaves
+
+from ...store.case import MOST_CALLS
+from ...store.failure import Failure, Phase
+from ..comparison.sampling import Sizes
+from ..origins.spec import BackendSpec
+from ..running import ambient
+from ..running.exceptions import failure_of, is_failure, unwrap
+from . import reentry, seam
+from .lowering import AotCalls, lower
+from .received import Inputs, Received, cuda_devices
+from .recorder import Recorder, log
+from .settings import Settings
+
+#: Calls that are watched closely.
+LEARNING = 2
+#: Bytes of inputs known to be overwritten that every call may copy, and seconds of a call that pay for one copy.
+COPIED_EACH_CALL = 1 << 20
+PAYS_FOR_A_COPY = 250e-6
+#: Bytes of inputs of a first call that are remembered for captures of later ones.
+REMEMBERED = 64 << 10
+#: Seconds of a call that pay for following its backward pass, or for reading the state of the generators.
+PAYS_FOR_HOOKS = 1e-3
+#: Nodes of autograd that the first calls look at.
+_WALK = 2000
+_numbers = itertools.count(1)
+#: Errors of the program that use a graph's backward pass wrongly: no fault of the backend.
+_MISUSE = re.compile(r"Trying to backward through the graph a second time|modified by an inplace operation")
+#: Nodes of torch's own operators.
+_BUILTIN_NODE = re.compile(r"^(\w+Backwards?\d*|CopySlices|torch::autograd::\w+|\w*AccumulateGrad)$")
+
+
+@dataclass(slots=True)
+class Call:
+    """One call: its arguments, and copies of those that may change."""
+
+    args: Sequence[Any]
+    inputs: Inputs | None
+    rng: dict[str, torch.Tensor]
+    entry: int
+
+    def kept(self) -> Inputs:
+        return self.inputs if self.inputs is not None else Inputs(list(self.args), [None] * len(self.args))
+
+
+class Region:
+    """A graph between its compilation and its last call."""
+
+    def __init__(
+        self, received: Received, spec: Callable[[], BackendSpec], recorder: Recorder, settings: Settings
+    ) -> None:
+        self.received = received
+        self.recorder = recorder
+        self.settings = settings
+        self.aot = AotCalls()
+        self.number = received.number = next(_numbers)
+        received.tolerance = settings.tolerances
+        self.specialized = False
+        self.reported: set[str] = set()
+        self._sampling = settings.sampling
+        self._sizes = Sizes(received.symbols) if received.symbols and self._sampling.first else None
+        self._wait = self._due = self._sampling.wait(0)  # calls until the next that is compared with eager; its number
+        self._spec = spec
+        self._known_spec: BackendSpec | None = None
+        self.invoked = 0
+        self._calls = 0
+        self._written: list[int] = []
+        self._simple = False  # whether a plain clone copies what is overwritten
+        self._draws = False
+        self._hooks = ""  # where autograd nodes of the backend were found: "", "direct" or "deep"
+
+    def spec(self) -> BackendSpec:
+        if self._known_spec is None:
+            self._known_spec = self._spec()
+        return self._known_spec
+
+    def marked(self, phase: str) -> AbstractContextManager[Any]:
+        """``phase`` is in flight inside the block, for the journal."""
+        journal = self.recorder.journal
+        return nullcontext() if journal is None else journal.marked(phase, self.number)
+
+    def record(self, failure: Failure, inputs: Inputs, rng: dict[str, torch.Tensor], **asked: bool) -> None:
+        """Store ``failure``, seen in a call or while compiling."""
+        below = functools.partial(lower, self.received, inputs, rng, self.spec, failure, self.aot)
+        self.recorder.record(
+            self.received, self.spec, inputs, rng, failure,
+            calls=self.calls(), below=below, level=self.settings.level, **asked,
+        )  # fmt: skip
+
+    def calls(self) -> int:
+        """How often what was compiled has been called until now, once at least."""
+        return min(max(self.invoked, 1), MOST_CALLS)
+
+    def failed(self, exc: BaseException, call: Call, phase: Phase) -> None:
+        """``call`` raised ``exc``."""
+        if is_failure(exc) and reentry.first_to_see(unwrap(exc), call.entry):
+            backward = phase is Phase.BACKWARD
+            self.record(failure_of(exc, phase, graphs=[self.received.graph]), call.kept(), call.rng, backward=backward)
+
+    def wrap(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """``compiled``, observed."""
+        compiled = seam.prepare(compiled)
+        journal = self.recorder.journal
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if reentry.ours():
+                return compiled(*args, **kwargs)
+            if self._calls < LEARNING:
+                return self._learn(compiled, args, kwargs)
+            self._wait -= 1
+            due = self._wait == 0 or (self._sizes is not None and self._sizes.doubled(args))
+            call = self._checked(compiled, args, kwargs) if due else self._call(args)
+            mark = journal.begin("forward", self.number) if journal is not None else None
+            self.invoked += 1
+            try:
+                result = compiled(*args, **kwargs)
+            except BaseException as exc:
+                self.failed(exc, call, Phase.FORWARD)
+                raise
+            finally:
+                if journal is not None and mark is not None:
+                    journal.end(mark)
+            if self._hooks and torch.is_grad_enabled():
+                self._watch_backward(result, call)
+            return result
+
+        return _dressed(run, compiled)
+
+    def _call(self, args: Sequence[Any]) -> Call:
+        """A call after the first ones: only what they taught is kept."""
+        inputs = None
+        if self._written:
+            if self._simple:
+                values = list(args)
+                for index in self._written:
+                    values[index] = args[index].clone()
+                inputs = Inputs(values, [None] * len(values))
+            else:
+                inputs = Inputs.keep(args, whole=self.received.whole, only=self._written)
+        return Call(args, inputs, ambient.rng_states(cuda_devices(args)) if self._draws else {}, reentry.enter())
+
+    def _learn(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        call = self._first_call(args)
+        shapes = self.received.shapes_before
+        if self.received.symbols and (seen := _shapes(args)) not in shapes:
+            shapes.append(seen)
+        self._wait -= 1
+        doubled = self._sizes is not None and self._sizes.doubled(args)
+        if self._wait == 0 or doubled:
+            self._check(compiled, args, kwargs, call)
+        before = [_version(a) for a in args]
+        began = time.perf_counter()
+        self.invoked += 1
+        try:
+            with self.marked("forward"):
+                result = compiled(*args, **kwargs)
+        except BaseException as exc:
+            self.failed(exc, call, Phase.FORWARD)
+            raise
+        seconds = time.perf_counter() - began
+        self._calls += 1
+        self._remember(call)
+        if torch.is_grad_enabled():
+            self._watch_backward(result, call)
+            if self._calls == LEARNING and seconds < PAYS_FOR_HOOKS:
+                self._hooks = ""
+        if not torch.equal(call.rng["cpu"], torch.get_rng_state()):
+            self.received.random = True
+            self._draws = seconds >= PAYS_FOR_HOOKS
+        self._learn_written([i for i, a in enumerate(args) if _version(a) != before[i]], args, seconds)
+        return result
+
+    def _remember(self, call: Call) -> None:
+        """Keep small inputs of the first calls: what a backend keeps of them may matter to a later call."""
+        if call.inputs is not None and not call.inputs.changed:
+            values = call.inputs.values
+            own = [v for v in values if isinstance(v, torch.Tensor) and not isinstance(v, torch.nn.Parameter)]
+            if sum(t.numel() * t.element_size() for t in own if t.layout is torch.strided) <= REMEMBERED:
+                self.received.earlier.append(values)
+
+    def _checked(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+        """A later call that is compared with eager."""
+        call = self._first_call(args)
+        self._check(compiled, args, kwargs, call)
+        return call
+
+    def _check(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], call: Call) -> None:
+        """Compare ``call``, which is due, before it is made."""
+        from ..comparison.check import check
+
+        if not kwargs:
+            check(self, compiled, args, call)
+        if self._wait == 0:
+            self._wait = self._sampling.wait(self._due)
+            self._due += self._wait
+
+    def _learn_written(self, written: list[int], args: Sequence[Any], seconds: float) -> None:
+        """The inputs that later calls copy because this one of ``seconds`` wrote to them."""
+        size = sum(args[i].numel() * args[i].element_size() for i in written)
+        affordable = size <= COPIED_EACH_CALL and len(written) * PAYS_FOR_A_COPY <= seconds
+        self._written = written if affordable else []
+        storages = [_storage(a) for a in args if isinstance(a, torch.Tensor)]
+        self._simple = not torch.is_inference_mode_enabled() and all(
+            type(args[i]) is torch.Tensor
+            and not args[i].requires_grad
+            and args[i].is_contiguous()
+            and storages.count(_storage(args[i])) == 1
+            for i in written
+        )
+
+    def _first_call(self, args: Sequence[Any]) -> Call:
+        """A call watched closely: copies of everything but parameters, also in the journal."""
+        self.received.inputs = None
+        try:
+            with reentry.own_calls():
+                inputs = Inputs.keep(args, whole=self.received.whole)
+        except Exception as exc:  # noqa: BLE001  tensors of a kind that cannot be copied, or no memory left
+            log.warning("fxminify could not copy the inputs of a compiled graph: %s", exc)
+            inputs = Inputs(list(args), [None] * len(args))
+        rng = ambient.rng_states(cuda_devices(args))
+        self.recorder.write_ahead(self.number, self.received, self.spec, inputs, rng, self.calls() + bool(self.invoked))
+        return Call(args, inputs, rng, reentry.enter())
+
+    def _watch_backward(self, result: Any, call: Call) -> None:
+        """Have the backend's nodes say when the backward pass of this call is in flight."""
+        if seam.compiled_autograd():
+            return
+        inputs = {id(a.grad_fn) for a in call.args if isinstance(a, torch.Tensor) and a.requires_grad and not a.is_leaf}
+        leaves = result if isinstance(result, list | tuple) else tree_leaves(result)
+        roots = [t.grad_fn for t in leaves if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+        roots = list({id(node): node for node in roots if id(node) not in inputs}.values())
+        nodes = [node for node in roots if _is_foreign(node)]
+        if self._calls <= LEARNING or self._hooks == "deep":
+            inner = list(_foreign_nodes(roots, inputs))
+            if len(inner) > len(nodes):
+                self._hooks = "deep"
+            elif nodes and not self._hooks:
+                self._hooks = "direct"
+            nodes = inner
+        if nodes:
+            pass_ = BackwardPass(self, _without_cycle(call))
+            for node in nodes:
+                node.register_prehook(pass_.enter)
+                node.register_hook(pass_.leave)
+
+
+class BackwardPass:
+    """The backward pass of one call. ``in_flight`` lists those that have entered a node and not left it."""
+
+    in_flight: list[BackwardPass] = []  # noqa: RUF012  one list for the process: autograd has its own threads
+
+    def __init__(self, region: Region, call: Call) -> None:
+        self.region = region
+        self.call = call
+        self._mark: bytes | None = None
+
+    def enter(self, gradients: Any) -> None:
+        if not reentry.ours():
+            journal = self.region.recorder.journal
+            if journal is not None:
+                self._mark = journal.begin("backward", self.region.number)
+            self.in_flight.append(self)
+
+    def leave(self, *gradients: Any) -> None:
+        if self in self.in_flight:
+            self.in_flight.remove(self)
+            if self._mark is not None and self.region.recorder.journal is not None:
+                self.region.recorder.journal.end(self._mark)
+
+    @classmethod
+    def failed(cls, exc: BaseException) -> None:
+        """The engine raised ``exc``: it belongs to the pass entered last."""
+        if reentry.ours() or not cls.in_flight:
+            return
+        last = cls.in_flight[-1]
+        for pass_ in list(cls.in_flight):
+            pass_.leave()
+        if not _MISUSE.search(str(exc)):
+            last.region.failed(exc, last.call, Phase.BACKWARD)
+
+
+def _without_cycle(call: Call) -> Call:
+    """``call`` without its own arguments where they were overwritten: an autograd node must not keep its own result."""
+    if call.inputs is None:
+        return call
+    values = [
+        v.detach() if isinstance(v, torch.Tensor) and v is a and v.grad_fn is not None and _version(v) != old else v
+        for v, a, old in zip(call.inputs.values, call.args, call.inputs.versions, strict=True)
+    ]
+    return Call(values, Inputs(values, call.inputs.versions), call.rng, call.entry)
+
+
+def _is_foreign(node: Node) -> bool:
+    """Is this a node of somebody's own making: a Python function, TorchScript, a C++ extension?"""
+    return isinstance(node, torch.autograd.function.BackwardCFunction) or not _BUILTIN_NODE.match(node.name())
+
+
+def _foreign_nodes(roots: Sequence[Node], stop: set[int]) -> Iterator[Node]:
+    """Foreign nodes between a call's outputs and its inputs."""
+    pending, seen = list(roots), set(stop)
+    while pending and len(seen) < _WALK:
+        node = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if _is_foreign(node):
+            yield node
+        pending += [following for following, _ in node.next_functions if following is not None]
+
+
+def _shapes(args: Sequence[Any]) -> str:
+    """Shapes of the arguments that are no parameters, for a person."""
+    tensors = [a for a in args if isinstance(a, torch.Tensor) and not isinstance(a, torch.nn.Parameter)]
+    return ", ".join(str(list(t.shape)) for t in tensors)[:500]
+
+
+def _storage(t: torch.Tensor) -> int:
+    return t.untyped_storage()._cdata if t.layout is torch.strided else id(t)
+
+
+def _version(value: Any) -> int | None:
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
+
+
+def _dressed(run: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` with the attributes that make ``compiled`` what it is, but not those by which Dynamo would unwrap it."""
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        if isinstance(value := getattr(compiled, name, None), str | dict):
+            setattr(run, name, value)
+    if not isinstance(compiled, torch.nn.Module):
+        attributes = getattr(compiled, "__dict__", {})
+        run.__dict__.update({k: v for k, v in attributes.items() if not k.startswith(("_torchdynamo", "__wrapped"))})
+    if hasattr(compiled, "_boxed_call"):
+        run._boxed_call = compiled._boxed_call  # type: ignore[attr-defined]
+    return run

@@ -1,0 +1,53 @@
+"""What a person can say about capture: one `Settings` travels from the command line or `install` to every region.
+
+A setting is a field here, a keyword of `install`, `capturing` and `capture` (`backends.capture.hook`), and an option
+of `minify capture`. Processes of a supervised program get them as JSON. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...store import tolerance
+from ..comparison.sampling import Sampling
+
+#: Which values of tensors may be kept.
+DATA = ("auto", "full", "none")
+#: Levels at which a graph can be captured.
+LEVELS = ("auto", "dynamo", "aot")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``check``: also compare calls of each compiled graph with eager, the first two or those that a sampling names
+    (``"first:2,every:1000"``, see `backends.comparison.sampling`). ``tolerance``: how much values of a dtype may differ
+    (``"float32=1e-4"`` or a mapping, see `fxminify.store.tolerance`). ``data``: which values of tensors are kept;
+    ``auto`` keeps all but those of compile errors, which seldom depend on them (and leaves large ones out of what is
+    written ahead of a crash), ``full`` keeps all, ``none`` keeps none. Seeded numbers of the same shape and range stand
+    in for what is left out. ``level``: keep the graph as Dynamo made it (``"dynamo"``), the one that AOTAutograd made
+    of it (``"aot"``), or the latter only where the former cannot be stored (``"auto"``).
+
+    Raises `ValueError` for what cannot be read.
+    """
+
+    check: bool | str = False
+    tolerance: str | Mapping[str, float] = ""
+    data: str = "auto"
+    level: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise ValueError(f"level is one of {', '.join(LEVELS)}, not {self.level!r}")
+        Sampling.parse(self.check)
+        tolerance.parse(self.tolerance)
+        if self.data not in DATA:
+            raise ValueError(f"data={self.data!r} is none of {', '.join(DATA)}")
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling.parse(self.check)
+
+    @property
+    def tolerances(self) -> dict[str, float]:
+        return tolerance.parse(self.tolerance)

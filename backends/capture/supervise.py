@@ -1,0 +1,250 @@
+"""The parent of `minify capture`: runs a program, outlives its crash or hang, and says at the end what was captured.
+
+The program is plain ``python SCRIPT`` on the same terminal, in the same process group, with its streams inherited;
+only its environment tells it to arm the hook (`backends.capture.child`). What it was doing stands in the journal.
+When it dies of a signal, or one compile or call stays in flight for longer than the timeout, the journal's record
+becomes the capture.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ...store.failure import Failure, Phase, signature
+from ...store.names import UnknownName
+from ..running import deaths
+from . import child, journal
+from .settings import Settings
+
+#: Signals by which a person or a scheduler ends a program: no crash.
+_ENDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGQUIT}
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_POLL = 0.1
+_GRACE = 2.0
+
+
+def run(db: str, argv: Sequence[str], settings: Settings, *, module: bool = False, timeout: float | None = None) -> int:
+    """Run ``python argv`` (``python -m argv`` if ``module``) and capture into ``db``; the program's exit code.
+
+    A program killed by signal N, by us too, gives 128 + N, as in a shell. ``timeout`` is in seconds, for one compile
+    or one call.
+    """
+    directory = _directory(db)
+    try:
+        journal.create(directory)
+        (directory / "site").mkdir()
+        (directory / "site" / "sitecustomize.py").write_text(child.SITECUSTOMIZE)
+        command = [sys.executable, *(["-m"] if module else []), *argv]
+        process, stuck = _supervise(command, _environment(db, directory, settings), directory, timeout)
+        captured = [line.split(" ", 1) for line in journal.told(directory, "captured")]
+        captured += _post_mortem(db, directory, process, stuck, timeout)
+        _say(db, captured, journal.told(directory, "unchecked"), check=bool(settings.check))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    code = process.returncode
+    return 128 - code if code < 0 else code
+
+
+def _directory(db: str) -> Path:
+    """A new folder for the journal, beside the index if that is a file there."""
+    beside = Path(db).resolve().parent
+    usable = "://" not in db and os.access(beside, os.W_OK)
+    return Path(
+        tempfile.mkdtemp(prefix=f"{Path(db).name}.inflight-" if usable else "minify-", dir=beside if usable else None)
+    )
+
+
+def _environment(db: str, directory: Path, settings: Settings) -> dict[str, str]:
+    place = db if "://" in db else os.path.abspath(db)
+    asked = {"db": place, "journal": str(directory), "settings": asdict(settings)}
+    path = [str(directory / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, child.VARIABLE: json.dumps(asked), "PYTHONPATH": os.pathsep.join(path)}
+
+
+def _supervise(
+    command: Sequence[str], environment: dict[str, str], directory: Path, timeout: float | None
+) -> tuple[subprocess.Popen[bytes], journal.InFlight | None]:
+    """Wait for the program; the operation it was killed for, if it hung."""
+    with _signals_held() as wait:
+        process = subprocess.Popen(command, env=environment)
+        stopwatch = _Stopwatch(directory, timeout)
+        while process.poll() is None:
+            for number in wait(_POLL):
+                process.send_signal(number)
+            stuck = stopwatch.stuck()
+            if stuck is not None:
+                _kill(process)
+                return process, stuck
+        return process, None
+
+
+class _Stopwatch:
+    """How long what is in flight has been so."""
+
+    def __init__(self, directory: Path, timeout: float | None) -> None:
+        self._directory = directory
+        self._timeout = timeout
+        self._since: dict[tuple[int, int], float] = {}
+
+    def stuck(self) -> journal.InFlight | None:
+        if self._timeout is None:
+            return None
+        now = time.monotonic()
+        current = {(m.pid, m.sequence): m for m in journal.in_flight(self._directory).values()}
+        self._since = {key: self._since.get(key, now) for key in current}
+        late = [key for key, since in self._since.items() if now - since > self._timeout]
+        return current[late[0]] if late else None
+
+
+@contextmanager
+def _signals_held() -> Iterator[Any]:
+    """Inside the block signals do not end us; gives a function that waits and returns those to pass on.
+
+    A Ctrl-C reaches the program from the terminal, being in the same process group: only a signal that some process
+    sent to us alone is passed on.
+    """
+    before = {number: signal.signal(number, lambda *_: None) for number in _FORWARDED}  # handlers do not survive exec
+    watched = {*_FORWARDED, signal.SIGCHLD}
+    mask: set[Any] = set()
+    held = False
+
+    def wait(seconds: float) -> list[int]:
+        nonlocal held, mask
+        if not held:  # only now: a child started with these blocked would never see them
+            mask, held = signal.pthread_sigmask(signal.SIG_BLOCK, watched), True
+        received = signal.sigtimedwait(watched, seconds)
+        if received is None or received.si_signo == signal.SIGCHLD or received.si_code > 0:  # > 0: from the kernel
+            return []
+        return [received.si_signo]
+
+    try:
+        yield wait
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if held:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the program and everything it started."""
+    try:
+        family = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        family = []
+    process.terminate()
+    try:
+        process.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for member in family:
+        try:
+            member.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+def _post_mortem(
+    db: str,
+    directory: Path,
+    process: subprocess.Popen[bytes],
+    stuck: journal.InFlight | None,
+    timeout: float | None,
+) -> list[list[str]]:
+    """Captures of what was in flight when a process died: ``[id, kind]`` each."""
+    if stuck is not None:
+        return _capture(db, directory, stuck, deaths.hang(_phase(stuck), timeout or 0.0))
+    if process.returncode < 0 and -process.returncode in _ENDED:
+        return []
+    captured = []
+    for pid, found in sorted(journal.in_flight(directory).items()):
+        if pid == process.pid and process.returncode < 0:
+            died = deaths.crash(_phase(found), signal=-process.returncode, diagnostics=found.stack())
+        elif pid == process.pid:  # it left in the middle of a call: os._exit, or exit() in a backend
+            died = deaths.crash(_phase(found), exit_code=process.returncode)
+        elif psutil.pid_exists(pid) or process.returncode == 0:
+            continue
+        else:  # a process of the program; how it ended is known to its parent only
+            died = replace(deaths.crash(_phase(found), exit_code=-1), type="", message="a process of the program died")
+        captured += _capture(db, directory, found, died)
+    return captured
+
+
+def _phase(found: journal.InFlight) -> Phase:
+    return Phase.FORWARD if found.phase == "eager" else Phase(found.phase)
+
+
+def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure) -> list[list[str]]:
+    """Turn the journal's record into a capture."""
+    if found.phase == "eager":
+        _warn("the program died while a graph ran in eager, before the backend: nothing to capture")
+        return []
+    document = found.document()
+    if document is None:
+        _warn(f"the program died ({failure.message}), but its journal cannot be read: nothing captured")
+        return []
+    from ...store.decode import InvalidDocument, validate
+    from ...store.index import Index, State
+    from ...store.trust import origin_tag
+
+    case, reason = None, str(document.get("reason", ""))
+    try:
+        case = validate(document["case"]) if "case" in document else None
+    except (InvalidDocument, UnknownName) as exc:
+        reason = str(exc)
+    if case is not None:
+        case = replace(case, backward=failure.phase is Phase.BACKWARD)
+    provenance = dict(document.get("provenance", {}))
+    if case is not None:
+        provenance["origin"] = origin_tag(case)
+    with Index.open(db, create=True) as index:
+        capture = index.add(
+            case=case,
+            blobs=journal.StoredBlobs(directory),
+            failure=failure,
+            signature=signature(failure),
+            provenance=provenance,
+            graph_text=str(document.get("graph_text", "")),
+            reason=reason,
+        )
+        if case is not None and reason and index.capture(capture).state is State.PENDING:
+            index.set_state(capture, State.BLOCKED, reason)
+    return [[str(capture), str(failure.kind)]]
+
+
+def _say(db: str, captured: list[list[str]], unchecked: list[str], *, check: bool) -> None:
+    """The line at the end, if there is anything to say; to a person also where there is not."""
+    if unchecked:
+        _warn(f"{_count(len(unchecked), 'call')} could not be compared with eager: {unchecked[-1]}")
+    kinds = Counter(dict(captured).values())
+    if kinds:
+        listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
+        _warn(f"captured {_count(kinds.total(), 'failure')} ({listed}); next: minify run {shlex.quote(db)}")
+    elif sys.stderr.isatty():
+        more = "" if check else "; --check compares its results with eager, too"
+        _warn(f"nothing captured: no backend failed{more}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _warn(text: str) -> None:
+    print(f"minify: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,279 @@
+"""Do two runs of one graph agree? A divergence is reported only where eager itself can be trusted.
+
+Compilers reorder arithmetic, so results that differ are not yet a bug. Where they differ by more than
+`torch.testing.assert_close` allows, a `Reference` is computed: the graph in eager and float64, and more times with
+every input moved by a few units in the last place; `backends.comparison.values` then judges each value. A backend that
+computes in a shorter type throughout (`fxminify.backends.comparison.precision`) is a class of its own.
+
+Every output, changed input and gradient is looked at. The first disagreement in the order of `CLASSES` names the
+divergence, the others stand beside it. What cannot be judged (a result that random numbers reach, or that is another
+each time) does not hide the rest; if nothing else is found it raises `CannotCompare`: it is never a pass.
+
+Method: https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/utils.py (``same``, float64 reference), with the
+condition of the graph measured instead of guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from ...store.failure import PRECISION, Failure, Kind, Phase
+from ..running.execution import Run, differentiable
+from .randomness import Drawn
+from .reference import Reference
+from .values import FACTOR, FACTOR_UNREFERENCED, close, judge, numbers, tolerance_of
+
+#: Classes, those that name a divergence first. Of ``nan``, ``inf``, ``value`` and ``number`` (a result that is no
+#: tensor) the first result that differs decides, as it does in `torch.testing.assert_close`.
+CLASSES = (
+    "structure", "dtype", "shape", "nan", "inf", "value", "number", "stride", "alias", "mutation", "gradient",
+    "precision",
+)  # fmt: skip
+_RANK = {name: CLASSES.index("value" if name in ("nan", "inf", "number") else name) for name in CLASSES}
+#: The compiled result, the float64 one and eager's, as numbers, and how to find it in another run.
+Evidence = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Callable[[Run], Any]]
+#: At most so many places are named.
+_MOST = 20
+
+
+class CannotCompare(Exception):
+    """The runs differ, or may differ, and nothing can be said about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """One disagreement: its class, the place (``output 0``, ``input 2``, ``gradient of input 1``) and the evidence.
+
+    ``others`` are the disagreements beside the one that gives its name.
+    """
+
+    kind: str
+    where: str
+    message: str
+    phase: Phase = Phase.FORWARD
+    detail: dict[str, Any] = field(default_factory=dict)
+    others: tuple[Divergence, ...] = ()
+
+    def failure(self) -> Failure:
+        detail = {"class": self.kind, "where": self.where, **self.detail}
+        message = self.message
+        if self.others:
+            named = self.others[:_MOST]
+            detail["others"] = [{"class": o.kind, "where": o.where, **o.detail} for o in named]
+            more = len(self.others) - len(named)
+            message += "\nalso: " + ", ".join(f"{o.where} ({o.kind})" for o in named) + f", {more} more" * (more > 0)
+        return Failure(Kind.DIVERGENCE, self.phase, message=message, detail=detail)
+
+
+def compare(
+    expected: Run,
+    actual: Run,
+    reference: Reference | None = None,
+    tolerances: Mapping[str, float] = MappingProxyType({}),
+    short: Iterable[str] = (),
+) -> Divergence | None:
+    """How ``actual`` disagrees with the eager run ``expected``, or None. ``tolerances`` are by dtype,
+    ``short`` the types in which the backend is known to compute.
+
+    Without a reference the eager run itself is taken for the truth, with a wide margin. Raises `CannotCompare`.
+    """
+    comparison = _Comparison(expected, actual, reference, tolerances)
+    found = list(comparison.forward())
+    if expected.gradients is not None and not any(f.kind in ("structure", "dtype", "shape") for f in found):
+        found += comparison.backward()
+    found = comparison.explained(found, {*short})
+    if not found:
+        if comparison.doubts:
+            raise comparison.doubts[0]
+        return None
+    first = min(found, key=lambda f: (f.phase is Phase.BACKWARD, _RANK[f.kind]) if f.kind != PRECISION else (2, 0))
+    others = tuple(f for f in found if f is not first)
+    return Divergence(first.kind, first.where, first.message, first.phase, first.detail, others)
+
+
+class _Comparison:
+    """``doubts`` collects what could not be judged."""
+
+    def __init__(
+        self, expected: Run, actual: Run, reference: Reference | None, tolerances: Mapping[str, float]
+    ) -> None:
+        self.expected, self.actual, self.reference, self.tolerances = expected, actual, reference, tolerances
+        self.doubts: list[CannotCompare] = []
+        self.evidence: dict[str, Evidence] = {}
+
+    def forward(self) -> Iterator[Divergence]:
+        expected, actual = self.expected, self.actual
+        if len(expected.outputs) != len(actual.outputs) or expected.structure != actual.structure:
+            yield Divergence("structure", "outputs", f"eager returns {expected.structure}, compiled {actual.structure}")
+            return
+        for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
+            yield from self._result("value", f"output {i}", e, a, partial(_output, index=i))
+        for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
+            if _alike(e, a) and _strides(e) != _strides(a):
+                yield _attribute("stride", f"output {i}", list(e.stride()), list(a.stride()))
+        for i, owners in enumerate(zip(_owners(expected), _owners(actual), strict=True)):
+            if owners[0] != owners[1]:
+                yield _attribute("alias", f"output {i}", *owners)
+        for i, (e, a) in enumerate(zip(expected.inputs, actual.inputs, strict=True)):
+            yield from self._result("mutation", f"input {i}", e, a, partial(_input, index=i))
+
+    def backward(self) -> Iterator[Divergence]:
+        expected, actual = self.expected, self.actual
+        if actual.gradients is None:
+            self.doubts.append(CannotCompare("the compiled outputs have no gradient"))
+            return
+        roots = [(differentiable(e), differentiable(a)) for e, a in zip(expected.outputs, actual.outputs, strict=True)]
+        for i, (wanted, there) in enumerate(roots):
+            if wanted != there:
+                there_or_not = ("one", "none") if wanted else ("none", "one")
+                yield _attribute("gradient", f"output {i}", *there_or_not, Phase.BACKWARD)
+        if any(wanted != there for wanted, there in roots):
+            return  # each run had other gradients of its outputs
+        for i, (e, a) in enumerate(zip(expected.gradients or (), actual.gradients, strict=True)):
+            place = f"gradient of input {i}"
+            if (e is None) != (a is None):
+                given = a if e is None else e
+                if given is not None and bool((given != 0).any()):
+                    message = f"{place}: eager gives {_kind(e)}, compiled {_kind(a)}"
+                    yield Divergence("gradient", place, message, Phase.BACKWARD)
+            elif e is not None:
+                yield from self._result("value", place, e, a, partial(_gradient, index=i), Phase.BACKWARD)
+
+    def _result(
+        self, kind: str, place: str, e: Any, a: Any, read: Callable[[Run], Any], phase: Phase = Phase.FORWARD
+    ) -> Iterator[Divergence]:
+        """Compare one result; ``read`` finds the same result in another run."""
+        if isinstance(e, torch.Tensor) != isinstance(a, torch.Tensor):
+            message = f"{place}: eager gives {_kind(e)}, compiled {_kind(a)}"
+            yield Divergence("structure", place, message, phase)
+        elif isinstance(e, torch.Tensor) and e.dtype != a.dtype:
+            yield _attribute("dtype", place, _dtype(e), _dtype(a), phase)
+        elif isinstance(e, torch.Tensor) and e.shape != a.shape:
+            yield _attribute("shape", place, list(e.shape), list(a.shape), phase)
+        elif isinstance(e, torch.Tensor | bool | int | float | complex):
+            yield from self._value(kind, place, e, a, read, phase)
+
+    def _value(
+        self, kind: str, place: str, expected: Any, actual: Any, read: Callable[[Run], Any], phase: Phase
+    ) -> Iterator[Divergence]:
+        e, a = numbers(expected), numbers(actual)
+        tolerance = tolerance_of(expected, self.tolerances)
+        if e.dtype != a.dtype or e.shape != a.shape or close(e, a, tolerance):
+            return
+        exact, shaken, repeated, factor = e, list[torch.Tensor](), None, FACTOR_UNREFERENCED
+        reference = self.reference
+        if reference is not None:
+            repeated = numbers(read(reference.repeated))
+            if repeated.shape != e.shape or not close(e, repeated, tolerance):
+                self.doubts.append(CannotCompare(f"{place}: eager gives another result each time"))
+                return
+            if reference.repeated.random and _is_drawn(reference.drawn, place):
+                message = f"{place}: differs, but it is random, and backends may draw other numbers"
+                self.doubts.append(CannotCompare(message))
+                return
+            runs = [read(run) for run in (reference.exact, *reference.shaken) if run is not None]
+            found = [numbers(r) for r in runs if r is not None]
+            if reference.exact is not None and [r.shape for r in found] == [e.shape] * len(runs):
+                exact, *shaken = found
+                factor = FACTOR
+        more = partial(self._more, read, e.shape)
+        judged = judge(e, a, exact, shaken, more, repeated=repeated, factor=factor, tolerance=tolerance)
+        if judged is None:
+            if factor != FACTOR:
+                self.doubts.append(CannotCompare(f"{place}: differs, but there is no float64 run to compare with"))
+            return
+        detail: dict[str, Any] = {"error": repr(judged.error), "eager_error": repr(judged.eager)}
+        detail |= {"allowed": repr(judged.allowed), "elements": judged.count, "of": judged.of}
+        if isinstance(expected, torch.Tensor):
+            detail["dtype"] = _dtype(expected)
+        said = f"error {judged.error:.3g} (eager's own {judged.eager:.3g})"
+        if kind == "value":
+            kind = judged.kind if isinstance(expected, torch.Tensor) else "number"
+        if kind == "value" and factor == FACTOR:
+            self.evidence[place] = a, exact, e, read
+        message = f"{place}: {judged.count} of {judged.of} elements differ, {said}"
+        yield Divergence(kind, place, message, phase, detail)
+
+    def explained(self, found: list[Divergence], known: set[str]) -> list[Divergence]:
+        """``found``, with class ``precision`` where values are as wrong as a shorter type makes them. Once one place
+        gives the type away, the size of the error decides about the others."""
+        if self.reference is None:
+            return found
+        explain, short = self.reference.emulations.explain, dict[str, str]()
+        for _ in range(2):
+            for place in self.evidence.keys() - short:
+                said = explain(*self.evidence[place], known)
+                if said is not None:
+                    short[place] = said
+            if not short or known.issuperset(short.values()):
+                break
+            known.update(short.values())
+        return [_precision(f, short[f.where]) if f.where in short else f for f in found]
+
+    def _more(self, read: Callable[[Run], Any], shape: torch.Size) -> Iterator[torch.Tensor]:
+        """The result on inputs shaken in yet other ways."""
+        if self.reference is not None and self.reference.exact is not None:
+            found = (numbers(value) for run in self.reference.more() if (value := read(run)) is not None)
+            yield from (value for value in found if value.shape == shape)
+
+
+def _precision(found: Divergence, short: str) -> Divergence:
+    said = found.message.partition("differ, ")[2]
+    message = f"computes {found.detail['dtype']} as {short}: {found.where}: {said}"
+    return Divergence(PRECISION, found.where, message, found.phase, found.detail | {"as": short})
+
+
+def _owners(run: Run) -> list[str]:
+    """For each output in whose storage it lies: an input's, or an earlier output's."""
+    pairs = zip(run.aliases, run.shared, strict=True)
+    return [f"input {i}" if i is not None else "no input" if o is None else f"output {o}" for i, o in pairs]
+
+
+def _output(run: Run, index: int) -> Any:
+    return run.outputs[index]
+
+
+def _input(run: Run, index: int) -> Any:
+    return run.inputs[index]
+
+
+def _gradient(run: Run, index: int) -> torch.Tensor | None:
+    return run.gradients[index] if run.gradients else None
+
+
+def _attribute(kind: str, place: str, expected: Any, actual: Any, phase: Phase = Phase.FORWARD) -> Divergence:
+    message = f"{place}: {kind} is {expected} in eager, {actual} compiled"
+    return Divergence(kind, place, message, phase, {"expected": expected, "actual": actual})
+
+
+def _dtype(t: Any) -> str:
+    return str(t.dtype).removeprefix("torch.")
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _alike(e: Any, a: Any) -> bool:
+    return isinstance(e, torch.Tensor) and isinstance(a, torch.Tensor) and e.dtype == a.dtype and e.shape == a.shape
+
+
+def _strides(t: torch.Tensor) -> list[int] | None:
+    """Strides of the dimensions in which there is a step to take; None for a layout without strides."""
+    if t.layout is not torch.strided or t.numel() == 0:
+        return None
+    return [stride for size, stride in zip(t.shape, t.stride(), strict=True) if size > 1]
+
+
+def _is_drawn(drawn: Drawn, place: str) -> bool:
+    """Do random numbers reach ``place``? Gradients are of all outputs together."""
+    where, _, index = place.rpartition(" ")
+    if where == "output":
+        return int(index) in drawn.outputs
+    return int(index) in drawn.inputs if where == "input" else drawn.gradients

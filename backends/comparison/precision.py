@@ -1,0 +1,128 @@
+"""Does a backend compute in a shorter type than the graph asks for? Eager is run with that rounding put in.
+
+Some accelerators multiply float32 matrices as bfloat16 or tf32, for good reason. Each of their graphs differs from
+eager, and it is one finding, not one for each graph. It is recognized by emulation: eager runs once more while the
+operands of matrix products and convolutions, their results too, or all results are rounded to 7 or 10 bits of mantissa.
+What the backend gives is that rounding if its error is as large as the emulated one, and points the same way: a wrong
+value of the same size does not follow the rounding.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Container, Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from ..running.execution import Run, execute
+
+#: Bits of mantissa, and what is said of them. Values alone do not tell tf32 from float16.
+SHORT = {7: "bfloat16", 10: "tf32 or float16"}
+PLACES = ("operands", "products", "operands of mm", "products of mm", "everything")
+#: Times the emulated error that is still explained by it, and how much of the error may be left unexplained.
+_FACTOR = 8.0
+_LEFT = 0.75
+#: Relative to the largest value; beyond it rounding to 7 bits is no explanation worth trying.
+_LARGEST = 0.25
+_MM = ("mm", "addmm", "mv", "addmv", "dot", "linear", "linear_backward", "bmm", "baddbmm", "addbmm", "matmul")
+
+
+class Emulations:
+    """Eager runs of ``graph`` with rounding, made when they are asked for."""
+
+    def __init__(self, graph: torch.fx.GraphModule, fresh: Callable[[], list[Any]], backward: bool) -> None:
+        self._graph, self._fresh, self._backward = graph, fresh, backward
+        self._known: dict[tuple[int, str], Run | None] = {}
+
+    def explain(
+        self,
+        compiled: torch.Tensor,
+        exact: torch.Tensor,
+        eager: torch.Tensor,
+        read: Callable[[Run], Any],
+        known: Container[str] = (),
+    ) -> str | None:
+        """The type in which ``compiled`` was computed instead of that of ``eager``, None where no rounding tells. Of
+        the types ``known``, which something else gave away, the size of the error is enough."""
+        if eager.dtype not in (torch.float32, torch.float64):
+            return None
+        a, r = compiled.double(), exact.double()
+        finite = a.isfinite() & r.isfinite()
+        error, size = _norm((a - r)[finite]), float(r[finite].abs().max()) if bool(finite.any()) else 0.0
+        if not error or (not known and float((a - r)[finite].abs().max()) > _LARGEST * size):
+            return None
+        for bits, run in self._runs():
+            emulated = read(run)
+            if not isinstance(emulated, torch.Tensor) or emulated.shape != r.shape:
+                continue
+            m = emulated.detach().double()
+            both = finite & m.isfinite()
+            shift, envelope = (a - m)[both], (m - r)[both].abs()
+            reach = envelope + (float(envelope.square().mean().sqrt()) if envelope.numel() else 0.0)
+            within = bool(((a - r)[both].abs() <= _FACTOR * reach).all())
+            follows = SHORT[bits] in known or _norm(shift) <= _LEFT * error
+            if within and follows and bool(both.eq(finite).all()):
+                return SHORT[bits]
+        return None
+
+    def _runs(self) -> Iterator[tuple[int, Run]]:
+        for bits in SHORT:
+            for place in PLACES:
+                if (bits, place) not in self._known:
+                    self._known[bits, place] = self._run(bits, place)
+                run = self._known[bits, place]
+                if run is not None:
+                    yield bits, run
+
+    def _run(self, bits: int, place: str) -> Run | None:
+        try:
+            with _Rounding(bits, place):
+                return execute(copy.deepcopy(self._graph), self._fresh(), self._backward)
+        except Exception:  # noqa: BLE001  an operator that knows no such mode, whatever it raises: nothing is explained
+            return None
+
+
+class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, bits: int, place: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._drop, self._place = bits, place
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name.partition("::")[2]
+        product = name in _MM or name.startswith("_addmm")
+        if not self._place.endswith(" of mm"):
+            product = product or "conv" in name or "attention" in name
+        if product:
+            args, kwargs = tree_map(self._rounded, (args, kwargs or {}))
+        out = func(*args, **(kwargs or {}))
+        if (product and self._place.startswith("products")) or (self._place == "everything" and not _writes(func)):
+            out = tree_map(self._rounded, out) if not _is_view(func) else out
+        return out
+
+    def _rounded(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.dtype not in (torch.float32, torch.float64):
+            return value
+        return rounded(value, self._drop)
+
+
+def rounded(value: torch.Tensor, bits: int) -> torch.Tensor:
+    """``value`` with ``bits`` bits of mantissa, rounded to nearest, ties to even; the range stays."""
+    mantissa, exponent = torch.frexp(value)
+    scale = float(2 ** (bits + 1))
+    out = torch.ldexp(torch.round(mantissa * scale) / scale, exponent)
+    return torch.where(value.isfinite(), out, value)
+
+
+def _writes(func: Any) -> bool:
+    return bool(func._schema.is_mutable)
+
+
+def _is_view(func: Any) -> bool:
+    return any(a.alias_info is not None for a in func._schema.arguments) or func._schema.name == "aten::detach"
+
+
+def _norm(t: torch.Tensor) -> float:
+    return float(t.square().sum().sqrt())

@@ -1,0 +1,126 @@
+"""The truth a comparison needs: a graph run in eager again, in float64, and on slightly shaken inputs.
+
+Nothing is run before it is asked for: where eager and compiled agree, none of this costs anything.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from ..running.execution import Run, copy_inputs, execute, tensors, widened
+from .precision import Emulations
+from .randomness import Drawn, drawn
+
+#: Seeds of the two runs on shaken inputs, and of those made where few values differ, which are shaken more.
+_SHAKES = (1, 2)
+_MORE = tuple(range(3, 13))
+_UNITS, _MORE_UNITS = 8, 32
+
+
+class Reference:
+    """Eager runs of a graph beyond the first, made when they are asked for.
+
+    ``fresh`` gives new private inputs at each call; ``backward`` says whether the runs compared have gradients.
+    """
+
+    def __init__(self, graph: torch.fx.GraphModule, fresh: Callable[[], list[Any]], backward: bool = False) -> None:
+        self._graph, self._fresh, self._backward = graph, fresh, backward
+        self._further: list[Run] = []
+
+    @cached_property
+    def repeated(self) -> Run:
+        """The same run once more."""
+        return execute(copy.deepcopy(self._graph), self._fresh(), self._backward)
+
+    @cached_property
+    def drawn(self) -> Drawn:
+        """What random numbers reach."""
+        return drawn(copy.deepcopy(self._graph), self._fresh())
+
+    @cached_property
+    def exact(self) -> Run | None:
+        """In float64, or None where the graph cannot run so."""
+        return self._wide(None)
+
+    @cached_property
+    def shaken(self) -> list[Run]:
+        """In float64 on inputs moved by a few units in the last place."""
+        return [run for run in map(self._wide, _SHAKES) if run is not None]
+
+    def more(self) -> Iterator[Run]:
+        """Further runs on shaken inputs, one at a time; none where there is nothing to shake."""
+        if not any(t.is_floating_point() or t.is_complex() for t in tensors(self._fresh())):
+            return
+        for index, seed in enumerate(_MORE):
+            if index == len(self._further):
+                run = self._wide(seed)
+                if run is None:
+                    return
+                self._further.append(run)
+            yield self._further[index]
+
+    @cached_property
+    def emulations(self) -> Emulations:
+        """In eager with results rounded to shorter types."""
+        return Emulations(self._graph, self._fresh, self._backward)
+
+    def _wide(self, noise: int | None) -> Run | None:
+        default = torch.get_default_dtype()
+        try:
+            graph = widen(copy.deepcopy(self._graph))
+            inputs = copy_inputs(self._fresh(), wide=True, noise=noise, units=_MORE_UNITS if noise in _MORE else _UNITS)
+            torch.set_default_dtype(torch.float64)
+            with _no_autocast(inputs):
+                return execute(graph, inputs, self._backward)
+        except Exception:  # noqa: BLE001  an operator without float64, whatever it raises: there is no reference
+            return None
+        finally:
+            torch.set_default_dtype(default)
+
+
+def widen(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """``graph`` itself, edited to compute in float64: its tensors, the types in its arguments, no autocast."""
+    for module in _graphs(graph):
+        for node in module.graph.nodes:
+            node.args = torch.fx.node.map_aggregate(node.args, _wide_argument)
+            node.kwargs = torch.fx.node.map_aggregate(node.kwargs, _wide_argument)
+            if node.op == "call_method":
+                node.target = _WIDE_METHODS.get(node.target, node.target)
+            elif getattr(node.target, "__name__", "") == "_enter_autocast":
+                device, dtype, _, cache = (*node.args, None, None, None)[:4]
+                node.args, node.kwargs = (device, dtype, False, cache), {}
+        module.recompile()
+    for owner in graph.modules():
+        for name, tensor in [*owner.named_parameters(recurse=False), *owner.named_buffers(recurse=False)]:
+            if tensor.dtype != widened(tensor.dtype):
+                tensor.data = tensor.data.to(widened(tensor.dtype))
+                setattr(owner, name, tensor)
+    return graph
+
+
+_WIDE_METHODS = {
+    "float": "double", "half": "double", "bfloat16": "double", "cfloat": "cdouble", "chalf": "cdouble",
+}  # fmt: skip
+
+
+def _wide_argument(value: Any) -> Any:
+    return widened(value) if isinstance(value, torch.dtype) else value
+
+
+def _graphs(graph: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
+    return (m for m in graph.modules() if isinstance(m, torch.fx.GraphModule))
+
+
+def _no_autocast(inputs: Sequence[Any]) -> Any:
+    """Autocast off for every device type among the inputs, and for the CPU."""
+    stack = ExitStack()
+    for device in sorted({"cpu"} | {t.device.type for t in inputs if isinstance(t, torch.Tensor)}):
+        if torch.amp.autocast_mode.is_autocast_available(device):
+            stack.enter_context(torch.autocast(device, enabled=False))
+    return stack

@@ -1,0 +1,340 @@
+"""Carrying source: what a function defined in the running script, or inside another function, needs to exist again.
+
+Such a function cannot be imported, so its own text travels with the case, after the globals and closure cells it
+uses: modules become ``import x as y``, importable objects ``from m import n``, other functions and classes of the
+script their own text, plain values ``NAME = value``. Three rules keep it honest:
+
+* the text is taken only where it is the live function: a code object compiled from it must equal the function's;
+* nothing is executed while capturing: the text only has to pass ``compile()``;
+* whatever cannot be written down is refused, naming the global or the cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import builtins
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import Any
+
+from ..running.exceptions import portable
+from . import modules, program, syntax
+from .expression import Expression, Printer
+from .program import CannotCarry
+
+_IMPLICIT = frozenset({"__name__", "__doc__", "__builtins__", "__debug__", "__spec__"})
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Source that stands on its own: its import lines, the text after them, the base name of the file it is from."""
+
+    imports: tuple[str, ...]
+    text: str
+    file: str
+
+    @property
+    def source(self) -> str:
+        return "\n".join(self.imports) + ("\n\n\n" if self.imports else "") + self.text
+
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source)
+
+    def modules(self) -> list[str]:
+        """Modules that the text imports, inside its functions too."""
+        out: dict[str, None] = {}
+        for node in ast.walk(self.tree()):
+            if isinstance(node, ast.Import):
+                out.update(dict.fromkeys(a.name for a in node.names))
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                out[node.module] = None
+        return list(out)
+
+    def names(self) -> frozenset[str]:
+        """Names that the text binds at top level."""
+        return syntax.bound_names(self.tree())
+
+
+class Carrier:
+    """Collects what some functions need. ``express`` turns a live value into an expression or raises `CannotCarry`."""
+
+    def __init__(self, express: Callable[[Any], Expression]) -> None:
+        self._express = express
+        self._imports: dict[str, None] = {}
+        self._blocks: list[str] = []
+        self._bound: dict[str, Any] = {}
+        self._open: set[str] = set()
+        self._read: dict[str, frozenset[str]] = {}
+        self._file = ""
+
+    def carried(self) -> Carried | None:
+        """Everything collected, None when that is nothing. Raises `CannotCarry` where it is no valid source."""
+        if not self._blocks:
+            return None
+        # `import a` says nothing that `import a.b` does not, unless that binds another name.
+        longer = [i for i in self._imports if " as " not in i]
+        imports = [i for i in sorted(self._imports) if not any(o.startswith(i + ".") for o in longer)]
+        out = Carried(tuple(imports), _joined(self._blocks), self._file)
+        try:
+            compile(out.source, "<carried>", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as exc:
+            raise CannotCarry(f"its source does not stand on its own ({exc})") from exc
+        return out
+
+    def mark(self) -> tuple[Any, ...]:
+        """The state to give to `reset` where carrying something failed half-way."""
+        return dict(self._imports), list(self._blocks), dict(self._bound), self._file
+
+    def reset(self, mark: tuple[Any, ...]) -> None:
+        self._imports, self._blocks, self._bound, self._file = mark
+
+    def function(self, fn: FunctionType, name: str = "") -> str:
+        """Carry ``fn``; returns the name that its text binds."""
+        inner = inspect.unwrap(fn)
+        script_global = next((n for n in (fn.__name__, name) if n and fn.__globals__.get(n) is fn), "")
+        if not isinstance(inner, FunctionType):
+            raise CannotCarry(f"{fn.__qualname__} wraps {type(inner).__name__}, which has no source")
+        if script_global and program.is_script(fn.__globals__):
+            self.bind(script_global, fn, fn.__globals__, fn.__qualname__)
+            return script_global
+        node, lines = program.definition_of(inner)
+        wrapped = inner is not fn
+        if wrapped and not (isinstance(node, syntax.DEFINITIONS) and node.decorator_list and node.name == fn.__name__):
+            raise CannotCarry(f"{fn.__qualname__} is a wrapper made inside another function")
+        if isinstance(node, ast.Lambda):
+            named = (n for n, v in fn.__globals__.items() if v is fn and self.has_statement(n, fn.__globals__))
+            name = min(named, default=name or "backend")
+            text = f"{name} = {syntax.segment(node, lines)}"
+        else:
+            if not wrapped:
+                node.decorator_list = [d for d in node.decorator_list if syntax.is_registration(d)]
+            name = node.name
+            text = syntax.segment(node, lines)
+        if name in self._bound and self._bound[name] is not fn:
+            raise CannotCarry(f"two objects are called {name!r}")
+        self._bound[name] = fn
+        self._add(text, _cells(inner), inner.__globals__, fn.__qualname__, inner.__code__.co_filename)
+        return name
+
+    def bind(self, name: str, value: Any, namespace: Mapping[str, Any], user: str, *, what: str = "global") -> None:
+        """Make ``name`` mean ``value`` in the carried source; ``user`` is who needs it, for the reason of a refusal."""
+        if name in self._open:
+            raise CannotCarry(f"{name!r} needs itself")
+        if name in self._bound:
+            if self._bound[name] is value or _same_plain(self._bound[name], value):
+                return
+            raise CannotCarry(f"two objects are called {name!r}")
+        self._bound[name] = value
+        if isinstance(value, ModuleType):
+            self._imports[_import_line(value, name)] = None
+            return
+        try:
+            imported = self._imported(name, value, namespace) or self._importable(name, value)
+            if not (imported or self._defined(name, value, namespace)):
+                self._written(name, value, namespace)
+        except CannotCarry as exc:
+            reason = f"the {what} {name!r} of {user}, {_describe(value)}, cannot be written down"
+            raise exc if str(exc).startswith("the ") else CannotCarry(f"{reason}: {exc}") from exc
+
+    def _imported(self, name: str, value: Any, namespace: Mapping[str, Any]) -> bool:
+        """Repeat the script's own ``from m import n``, where that still gives this value."""
+        for node in program.statements(namespace):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level and name in _bound_by(node):
+                original = next((a.name for a in node.names if (a.asname or a.name) == name), name)
+                if getattr(sys.modules.get(node.module), original, None) is value:
+                    self._imports[_from_line(node.module, original, name)] = None
+                    return True
+        return False
+
+    def _settings(self, name: str, value: Any, namespace: Mapping[str, Any], user: str, text: str) -> bool:
+        """Carry a namespace of command-line arguments with only what is read of it: the rest stays at home."""
+        if type(value) not in (argparse.Namespace, SimpleNamespace):
+            return False
+        used, known = syntax.attributes_of(text, name), self._read.get(name, frozenset())
+        if used is None or self._bound.get(name, value) is not value:
+            return False
+        self._read[name] = known | used
+        place = len(self._blocks)
+        if name in self._bound:
+            del self._bound[name]
+            place = next(i for i, b in enumerate(self._blocks) if b.startswith(f"{name} = "))
+            del self._blocks[place]
+        part = type(value)(**{k: v for k, v in sorted(vars(value).items()) if k in known | used})
+        self.bind(name, part, namespace, user)
+        self._blocks.insert(place, self._blocks.pop())
+        self._bound[name] = value
+        return True
+
+    def _importable(self, name: str, value: Any) -> bool:
+        found = None if _is_plain(value) else modules.find(value)
+        if found is None:
+            return False
+        module, path = found
+        first, _, rest = path.partition(".")
+        if rest:
+            self._imports[f"import {module}"] = None
+            self._blocks.append(f"{name} = {module}.{path}")
+        else:
+            self._imports[_from_line(module, first, name)] = None
+        return True
+
+    def _defined(self, name: str, value: Any, namespace: Mapping[str, Any]) -> bool:
+        """Carry the ``def`` or ``class`` statement of the script that binds ``name``."""
+        if not program.is_script(namespace):
+            return False
+        tree, lines, file = program.script(namespace)
+        nodes = [n for n in syntax.statements(tree, script=True) if name in _bound_by(n)]
+        definitions = [n for n in nodes if isinstance(n, syntax.DEFINITIONS)]
+        inner = inspect.unwrap(value) if callable(value) else value
+        if isinstance(inner, FunctionType):
+            program.check_fresh(inner, "\n".join(lines))
+            definitions = [n for n in definitions if syntax.first_line(n) == inner.__code__.co_firstlineno]
+        elif len(nodes) > 1:
+            return False
+        if len(definitions) != 1:
+            return False
+        self._add(syntax.segment(definitions[0], lines), {}, namespace, name, file)
+        return True
+
+    def _written(self, name: str, value: Any, namespace: Mapping[str, Any]) -> None:
+        """Carry ``name = expression``, or the one assignment of the script that made the value."""
+        printer = Printer(qualified=True)
+        self._open.add(name)
+        try:
+            text = printer.text(self._express(value))
+        except CannotCarry:
+            if not self._assigned(name, namespace):
+                raise
+            return
+        finally:
+            self._open.discard(name)
+        for line in printer.imports:
+            top = line.split()[1].partition(".")[0]
+            if not isinstance(self._bound.setdefault(top, sys.modules.get(top)), ModuleType):
+                raise CannotCarry(f"the name {top!r} means something else there")
+        self._imports.update(printer.imports)
+        if text != name:
+            self._blocks.append(f"{name} = {text}")
+
+    def _assigned(self, name: str, namespace: Mapping[str, Any]) -> bool:
+        """Carry the one assignment of the script that makes ``name``, if nothing else touches it."""
+        nodes = [n for n in program.statements(namespace) if syntax.touches(n, name)]
+        if len(nodes) != 1 or not isinstance(nodes[0], ast.Assign) or not isinstance(nodes[0].targets[0], ast.Name):
+            return False
+        _, lines, file = program.script(namespace)
+        self._open.discard(name)
+        self._add(syntax.segment(nodes[0], lines), {}, namespace, name, file)
+        return True
+
+    def has_statement(self, name: str, namespace: Mapping[str, Any]) -> bool:
+        """Whether the script binds ``name`` by one definition or assignment that `bind` could carry."""
+        nodes = [n for n in program.statements(namespace) if syntax.touches(n, name)]
+        return len(nodes) == 1 and isinstance(nodes[0], (*syntax.DEFINITIONS, ast.Assign))
+
+    def statement(self, node: ast.stmt, namespace: Mapping[str, Any], already: Iterable[str] = ()) -> None:
+        """Carry one statement of the script as it stands; names in ``already`` are bound by others carried so."""
+        _, lines, file = program.script(namespace)
+        self._bound.update({n: namespace.get(n) for n in already})
+        self._bound.update({n: namespace.get(n) for n in syntax.names_bound_by(node)})
+        self._add(syntax.segment(node, lines), {}, namespace, f"line {node.lineno}", file)
+
+    def _add(self, text: str, cells: Mapping[str, Any], namespace: Mapping[str, Any], user: str, file: str) -> None:
+        """Append a block of source after whatever it needs."""
+        self._file = self._file or portable(file)
+        if any(isinstance(n, ast.ImportFrom) and n.level for n in ast.walk(ast.parse(text))):
+            raise CannotCarry(f"{user} imports relative to its package")
+        missing = []
+        for name in syntax.free_names(text):
+            if name in cells:
+                self.bind(name, cells[name], namespace, user, what="closure cell")
+            elif name == "__file__":
+                raise CannotCarry(f"the global '__file__' of {user} would be another file elsewhere")
+            elif name in namespace and name not in _IMPLICIT:
+                if not self._settings(name, namespace[name], namespace, user, text):
+                    self.bind(name, namespace[name], namespace, user)
+            elif name not in _IMPLICIT and not hasattr(builtins, name):
+                missing.append(name)
+        if missing:
+            text = syntax.without_annotations(text)
+            if undefined := [n for n in syntax.free_names(text) if n in missing]:
+                raise CannotCarry(f"{user} uses the name {undefined[0]!r}, which is not defined")
+        for module in _submodules(text, namespace):
+            self._imports[f"import {module}"] = None
+        self._blocks.append(text)
+
+
+def _joined(blocks: list[str]) -> str:
+    """Blocks of source as a person would lay them out: two blank lines around definitions, none between values."""
+    out = ""
+    for before, block in zip(["", *blocks], blocks, strict=False):
+        both_values = not _is_definition(before) and not _is_definition(block)
+        out += ("" if not before else "\n" if both_values else "\n\n\n") + block
+    return out
+
+
+def _is_definition(block: str) -> bool:
+    return block.startswith(("def ", "class ", "@", "async "))
+
+
+def _bound_by(node: ast.stmt) -> set[str]:
+    return set(syntax.names_bound_by(node))
+
+
+def _from_line(module: str, original: str, name: str) -> str:
+    return f"from {module} import {original}" + (f" as {name}" if name != original else "")
+
+
+def _submodules(text: str, namespace: Mapping[str, Any]) -> Iterator[str]:
+    """Loaded submodules reached as attributes (``a.b.c``): binding ``a`` alone does not import them elsewhere."""
+    for node in ast.walk(ast.parse(text)):
+        path: list[str] = []
+        inner: ast.AST = node
+        while isinstance(inner, ast.Attribute):
+            path.insert(0, inner.attr)
+            inner = inner.value
+        root = namespace.get(inner.id) if isinstance(inner, ast.Name) and path else None
+        if isinstance(root, ModuleType) and isinstance(inner, ast.Name) and root.__name__ == inner.id != "torch":
+            longest = ""
+            for i in range(1, len(path) + 1):
+                module = ".".join([inner.id, *path[:i]])
+                if isinstance(sys.modules.get(module), ModuleType) and hasattr(root, "__path__"):
+                    longest = module
+            if longest:
+                yield longest
+
+
+def _import_line(module: ModuleType, name: str) -> str:
+    actual = module.__name__
+    if actual in modules.SCRIPT or sys.modules.get(actual) is not module or not modules.is_dotted(actual):
+        raise CannotCarry(f"the module {name!r} cannot be imported by name")
+    return f"import {actual}" if actual == name else f"import {actual} as {name}"
+
+
+def _cells(fn: FunctionType) -> dict[str, Any]:
+    out = {}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        try:
+            out[name] = cell.cell_contents
+        except ValueError:
+            raise CannotCarry(f"the closure cell {name!r} of {fn.__qualname__} is still empty") from None
+        if out[name] is fn:
+            del out[name]
+    return out
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or type(value) in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
+
+
+def _same_plain(a: Any, b: Any) -> bool:
+    return _is_plain(a) and type(a) is type(b) and bool(a == b)
+
+
+def _describe(value: Any) -> str:
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ in ("builtins", *modules.SCRIPT) else f"{kind.__module__}.{kind.__name__}"
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

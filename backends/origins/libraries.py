@@ -1,0 +1,380 @@
+"""Custom operators: which module, shared library or source registers ``torch.ops.NS.OP``, and getting it back.
+
+An *import* is JSON: ``{"module": name}``, ``{"library": file name}``, ``{"source": text, "imports": [lines]}`` or
+``{"processes": ...}`` (`backends.running.collectives`), with ``"ops"``, the operators it registers (`needed` drops
+an import once none of them is left in the graph), and ``"search_path"``, directories of this machine that are never
+printed.
+
+Leans on ``torch._library`` (``custom_ops.OPDEFS``, ``simple_registry``) and ``torch._C._dispatch_dump`` for the places
+of registration.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+from ..running import collectives
+from . import modules, program, syntax
+from .carry import Carried, Carrier
+from .expression import Expression
+from .program import CannotCarry
+from .spec import CannotLoad, extend_path, run
+
+Json = dict[str, Any]
+
+#: Namespaces that ``import torch`` or compiling with it registers.
+BUILTIN = frozenset(
+    {
+        "aten", "prim", "prims", "higher_order", "_c10d_functional", "_c10d_functional_autograd", "_dtensor",
+        "_native", "_quantized", "c10d", "c10d_functional", "debug_mode_ops", "debugprims", "export",
+        "flex_lib", "fsdp", "inductor", "inductor_prims", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "onnx",
+        "onnx_symbolic", "profiler", "quantization", "quantized", "quantized_decomposed", "rngprims", "sparse",
+        "static_runtime", "streams", "symm_mem",
+    }
+)  # fmt: skip
+#: Built in, but only registered by a module of torch that not every backend imports.
+_LAZY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
+_OP = re.compile(r"^([A-Za-z_]\w*)::([A-Za-z_]\w*)(\.\w+)?$", re.ASCII)
+_PLACE = re.compile(r"registered at (.+?):(\d+)(?= ::|$)", re.MULTILINE)
+_REGISTERS = re.compile(r"^(impl|define|fallback|custom_op|triton_op|register_\w+|impl_abstract|Library)$")
+_KINDS = frozenset({"module", "library", "source", "processes"})
+_LARGEST_LIBRARY = 512 << 20
+
+
+def imports_for(ops: Iterable[str]) -> tuple[list[Json], list[str]]:
+    """What to import for these operators (``"ns::name"`` or ``"ns::name.overload"``), and what cannot be found.
+
+    One import for each place of registration, in the order of the operators that need it.
+    """
+    found: dict[str, Json] = {}
+    problems: list[str] = []
+    script: list[str] = []
+    for op in dict.fromkeys(_qualified(op) for op in ops):
+        namespace = op.partition("::")[0]
+        if namespace in collectives.NAMESPACES:
+            found.setdefault("", collectives.described())["ops"].append(op)
+        elif namespace in BUILTIN:
+            if lazy := _LAZY.get(namespace):
+                found.setdefault(lazy, {"module": lazy, "ops": []})["ops"].append(op)
+        elif "__main__" in (places := _places(op)):
+            script.append(op)
+        elif places:
+            for place in places:
+                found.setdefault(place, _import(place))["ops"].append(op)
+        else:
+            problems.append(f"operator {op}: no module or library that registers it was found")
+    if script:
+        try:
+            found["__main__"] = {**_carried(script), "ops": script}
+        except CannotCarry as exc:
+            problems.append(f"operator {script[0]} is registered by the running script: {exc}")
+    return list(found.values()), problems
+
+
+def needed(imports: Iterable[Mapping[str, Any]], ops: Iterable[str]) -> list[Json]:
+    """The imports that register one of ``ops``, and those that do not say what they register."""
+    wanted = {_qualified(op) for op in ops}
+    return [dict(i) for i in imports if "ops" not in i or wanted & set(i["ops"])]
+
+
+def check(imports: Any) -> None:
+    """Raise `ValueError` unless ``imports`` is a list of imports as `imports_for` makes them."""
+    if type(imports) not in (list, tuple):
+        raise ValueError("imports is not a list")
+    for item in imports:
+        if type(item) is not dict or len(_KINDS & set(item)) != 1:
+            raise ValueError("an import is one of module, library, source and processes")
+        if set(item) - {*_KINDS, "imports", "file", "ops", "search_path"}:
+            raise ValueError("an import has an unknown field")
+        if "processes" in item:
+            collectives.check(item["processes"])
+        for key in ("module", "library", "source", "file"):
+            if type(item.get(key, "")) is not str:
+                raise ValueError(f"import.{key} is not a string")
+        for key in ("ops", "search_path", "imports"):
+            if type(item.get(key, [])) is not list or any(type(v) is not str for v in item.get(key, [])):
+                raise ValueError(f"import.{key} is not a list of strings")
+        if "module" in item and not modules.is_dotted(item["module"]):
+            raise ValueError(f"not a module: {item['module']!r:.80}")
+        if os.path.basename(item.get("library", "")) != item.get("library", ""):
+            raise ValueError("import.library is a file name, not a path")
+        if any(not _OP.match(op) for op in item.get("ops", [])):
+            raise ValueError("import.ops holds something that is no operator")
+
+
+def executes(imports: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What `load` runs, one line each for a person to agree to. Raises `ValueError` like `check`."""
+    out = []
+    imports = list(imports)
+    check(imports)
+    for item in imports:
+        if "module" in item:
+            out.append(f"imports {item['module']}")
+        elif "library" in item:
+            out.append(f"loads the shared library {item['library']}")
+        elif "source" in item:
+            out.append(f"runs {_source(item).source.count(chr(10)) + 1} lines of source that register an operator")
+    return out
+
+
+def load(imports: Iterable[Mapping[str, Any]]) -> None:
+    """Import what registers the operators. Raises `CannotLoad`, also where an operator is still missing after."""
+    import torch
+
+    imports = list(imports)
+    check(imports)
+    for item in imports:
+        extend_path(item.get("search_path", ()))
+        try:
+            if "module" in item:
+                importlib.import_module(item["module"])
+            elif "library" in item:
+                torch.ops.load_library(_locate(item["library"], item.get("search_path", ())))  # type: ignore[no-untyped-call]
+            elif "processes" in item:
+                collectives.start(item["processes"])
+            elif not all(_is_registered(op) for op in item.get("ops", ())) or "ops" not in item:
+                run(_source(item))
+        except Exception as exc:
+            what = item.get("module") or item.get("library") or "carried source"
+            raise CannotLoad(f"{what}: {type(exc).__name__}: {exc}") from exc
+        if missing := [op for op in item.get("ops", ()) if not _is_registered(op)]:
+            what = item.get("module") or item.get("library") or "the carried source"
+            raise CannotLoad(f"{what} does not register the operator {missing[0]}")
+
+
+def to_source(imports: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The lines of a script that do what `load` does; import lines first."""
+    lines: dict[str, None] = {}
+    setup: list[str] = []
+    imports = list(imports)
+    check(imports)
+    for item in imports:
+        spaces = ", ".join(dict.fromkeys(op.partition("::")[0] for op in item.get("ops", ())))
+        comment = f"  # registers torch.ops.{spaces}" if spaces else ""
+        if "module" in item:
+            lines[f"import {item['module']}{comment}"] = None
+        elif "library" in item:
+            lines |= dict.fromkeys(["import os", "import sys", "import torch"])
+            setup.append(f"library = {item['library']!a}  # must lie beside this script or on PYTHONPATH")
+            setup.append("path = next(p for d in sys.path if os.path.exists(p := os.path.join(d, library)))")
+            setup.append(f"torch.ops.load_library(path){comment}")
+        elif "processes" in item:
+            needed_first, call = collectives.to_source(item["processes"])
+            lines |= dict.fromkeys(needed_first)
+            setup.append(call)
+        else:
+            source = _source(item)
+            lines |= dict.fromkeys(source.imports)
+            setup += source.text.split("\n")
+    return [*lines, *setup]
+
+
+def _qualified(op: str) -> str:
+    match = _OP.match(op)
+    if match is None:
+        raise ValueError(f"not an operator: {op!r:.80}")
+    return f"{match[1]}::{match[2]}"
+
+
+def _is_registered(op: str) -> bool:
+    import torch
+
+    return any(n == op or n.startswith(op + ".") for n in torch._C._dispatch_get_all_op_names())
+
+
+def _source(item: Mapping[str, Any]) -> Carried:
+    return Carried(tuple(item.get("imports", ())), item["source"], item.get("file", ""))
+
+
+def _locate(library: str, directories: Iterable[str]) -> str:
+    for directory in (*directories, *sys.path):
+        path = os.path.join(directory, library)
+        if os.path.isfile(path):
+            return path
+    raise FileNotFoundError(f"{library} is on none of the directories searched")
+
+
+def _import(place: str) -> Json:
+    """The import for a module name or the path of a shared library."""
+    if os.sep in place:
+        return {"library": os.path.basename(place), "ops": [], "search_path": [os.path.dirname(place)]}
+    path = list(modules.search_path([place]))
+    return {"module": place, "ops": [], **({"search_path": path} if path else {})}
+
+
+def _places(op: str) -> list[str]:
+    """Names of the modules, or paths of the libraries, that register ``op`` or one of its kernels; ``__main__`` too."""
+    python = dict.fromkeys([*_custom_op(op), *_from_dispatcher(op), *_fake_kernel(op)])
+    # A kernel registered by name (torch.library.impl("ns::op", ...)) is only seen in the source.
+    names = list(dict.fromkeys([*python, *_mentioning(op)]))
+    if names:
+        return ["__main__"] if "__main__" in names else names
+    return list(_shared_libraries(op))
+
+
+def _custom_op(op: str) -> Iterator[str]:
+    """Modules of the functions of a ``torch.library.custom_op``."""
+    from torch._library.custom_ops import OPDEFS
+
+    definition = OPDEFS.get(op)
+    if definition is not None:
+        functions = [definition._init_fn, *definition._backend_fns.values(), definition._abstract_fn]
+        functions += [definition._backward_fn, definition._setup_context_fn, definition._vmap_fn]
+        for fn in functions:
+            code = getattr(fn, "__code__", None)
+            module = _module_of_file(code.co_filename) if code is not None else None
+            if module is not None:
+                yield module
+
+
+def _from_dispatcher(op: str) -> Iterator[str]:
+    """Modules whose ``torch.library.Library`` defined ``op`` or one of its kernels, as the dispatcher remembers."""
+    import torch
+
+    for file, _ in _PLACE.findall(torch._C._dispatch_dump(op)):
+        if (module := _module_of_file(file)) is not None:
+            yield module
+
+
+def _fake_kernel(op: str) -> Iterator[str]:
+    """The module that registered the fake kernel of ``op``."""
+    from torch._library import simple_registry
+
+    kernel = simple_registry.singleton.find(op).fake_impl.kernel
+    if kernel is not None:
+        module = _module_of_file(str(kernel.source).rpartition(":")[0])
+        if module is not None:
+            yield module
+
+
+def _mentioning(op: str) -> Iterator[str]:
+    """Loaded modules outside torch that register ``op`` or a kernel of it by its name."""
+    for name in modules.mentioning(op):
+        tree = modules.tree_of(name)
+        parts = [p for s in syntax.statements(tree) for p in _acting_part(s)] if tree is not None else []
+        if any(_registers(n, {op}, set()) for part in parts for n in ast.walk(part)):
+            yield name
+
+
+def _module_of_file(file: str) -> str | None:
+    """The loaded module with this source file, torch's own left out; the running script is ``__main__``."""
+    if not file.endswith(".py") or not os.path.exists(file):
+        return None
+    path = os.path.abspath(file)
+    hits = [
+        name
+        for name, module in list(sys.modules.items())
+        if isinstance(getattr(module, "__file__", None), str) and os.path.abspath(str(module.__file__)) == path
+    ]
+    hits = [h for h in hits if h not in ("__mp_main__",) and h.partition(".")[0] != "torch"]
+    importable = [h for h in hits if h != "__main__"]
+    return min(importable or hits, default=None)
+
+
+def _shared_libraries(op: str) -> Iterator[str]:
+    """Shared libraries that hold the names of ``op``: by module where a package outside torch brings them."""
+    import torch
+
+    loaded = [str(p) for p in torch.ops.loaded_libraries]
+    loaded += [str(m.__file__) for m in list(sys.modules.values()) if _is_extension(m)]
+    namespace, _, name = op.partition("::")
+    for path in dict.fromkeys(loaded):
+        if not os.path.isfile(path) or os.path.getsize(path) > _LARGEST_LIBRARY:
+            continue
+        with open(path, "rb") as file:
+            content = file.read()
+        # As C strings: `TORCH_LIBRARY` makes one of the namespace, `def` and `impl` get the name or the whole schema.
+        if all(re.search(rb"(?<!\w)%s[\0(]" % text.encode(), content) for text in (namespace, name)):
+            yield _package_of(path) or os.path.abspath(path)
+
+
+def _is_extension(module: object) -> bool:
+    file, name = getattr(module, "__file__", None), str(getattr(module, "__name__", ""))
+    return isinstance(file, str) and file.endswith((".so", ".pyd")) and name.partition(".")[0] not in ("torch", "numpy")
+
+
+def _package_of(path: str) -> str | None:
+    """The loaded module to import for a shared library: itself, or the package in whose directory it lies."""
+    for name, module in list(sys.modules.items()):
+        if getattr(module, "__file__", None) == path and modules.is_dotted(name):
+            return name
+    for name, module in list(sys.modules.items()):
+        paths = getattr(module, "__path__", None) if "." not in name and isinstance(module, ModuleType) else None
+        for directory in paths or []:
+            if path.startswith(os.path.abspath(directory) + os.sep):
+                return name
+    return None
+
+
+def _carried(ops: list[str]) -> Json:
+    """The statements of the running script that register ``ops``, carried with what they need."""
+    namespace = vars(sys.modules["__main__"])
+    chosen = _registering_statements(ops, namespace)
+    if not chosen:
+        raise CannotCarry("the statements that register it were not found at top level")
+    carrier = Carrier(_express)
+    names = [n for node in chosen for n in syntax.names_bound_by(node)]
+    for node in chosen:
+        carrier.statement(node, namespace, names)
+    carried = carrier.carried()
+    if carried is None:
+        raise CannotCarry("its source is empty")
+    return {"source": carried.text, "imports": list(carried.imports), "file": carried.file}
+
+
+def _express(value: Any) -> Expression:
+    from .origin import express
+
+    return express(value)
+
+
+def _registering_statements(ops: list[str], namespace: Mapping[str, Any]) -> list[ast.stmt]:
+    """Top-level statements that define these operators or their kernels, in order.
+
+    First those that name an operator or open a `Library` of its namespace, then those that register through a name the
+    first bind (``@op.register_fake``, ``lib.impl(...)``), until there are no more.
+    """
+    texts = {*ops, *(op.partition("::")[0] for op in ops)}
+    statements = program.statements(namespace)
+    chosen: set[int] = set()
+    names: set[str] = set()
+    while True:
+        before = len(chosen)
+        for i, node in enumerate(statements):
+            if i in chosen or not isinstance(node, (*syntax.DEFINITIONS, ast.Assign, ast.Expr)):
+                continue
+            if any(_registers(n, texts, names) for part in _acting_part(node) for n in ast.walk(part)):
+                chosen.add(i)
+                bound = set(syntax.names_bound_by(node)) - {"_"}
+                names |= {n for n in bound if type(namespace.get(n)).__name__ in ("CustomOpDef", "Library")}
+        if len(chosen) == before:
+            return [statements[i] for i in sorted(chosen)]
+
+
+def _registers(node: ast.AST, texts: set[str], names: set[str]) -> bool:
+    """Whether an expression registers one of these operators, by its text or through an object called by a name."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names:
+        return _REGISTERS.match(node.attr) is not None
+    if not isinstance(node, ast.Call):
+        return False
+    func = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return _REGISTERS.match(func) is not None and any(
+        (isinstance(a, ast.Constant) and isinstance(a.value, str) and a.value.partition(".")[0] in texts)
+        or (isinstance(a, ast.Name) and a.id in names)
+        for a in [*node.args, *(k.value for k in node.keywords)]
+    )
+
+
+def _acting_part(node: ast.stmt) -> list[ast.expr]:
+    """The expressions a statement evaluates at once and that may register: decorators, or a call."""
+    if isinstance(node, syntax.DEFINITIONS):
+        return list(node.decorator_list)
+    value = getattr(node, "value", None)
+    return [value] if isinstance(value, ast.Call) else []

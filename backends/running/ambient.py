@@ -1,0 +1,236 @@
+"""Ambient state: what a compiled graph depends on besides its inputs (grad mode, autocast, default dtype, RNG ...).
+
+A *context* is JSON that holds only what differs from a fresh process, so an empty one is the usual one and every key
+can be dropped on its own:
+
+    "grad": false                     "inference": true            "default_dtype": "float64"
+    "autocast": {"cpu": {"dtype": "bfloat16", "cache": true}}      only the device types where it is enabled
+    "deterministic": {"warn_only": false}                          "matmul_precision": "high"
+    "sdp": {"flash": false}           only the attention kernels that are switched off
+    "threads": 1                      "config": {"torch._inductor.config": {"fallback_random": true}}
+    "rng": {"cpu": {"tensor": i}}     the generator's state, for graphs that may draw random numbers
+
+`snapshot` reads it, `applied` puts it back for the length of a ``with`` block, `to_source` prints it. Only the
+functions that touch torch import it: printing needs none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ...store.case import Blobs, Json, TensorSpec
+from ...store.context import CONFIG_MODULES, SDP_KERNELS, WORD, check
+
+if TYPE_CHECKING:
+    import torch
+
+#: Settings whose names say nothing about a failure.
+_NOT_SETTINGS = (
+    "thread", "worker", "cache", "dir", "path", "log", "trace", "debug", "verbose", "repro", "dynamic",
+    "deterministic",
+)  # fmt: skip
+
+
+def snapshot() -> Json:
+    """The ambient state now, without the random number generators."""
+    import torch
+
+    out: Json = {}
+    if torch.is_inference_mode_enabled():
+        out["inference"] = True
+    elif not torch.is_grad_enabled():
+        out["grad"] = False
+    if torch.get_default_dtype() != torch.float32:
+        out["default_dtype"] = _name(torch.get_default_dtype())
+    autocast = {device: _autocast(device) for device in _devices() if torch.is_autocast_enabled(device)}
+    if autocast:
+        out["autocast"] = autocast
+    if torch.are_deterministic_algorithms_enabled():
+        out["deterministic"] = {"warn_only": torch.is_deterministic_algorithms_warn_only_enabled()}
+    if torch.get_float32_matmul_precision() != "highest":
+        out["matmul_precision"] = torch.get_float32_matmul_precision()
+    off = {kernel: False for kernel in SDP_KERNELS if not getattr(torch.backends.cuda, f"{kernel}_sdp_enabled")()}
+    if off:
+        out["sdp"] = off
+    if torch.get_num_threads() == 1 and len(os.sched_getaffinity(0)) > 1:
+        out["threads"] = 1
+    config = {name: changed for name in CONFIG_MODULES if (changed := _changed(name))}
+    if config:
+        out["config"] = config
+    return out
+
+
+def rng_states(devices: Sequence[str] = ()) -> dict[str, torch.Tensor]:
+    """The states of the CPU's generator and of those of ``devices`` (``"cuda:0"``)."""
+    import torch
+
+    states = {"cpu": torch.get_rng_state()}
+    for device in devices:
+        states[device] = torch.get_device_module(device.partition(":")[0]).get_rng_state(device)
+    return states
+
+
+@contextmanager
+def applied(
+    context: Mapping[str, Any], tensors: Sequence[TensorSpec] = (), blobs: Blobs | None = None
+) -> Iterator[None]:
+    """The ambient state of ``context`` inside the block, the one from before after it, RNG included.
+
+    Raises `ValueError` where ``context`` is none.
+    """
+    import torch
+
+    check(context)
+    with ExitStack() as stack:
+        _restore(stack, torch.get_default_dtype, torch.set_default_dtype)
+        _restore(stack, torch.get_float32_matmul_precision, torch.set_float32_matmul_precision)
+        _restore(stack, torch.get_num_threads, torch.set_num_threads)
+        stack.callback(
+            torch.use_deterministic_algorithms,
+            torch.are_deterministic_algorithms_enabled(),
+            warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
+        )
+        torch.set_default_dtype(getattr(torch, context.get("default_dtype", "float32")))
+        torch.set_float32_matmul_precision(context.get("matmul_precision", "highest"))
+        if "threads" in context:
+            torch.set_num_threads(context["threads"])
+        deterministic = context.get("deterministic")
+        torch.use_deterministic_algorithms(
+            deterministic is not None, warn_only=bool(deterministic and deterministic["warn_only"])
+        )
+        for kernel in SDP_KERNELS:
+            switch = getattr(torch.backends.cuda, f"enable_{kernel}_sdp")
+            stack.callback(switch, getattr(torch.backends.cuda, f"{kernel}_sdp_enabled")())
+            switch(context.get("sdp", {}).get(kernel, True))
+        for name, settings in context.get("config", {}).items():
+            if name in CONFIG_MODULES:
+                stack.enter_context(_config(name).patch(settings))
+        stack.enter_context(torch.inference_mode(bool(context.get("inference", False))))
+        if not context.get("inference", False):
+            stack.enter_context(torch.set_grad_enabled(context.get("grad", True)))
+        for device, state in context.get("autocast", {}).items():
+            dtype = getattr(torch, state["dtype"])
+            stack.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=state.get("cache", True)))
+        stack.enter_context(_rng(context.get("rng", {}), tensors, {} if blobs is None else blobs))
+        yield
+
+
+@dataclass(frozen=True)
+class AmbientSource:
+    """Statements to run first, and the context managers around the call, in order."""
+
+    setup: list[str] = field(default_factory=list)
+    managers: list[str] = field(default_factory=list)
+
+
+def to_source(context: Mapping[str, Any]) -> AmbientSource:
+    """``context`` as Python. The state of a generator is not printed: a script seeds it instead.
+
+    Raises `ValueError` where ``context`` is none.
+    """
+    check(context)
+    setup: list[str] = []
+    if "default_dtype" in context:
+        setup.append(f"torch.set_default_dtype(torch.{context['default_dtype']})")
+    if "matmul_precision" in context:
+        setup.append(f"torch.set_float32_matmul_precision({_printed(context['matmul_precision'])})")
+    if "threads" in context:
+        setup.append(f"torch.set_num_threads({context['threads']!r})")
+    if "deterministic" in context:
+        warn = ", warn_only=True" if context["deterministic"]["warn_only"] else ""
+        setup.append(f"torch.use_deterministic_algorithms(True{warn})")
+    for kernel in sorted(context.get("sdp", {})):
+        setup.append(f"torch.backends.cuda.enable_{kernel}_sdp(False)")
+    for name, settings in sorted(context.get("config", {}).items()):
+        setup.append(f"import {name}")
+        setup += [f"{name}.{key} = {_printed(value)}" for key, value in sorted(settings.items())]
+    managers = []
+    if context.get("inference"):
+        managers.append("torch.inference_mode()")
+    elif context.get("grad") is False:
+        managers.append("torch.no_grad()")
+    for device, state in sorted(context.get("autocast", {}).items()):
+        cache = "" if state.get("cache", True) else ", cache_enabled=False"
+        managers.append(f"torch.autocast({_printed(device)}, dtype=torch.{state['dtype']}{cache})")
+    return AmbientSource(setup, managers)
+
+
+def _printed(value: object) -> str:
+    """A word in double quotes, a number as it is."""
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _autocast(device: str) -> Json:
+    import torch
+
+    out: Json = {"dtype": _name(torch.get_autocast_dtype(device))}
+    return out if torch.is_autocast_cache_enabled() else out | {"cache": False}
+
+
+def _devices() -> list[str]:
+    """Device types with autocast: the CPU and the accelerator of this process, if there is one."""
+    import torch
+
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return ["cpu"] if accelerator is None else ["cpu", accelerator.type]
+
+
+def _config(name: str) -> Any:
+    from importlib import import_module
+
+    return import_module(name)
+
+
+def _changed(name: str) -> Json:
+    """Settings of a config module that somebody changed, as far as they are plain values. Leans on private API."""
+    module = sys.modules.get(name)
+    if module is None:
+        return {}
+    out: Json = {}
+    for key in module._config:
+        if module._is_default(key) or any(w.startswith(_NOT_SETTINGS) for w in re.split("[._]", key)):
+            continue
+        value = getattr(module, key)
+        plain = isinstance(value, bool | int | float) or (isinstance(value, str) and WORD.fullmatch(value) is not None)
+        if plain and value != module._config[key].default and not key.startswith("_"):
+            out[key] = value
+    return out
+
+
+def _restore(stack: ExitStack, read: Any, write: Any) -> None:
+    stack.callback(write, read())
+
+
+@contextmanager
+def _rng(states: Mapping[str, Any], tensors: Sequence[TensorSpec], blobs: Blobs) -> Iterator[None]:
+    """The generators as recorded. Without a record the one of the CPU is left as it stands, and put back."""
+    import torch
+
+    from ...store.build import build_value
+
+    available = {device: value for device, value in states.items() if _present(device)}
+    cuda = [torch.device(device).index or 0 for device in available if device.startswith("cuda")]
+    with torch.random.fork_rng(devices=cuda):
+        for device, value in available.items():
+            state = build_value(value, tensors, blobs)
+            if device == "cpu":
+                torch.set_rng_state(state)
+            else:
+                torch.get_device_module(device.partition(":")[0]).set_rng_state(state, device)
+        yield
+
+
+def _present(device: str) -> bool:
+    import torch
+
+    return device == "cpu" or (device.startswith("cuda") and torch.cuda.is_available())

@@ -1,0 +1,99 @@
+"""Collectives in one process: a graph that talks to other ranks runs under torch's *fake* process group.
+
+It has the size and the rank of the group the program had, communicates with nobody, and gives every collective back
+what this rank put in. Compilers see the same graph; numbers that depend on other ranks are not those of the program.
+Only the default group is made again: its name, by which graphs refer to it, is always the same.
+
+An import (`backends.origins.libraries`) of this kind is ``{"processes": {"size": 2, "rank": 0}, "ops": [...]}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import fx
+
+#: Namespaces of operators that work on process groups.
+NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional"})
+#: The name that torch gives to the first group of a process.
+_DEFAULT = "0"
+_MOST = 1 << 20
+
+
+def described() -> dict[str, Any]:
+    """The default group of this process as an import; a group of one where there is none."""
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        return {"processes": {"size": 1, "rank": 0}, "ops": []}
+    return {"processes": {"size": dist.get_world_size(), "rank": dist.get_rank()}, "ops": []}
+
+
+def problems(gm: fx.GraphModule) -> list[str]:
+    """Why the process groups that ``gm`` refers to cannot be made again."""
+    others: dict[str, str] = {}
+    for node in _collectives(gm):
+        for value in (*node.args, *node.kwargs.values()):
+            if isinstance(value, str) and value != _DEFAULT and _is_group(value):
+                others.setdefault(value, node.name)
+    return [
+        f"node {node!r} works on the process group {name!r}; only the default group can be made again"
+        for name, node in others.items()
+    ]
+
+
+def communicates(gm: fx.GraphModule) -> str | None:
+    """The first node of ``gm`` that talks to other processes: one run more here would wait for one more there."""
+    import torch.distributed as dist
+
+    first = next(_collectives(gm), None)
+    alone = first is None or not dist.is_initialized() or dist.get_backend() == "fake"
+    return None if alone or first is None else first.name
+
+
+def _collectives(gm: fx.GraphModule) -> Iterator[fx.Node]:
+    """The nodes that call collectives, those of sub-graphs included."""
+    import torch
+
+    for module in gm.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            target = node.target
+            if isinstance(target, torch._ops.OpOverload):
+                name = target.name()  # type: ignore[no-untyped-call]
+            else:
+                name = getattr(target, "_qualified_op_name", "")
+            if name.partition("::")[0] in NAMESPACES:
+                yield node
+
+
+def check(item: Any) -> None:
+    """Raise `ValueError` unless ``item`` is what an import has under ``processes``."""
+    if type(item) is not dict or set(item) != {"size", "rank"} or any(type(v) is not int for v in item.values()):
+        raise ValueError("import.processes is not a size and a rank")
+    if not 0 <= item["rank"] < item["size"] <= _MOST:
+        raise ValueError("import.processes has a rank outside its size")
+
+
+def start(item: Mapping[str, int]) -> None:
+    """Be rank ``item["rank"]`` of ``item["size"]``, unless this process has a group of its own."""
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    if not dist.is_initialized():
+        dist.init_process_group("fake", store=FakeStore(), rank=item["rank"], world_size=item["size"])
+
+
+def to_source(item: Mapping[str, int]) -> tuple[list[str], str]:
+    """The import lines of a script, and the line that does what `start` does."""
+    imports = ["import torch.distributed", "from torch.testing._internal.distributed.fake_pg import FakeStore"]
+    size, rank = item["size"], item["rank"]
+    call = f'torch.distributed.init_process_group("fake", store=FakeStore(), rank={rank}, world_size={size})'
+    return imports, call
+
+
+def _is_group(name: str) -> bool:
+    from torch.distributed import distributed_c10d
+
+    return any(str(known) == name for known in distributed_c10d._world.pg_names.values())

@@ -1,0 +1,66 @@
+"""A process that died, hung or outgrew its memory as a `Failure`: one description for workers, scripts and programs.
+
+With ``faulthandler`` enabled (``PYTHONFAULTHANDLER=1``) a dying Python prints its stack to file descriptor 2. Those
+frames become `Failure.frames`, so two crashes at different places are two bugs, and leave the diagnostics.
+"""
+
+from __future__ import annotations
+
+import re
+import signal as signals
+
+from ...store.failure import Failure, Frame, Kind, Phase
+from .exceptions import left, portable
+
+_FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
+_STACK = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+|Stack \(most recent call first\):")
+_FATAL = re.compile(r"Fatal Python error: |Extension modules: |  <|  \.\.\.$")
+
+
+def crash(phase: Phase, *, signal: int | None = None, exit_code: int | None = None, diagnostics: str = "") -> Failure:
+    """The process died of ``signal``, or left with ``exit_code`` in the middle of a call."""
+    frames, rest = fault_frames(diagnostics)
+    if signal is None:
+        return left(exit_code, phase, frames, rest)
+    message = f"the process died of {signal_name(signal)}"
+    return Failure(Kind.CRASH, phase, "", message, frames=frames, diagnostics=rest, signal=signal)
+
+
+def hang(phase: Phase, seconds: float, *, diagnostics: str = "") -> Failure:
+    """No answer within ``seconds``."""
+    frames, rest = fault_frames(diagnostics)
+    message, detail = f"no answer within {seconds:g} s", {"seconds": seconds}
+    return Failure(Kind.HANG, phase, message=message, frames=frames, diagnostics=rest, detail=detail)
+
+
+def out_of_memory(phase: Phase, message: str, *, diagnostics: str = "") -> Failure:
+    """The process was killed for want of memory; ``message`` gives the sizes."""
+    return Failure(Kind.OUT_OF_MEMORY, phase, message=message, diagnostics=fault_frames(diagnostics)[1])
+
+
+def signal_name(number: int) -> str:
+    """``SIGSEGV``, or ``signal 77`` where there is no name."""
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def fault_frames(text: str) -> tuple[tuple[Frame, ...], str]:
+    """The frames of the last ``faulthandler`` stack in ``text``, outermost first, and the text without any of it."""
+    stack: list[Frame] = []
+    rest: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        if _STACK.match(line):
+            if inside is False or line.startswith("Current"):
+                stack = []
+            inside = True
+        elif inside and (found := _FRAME.match(line)):
+            number = int(found["line"]) if found["line"].isdigit() else 0
+            stack.append(Frame(portable(found["file"]), found["function"], number))
+        elif not (_FATAL.match(line) or (inside and not line.strip())):
+            inside = False
+            rest.append(line)
+    body = "\n".join(rest).strip("\n")
+    return tuple(reversed(stack[:40])), body + ("\n" if body and text.endswith("\n") else "")

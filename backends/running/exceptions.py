@@ -1,0 +1,178 @@
+"""A live exception as a `Failure`: unwrapped from Dynamo's wrappers, with frames that name no path of this machine.
+
+The same bug must look the same whether the backend was called directly, through ``torch.compile`` or by a script in
+a fresh process, so Dynamo's own wrapping is peeled off here, once, for the hook, the workers and the verifier.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...store.failure import Failure, Frame, Kind, Phase
+
+#: Dynamo's envelopes; the exception inside is the backend's own.
+_ENVELOPES = frozenset({"BackendCompilerFailed"})
+_OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory", "bad_alloc", "CUDA out of memory")
+#: Where exceptions are defined that end what runs and are no failure of it.
+_ENDING = ("_pytest.", "asyncio.", "trio", "anyio", "concurrent.")
+#: What stands for nodes that call nothing; a module goes by a path.
+_OPERATIONS = {"placeholder": "<input>", "get_attr": "<attribute>", "call_module": "<module>", "output": "output"}
+_MOST_NAMED = 100
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_FLOORS = tuple(os.path.join(_ROOT, floor, "") for floor in ("backends", "repro_templates", "minifier"))
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+
+
+def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "", graphs: Iterable[Any] = ()) -> Failure:
+    """Describe ``exc``, raised by a backend in ``phase``.
+
+    The kind is ``out_of_memory`` where the exception says so, ``compile_error`` while compiling or building guards,
+    ``runtime_error`` otherwise; an exit is a ``crash``. ``diagnostics`` is what reached file descriptor 2 meanwhile,
+    ``graphs`` are those whose nodes its text may name, besides the ones that its frames hold.
+    """
+    inner = unwrap(exc)
+    if isinstance(inner, SystemExit):
+        said = "" if inner.code is None or isinstance(inner.code, int) else str(inner)
+        return left(exit_code(inner), phase, frames_of(inner), said or diagnostics)
+    text = text_of(inner)
+    if isinstance(inner, MemoryError) or any(m in text for m in _OUT_OF_MEMORY):
+        kind = Kind.OUT_OF_MEMORY
+    else:
+        kind = Kind.COMPILE_ERROR if phase in (Phase.COMPILE, Phase.GUARDS) else Kind.RUNTIME_ERROR
+    causes = tuple((type_name(c), text_of(c)) for c in chain(inner))
+    try:
+        named = named_nodes([*graphs, *graphs_around(inner)], [text, *(said for _, said in causes)])
+    except Exception:  # noqa: BLE001  variables of foreign code: without names the message is only masked less
+        named = {}
+    return Failure(
+        kind=kind,
+        phase=phase,
+        type=type_name(inner),
+        message=text,
+        causes=causes,
+        frames=frames_of(inner),
+        diagnostics=diagnostics,
+        detail={"nodes": named} if named else {},
+    )
+
+
+def named_nodes(graphs: Iterable[Any], texts: Iterable[str]) -> dict[str, str]:
+    """What the nodes of ``graphs`` call that ``texts`` name, where that is not their name anyway."""
+    words = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text[:20_000])}
+    found: dict[str, str] = {}
+    for node in (node for graph in graphs for node in graph.nodes if node.name in words):
+        operation = _OPERATIONS.get(node.op) or getattr(node.target, "__name__", str(node.target)).partition(".")[0]
+        if re.sub(r"(_\d+)+$", "", node.name) != operation:
+            found[node.name] = operation
+    return dict(list(found.items())[:_MOST_NAMED])
+
+
+def graphs_around(exc: BaseException) -> Iterator[Any]:
+    """The graphs that the frames of ``exc`` hold in variables, or in attributes of these."""
+    module = getattr(sys.modules.get("torch.fx"), "GraphModule", None)
+    if not isinstance(module, type):  # torch was not imported, or not to its end
+        return
+    for frame, _ in traceback.walk_tb(exc.__traceback__):
+        for value in list(frame.f_locals.values()):
+            own = object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else None
+            held = [value, *(list(own.values()) if type(own) is dict else ())]
+            yield from (v.graph for v in held if issubclass(type(v), module) and "_graph" in vars(v))
+
+
+def left(code: int | None, phase: Phase, frames: tuple[Frame, ...] = (), diagnostics: str = "") -> Failure:
+    """The process left with exit ``code`` in the middle of a call, or wanted to."""
+    message = f"the process left with exit code {code}"
+    return Failure(Kind.CRASH, phase, f"exit {code}", message, frames=frames, diagnostics=diagnostics)
+
+
+def exit_code(exc: SystemExit) -> int:
+    """The exit code of a process that ``exc`` ends."""
+    return exc.code & 0xFF if isinstance(exc.code, int) else int(exc.code is not None)
+
+
+def is_failure(exc: BaseException) -> bool:
+    """Does a backend that raises ``exc`` fail? Exits and panics of other languages are no `Exception`, but do.
+
+    Not where a person, a test runner, an event loop or a signal handler ends what runs.
+    """
+    if isinstance(exc, Exception):
+        return True
+    if isinstance(exc, KeyboardInterrupt | GeneratorExit) or type(exc).__module__.startswith(_ENDING):
+        return False
+    handlers = {getattr(signal.getsignal(n), "__code__", None) for n in signal.valid_signals()}
+    return not any(frame.f_code in handlers for frame, _ in traceback.walk_tb(exc.__traceback__))
+
+
+def text_of(exc: BaseException) -> str:
+    """The message of ``exc`` without terminal escapes. An exception that cannot print itself must not hide."""
+    try:
+        return _ESCAPE.sub("", str(exc))
+    except Exception as error:  # noqa: BLE001  foreign code: whatever its __str__ raises
+        return f"(its message cannot be had: {type(error).__name__})"
+
+
+def unwrap(exc: BaseException) -> BaseException:
+    """The backend's own exception inside Dynamo's ``BackendCompilerFailed``."""
+    while type(exc).__name__ in _ENVELOPES and isinstance(getattr(exc, "inner_exception", None), BaseException):
+        inner: BaseException = exc.inner_exception  # type: ignore[attr-defined]
+        if inner.__traceback__ is None:
+            inner.__traceback__ = exc.__traceback__
+        exc = inner
+    return exc
+
+
+def chain(exc: BaseException) -> list[BaseException]:
+    """The causes of ``exc`` as Python would print them, nearest first, each once."""
+    seen = {id(exc)}
+    out: list[BaseException] = []
+    while True:
+        following = exc.__cause__ or (None if exc.__suppress_context__ else exc.__context__)
+        if following is None or id(following) in seen:
+            return out
+        seen.add(id(following))
+        out.append(following)
+        exc = following
+
+
+def type_name(exc: BaseException) -> str:
+    """``module.Class``, builtins without their module."""
+    cls = type(exc)
+    return cls.__qualname__ if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def leave_us_out(exc: BaseException) -> None:
+    """Take this package's own frames out of the tracebacks of ``exc`` and its causes, all but an outermost one."""
+    for each in (exc, *chain(exc)):
+        entry = each.__traceback__
+        while entry is not None and (following := entry.tb_next) is not None:
+            if _ours(following.tb_frame.f_code.co_filename):
+                entry.tb_next = following.tb_next
+            else:
+                entry = following
+
+
+def frames_of(exc: BaseException) -> tuple[Frame, ...]:
+    """The last 40 Python frames of ``exc``, outermost first, without this package's own."""
+    summary = [f for f in traceback.extract_tb(exc.__traceback__) if not _ours(f.filename)]
+    return tuple(Frame(portable(f.filename), f.name, f.lineno or 0) for f in summary[-40:])
+
+
+def _ours(filename: str) -> bool:
+    return filename.startswith(_FLOORS)
+
+
+def portable(filename: str) -> str:
+    """``filename`` relative to its installed package, or its base name: never a directory of this machine."""
+    if filename.startswith("<"):
+        return filename
+    roots = [p for p in sys.path if p and p.endswith("-packages")] + [os.path.dirname(os.__file__)]
+    for root in roots:
+        if filename.startswith(root + os.sep):
+            return filename[len(root) + 1 :].replace(os.sep, "/")
+    return os.path.basename(filename)

@@ -1,0 +1,239 @@
+"""Run a graph or a compiled callable once, on private inputs: the capture hook and the workers share this.
+
+Three things make two runs comparable:
+
+* `copy_inputs` copies *storages*, not tensors: what aliased still aliases, and strides, offsets, conj/neg bits, leaf
+  and non-leaf, parameter and inference tensors stay what they were;
+* `execute` puts the random number generators back, so two runs one after the other draw the same numbers;
+* gradients are asked for with cotangents that are the same in every run and exact in every floating type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.utils._pytree import TreeSpec, tree_flatten
+
+from ...store.modes import as_it_was
+
+Mark = Callable[[str], None]
+#: How inputs are moved: by which numbers, and by how many units in the last place at most.
+Shake = tuple[torch.Generator, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one call did.
+
+    ``outputs`` are the flattened results, ``structure`` their nesting, ``inputs`` the inputs as the call left them,
+    ``aliases`` for every output the index of the input whose storage it lies in, ``gradients`` one entry per input
+    (None where there is none), or None where there was no backward pass. ``random`` says that numbers were drawn.
+    ``shared`` has for every output the index of the first earlier output in its storage.
+    """
+
+    outputs: tuple[Any, ...]
+    structure: TreeSpec
+    inputs: tuple[Any, ...]
+    aliases: tuple[int | None, ...]
+    gradients: tuple[torch.Tensor | None, ...] | None
+    random: bool
+    shared: tuple[int | None, ...] = ()
+
+
+def execute(
+    function: Callable[..., Any], inputs: Sequence[Any], backward: bool = False, *, mark: Mark = lambda phase: None
+) -> Run:
+    """Call ``function`` on ``inputs`` (which it may change) as Dynamo would, then ask for gradients if ``backward``.
+
+    ``mark`` is called with ``"backward"`` when the backward pass begins. Exceptions of ``function`` pass through.
+    """
+    inputs = list(inputs)
+    sources = _sources(inputs) if backward else []
+    devices = sorted({t.device.index for t in tensors(inputs) if t.device.type == "cuda"})
+    with torch.random.fork_rng(devices=devices), as_it_was():
+        before = torch.get_rng_state()
+        result = function(*inputs)
+        random = not torch.equal(before, torch.get_rng_state())
+        outputs, structure = tree_flatten(tuple(result) if isinstance(result, list) else result)
+        gradients = None
+        if backward and any(differentiable(t) for t in outputs):
+            mark("backward")
+            gradients = _gradients(outputs, sources)
+    return Run(tuple(outputs), structure, tuple(inputs), _aliases(outputs, inputs), gradients, random, _shared(outputs))
+
+
+def tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
+    return (v for v in values if isinstance(v, torch.Tensor))
+
+
+def differentiable(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad and value.layout is torch.strided
+
+
+def cotangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """For each output the gradient of the imagined loss: multiples of 1/8 up to 2 in size, seeded, never zero."""
+    generator = torch.Generator().manual_seed(0)
+    made = []
+    for output in outputs:
+        numbers = torch.randint(1, 17, output.shape, generator=generator) / 8
+        signs = torch.randint(0, 2, output.shape, generator=generator) * 2 - 1
+        made.append((numbers * signs).to(output.dtype).to(output.device))
+    return made
+
+
+def _sources(inputs: Sequence[Any]) -> list[GradientEdge | None]:
+    """Where the gradient of each input arrives. Asked before the call: an input that is changed in place is the
+    result of the graph afterwards, and its gradient would pass the graph by."""
+    wants = [isinstance(t, torch.Tensor) and t.requires_grad for t in inputs]
+    return [get_gradient_edge(t) if wanted else None for t, wanted in zip(inputs, wants, strict=True)]
+
+
+def _gradients(outputs: Sequence[Any], sources: Sequence[GradientEdge | None]) -> tuple[torch.Tensor | None, ...]:
+    roots = [t for t in outputs if differentiable(t)]
+    wanted = [edge for edge in sources if edge is not None]
+    if not wanted:  # only the graph's own parameters
+        torch.autograd.backward(roots, cotangents(roots))
+        return (None,) * len(sources)
+    found = iter(torch.autograd.grad(roots, wanted, cotangents(roots), allow_unused=True))
+    return tuple(None if edge is None else next(found) for edge in sources)
+
+
+def _aliases(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[int | None, ...]:
+    owners: dict[int, int] = {}
+    for index, value in enumerate(inputs):
+        if _plain(value):
+            owners.setdefault(value.untyped_storage()._cdata, index)
+    return tuple(owners.get(t.untyped_storage()._cdata) if _plain(t) else None for t in outputs)
+
+
+def _shared(outputs: Sequence[Any]) -> tuple[int | None, ...]:
+    first: dict[int, int] = {}
+    found = [first.setdefault(t.untyped_storage()._cdata, i) if _plain(t) else i for i, t in enumerate(outputs)]
+    return tuple(None if owner == i else owner for i, owner in enumerate(found))
+
+
+def _plain(value: Any) -> bool:
+    """Is it an ordinary strided tensor with a storage of its own to copy?"""
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter)
+        and value.layout is torch.strided
+        and not value.is_quantized
+        and value.device.type != "meta"
+    )
+
+
+def span(values: Sequence[torch.Tensor]) -> tuple[int, int]:
+    """First and one past the last byte that the tensors use of their common storage; the first is a multiple of 64."""
+    low, high = None, 0
+    for t in values:
+        if t.numel():
+            start = int(t.storage_offset())
+            last = start + sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
+            low = min(start * t.element_size(), low if low is not None else start * t.element_size())
+            high = max(high, (last + 1) * t.element_size())
+    return (low or 0) // 64 * 64, high
+
+
+def copy_inputs(
+    values: Sequence[Any], *, wide: bool = False, noise: int | None = None, units: int = 8, whole: bool = False
+) -> list[Any]:
+    """Private copies of the tensors among ``values``; everything else is passed through.
+
+    Of a storage only what the tensors reach is copied, or all of it if ``whole``: ``as_strided`` counts from its start.
+    ``wide`` makes floating and complex tensors float64 and complex128; ``noise`` then moves every element by up to
+    ``units`` in the last place of its original type, seeded by the number.
+    """
+    groups: dict[int, list[torch.Tensor]] = {}
+    for t in values:
+        if _plain(t):
+            groups.setdefault(t.untyped_storage()._cdata, []).append(t)
+    shake = (torch.Generator().manual_seed(noise), units) if noise is not None else None
+    done: dict[int, Any] = {}
+    with torch.no_grad():
+        for group in groups.values():
+            for original, bare in zip(group, _copy_storage(group, wide, shake, whole), strict=True):
+                done.setdefault(id(original), _like(original, bare))
+        for t in values:
+            if isinstance(t, torch.Tensor) and id(t) not in done:
+                bare = t.detach().clone()
+                if wide and bare.is_floating_point():
+                    bare = bare.double()
+                done[id(t)] = bare.requires_grad_(t.requires_grad)
+    return [done.get(id(v), v) if isinstance(v, torch.Tensor) else v for v in values]
+
+
+def _copy_storage(group: list[torch.Tensor], wide: bool, shake: Shake | None, whole: bool) -> list[torch.Tensor]:
+    first = group[0]
+    low, high = (0, first.untyped_storage().nbytes()) if whole else span(group)
+    with torch.inference_mode(first.is_inference()):
+        if not wide or not (first.is_floating_point() or first.is_complex()):
+            source = torch.empty(0, dtype=torch.uint8, device=first.device)
+            source.set_(first.untyped_storage(), low, (high - low,), (1,))
+            storage = source.clone().untyped_storage()
+            return [_view(t, storage, t.dtype, low) for t in group]
+        if any(t.dtype != first.dtype for t in group):
+            return [_view(t, _widened(t, *span([t]), shake), widened(t.dtype), span([t])[0]) for t in group]
+        storage = _widened(first, low, high, shake)
+        return [_view(t, storage, widened(t.dtype), low) for t in group]
+
+
+def _widened(t: torch.Tensor, low: int, high: int, shake: Shake | None) -> torch.UntypedStorage:
+    """Bytes ``low`` to ``high`` of the storage of ``t``, read as its type, as a storage of the wide type."""
+    size = t.element_size()
+    narrow = torch.empty(0, dtype=t.dtype, device=t.device)
+    narrow.set_(t.untyped_storage(), low // size, ((high - low) // size,), (1,))
+    values = narrow.to(widened(t.dtype), copy=True)
+    if shake is not None:
+        generator, units = shake
+        moves = torch.rand(values.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        values *= 1 + units * torch.finfo(t.dtype).eps * moves.to(values.device)
+    return values.untyped_storage()
+
+
+def widened(dtype: torch.dtype) -> torch.dtype:
+    """float64 or complex128 for a floating or complex type, any other type unchanged."""
+    if dtype.is_floating_point:
+        return torch.float64
+    return torch.complex128 if dtype.is_complex else dtype
+
+
+def _view(t: torch.Tensor, storage: torch.UntypedStorage, dtype: torch.dtype, low: int) -> torch.Tensor:
+    """``t`` over a copy of its storage that begins at byte ``low`` of the original."""
+    bare = torch.empty(0, dtype=dtype, device=t.device)
+    offset = t.storage_offset() - low // t.element_size() if t.numel() else 0
+    bare.set_(storage, offset, t.shape, t.stride())
+    if t.is_conj():
+        torch._C._set_conj(bare, True)
+    if t.is_neg():
+        torch._C._set_neg(bare, True)
+    return bare
+
+
+def _like(original: torch.Tensor, bare: torch.Tensor) -> torch.Tensor:
+    """``bare`` with the autograd standing of ``original``."""
+    if isinstance(original, torch.nn.Parameter):
+        return torch.nn.Parameter(bare, requires_grad=original.requires_grad)
+    if not original.requires_grad:
+        return bare
+    if original.is_leaf:
+        return bare.requires_grad_()
+    with torch.inference_mode(False), torch.enable_grad():
+        anchor = torch.zeros((), device=bare.device, requires_grad=True)
+        made: torch.Tensor = _NonLeaf.apply(anchor, [bare])  # type: ignore[no-untyped-call]
+    return made
+
+
+class _NonLeaf(torch.autograd.Function):
+    """Makes a tensor the result of an operation without copying it: it is no view, so it may be changed in place."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, holder: list[torch.Tensor]) -> torch.Tensor:
+        return holder[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, None]:
+        return torch.zeros((), device=gradients[0].device), None
