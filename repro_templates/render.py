@@ -252,8 +252,15 @@ def _test_name(case: Case, failure: Failure) -> str:
 
 def _fill(template: str, context: Context) -> str:
     text = environment().get_template(template).render(c=context)
-    text = re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
+    text = _close(text).strip("\n") + "\n"
+    if context.script:  # the gaps of a script that stands in another format are its own
+        text = text.replace(_close(context.script), context.script)
     if template.endswith(".py.j2"):
         compile(text, f"<{template}>", "exec", dont_inherit=True)
         text = spaced(text)
     return text
+
+
+def _close(text: str) -> str:
+    """``text`` without the wide gaps that parts of a template leave where they have nothing to say."""
+    return re.sub(r"\n{3,}", "\n\n", text)

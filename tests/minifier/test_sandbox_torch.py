@@ -111,10 +111,11 @@ def test_leaving_by_os_exit_is_a_crash(pool):
     assert (failure.kind, failure.phase, failure.type, failure.signal) == (Kind.CRASH, Phase.COMPILE, "exit 3", None)
 
 
-def test_sys_exit_is_an_exception_of_the_backend(pool):
+def test_sys_exit_ends_a_program_and_not_a_worker(pool):
     reply = observe(pool, "exits")
     assert reply.ended is Ended.DONE
-    assert of_reply(reply).failure.type == "SystemExit"
+    failure = of_reply(reply).failure
+    assert (failure.kind, failure.phase, failure.type, failure.signal) == (Kind.CRASH, Phase.COMPILE, "exit 4", None)
 
 
 @pytest.mark.parametrize("entry", tasks.ENTRIES)
