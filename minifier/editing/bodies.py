@@ -43,21 +43,46 @@ def bodies(subject: Subject) -> list[BodySubject]:
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
-    """``patch`` (drops, replacements and erasures) applied to the body at ``path``."""
+class OfBody:
+    """An edit of the body at ``path``. Inner ones go first."""
 
     path: Path
-    patch: Patch
 
     @property
     def order(self) -> tuple[int, int]:
         return -len(self.path), 0
 
-    def apply(self, subject: Subject) -> Case:
+    def inner(self, subject: Subject) -> BodySubject | None:
+        """The body, if it is still there."""
         case = subject.case
-        if not exists(case.graph, self.path):
+        return BodySubject(case, self.path, subject.trace) if exists(case.graph, self.path) else None
+
+
+@dataclass(frozen=True, slots=True)
+class OfCall:
+    """An edit of what stands at ``index`` of the call of ``body`` by ``node``, in the graph at ``path``. Those at the
+    end go first, so that the others keep their places."""
+
+    path: Path
+    node: str
+    body: str
+    index: int
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return -len(self.path), -self.index
+
+
+@dataclass(frozen=True, slots=True)
+class Inside(OfBody):
+    """``patch`` (drops, replacements and erasures) applied to the body at ``path``."""
+
+    patch: Patch
+
+    def apply(self, subject: Subject) -> Case:
+        case, inner = subject.case, self.inner(subject)
+        if inner is None:
             return case
-        inner = BodySubject(case, self.path, subject.trace)
         made = reduced(inner, _valid(inner, self.patch))
         if made is None:
             return case
@@ -67,21 +92,15 @@ class Inside:
 
 
 @dataclass(frozen=True, slots=True)
-class Zeros:
+class Zeros(OfBody):
     """The node ``name`` of the body at ``path`` becomes zeros of its shape and type."""
 
-    path: Path
     name: str
 
-    @property
-    def order(self) -> tuple[int, int]:
-        return -len(self.path), 0
-
     def apply(self, subject: Subject) -> Case:
-        case = subject.case
-        if not exists(case.graph, self.path):
+        case, inner = subject.case, self.inner(subject)
+        if inner is None:
             return case
-        inner = BodySubject(case, self.path, subject.trace)
         node, spec = inner.nodes.get(self.name), inner.tensor(self.name)
         if node is None or spec is None or not node.is_compute or node.target in _ZEROS:
             return case
@@ -97,17 +116,8 @@ class Zeros:
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(OfCall):
     """The operand at ``index`` of the call of ``body`` by ``node`` goes where no body reads it, or gets it twice."""
-
-    path: Path
-    node: str
-    body: str
-    index: int
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return -len(self.path), -self.index
 
     def apply(self, subject: Subject) -> Case:
         case = subject.case
@@ -142,17 +152,8 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(OfCall):
     """What ``body`` returns to ``node`` at ``index`` goes where nothing reads it."""
-
-    path: Path
-    node: str
-    body: str
-    index: int
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return -len(self.path), -self.index
 
     def apply(self, subject: Subject) -> Case:
         case = subject.case
@@ -180,19 +181,14 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(OfBody):
     """The body at ``path``, the only one of its call, returns ``source`` at ``index``, whatever shape that has.
 
     Who read the former value outside is given what was recorded of it.
     """
 
-    path: Path
     index: int
     source: str
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return -len(self.path), 0
 
     def apply(self, subject: Subject) -> Case:
         case, outer = subject.case, self.path[:-1]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...store.case import Case, Graph, Node, Value, tag
-from ..recording.calls import Path, items, with_body
-from .bodies import found, picks
+from ..recording.calls import items, with_body
+from .bodies import OfCall, found, picks
 from .subject import Subject, reached
 
 #: Positions of the lists of operands, whose items are the placeholders in order, and whether the first is carried.
@@ -19,17 +19,8 @@ _LISTS = {"while_loop": ((2,), True), "scan": ((1, 2), True), "map_impl": ((1,),
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(OfCall):
     """The operand at ``index``, counted over all lists, of the call of ``body`` by ``node`` goes with its results."""
-
-    path: Path
-    node: str
-    body: str
-    index: int
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return -len(self.path), -self.index
 
     def apply(self, subject: Subject) -> Case:
         case = subject.case
