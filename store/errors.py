@@ -7,6 +7,7 @@ the file as the user gave it and says what to do next.
 from __future__ import annotations
 
 import errno
+import re
 import shlex
 import sqlite3
 
@@ -32,6 +33,11 @@ def explain(exc: BaseException, name: str) -> str:
         return _explain_os(inner, name)
     first = (str(inner).strip().splitlines() or [type(inner).__name__])[0]
     return f"{name}: the database answered {first!r}; check that it is reachable and that you may write to it"
+
+
+def without_password(name: str) -> str:
+    """The ``name`` of an index as it may be shown: of a URL all but its password."""
+    return re.sub(r"(?<=://)([^/@:]*):[^@]*@", r"\1:***@", name)
 
 
 def full(name: str) -> str:

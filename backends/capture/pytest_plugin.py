@@ -80,8 +80,9 @@ class Summary:
 
     def __init__(self, db: str, place: str) -> None:
         from ...store.changes import Changes
+        from ...store.errors import without_password
 
-        self._db = db
+        self._db = without_password(db)
         self._changes = Changes(place)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

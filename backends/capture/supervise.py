@@ -26,6 +26,7 @@ from typing import Any
 
 import psutil
 
+from ...store.errors import without_password
 from ...store.failure import Failure, Phase, signature
 from ...store.names import UnknownName
 from ..running import deaths
@@ -236,7 +237,8 @@ def _say(db: str, captured: list[list[str]], unchecked: list[str], *, check: boo
     kinds = Counter(dict(captured).values())
     if kinds:
         listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
-        _warn(f"captured {_count(kinds.total(), 'failure')} ({listed}); next: minify run {shlex.quote(db)}")
+        command = f"minify run {shlex.quote(without_password(db))}"
+        _warn(f"captured {_count(kinds.total(), 'failure')} ({listed}); next: {command}")
     elif sys.stderr.isatty():
         more = "" if check else "; --check compares its results with eager, too"
         _warn(f"nothing captured: no backend failed{more}")

@@ -71,6 +71,7 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
     with Index.open(db, readonly=True) as index:
         index.capture(id_)
         found = stored(index, id_)
+        db = index.name
     if found is None:
         raise Problem(f"capture {id_} was not minified yet: minify run {db} {id_}")
     steps = {step.number: step for step in found.steps}

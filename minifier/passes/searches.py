@@ -22,6 +22,11 @@ Search = Generator[Items, bool, Items]
 
 #: How often in a row the other half is believed to hold the culprit before that is checked.
 PATIENCE = 2
+#: Of no more items than ``TINY``, the last ``LEAST`` are taken away one by one: each that stays is known to be needed.
+TINY = 16
+LEAST = 5
+#: Among so few items, to look for a single culprit first saves less than it costs where there are two.
+FEW = 8
 #: With more items than this left, two needed ones that read each other are taken for a path, which others shorten.
 PATH = 3
 #: Prior weight, as a share of all others, that the next needed item reads a needed one or is read by it.
@@ -70,7 +75,10 @@ def _within(space: Space, window: Items) -> Search:
     rare = _rarest(space, window)
     if len(rare) * 4 <= len(window) * 3 and (yield rare):
         window = rare
-    window = yield from _locate(space, window)
+    if len(space) <= TINY and len(window) <= LEAST:
+        return (yield from _one_by_one(window))
+    if len(window) > FEW:
+        window = yield from _locate(space, window)
     return window if len(window) == 1 else (yield from _apart(space, window))
 
 
@@ -133,6 +141,13 @@ def sweep(kept: Sequence[int]) -> Search:
         else:
             end -= 1
     return items
+
+
+def _one_by_one(window: Items) -> Search:
+    for item in reversed(window):
+        trial = tuple(i for i in window if i != item)
+        window = trial if trial and (yield trial) else window
+    return window
 
 
 def _locate(space: Space, window: Items) -> Generator[Items, bool, Items]:

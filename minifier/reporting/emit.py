@@ -101,7 +101,7 @@ def verify_stored(
             repro = index.repro(capture.id, "script")
             if repro is None:
                 if ids:
-                    raise StoreError(f"capture {capture.id} has no script yet: minify run {db} {capture.id}")
+                    raise StoreError(f"capture {capture.id} has no script yet: minify run {index.name} {capture.id}")
                 continue
             case = index.case(capture.id)
             trusted = trust or index.is_ours(capture.id)

@@ -21,6 +21,7 @@ from rich.text import Text
 from ...backends.origins import libraries
 from ...backends.origins.spec import BackendSpec
 from ...store.case import Case
+from ...store.errors import without_password
 from ...store.index import CaptureInfo, Index
 from ..oracle import first_node
 from ..reduction import simplify
@@ -51,7 +52,8 @@ def table(captures: Sequence[CaptureInfo], db: str, *, each: bool = False, conso
     """The failures of a database, two lines for each signature: figures, and what was said. ``each`` failure alone."""
     console = console or Console()
     if not captures:
-        console.print(Text(f"No failures in {plain(db)}. Capture some: minify capture --db {plain(db)} SCRIPT"))
+        name = plain(without_password(db))
+        console.print(Text(f"No failures in {name}. Capture some: minify capture --db {name} SCRIPT"))
         return
     found = [[capture] for capture in captures] if each else groups.grouped(captures)
     cells = [("id", "state", "failure", "backend", "nodes", "seen")]
@@ -280,7 +282,7 @@ def summary(
     console: Console | None = None,
 ) -> None:
     """The end of `minify run`: a table of states and the next command. ``skipped`` were asked for and not run."""
-    console = console or Console()
+    console, db = console or Console(), without_password(db)
     for row in skipped:
         command = f"minify run {plain(db)} {row.id} --again"
         again = "" if row.state == "unsupported" else f"; to minify it once more: {command}"

@@ -14,6 +14,7 @@ from index_tasks import add, boom, small_case
 from sqlalchemy import create_engine
 
 from fxminify.store.case import Node
+from fxminify.store.errors import without_password
 from fxminify.store.failure import Failure, Kind, Phase, signature
 from fxminify.store.index import Index, State, StoreError
 from fxminify.store.tables import SCHEMA, Base
@@ -270,6 +271,13 @@ def test_a_url_that_cannot_be_opened_is_named_without_its_password(url: str) -> 
         Index.open(url)
     assert "host/db" in str(error.value)
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "given", ["postgresql+psycopg://user:se:cr/et@host:5432/db", "postgresql://user@host/db", "a:b@c.db"]
+)
+def test_no_hint_shows_a_password(given: str) -> None:
+    assert without_password(given) == given.replace("se:cr/et", "***")
 
 
 def test_the_index_needs_no_torch() -> None:
