@@ -290,7 +290,7 @@ class _Function:
         if len(items) > 1:
             self.statements.append(Statement(Call("return ", tuple(self.expressions.value(i) for i in items)), depth=1))
         elif last and last.target and last.depth == 1 and last.target == self.name_of(value, once=True):
-            self.statements[-1] = Statement(_prefixed("return ", last.expression), depth=1)
+            self.statements[-1] = Statement(_prefixed("return ", last.expression), depth=1, comment=last.comment)
         else:
             self.state(f"return {self.expressions.value(value)}")
 

@@ -80,4 +80,6 @@ def _call(path: Path, subject: Subject, source: str, name: str, form: Form) -> B
     args = ({"ref": source}, *rest)
     if isinstance(target, dict) and "op" in target:
         return Become(path, name, "call_function", {"op": f"aten::{overload}"}, args)
-    return Become(path, name, "call_method", method, args)
+    first, *others = rest
+    given = first if isinstance(first, list) and first else [first]  # as one writes it: x.reshape(2, 8)
+    return Become(path, name, "call_method", method, ({"ref": source}, *given, *others))

@@ -20,7 +20,7 @@ the same candidate alike whatever the random numbers were.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -147,3 +147,20 @@ def record(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = No
     from .recorder import run
 
     return run(case, blobs, put=put, live=live)
+
+
+def lacks_shapes(case: Case) -> bool:
+    """Whether `with_shapes` has something to do."""
+    return any("shape" not in node.meta for node in case.graph.compute)
+
+
+def with_shapes(case: Case, trace: Trace) -> Case:
+    """``case`` with the shapes and types that were recorded of it, for display, where an edit had made them unknown."""
+
+    def shaped(node: Node) -> Node:
+        spec = trace.tensor(node.name)
+        if "shape" in node.meta or spec is None or not node.is_compute:
+            return node
+        return replace(node, meta={**node.meta, "dtype": spec.dtype, "shape": list(spec.shape)})
+
+    return replace(case, graph=replace(case.graph, nodes=tuple(map(shaped, case.graph.nodes))))

@@ -23,7 +23,7 @@ from ..oracle.replay import LIMIT
 from ..oracle.verdict import Outcome, Verdict
 from ..recording.calls import with_distinct_names
 from ..recording.storages import settle
-from ..recording.trace import Trace
+from ..recording.trace import Trace, lacks_shapes, with_shapes
 from ..reporting import onnx_models
 from ..reporting.emit import Emitter
 from ..sandbox.launcher import SandboxError
@@ -127,6 +127,8 @@ class Attempt:
     def finish(self, found: Found) -> tuple[State, str]:
         """Write down what was found, and make its script."""
         case = replace(found.case, imports=tuple(libraries.needed(found.case.imports, operators(found.case.graph))))
+        if lacks_shapes(case) and (trace := self.descent.study(case)) is not None:
+            case = with_shapes(case, trace)
         self.settled, blobs = settle(case, self.of.pool.scratch)
         self.descent.steps.finish(self.settled, blobs)
         self.nodes, self.complete = case.graph.count, found.complete

@@ -119,7 +119,7 @@ class Descent:
             accepted=self._accepted,
             other=self._other,
             passes=(*PASSES, *REPLACEMENTS),
-            study=self._study,
+            study=self.study,
             strict=self.of.options.strict,
             hints=self.hints,
             blamed=self.blamed,
@@ -213,7 +213,8 @@ class Descent:
     def _progress(self, progress: Progress) -> None:
         self.tell(progress.nodes, progress.pass_name)
 
-    def _study(self, case: Case, key: str) -> Trace | None:
+    def study(self, case: Case) -> Trace | None:
         """The values of a smaller case, and what its nodes consist of. A worker that fails at it is no great loss."""
-        reply = self.of.pool.submit("study", tasks.studying(case, f"{key[:12]}:"), timeout=self.timeout).result()
+        prefix = f"{self.keys.key(case)[:12]}:"
+        reply = self.of.pool.submit("study", tasks.studying(case, prefix), timeout=self.timeout).result()
         return Trace.from_json(reply.result) if reply.ended is Ended.DONE else None

@@ -64,7 +64,7 @@ class Engine:
     ``max_queries`` counts questions put to the oracle, ``seconds`` wall time of `run`. ``jobs > 1`` needs an oracle
     with ``submit``. An exception from the oracle or a callback ends `run`; `best` is valid at any time.
 
-    ``study(case, key)`` records the values of a case anew, before late passes look at it; None where it cannot.
+    ``study(case)`` records the values of a case anew, before late passes look at it; None where it cannot.
     A pass that raises or does not come to an end is noted in its statistics and left out from there on, one that
     proposes what is no graph (see `fxminify.minifier.editing.wellformed`) is noted; ``strict`` raises `PassFailed`
     instead. What changes nothing is counted and not asked about.
@@ -83,7 +83,7 @@ class Engine:
         accepted: Callable[[Case, str], None] | None = None,
         other: Callable[[Case, Verdict], None] | None = None,
         passes: Sequence[Pass] = PASSES,
-        study: Callable[[Case, str], Trace | None] | None = None,
+        study: Callable[[Case], Trace | None] | None = None,
         strict: bool = False,
         hints: tuple[tuple[str, ...], ...] = (),
         blamed: frozenset[str] = frozenset(),
@@ -163,7 +163,7 @@ class Engine:
         """Have the best case studied, once."""
         if self._study is None or self._studied == self._key_of_best():
             return
-        trace = self._study(self.best, self._key_of_best())
+        trace = self._study(self.best)
         self._studied = self._key_of_best()
         if trace is not None:
             self._trace = trace

@@ -363,6 +363,6 @@ def test_late_passes_run_where_the_others_end_on_a_case_studied_anew() -> None:
     case, trace = tower(30, {20: "asinh"})
     again = replace(trace, problem="recorded again")
     row = Pass("late", "Looks.", late, late=True)
-    result, _ = run(has("asinh"), case, trace, passes=(row, *PASSES), study=lambda case, key: again)
+    result, _ = run(has("asinh"), case, trace, passes=(row, *PASSES), study=lambda case: again)
     assert seen == [(1, True)]
     assert result.trace is again

@@ -49,7 +49,7 @@ def reduced(
     """The reduction of a failure that a set of operations shows, studied anew wherever the engine asks for it."""
     case, blobs, trace = studied(function, inputs)
 
-    def again(smaller: Case, key: str) -> Trace:
+    def again(smaller: Case) -> Trace:
         return study(smaller, blobs, put=blobs.__setitem__)
 
     oracle = Fails(lambda candidate: fails(kinds(candidate)))

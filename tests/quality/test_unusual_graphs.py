@@ -135,7 +135,7 @@ def minimal(case: Case, blobs: dict[str, bytes], needed: list[str]) -> tuple[Cas
     engine = Engine(
         oracle,
         passes=(*PASSES, *REPLACEMENTS),
-        study=lambda smaller, key: study(smaller, blobs, put=blobs.__setitem__),
+        study=lambda smaller: study(smaller, blobs, put=blobs.__setitem__),
         strict=True,
     )
     return engine.run(case, trace).case, oracle
