@@ -54,10 +54,12 @@ def make_action(
     *,
     earlier: Sequence[Inputs] = (),
     equal_nan: bool = True,
+    summed: bool = False,
 ) -> Action:
     """The end of the script for ``failure``; ``arguments`` is what `torch.compile` is given besides the function.
 
-    ``earlier`` are the inputs of calls before, of which those that are None are the last call's.
+    ``earlier`` are the inputs of calls before, of which those that are None are the last call's. ``summed`` compares
+    the gradients of the sum of all outputs instead of those that the worker compared.
     """
     if earlier and (failure.kind is Kind.DIVERGENCE or case.calls > 1):
         raise Unprintable("a failure that needs other calls first is printed only where it is an exception")
@@ -70,7 +72,7 @@ def make_action(
     maker.earlier = earlier
     maker.read(failure)
     if backward and kind:
-        body = maker.gradients(equal_nan)
+        body = maker.gradients(equal_nan, summed and not maker.missing)
     elif kind == "alias":
         body = maker.alias(failure)
     elif kind == "mutation":
@@ -240,8 +242,8 @@ class _Maker:
         after = f"assert storage {same} {other}.untyped_storage().data_ptr(), {string(message)}"
         return self.within(lines, after)
 
-    def gradients(self, equal_nan: bool) -> str:
-        """Compare `torch.autograd.grad` of both, for the same seeded gradients of the outputs."""
+    def gradients(self, equal_nan: bool, summed: bool) -> str:
+        """Compare `torch.autograd.grad` of both: of the sum of the outputs, or for seeded gradients of each."""
         wanted = [a for a, value in zip(self.inputs.arguments, self.case.inputs, strict=True)
                   if tag(value) == "tensor" and self.case.tensors[value["tensor"]].requires_grad]  # fmt: skip
         inner = [*self.seed]
@@ -249,12 +251,23 @@ class _Maker:
             inner.append(f"[{', '.join(self.inputs.arguments)}] = make_inputs()")
         single = self.printed.single
         plain = ", ".join(self.inputs.arguments)
+        options = ", equal_nan=True" if equal_nan else ""
+        unused = ", allow_unused=True" if len(wanted) > 1 else ""
+        if summed and single and not inner:
+            lines = [
+                f"{name} = torch.autograd.grad({function}({plain}).sum(), [{', '.join(wanted)}]{unused})"
+                for name, function in (("expected", self.printed.name), ("actual", "compiled"))
+            ]
+            return self.within([f"compiled = {self.compiled}", *lines], self.close(options, GRADIENT_PREFIX))
         inner.append(f"outputs = {'[' if single else ''}function({plain}){']' if single else ''}")
         if not single:
             inner.append("outputs = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]")
-        inner.append(COTANGENTS)
-        inner.append(f"return torch.autograd.grad(outputs, [{', '.join(wanted)}], cotangents, allow_unused=True)")
-        options = ", equal_nan=True" if equal_nan else ""
+        if summed:
+            total = "outputs[0].sum()" if single else "sum(o.sum() for o in outputs)"
+            inner.append(f"return torch.autograd.grad({total}, [{', '.join(wanted)}]{unused})")
+        else:
+            inner.append(COTANGENTS)
+            inner.append(f"return torch.autograd.grad(outputs, [{', '.join(wanted)}], cotangents, allow_unused=True)")
         lines = [f"expected = gradients({self.printed.name})", f"actual = gradients({self.compiled})"]
         after = self.close(options, GRADIENT_PREFIX)
         if self.missing:

@@ -33,12 +33,13 @@ class Header:
     knows more. ``nodes`` and ``inputs`` count those of the capture before it was minified, ``queries`` how often the
     backend was asked, ``runs`` is what verification saw and ``replays`` what the replay of the whole capture did
     (``3 of 3``). ``timeout`` is the time in seconds after which a hang is one. ``equal_nan`` is False where eager is
-    known to give no NaN. ``layers`` are backend, layer and result of an ablation, ``enters`` is its answer.
-    ``matters`` are sentences about what the failure takes, the summary first; ``twin`` says how the nearest candidate
-    that passes differs, in words and then in lines that begin with ``-`` or ``+``. ``first`` is the first node of the
-    captured graph whose value differs (`minifier.oracle.first_node`), ``models`` are name, why ONNX Runtime refused
-    it, and text of the ONNX models that were made of the case, ``steps`` the passes that made it smaller, each
-    with what is left. ``tentative`` says why it is not sure, or is empty.
+    known to give no NaN, ``summed`` True where gradients of the sum of the outputs show the failure. ``layers`` are
+    backend, layer and result of an ablation, ``enters`` is its answer. ``matters`` are sentences about what the failure
+    takes, the summary first; ``twin`` says how the nearest candidate that passes differs, in words and then in lines
+    that begin with ``-`` or ``+``. ``first`` is the first node of the captured graph whose value differs
+    (`minifier.oracle.first_node`), ``models`` are name, why ONNX Runtime refused it, and text of the ONNX models that
+    were made of the case, ``steps`` the passes that made it smaller, each with what is left. ``tentative`` says why it
+    is not sure, or is empty.
     """
 
     failure: Failure
@@ -52,6 +53,7 @@ class Header:
     runs: str = ""
     timeout: int = 60
     equal_nan: bool = True
+    summed: bool = False
     layers: tuple[tuple[str, str, str], ...] = ()
     enters: str = ""
     matters: tuple[str, ...] = ()

@@ -6,6 +6,13 @@ import ast
 import sys
 from collections.abc import Iterable
 
+from ..store.case import Case
+from ..store.failure import Failure, Kind
+from .literals import itemsize
+
+#: What a script that runs out of memory may take besides what its inputs need, in GiB: torch alone takes one.
+MEMORY = 4
+
 
 def split(lines: Iterable[str]) -> tuple[list[str], list[str]]:
     """Import lines at the head, and the rest."""
@@ -28,6 +35,14 @@ def ordered(lines: Iterable[str]) -> list[str]:
         unique[f"from math import {names}"] = f"from math import {names}"
     rank = {"torch": 2, "pytest": 1, **dict.fromkeys(sys.stdlib_module_names, 0)}
     return [unique[s] for s in sorted(unique, key=lambda s: (rank.get(s.split()[1].partition(".")[0], 3), len(s), s))]
+
+
+def memory_limit(case: Case, failure: Failure) -> str:
+    """The line that keeps a failure which would take all memory of a machine from doing so; empty for every other."""
+    if failure.kind is not Kind.OUT_OF_MEMORY or any(spec.device not in ("cpu", "meta") for spec in case.tensors):
+        return ""
+    limit = MEMORY + 4 * sum(spec.numel * itemsize(spec.dtype) for spec in case.tensors) // 2**30
+    return f"resource.setrlimit(resource.RLIMIT_DATA, ({limit} << 30, {limit} << 30))  # or it takes all there is"
 
 
 def bound(lines: Iterable[str]) -> frozenset[str]:

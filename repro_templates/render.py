@@ -26,7 +26,7 @@ from .header import Header as Header
 from .inputs import print_inputs
 from .naming import OWN, RESERVED, identifier
 from .notebook import cells
-from .preamble import bound, ordered, split
+from .preamble import bound, memory_limit, ordered, split
 from .source import print_graph
 from .spacing import spaced
 from .templates import environment, own
@@ -158,12 +158,16 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
     earlier = [print_inputs(_call_before(case, call), blobs, before, reserved=names) for call in case.earlier]
     action = make_action(
         case, printed, inputs, failure, backend.arguments, surroundings.managers, earlier=earlier,
-        equal_nan=header.equal_nan,
+        equal_nan=header.equal_nan, summed=header.summed,
     )  # fmt: skip
     dies = failure.signal or 0
     hang = header.timeout if failure.kind is Kind.HANG else 0
     imports = [*imports, *backend.imports, *printed.imports, *inputs.imports]
-    imports = ordered([*imports, "import torch", *(["import signal"] if hang else [])])
+    limit = memory_limit(case, failure)
+    setup = [limit, "", *setup] if limit and setup else [limit] if limit else setup
+    imports = ordered(
+        [*imports, "import torch", *(["import signal"] if hang else []), *(["import resource"] if limit else [])]
+    )
     functions = printed.text
     if only := device.accelerator(case):
         setup = [

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from ...store.case import Case, Graph, Node, TensorSpec
@@ -96,7 +97,7 @@ def replay(
     one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
     timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
     session = _Session(pool, case, Likeness(captured, match, error_regex), timeout)
-    entries = session.first_sight(again=not hangs) or session.second_sight(runs)
+    entries = session.first_sight(again=0 if hangs else runs - 1) or session.second_sight(runs)
     target = Target((signature(captured),), match, error_regex)
     if not entries:
         return Replay(False, target, entries=session.shown(), reason=session.why_not(captured))
@@ -156,25 +157,30 @@ class _Session:
         self.threads = 1
         self.seen: dict[tuple[str, int], list[tuple[Observation, Reply]]] = {}
 
-    def run(self, entry: str) -> bool:
-        """Replay once; True when the captured failure showed."""
-        argument = tasks.observation(self.case, entry, self.threads)
-        for fresh in (False, True):
-            reply = self.pool.submit("observe", argument, timeout=self.timeout, fresh=fresh).result()
-            observation = of_reply(reply)
-            if observation.seen is not Seen.INFRA:
-                break
-        self.seen.setdefault((entry, self.threads), []).append((observation, reply))
-        return self._matches(observation)
+    def run(self, *entries: str) -> list[str]:
+        """Replay through each of ``entries``, side by side where there are workers for it; those that showed the
+        captured failure."""
+        shows = []
+        for entry, reply in zip(entries, [self._submit(entry) for entry in entries], strict=True):
+            observation = of_reply(seen := reply.result())
+            if observation.seen is Seen.INFRA:
+                observation = of_reply(seen := self._submit(entry, fresh=True).result())
+            self.seen.setdefault((entry, self.threads), []).append((observation, seen))
+            shows += [entry] if self._matches(observation) else []
+        return shows
 
-    def first_sight(self, *, again: bool) -> dict[str, Shown]:
-        """Each entry once, with one thread and then with all: the entries that show the failure. ``again`` gives the
-        one that ran first a second run, when both show it: its first paid for what the other found warm."""
+    def _submit(self, entry: str, *, fresh: bool = False) -> Future[Reply]:
+        argument = tasks.observation(self.case, entry, self.threads)
+        return self.pool.submit("observe", argument, timeout=self.timeout, fresh=fresh)
+
+    def first_sight(self, *, again: int) -> dict[str, Shown]:
+        """Each entry once, with one thread and then with all: the entries that show the failure. When both do, the one
+        that ran first has ``again`` further runs: its first paid for what the other found warm."""
         for threads in _threads(self.case):
             self.threads = threads
-            shows = [entry for entry in tasks.ENTRIES if self.run(entry)]
+            shows = self.run(*tasks.ENTRIES)
             if again and shows == list(tasks.ENTRIES):
-                self.run(shows[0])
+                self.run(*[shows[0]] * again)
             if shows:
                 break
         return self.matching()
@@ -191,8 +197,8 @@ class _Session:
 
     def run_until(self, entry: str, runs: int, *, stop_at_match: bool = False) -> None:
         """Replay until there are ``runs`` runs, or, if so asked, until one of them matches."""
-        while len(self.seen.get((entry, self.threads), ())) < runs:
-            if self.run(entry) and stop_at_match:
+        while missing := max(0, runs - len(self.seen.get((entry, self.threads), ()))):
+            if self.run(*[entry] * (1 if stop_at_match else missing)) and stop_at_match:
                 return
 
     def shown(self) -> dict[str, Shown]:

@@ -30,6 +30,7 @@ FORMAT = "record"
 _TEXTS = ("torch", "python", "platform", "backend", "runs", "replays", "tentative")
 #: Rows of the table that tells the story.
 _MOST_STEPS = 20
+_FLAGS = ("summed",)
 _COUNTS = ("nodes", "inputs", "queries", "timeout")
 
 
@@ -55,7 +56,7 @@ def make_header(
 
 def keep(index: Index, capture_id: int, header: Header) -> None:
     """Keep what the script of the capture says of itself."""
-    doc = {name: getattr(header, name) for name in (*_TEXTS, *_COUNTS)}
+    doc = {name: getattr(header, name) for name in (*_TEXTS, *_COUNTS, *_FLAGS)}
     doc |= {"failure": plain(header.failure.to_json()), "installed": header.installed.to_json()}
     index.save_repro(capture_id, FORMAT, json.dumps(doc), verified=0, runs=0, log="")
 
@@ -94,6 +95,7 @@ def _read(text: str) -> Header | None:
         header = Header(failure, signature(failure).digest, installed=Installed.from_json(doc["installed"]))
         fields: dict[str, Any] = {name: str(doc[name]) for name in _TEXTS}
         fields |= {name: int(doc[name]) for name in _COUNTS}
+        fields |= {name: doc.get(name) is True for name in _FLAGS}
         return replace(header, **fields)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 #: Modules that a script imports besides that of its backend.
 MODULES = {
     "torch", "math", "operator", "signal", "pathlib", "os", "sys", "functools", "pytest", "subprocess", "tempfile",
-    "venv", "safetensors", "re",
+    "venv", "safetensors", "re", "resource",
 }  # fmt: skip
 BUILTINS = {"isinstance", "print", "sum", "zip", "range", "slice", "complex", "float", "int", "bool", "getattr", "min",
             "max", "abs", "round", "pow", "divmod", "frozenset", "set", "len", "str", "tuple", "list",

@@ -138,6 +138,15 @@ def test_a_crash_has_nothing_around_it_and_a_hang_an_alarm() -> None:
     assert "import signal\n\nimport torch\n\nsignal.alarm(60)\n" in script(lambda x: x.sin(), X, failure=hang)
 
 
+def test_who_runs_a_script_keeps_some_memory() -> None:
+    killed = Failure(Kind.OUT_OF_MEMORY, Phase.COMPILE, message="9 GiB resident")
+    limit = "resource.setrlimit(resource.RLIMIT_DATA, ({0} << 30, {0} << 30))  # or it takes all there is\n"
+    assert "import resource\n\nimport torch\n\n" + limit.format(4) in script(lambda x: x.sin(), X, failure=killed)
+    large = torch.zeros(1 << 28)
+    assert limit.format(8) in script(lambda x: x.sin(), large, failure=replace(killed, type="MemoryError"))
+    assert "resource" not in script(lambda x: x.sin(), X, failure=ERROR)
+
+
 def test_an_error_in_backward_goes_backward() -> None:
     failure = replace(ERROR, phase=Phase.BACKWARD)
     x = X.clone().requires_grad_()
@@ -194,12 +203,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
     return run
 
 
-def faulty(name: str, function: Callable[..., Any], *inputs: Any, failure: Failure, backend: str = "") -> str:
+def faulty(
+    name: str, function: Callable[..., Any], *inputs: Any, failure: Failure, backend: str = "", summed: bool = False
+) -> str:
     case, blobs = case_of(function, *inputs)
     spec = BackendSpec(name=name, how="registered", target=name, module="faulty")
     good = BackendSpec(name="eager", how="registered", target="eager")
     case = replace(case, backend=(good if backend == "eager" else spec).to_json())
-    return render(case, blobs, header=replace(HEADER, failure=failure)).text
+    return render(case, blobs, header=replace(HEADER, failure=failure, summed=summed)).text
 
 
 @pytest.mark.parametrize(
@@ -220,6 +231,19 @@ def test_faults_that_only_a_comparison_finds(
     seen = failure_in_script(caught.value, "repro.py")
     assert (seen.kind, seen.phase, seen.detail["class"]) == (Kind.DIVERGENCE, failure.phase, failure.detail["class"])
     run(faulty(name, function, x, failure=failure, backend="eager"))
+
+
+@pytest.mark.parametrize("function", [lambda x: x.sin(), lambda x: (x.sin(), x.cos())])
+def test_where_it_shows_in_the_sum_the_gradients_are_asked_for_as_a_person_would(
+    function: Any, run: Callable[[str], None]
+) -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    text = faulty("wrong_gradient", function, x, failure=GRADIENT, summed=True)
+    assert ".sum()" in text
+    assert "cotangents" not in text
+    with pytest.raises(AssertionError, match=r"^gradients differ: "):
+        run(text)
+    run(faulty("wrong_gradient", function, x, failure=GRADIENT, backend="eager", summed=True))
 
 
 def test_cotangents_are_those_of_the_worker() -> None:

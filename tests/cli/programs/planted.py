@@ -104,6 +104,42 @@ def checksum(gm, example_inputs):
     return run
 
 
+class Wrong(torch.autograd.Function):
+    """The identity; ``wrong`` is what happens to its gradient."""
+
+    @staticmethod
+    def forward(ctx, x, wrong):
+        ctx.wrong = wrong
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.wrong(gradient), None
+
+
+def _wrong_gradients(gm, wrong):
+    return lambda *args: [Wrong.apply(o, wrong) if o.requires_grad else o for o in gm.forward(*args)]
+
+
+@register_backend
+def negates(gm, example_inputs):
+    return _wrong_gradients(gm, torch.neg)
+
+
+@register_backend
+def flips(gm, example_inputs):
+    return _wrong_gradients(gm, lambda gradient: gradient.flip(0))
+
+
+@register_backend
+def greedy(gm, example_inputs):
+    """Takes memory without end; none of it is ever written to, so that only a limit notices."""
+    kept = []
+    while calls(gm, "relu"):
+        kept.append(torch.empty(1 << 26, dtype=torch.uint8))
+    return gm.forward
+
+
 def _count():
     """How often this was asked, in whatever process."""
     with pathlib.Path(__file__).with_name("count").open("ab") as file:

@@ -1,5 +1,6 @@
 """Ordinary programs: ``python program.py NAME...`` compiles a small model for each name and calls it."""
 
+import resource
 import sys
 
 import planted
@@ -43,6 +44,11 @@ def run(name):
         torch.compile(two_bugs, backend="raises")(x)
     elif name in ("slow_pair", "fades"):
         torch.compile(long, backend=name)(x)
+    elif name in ("negates", "flips"):
+        torch.compile(lambda x: torch.sin(x) * 2, backend=name)(x.requires_grad_()).sum().backward()
+    elif name == "greedy":
+        resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
+        torch.compile(model, backend="greedy")(x)
     elif name == "checksum":
         weight = torch.rand(100, 100, generator=torch.Generator().manual_seed(77))
         torch.compile(lambda w: torch.sin(w).sum(), backend="checksum")(weight * (5432.1 / weight.sum()))
