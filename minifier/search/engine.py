@@ -31,6 +31,9 @@ from .question import Question
 SMALL = 16
 #: The most steps of a pass, besides four for each node of the graph.
 STEPS = 1000
+#: What passes propose, by their names and steps, for a case that may be the best one next.
+Proposed = dict[tuple[str, int], Proposal | None]
+Imagined = tuple[Subject, Proposed]
 #: Who is told that a pass raised, or made a patch that cannot be applied or gives no graph: the error, and the pass.
 Problem = Callable[[Exception, str], None]
 
@@ -111,7 +114,9 @@ class Engine:
         self._flying: dict[str, tuple[Case, Future[Verdict]]] = {}
         self._coarse: dict[str, int] = {}
         self._parked: set[str] = set()
-        self._proposed: dict[tuple[str, int], Proposal | None] = {}
+        self._proposed: Proposed = {}
+        #: What may be the best case next, by its key.
+        self._imagined: dict[str, Imagined] = {}
         self._pass = ""
         self.queries = 0
         self.stats = {p.name: PassStats() for p in passes}
@@ -193,23 +198,26 @@ class Engine:
         nodes = self._sizes.nodes(self.best)
         return p.coarse and p.name in self._coarse and (nodes <= SMALL or nodes * 4 > self._coarse[p.name] * 3)
 
-    def _proposal(self, p: Pass, step: int, problem: Problem | None = None) -> Proposal | None:
-        """What ``p`` proposes for the best case; worked out once for each. Of errors ``problem`` is told, if given: who
-        only asks ahead may ask what is never going to be asked.
+    def _proposal(
+        self, p: Pass, step: int, problem: Problem | None = None, imagined: Imagined | None = None
+    ) -> Proposal | None:
+        """What ``p`` proposes for the best case, or the ``imagined`` one; worked out once for each. Of errors
+        ``problem`` is told, if given: who only asks ahead may ask what is never going to be asked.
         """
+        subject, proposed = imagined or (self._subject, self._proposed)
         if p.name in self._broken:
             return None
-        if (p.name, step) not in self._proposed:
+        if (p.name, step) not in proposed:
             try:
-                if step > STEPS + len(self._subject.position) * 4:
+                if step > STEPS + len(subject.position) * 4:
                     raise RecursionError(f"after {step} steps it has not come to an end")
-                self._proposed[p.name, step] = p.propose(self._subject, step)
+                proposed[p.name, step] = p.propose(subject, step)
             except Exception as exc:  # noqa: BLE001  an error in one pass is no reason to lose what the others can do
                 if problem is not None:
                     self._broken.add(p.name)
                     problem(exc, p.name)
                 return None
-        return self._proposed[p.name, step]
+        return proposed[p.name, step]
 
     def _problem(self, exc: Exception, name: str) -> None:
         """Note that the pass ``name`` raised, or made a patch that cannot be applied or gives no graph."""
@@ -307,6 +315,7 @@ class Engine:
             self._coarse.clear()  # a body has become part of the graph: there is something to take big steps in again
         self._subject = self._subject.after(case)
         self._proposed.clear()
+        self._imagined.clear()
         self._best_key = key
         self.stats[self._pass].accepted += 1
         if self._accepted is not None:
@@ -331,8 +340,9 @@ class Engine:
             looked += 1
             kept = question.after(assumed)
             if kept is None:
-                if question.subject is self._subject and not any(assumed):  # nothing found: the next one is known
-                    queue.extendleft((later, ()) for later in islice(following, 1))
+                if question.subject is self._subject:  # of what is imagined nothing further is
+                    then = self._after_success(question, assumed) if any(assumed) else following
+                    queue.extendleft((later, ()) for later in islice(then, 1))
                 continue
             case = question.candidate(kept)
             known = self._recalled(case, question)
@@ -349,14 +359,29 @@ class Engine:
             likely = question.likely(assumed)
             queue.extend((question, (*assumed, same)) for same in (likely, not likely))
 
-    def _following(self) -> Iterator[Question]:
-        """The questions that come after the running one where that finds nothing."""
+    def _following(self, imagined: Imagined | None = None, *, again: bool = False) -> Iterator[Question]:
+        """The questions that come after the running one where that finds nothing; or where it ends with the
+        ``imagined`` best case, and its step is done ``again``."""
         running, step = self._running
         for p in (running, *self._later):
-            steps = count(step + 1 if p is running else 0)
-            while (p is running or not self._has_run(p)) and (proposal := self._proposal(p, next(steps))) is not None:
+            if p is not running and self._has_run(p):
+                continue
+            for number in count(step + (not again) if p is running else 0):
+                proposal = self._proposal(p, number, imagined=imagined)
+                if proposal is None:
+                    break
                 if proposal.patches:
-                    yield Question(self._subject, p.name, proposal)
+                    yield Question(self._subject if imagined is None else imagined[0], p.name, proposal)
+
+    def _after_success(self, question: Question, assumed: tuple[bool, ...]) -> Iterator[Question]:
+        """The questions that come after ``question``, the running one, where the answers to what it still asks are
+        ``assumed`` and so end it with another best case."""
+        last = max(i for i, same in enumerate(assumed) if same)
+        case = question.candidate(question.after(assumed[:last]) or ())
+        if case is None or question.grows:
+            return iter(())
+        imagined = self._imagined.setdefault(self._keys.key(case), (self._subject.after(case), {}))
+        return self._following(imagined, again=question.again)
 
     def _collect(self) -> None:
         """Wait for at least one answer, and note all that are there."""

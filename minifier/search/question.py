@@ -26,7 +26,8 @@ class Question:
         #: Whether candidates may be larger than the best case.
         self.grows = proposal.base is not None
         self._patches = proposal.patches
-        self._hopeful = not proposal.again
+        #: Whether the step is done once more where patches were applied.
+        self.again = proposal.again
         self._start = proposal.search
         self._answers: list[bool] = []
         self._search = proposal.search()
@@ -53,7 +54,7 @@ class Question:
     def likely(self, assumed: tuple[bool, ...]) -> bool:
         """The answer to expect: a search is taken to go well until it does not."""
         said = (*self._answers, *assumed)
-        return self._hopeful and 2 * sum(said) >= len(said)
+        return not self.again and 2 * sum(said) >= len(said)
 
     def after(self, assumed: tuple[bool, ...]) -> Items | None:
         """What would be asked if the waiting question and those after it were answered like this."""
