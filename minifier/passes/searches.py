@@ -144,6 +144,7 @@ def sweep(kept: Sequence[int]) -> Search:
 
 
 def _one_by_one(window: Items) -> Search:
+    """What is left of ``window``, which fails, when each item goes that may."""
     for item in reversed(window):
         trial = tuple(i for i in window if i != item)
         window = trial if trial and (yield trial) else window

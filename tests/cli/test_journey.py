@@ -83,8 +83,8 @@ def test_another_failure_on_the_way_is_a_child(minified: Any, rows: dict[int, di
 def test_the_history_tells_what_each_step_changed(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
     found = minified.json("history", "repro.db", 1)
     assert [step["number"] for step in found["steps"]] == list(range(1, len(found["steps"]) + 1))
-    assert found["steps"][0]["nodes"] == 1
-    assert "- sin = torch.sin(l_x_)" in found["steps"][0]["difference"]
+    assert found["steps"][0]["nodes"] > found["steps"][-1]["nodes"] == 1
+    assert any("- sin = torch.sin(l_x_)" in step["difference"] for step in found["steps"])
     assert found["steps"][-1]["difference"][-1] == "+ tanh: float32[1], zeros"
     assert all(step["kept"] for step in found["steps"])
     assert sum(effort["asked"] for effort in found["passes"]) == rows[1]["queries"]
