@@ -32,6 +32,8 @@ _LONGEST = 32
 _DYNAMO_PREFIX = re.compile(r"^(?:l|g|self)_+(?=[a-z])", re.I)
 _CONTAINER = re.compile(r"_*(?<![a-z])(?:modules|parameters|buffers)_+")
 _NUMBERED = re.compile(r"_\d+$")
+#: What Dynamo says of the keys of a dictionary, such as the state of an optimizer, before it names the dictionary.
+_KEYS = re.compile(r".*dict_keys_L__(?:self_+)?(?=[a-z])", re.I)
 #: What a reduction calls a part of a composite operation (``softmax__part2_exp``), or another node of a name.
 _PART = re.compile(r"^.*__part\d+_")
 _COPY = re.compile(r"__copy\d+$")
@@ -66,7 +68,7 @@ class Scope:
 
 def identifier(text: str) -> str:
     """``text`` as a short lower-case ASCII identifier (capitals stay where there is no lower-case letter)."""
-    text = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")
+    text = re.sub(r"[^A-Za-z0-9]+", "_", _KEYS.sub("", text)).strip("_")
     text = text.lower() if any(c.islower() for c in text) else text
     if len(text) > _LONGEST:
         words = text.split("_")

@@ -6,7 +6,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from fxminify.repro_templates.expressions import Expressions
+from fxminify.repro_templates.naming import identifier
 from fxminify.store.names import table
 
 _CHECK = """
@@ -39,6 +42,21 @@ def test_every_name_of_the_table_resolves_after_the_imports_it_asks_for() -> Non
         [sys.executable, "-c", _CHECK], input=json.dumps(ordered), capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("self___param_groups_0__params___0", "self_param_groups_0_params_0"),
+        ("self___state_list_dict_keys_L__self___state___1___exp_avg", "state_1_exp_avg"),
+        ("L__self___layers_3", "l_self_layers_3"),
+        ("__ABS__", "ABS"),
+        ("3d", "v3d"),
+        ("___", "v"),
+    ],
+)
+def test_identifiers_have_no_more_underscores_than_words(given: str, name: str) -> None:
+    assert identifier(given) == name
 
 
 def test_public_spellings_are_the_objects_dynamo_records() -> None:
