@@ -4,6 +4,7 @@ The traps of forking were measured one by one: a parent that ran a two-thread pa
 pool, hangs its children. So the zygote has one thread, runs nothing, and forbids the pool before it imports.
 """
 
+import contextlib
 import importlib.util
 import os
 import pathlib
@@ -266,16 +267,18 @@ def test_inductor_compiles_in_workers():
 @pytest.mark.slow
 def test_a_compiler_started_by_a_worker_ends_with_it():
     """Inductor runs g++: killed in the middle of it, nothing may be left."""
+    others = {p.pid for p in psutil.Process().children(recursive=True)}
     with Pool(spec("inductor", "").to_json(), path=[HERE]) as own:
         before = {p.pid for p in psutil.Process().children(recursive=True)}
         futures = own.submit("sandbox_torch_tasks:compiles", {"graphs": 50}, timeout=60)
         end = time.monotonic() + 50
         while time.monotonic() < end:
-            names = [p.name() for p in psutil.Process().children(recursive=True) if p.pid not in before]
-            if any("cc1plus" in n or "g++" in n for n in names):
-                break
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ended while it was asked
+                names = [p.name() for p in psutil.Process().children(recursive=True) if p.pid not in before]
+                if any("cc1plus" in n or "g++" in n for n in names):
+                    break
             time.sleep(0.005)
-        family = {p.pid for p in psutil.Process().children(recursive=True)}
+        family = {p.pid for p in psutil.Process().children(recursive=True)} - others
         own.close()
         with pytest.raises(SandboxError):
             futures.result(1)
