@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,15 @@ def outcomes(source: corpus.Source, folder: Path) -> list[Outcome]:
     source(lambda f, **options: torch.compile(f, backend=backend, **options))
     torch._dynamo.reset()
     return found
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As in the process that restores: with more, sums come out in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def restored_elsewhere(folder: Path) -> None:
