@@ -89,7 +89,10 @@ print("peak", peak() - before)
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_reduction_needs_little_more_memory_than_one_eager_run() -> None:
-    """120 values of 4 MiB are recorded: kept in memory they would be ten times what one run on its own inputs needs."""
+    """120 values of 4 MiB are recorded: kept in memory they would be ten times what one run on its own inputs needs.
+
+    The least of three runs counts: an allocator keeps more of what was freed in some than in others.
+    """
 
     def peak(mode: str) -> float:
         done = subprocess.run(
@@ -99,4 +102,4 @@ def test_a_reduction_needs_little_more_memory_than_one_eager_run() -> None:
         assert found is not None
         return float(found[1])
 
-    assert peak("reduce") <= 1.5 * peak("eager")
+    assert min(peak("reduce") for _ in range(3)) <= 1.5 * min(peak("eager") for _ in range(3))
