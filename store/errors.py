@@ -7,10 +7,10 @@ the file as the user gave it and says what to do next.
 from __future__ import annotations
 
 import errno
-import re
 import shlex
 import sqlite3
 
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 
@@ -37,7 +37,7 @@ def explain(exc: BaseException, name: str) -> str:
 
 def without_password(name: str) -> str:
     """The ``name`` of an index as it may be shown: of a URL all but its password."""
-    return re.sub(r"(?<=://)([^/@:]*):[^@]*@", r"\1:***@", name)
+    return make_url(name).render_as_string() if "://" in name else name
 
 
 def full(name: str) -> str:

@@ -61,7 +61,7 @@ def _source(gm: torch.fx.GraphModule, item: Any, holders: list[torch.fx.Node], c
         if number is not None:
             return number
     elif not isinstance(value, torch.Tensor):
-        raise NotImplementedError(f"the result {item.name} is {type(value).__name__}, not a tensor")
+        raise TypeError(f"the result {item.name} is {type(value).__name__}, not a tensor")
     if item not in computed:
         computed.append(item)
     return _Computed(computed.index(item), type(value))

@@ -117,7 +117,7 @@ def _is_real(value: Any) -> bool:
 def _look(value: torch.Tensor) -> tuple[Any, ...]:
     try:
         return value.data_ptr(), tuple(value.shape), value.stride(), value.dtype
-    except (RuntimeError, NotImplementedError):
+    except RuntimeError:  # no storage, as fake and sparse tensors have none
         return (id(value),)
 
 

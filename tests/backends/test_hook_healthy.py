@@ -47,6 +47,26 @@ def returns_module(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any
     return Wrapper(gm)
 
 
+def training(
+    calls: Callable[[torch.nn.Module, torch.Tensor], list[torch.Tensor]],
+) -> Callable[[], list[torch.Tensor]]:
+    """Does the same each time: what ``calls`` makes of a module in training, and what that leaves behind."""
+    layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5))
+    state = {k: v.clone() for k, v in layer.state_dict().items()}
+    data = torch.randn(3, 4)
+
+    def run() -> list[torch.Tensor]:
+        torch._dynamo.reset()
+        torch.manual_seed(5)
+        layer.load_state_dict(state)
+        layer.zero_grad()
+        results = calls(layer, data)
+        gradients = [p.grad for p in layer.parameters() if p.grad is not None]
+        return [*results, *gradients, *layer.state_dict().values(), torch.get_rng_state()]
+
+    return run
+
+
 @pytest.mark.parametrize(
     "backend",
     [
@@ -63,24 +83,17 @@ def returns_module(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any
 )
 def test_a_healthy_program_computes_the_same_bits(db: str, backend: Any) -> None:
     """Row 2: PyTorch's own capture breaks backends that return plain callables."""
-    layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5))
-    state = {k: v.clone() for k, v in layer.state_dict().items()}
-    data = torch.randn(3, 4)
 
-    def run() -> list[torch.Tensor]:
-        torch._dynamo.reset()
-        torch.manual_seed(5)
-        layer.load_state_dict(state)
-        layer.zero_grad()
+    def calls(layer: torch.nn.Module, data: torch.Tensor) -> list[torch.Tensor]:
         compiled = torch.compile(lambda x: model(layer(x)), backend=backend)
         results = []
         for _ in range(4):
             result = compiled(data)
             result.sum().backward()
             results.append(result.detach())
-        gradients = [p.grad for p in layer.parameters() if p.grad is not None]
-        return [*results, *gradients, *layer.state_dict().values(), torch.get_rng_state()]
+        return results
 
+    run = training(calls)
     plain = run()
     fxminify.install(db)
     captured = run()
@@ -90,21 +103,13 @@ def test_a_healthy_program_computes_the_same_bits(db: str, backend: Any) -> None
 
 
 def test_checking_changes_nothing_either(db: str) -> None:
-    layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5))
-    state = {k: v.clone() for k, v in layer.state_dict().items()}
-    data = torch.randn(3, 4)
-
-    def run() -> list[torch.Tensor]:
-        torch._dynamo.reset()
-        torch.manual_seed(5)
-        layer.load_state_dict(state)
-        layer.zero_grad()
+    def calls(layer: torch.nn.Module, data: torch.Tensor) -> list[torch.Tensor]:
         compiled = torch.compile(layer, backend="aot_eager")
         results = [compiled(data) for _ in range(3)]
         torch.stack(results).sum().backward()
-        gradients = [p.grad for p in layer.parameters() if p.grad is not None]
-        return [*results, *gradients, *layer.state_dict().values(), torch.get_rng_state()]
+        return results
 
+    run = training(calls)
     plain = run()
     with fxminify.capturing(db, check=True):
         checked = run()
