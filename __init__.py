@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .backends.capture.hook import capture, capturing, install, uninstall
     from .backends.capture.manual import record
-    from .backends.chain import chain
-    from .backends.explain import Explain
+    from .backends.shipped.chain import chain
+    from .backends.shipped.explain import Explain
     from .minifier.reduce import reduce
 
 __version__ = "0.1.0"

@@ -14,7 +14,7 @@ import click
 
 from . import __version__
 from .minifier.commands import VERBS
-from .minifier.terminal.verbs import Verbs
+from .minifier.commands.verbs import Verbs
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxminify.backends.onnxrt import Storage, compile_fx
+from fxminify.backends.shipped.onnxrt import Storage, compile_fx
 
 Contender = Callable[[], Any]
 
@@ -126,9 +126,9 @@ def overhead(rounds: int) -> None:
     """Print what a call of the compiled graph costs above the session's own call on the same model, in microseconds."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    from fxminify.backends.onnxrt import decompositions
-    from fxminify.backends.onnxrt.compiler import Compilation
-    from fxminify.backends.onnxrt.options import Options
+    from fxminify.backends.shipped.onnxrt import decompositions
+    from fxminify.backends.shipped.onnxrt.compiler import Compilation
+    from fxminify.backends.shipped.onnxrt.options import Options
 
     for name in MODELS:
         torch.manual_seed(0)

@@ -29,11 +29,11 @@ import torch
 from torch import fx
 
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.recording.trace import record
 from fxminify.minifier.reduce import reduce
-from fxminify.minifier.search.engine import Engine
-from fxminify.store.case import Case
-from fxminify.store.encode import encode
+from fxminify.minifier.reducer.engine import Engine
+from fxminify.minifier.tracing.trace import record
+from fxminify.store.document.case import Case
+from fxminify.store.live.encode import encode
 
 from .apart import apart
 from .graphs import Graph, capture, copies

@@ -13,8 +13,8 @@ import torch
 from torch import fx
 from torch._functorch.fx_minifier import minifier
 
-from fxminify.minifier.recording import recorder  # noqa: F401 - so that no run pays for imports
 from fxminify.minifier.reduce import reduce
+from fxminify.minifier.tracing import recorder  # noqa: F401 - so that no run pays for imports
 
 from .graphs import copies
 from .plants import Plant, compute

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..store.case import Blobs, Case
+from ..store.document.case import Blobs, Case
 from .oracle.verdict import Outcome, Verdict
-from .recording.calls import with_distinct_names
-from .recording.spill import Spill
-from .recording.trace import record
-from .search.account import Progress
-from .search.engine import Engine
+from .reducer.account import Progress
+from .reducer.engine import Engine
+from .tracing.hop_calls import with_distinct_names
+from .tracing.spill import Spill
+from .tracing.trace import record
 
 if TYPE_CHECKING:
     import torch.fx as fx
@@ -46,7 +46,7 @@ def reduce(
 
     Raises ``RuntimeError`` when ``gm`` does not fail.
     """
-    from ..store.encode import encode
+    from ..store.live.encode import encode
 
     live: list[object] = []
     blobs = Spill()
@@ -75,12 +75,12 @@ class _Predicate:
         self._live = live
 
     def build(self, case: Case) -> tuple[fx.GraphModule, list[Any]]:
-        from ..store.build import build
+        from ..store.live.build import build
 
         return build(case, self._blobs, live=self._live)
 
     def ask(self, case: Case) -> Verdict:
-        from ..store.modes import as_it_was
+        from ..store.live.modes import as_it_was
 
         gm, inputs = self.build(case)
         try:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import __version__
-from ..backends.origins.installed import Installed
+from ..backends.provenance.installed import Installed
 from ..backends.running.deaths import signal_name
-from ..store.case import Case
+from ..store.document.case import Case
 from ..store.failure import PRECISION, VALUES, Failure, Kind
-from .wording import code, docstring, headline, markdown, one_line
+from .report.phrases import code, docstring, headline, markdown, one_line
 
 _WIDTH = 118
 _RATIO = re.compile(r"\d{1,6} of \d{1,6}")

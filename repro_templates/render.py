@@ -13,24 +13,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from ..backends.origins import libraries
-from ..backends.origins.spec import BackendSpec
+from ..backends.provenance import libraries
+from ..backends.provenance.spec import BackendSpec
 from ..backends.running import ambient
-from ..store.case import Blobs, Case, Json
+from ..store.document.case import Blobs, Case, Json
 from ..store.failure import Failure, Kind
-from . import device
-from .action import Action, make_action
-from .expressions import Unprintable
+from .environment import environment, own
 from .header import Figures, about, advice, figures, first_node, needs, requirements, story, sure, system, versions
 from .header import Header as Header
-from .inputs import print_inputs
-from .naming import OWN, RESERVED, identifier
 from .notebook import cells
-from .preamble import bound, memory_limit, ordered, split
-from .source import print_graph
-from .spacing import spaced
-from .templates import environment, own
-from .wording import (
+from .report.phrases import (
     actual,
     distinctive,
     exit_codes,
@@ -44,7 +36,15 @@ from .wording import (
     summary,
     title,
 )
-from .wording import code as markdown_code
+from .report.phrases import code as markdown_code
+from .source import device
+from .source.action import Action, make_action
+from .source.expressions import Unprintable
+from .source.function import print_graph
+from .source.inputs import print_inputs
+from .source.naming import OWN, RESERVED, identifier
+from .source.preamble import bound, memory_limit, ordered, split
+from .source.spacing import spaced
 
 FORMATS = MappingProxyType({"script": "script.py.j2", "pytest": "pytest.py.j2", "issue": "issue.md.j2",
                             "notebook": "notebook.ipynb.j2", "bisect": "bisect.py.j2"})  # fmt: skip

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from ..backends.running.exceptions import failure_of, portable, text_of, type_name, unwrap
 from ..store.failure import PRECISION, Failure, Kind, Phase
-from .action import ALIAS_PREFIX, GRADIENT_PREFIX, MISSING_PREFIX, MUTATION_PREFIX, PRECISION_PREFIX
+from .source.action import ALIAS_PREFIX, GRADIENT_PREFIX, MISSING_PREFIX, MUTATION_PREFIX, PRECISION_PREFIX
 
 #: ``(file, function)`` of one frame.
 Place = tuple[str, str]

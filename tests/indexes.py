@@ -8,9 +8,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from fxminify.store.case import Case, Graph, Node, TensorSpec
+from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index import Index, State, StepInfo
+from fxminify.store.index.index import Index, State, StepInfo
 
 
 def failing(message: str, type: str = "RuntimeError", **more: Any) -> Failure:

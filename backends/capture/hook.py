@@ -22,7 +22,7 @@ from .journal import Journal
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from ..origins.spec import BackendSpec
+    from ..provenance.spec import BackendSpec
     from .recorder import Recorder
     from .region import Region
 
@@ -97,7 +97,7 @@ def observed(backend: Any, gm: Any, inputs: Sequence[Any], given: dict[str, Any]
 
     ``given`` may hold ``options`` and ``mode``. Captures go where `install` said, otherwise into ``db``.
     """
-    from ..origins import registry
+    from ..provenance import registry
 
     captured = CapturedBackend(backend, _hook.everything or Target(db, Settings()))
     wrapped = registry.wrap(captured, given.get("options"), given.get("mode"), None)
@@ -152,7 +152,7 @@ class _Hook:
         from .region import Region
 
         def spec() -> BackendSpec:
-            from ..origins import origin
+            from ..provenance import origin
 
             if captured is not None:
                 return origin.spec_of(captured._backend, compile_kwargs=given)

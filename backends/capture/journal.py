@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...store.case import Json
+from ...store.document.case import Json
 
 SLOT = 64
 IDLE = ""

@@ -23,11 +23,11 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from ...store import modes
 from ...store.failure import Failure, Kind, Phase
-from ...store.snapshot import CannotSnapshot, hint
-from ..origins import origin
-from ..origins.spec import BackendSpec
+from ...store.live import modes
+from ...store.live.snapshot import CannotSnapshot, hint
+from ..provenance import origin
+from ..provenance.spec import BackendSpec
 from ..running import ambient
 from ..running.exceptions import text_of, type_name
 from ..running.execution import copy_inputs, cotangents, differentiable

@@ -14,7 +14,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from ...store.failure import Phase
-from ..origins import origin
+from ..provenance import origin
 from ..running import ambient
 from ..running.exceptions import failure_of
 from .hook import capturing

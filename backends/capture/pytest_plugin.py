@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     place = db if "://" in db else str(config.invocation_params.dir / db)
     if not hasattr(config, "workerinput"):  # workers of pytest-xdist are given the place, not where pytest was called
         from ...store.errors import StoreError
-        from ...store.index import Index
+        from ...store.index.index import Index
 
         try:
             Index.check(place)
@@ -79,8 +79,8 @@ class Summary:
     """Says at the end what was captured, from which test, and what to type next."""
 
     def __init__(self, db: str, place: str) -> None:
-        from ...store.changes import Changes
         from ...store.errors import without_password
+        from ...store.index.changes import Changes
 
         self._db = without_password(db)
         self._changes = Changes(place)

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...store import modes
-from ...store.case import Case, Json, TensorSpec, Value, tag
-from ...store.encode import Encoder, Unsupported, encode
-from ..origins import libraries
-from ..origins.spec import BackendSpec
+from ...store.document.case import Case, Json, TensorSpec, Value, tag
+from ...store.live import modes
+from ...store.live.encode import Encoder, Unsupported, encode
+from ..provenance import libraries
+from ..provenance.spec import BackendSpec
 from ..running import ambient, collectives
 from ..running.execution import copy_inputs, tensors
 
@@ -174,7 +174,7 @@ class Received:
     ) -> Taken:
         """The case as data. Of storages of more than ``keep`` bytes the values are left out (None: all are kept).
 
-        Raises `store.encode.Unsupported`.
+        Raises `store.live.encode.Unsupported`.
         """
         with modes.undisturbed():
             module = self.module()

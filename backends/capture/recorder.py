@@ -18,9 +18,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ...store.case import Case, Json, to_json
+from ...store.document.case import Case, Json, to_json
 from ...store.failure import METADATA, PRECISION, Failure, Kind, Phase, Signature, signature
-from ..origins.spec import BackendSpec
+from ..provenance.spec import BackendSpec
 from .journal import Journal
 from .lowering import CannotLower, Lowered
 from .received import Inputs, Received
@@ -133,7 +133,7 @@ class Recorder:
             if not again or self._pid != os.getpid():
                 return
             try:
-                from ...store.index import Index
+                from ...store.index.index import Index
 
                 with Index.open(self.db, create=True) as index:
                     for capture, times in again.items():
@@ -194,7 +194,7 @@ class Recorder:
 
     def _recorded(self, spec: BackendSpec, known: Signature) -> list[int]:
         """The captures that other processes and former runs made of a failure of the backend as a whole."""
-        from ...store.index import Index
+        from ...store.index.index import Index
 
         if "://" not in self.db and not os.path.exists(self.db):
             return []
@@ -237,8 +237,8 @@ class Recorder:
     ) -> tuple[Case | None, dict[str, bytes], str, bool]:
         """The case, or None and why there is none; a case with a reason cannot be run elsewhere. Last, whether values
         of tensors were left out."""
-        from ...store.decode import InvalidDocument, validate
-        from ...store.encode import Unsupported
+        from ...store.document.decode import InvalidDocument, validate
+        from ...store.live.encode import Unsupported
 
         problems = [spec.problem] if spec.problem else []
         try:
@@ -264,8 +264,8 @@ class Recorder:
         graph_text: str,
         reason: str,
     ) -> int:
-        from ...store.index import Index, State
-        from ...store.trust import origin_tag
+        from ...store.index.index import Index, State
+        from ...store.index.trust import origin_tag
 
         if case is not None:
             provenance = provenance | {"origin": origin_tag(case)}
@@ -289,7 +289,7 @@ class Recorder:
         return capture
 
     def _text(self, received: Received) -> str:
-        from ...store.encode import graph_text
+        from ...store.live.encode import graph_text
 
         return graph_text(received.module())
 

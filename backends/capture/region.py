@@ -22,10 +22,10 @@ import torch
 from torch.autograd.graph import Node
 from torch.utils._pytree import tree_leaves
 
-from ...store.case import MOST_CALLS
+from ...store.document.case import MOST_CALLS
 from ...store.failure import Failure, Phase
 from ..comparison.sampling import Sizes
-from ..origins.spec import BackendSpec
+from ..provenance.spec import BackendSpec
 from ..running import ambient
 from ..running.exceptions import failure_of, is_failure, unwrap
 from . import reentry, seam

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...store import tolerance
+from ...store.document import tolerance
 from ..comparison.sampling import Sampling
 
 #: Which values of tensors may be kept.
@@ -22,7 +22,8 @@ LEVELS = ("auto", "dynamo", "aot")
 class Settings:
     """``check``: also compare calls of each compiled graph with eager, the first two or those that a sampling names
     (``"first:2,every:1000"``, see `backends.comparison.sampling`). ``tolerance``: how much values of a dtype may differ
-    (``"float32=1e-4"`` or a mapping, see `fxminify.store.tolerance`). ``data``: which values of tensors are kept;
+    (``"float32=1e-4"`` or a mapping, see `fxminify.store.document.tolerance`). ``data``: which values of tensors are
+    kept;
     ``auto`` keeps all but those of compile errors, which seldom depend on them (and leaves large ones out of what is
     written ahead of a crash), ``full`` keeps all, ``none`` keeps none. Seeded numbers of the same shape and range stand
     in for what is left out. ``level``: keep the graph as Dynamo made it (``"dynamo"``), the one that AOTAutograd made

@@ -26,9 +26,9 @@ from typing import Any
 
 import psutil
 
+from ...store.document.names import UnknownName
 from ...store.errors import without_password
 from ...store.failure import Failure, Phase, signature
-from ...store.names import UnknownName
 from ..running import deaths
 from . import child, journal
 from .settings import Settings
@@ -201,9 +201,9 @@ def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure
     if document is None:
         _warn(f"the program died ({failure.message}), but its journal cannot be read: nothing captured")
         return []
-    from ...store.decode import InvalidDocument, validate
-    from ...store.index import Index, State
-    from ...store.trust import origin_tag
+    from ...store.document.decode import InvalidDocument, validate
+    from ...store.index.index import Index, State
+    from ...store.index.trust import origin_tag
 
     case, reason = None, str(document.get("reason", ""))
     try:

@@ -24,8 +24,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...store.case import Blobs, Json, TensorSpec
-from ...store.context import CONFIG_MODULES, SDP_KERNELS, WORD, check
+from ...store.document.case import Blobs, Json, TensorSpec
+from ...store.document.context import CONFIG_MODULES, SDP_KERNELS, WORD, check
 
 if TYPE_CHECKING:
     import torch
@@ -216,7 +216,7 @@ def _rng(states: Mapping[str, Any], tensors: Sequence[TensorSpec], blobs: Blobs)
     """The generators as recorded. Without a record the one of the CPU is left as it stands, and put back."""
     import torch
 
-    from ...store.build import build_value
+    from ...store.live.build import build_value
 
     available = {device: value for device, value in states.items() if _present(device)}
     cuda = [torch.device(device).index or 0 for device in available if device.startswith("cuda")]

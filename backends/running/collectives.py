@@ -4,7 +4,7 @@ It has the size and the rank of the group the program had, communicates with nob
 what this rank put in. Compilers see the same graph; numbers that depend on other ranks are not those of the program.
 Only the default group is made again: its name, by which graphs refer to it, is always the same.
 
-An import (`backends.origins.libraries`) of this kind is ``{"processes": {"size": 2, "rank": 0}, "ops": [...]}``.
+An import (`backends.provenance.libraries`) of this kind is ``{"processes": {"size": 2, "rank": 0}, "ops": [...]}``.
 """
 
 from __future__ import annotations

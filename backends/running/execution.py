@@ -18,7 +18,7 @@ import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils._pytree import TreeSpec, tree_flatten
 
-from ...store.modes import as_it_was
+from ...store.live.modes import as_it_was
 
 Mark = Callable[[str], None]
 #: How inputs are moved: by which numbers, and by how many units in the last place at most.

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from ..terminal.verbs import Problem, as_json, dump
+from .verbs import Problem, as_json, dump
 
 
 @click.command()
@@ -18,8 +18,8 @@ def backends(names: tuple[str, ...], test: bool, json_: bool) -> None:
 
     With NAMEs only these.
     """
-    from ...backends.origins import catalog
-    from ..terminal import console
+    from ...backends.provenance import catalog
+    from . import console
 
     rows = catalog.listing()
     if unknown := set(names) - {row["name"] for row in rows}:
@@ -38,7 +38,7 @@ def backends(names: tuple[str, ...], test: bool, json_: bool) -> None:
 def passes(json_: bool) -> None:
     """List the passes of the minifier: what each removes, and why that keeps the failure."""
     from ..passes import listing
-    from ..terminal import console
+    from . import console
 
     rows = listing()
     if json_:
@@ -52,8 +52,8 @@ def passes(json_: bool) -> None:
 @as_json
 def doctor(synthetic: bool, json_: bool) -> None:
     """Check this installation."""
-    from ..terminal import console
-    from ..terminal.doctor import examine
+    from . import console
+    from .doctor import examine
 
     rows = examine(synthetic=synthetic)
     if json_:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..terminal.verbs import FORMATS, Problem, as_json, ask, at_terminal, database, dump, write
+from .verbs import FORMATS, Problem, as_json, ask, at_terminal, database, dump, write
 
 
 @click.command("list")
@@ -16,8 +16,8 @@ from ..terminal.verbs import FORMATS, Problem, as_json, ask, at_terminal, databa
 @as_json
 def list_(db: str, each: bool, json_: bool) -> None:
     """List the failures of DB, those of one signature, which are one bug, in one row."""
-    from ...store.index import Index
-    from ..terminal import console
+    from ...store.index.index import Index
+    from . import console
 
     with Index.open(db, readonly=True) as index:
         rows = index.captures()
@@ -35,9 +35,10 @@ def list_(db: str, each: bool, json_: bool) -> None:
 @as_json
 def show(db: str, id_: int, minified: bool, graph: bool, json_: bool) -> None:
     """Show one failure of DB: what failed, where, with which backend, its graph, and what of it matters."""
-    from ...store.index import Index
-    from ..explaining import explanation
-    from ..terminal import console, retelling
+    from ...store.index.index import Index
+    from ..reporting import explanation
+    from . import console
+    from . import history_view as retelling
 
     with Index.open(db, readonly=True) as index:
         if graph and not json_:
@@ -64,9 +65,9 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
 
     `minify run DB ID --from-step N` goes on from a step.
     """
-    from ...store.index import Index
-    from ..search.history import stored
-    from ..terminal import retelling
+    from ...store.index.index import Index
+    from ..reducer.history import stored
+    from . import history_view as retelling
 
     with Index.open(db, readonly=True) as index:
         index.capture(id_)
@@ -125,10 +126,10 @@ def repro(
 
     A format that runs is run before it is shown; what was not, or did not show the failure, is marked as tentative.
     """
-    from ..reduction.runner import run_pending
-    from ..reporting.handout import NotMinified, Wish, handed_out, template_text
-    from ..search.options import Options
-    from ..terminal import console
+    from ..reporting.export import NotMinified, Wish, handed_out, template_text
+    from ..session.options import Options
+    from ..session.runner import run_pending
+    from . import console
 
     wish = Wish(format_, template_text(template), rename, force)
     try:
@@ -168,7 +169,7 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
     """
     from ..reporting.emit import verify_stored
     from ..reporting.script_file import verify_file
-    from ..terminal import console
+    from . import console
 
     if db.endswith(".py"):
         if ids:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..terminal.verbs import Problem, as_json, ask, database, dump
+from .verbs import Problem, as_json, ask, database, dump
 
 
 @click.command()
@@ -68,9 +68,9 @@ def run(db: str, ids: tuple[int, ...], json_: bool, again: bool, **options: Any)
     """
     if options["from_step"] is not None and len(ids) != 1:
         raise Problem("--from-step is about one failure: give its ID, as in minify run DB ID --from-step N.")
-    from ..reduction.runner import run_pending
     from ..sandbox.cluster import NoCluster
-    from ..search.options import Options
+    from ..session.options import Options
+    from ..session.runner import run_pending
 
     options["jobs"] = options["jobs"] or 0
     try:
@@ -96,7 +96,7 @@ def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, trust: boo
     The layers are Dynamo, AOTAutograd, its decompositions, and the backend. The issue report shows the answer.
     """
     from ..regression.ablation import ablate
-    from ..terminal import console
+    from . import console
 
     def done(row: Any) -> None:
         click.echo(f"{row.backend}: {row.result}", err=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..terminal.verbs import FORMATS, Problem, as_json, dump, write
+from .verbs import FORMATS, Problem, as_json, dump, write
 
 
 @click.command()
@@ -51,11 +51,11 @@ def report(
 
 def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_: bool, *, inside: bool) -> None:
     """Write the page; where only what is inside was asked for, say that and write nothing."""
-    from ...repro_templates.report import render
-    from ...repro_templates.wording import count
-    from ...store.index import Index
-    from ..reporting.inside import lines, page_listing
+    from ...repro_templates.report.html import render
+    from ...repro_templates.report.phrases import count
+    from ...store.index.index import Index
     from ..reporting.overview import overview
+    from ..reporting.privacy_summary import lines, page_listing
 
     with Index.open(db, readonly=True) as index:
         made = overview(index, ids)
@@ -98,10 +98,10 @@ def _hand_on(
     force: bool,
     json_: bool,
 ) -> None:
-    from ...store.index import Index
+    from ...store.index.index import Index
     from ..reporting import bundle as bundles
-    from ..reporting.handout import Wish
-    from ..reporting.inside import lines, listing
+    from ..reporting.export import Wish
+    from ..reporting.privacy_summary import lines, listing
 
     wish = Wish(rename=rename, unverified=force)
     if bundle is not None and bundle.exists() and not force:

@@ -11,13 +11,13 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from ...store.case import Case, Graph
+from ...store.document.case import Case, Graph
 from ...store.failure import VALUES, Failure, Kind, Phase
-from ...store.index import Index
-from ..editing.subject import REGIONS
-from ..recording.trace import Kind as Recorded
-from ..recording.trace import Trace
+from ...store.index.index import Index
+from ..candidate.graph_view import REGIONS
 from ..sandbox.pool import Workers
+from ..tracing.trace import Kind as Recorded
+from ..tracing.trace import Trace
 from . import tasks
 from .observation import of_reply
 

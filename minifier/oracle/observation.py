@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ...backends.running import deaths
-from ...store.case import Json
+from ...store.document.case import Json
 from ...store.failure import Failure, Phase
 from ..sandbox.pool import Ended, Reply
 

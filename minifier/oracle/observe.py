@@ -23,15 +23,15 @@ import torch._dynamo
 
 from ...backends.comparison.compare import CannotCompare, compare
 from ...backends.comparison.reference import Reference
-from ...backends.origins.spec import BackendSpec
+from ...backends.provenance.spec import BackendSpec
 from ...backends.running import ambient
 from ...backends.running.exceptions import failure_of, type_name
 from ...backends.running.execution import Run, copy_inputs, execute
-from ...repro_templates.naming import is_operation
-from ...repro_templates.source import Printed, print_graph
-from ...store.build import build, build_value
-from ...store.case import Blobs, Case, tag
+from ...repro_templates.source.function import Printed, print_graph
+from ...repro_templates.source.naming import is_operation
+from ...store.document.case import Blobs, Case, tag
 from ...store.failure import Phase
+from ...store.live.build import build, build_value
 from .observation import Observation, Seen
 
 Mark = Callable[[str], None]

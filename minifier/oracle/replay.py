@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from ...store.case import Case, Graph, Node, TensorSpec
+from ...store.document.case import Case, Graph, Node, TensorSpec
 from ...store.failure import Failure, Kind, Match, Signature, signature
 from ..sandbox.pool import Reply, Workers
 from . import tasks
-from .backend import SHORTEST, Oracle, Target, Votes, hang_seconds
 from .observation import Observation, Seen, of_reply
+from .oracle import SHORTEST, Oracle, Target, Votes, hang_seconds
 
 SLOWEST_TIMES = 5.0
 #: Seconds a replay may take where the capture names no time of its own.

@@ -1,7 +1,7 @@
 """What a worker can be asked: observe a case, record its values. Both sides of the request stand here.
 
-A case travels as the document of `fxminify.store.case.to_json` and is taken as it is: the driver has validated it, or
-made it from one that was. Its storages lie in the scratch directory.
+A case travels as the document of `fxminify.store.document.case.to_json` and is taken as it is: the driver has
+validated it, or made it from one that was. Its storages lie in the scratch directory.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...store.case import Case, Json, TensorSpec, to_json
-from ..recording.trace import graph_from_json
+from ...store.document.case import Case, Json, TensorSpec, to_json
+from ..tracing.trace import graph_from_json
 
 if TYPE_CHECKING:
     from ..sandbox.scratch import Scratch
@@ -53,7 +53,7 @@ def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Js
 
 def record(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """In a worker: a `Trace` as JSON; what was recorded is in the scratch directory."""
-    from ..recording.trace import record
+    from ..tracing.trace import record
 
     mark("eager")
     return record(case_from_json(argument["case"]), scratch, put=scratch.write).to_json()
@@ -61,7 +61,7 @@ def record(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Jso
 
 def study(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """In a worker: the values of a case that is not the captured one any more, and what its nodes consist of."""
-    from ..studying.study import study
+    from ..tracing.study import study
 
     mark("eager")
     prefix = argument["prefix"]
@@ -72,7 +72,7 @@ def study(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json
 
 def describe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """In a worker: an `Installed` as JSON. ``argument`` names the ``modules`` of the backend and the operators."""
-    from ...backends.origins.installed import describe
+    from ...backends.provenance.installed import describe
 
     return describe(argument["modules"]).to_json()
 

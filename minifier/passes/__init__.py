@@ -1,11 +1,11 @@
 """The passes of a reduction, and what is asked of one.
 
-A pass looks at a `minifier.editing.subject.Subject` and proposes `minifier.editing.patch.Patch` objects. It is a
+A pass looks at a `minifier.candidate.graph_view.Subject` and proposes `minifier.candidate.patch.Patch` objects. It is a
 pure function of the subject and a step number: no state, no randomness, no torch, no oracle. It promises
 
 * **independence**: the patches of one proposal may be applied in any combination (of two that replace the same
   node the first counts); the search it names decides which;
-* **progress**: each patch makes the case smaller in the order of `minifier.editing.order` or does nothing (the engine
+* **progress**: each patch makes the case smaller in the order of `minifier.candidate.order` or does nothing (the engine
   takes nothing else), so that the reduction ends;
 * **completeness**: a pass that is not coarse proposes every single edit it stands for, so that a fixpoint of all
   passes is 1-minimal;
@@ -143,7 +143,7 @@ __all__ = ["PASSES", "REPLACEMENTS", "Pass", "Proposal"]
 
 def listing() -> list[dict[str, str]]:
     """Rows for `minify passes`: the engine's passes in order, then the simplifications that follow them."""
-    from ..reduction import simplify
+    from ..reducer import simplify
 
     rows = [{"pass": p.name, "stage": "reduce", "what": p.summary} for p in PASSES]
     rows += [{"pass": p.name, "stage": "replace", "what": p.summary} for p in REPLACEMENTS]

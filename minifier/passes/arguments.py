@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...store.case import Node, refs
-from ..editing.bodies import graphs
-from ..editing.patch import Patch
-from ..editing.rewriting import Omit, Shorten, editable, inside, places
-from ..editing.subject import Subject, target_name
+from ...store.document.case import Node, refs
+from ..candidate.graph_view import Subject, target_name
+from ..candidate.patch import Patch
+from ..candidate.rewriting import Omit, Shorten, editable, inside, places
+from ..candidate.subgraphs import graphs
 from .numbers import at
 from .proposal import Proposal, each
 

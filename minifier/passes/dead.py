@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..editing.patch import Patch
-from ..editing.subject import Subject
+from ..candidate.graph_view import Subject
+from ..candidate.patch import Patch
 from .proposal import Proposal, each
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...store.case import tag
-from ..editing.patch import Patch
-from ..editing.subject import Subject
+from ...store.document.case import tag
+from ..candidate.graph_view import Subject
+from ..candidate.patch import Patch
 from .proposal import Proposal, each
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..editing.patch import Patch
-from ..editing.subject import Subject, reached
+from ..candidate.graph_view import Subject, reached
+from ..candidate.patch import Patch
 from .proposal import Proposal, each
 from .searches import Items, Space, guided
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...store.case import Node, Value, tag
-from ..editing.bodies import graphs
-from ..editing.order import weight
-from ..editing.patch import Patch
-from ..editing.rewriting import Place, Put, editable, inside, places
-from ..editing.subject import Subject
-from ..recording.calls import Path
+from ...store.document.case import Node, Value, tag
+from ..candidate.graph_view import Subject
+from ..candidate.order import weight
+from ..candidate.patch import Patch
+from ..candidate.rewriting import Place, Put, editable, inside, places
+from ..candidate.subgraphs import graphs
+from ..tracing.hop_calls import Path
 from .proposal import Proposal, each
 from .searches import farthest
 

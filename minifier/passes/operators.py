@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...store.case import tag
-from ..editing.bodies import BodySubject, Inside, Operand, Result, Shift, Zeros, bodies, picks
-from ..editing.inlining import Inline
-from ..editing.patch import Patch
-from ..editing.slots import Slot, slots
-from ..editing.subject import Subject
-from ..recording.calls import body as graph_at
-from ..recording.calls import calls, items, paths
-from ..recording.trace import Kind
+from ...store.document.case import tag
+from ..candidate.graph_view import Subject
+from ..candidate.inlining import Inline
+from ..candidate.patch import Patch
+from ..candidate.slots import Slot, slots
+from ..candidate.subgraphs import BodySubject, Inside, Operand, Result, Shift, Zeros, bodies, picks
+from ..tracing.hop_calls import body as graph_at
+from ..tracing.hop_calls import calls, items, paths
+from ..tracing.trace import Kind
 from . import bypass, dead
 from .proposal import Proposal, each
 from .searches import farthest, sweep

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...store.case import Graph
-from ..editing.bodies import BodySubject, Inside, Shift, graphs
-from ..editing.patch import Patch
-from ..editing.rewriting import TakeApart, editable
-from ..editing.subject import Subject
-from ..recording.calls import body, calls, items
-from ..recording.trace import Kind
+from ...store.document.case import Graph
+from ..candidate.graph_view import Subject
+from ..candidate.patch import Patch
+from ..candidate.rewriting import TakeApart, editable
+from ..candidate.subgraphs import BodySubject, Inside, Shift, graphs
+from ..tracing.hop_calls import body, calls, items
+from ..tracing.trace import Kind
 from .proposal import Proposal, each
 from .searches import alone, one_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..editing.patch import Patch
-from ..editing.subject import Subject
+from ..candidate.graph_view import Subject
+from ..candidate.patch import Patch
 from .searches import Search, dense
 
 

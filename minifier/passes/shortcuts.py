@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from ...store.case import Value
-from ..editing.bodies import Inside, graphs
-from ..editing.patch import Patch
-from ..editing.rewriting import Become, editable
-from ..editing.subject import Subject
-from ..recording.calls import Path
+from ...store.document.case import Value
+from ..candidate.graph_view import Subject
+from ..candidate.patch import Patch
+from ..candidate.rewriting import Become, editable
+from ..candidate.subgraphs import Inside, graphs
+from ..tracing.hop_calls import Path
 from .proposal import Proposal, each
 
 #: The most starting points that are tried for one node, the farthest ones.

@@ -2,7 +2,7 @@
 
 The form of a call is read from its values, not from its name: one tensor to one like it, two tensors to what they
 broadcast to, a reduction, another shape, another type. So operators nobody has heard of have one, too.
-`fxminify.minifier.editing.order.RANKS` is the ranking.
+`fxminify.minifier.candidate.order.RANKS` is the ranking.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import prod
 
-from ...store.case import TensorSpec, Value
-from ..editing.bodies import graphs
-from ..editing.order import RANKS, rank
-from ..editing.patch import Patch
-from ..editing.rewriting import Become, editable
-from ..editing.subject import Subject
-from ..recording.calls import Path
+from ...store.document.case import TensorSpec, Value
+from ..candidate.graph_view import Subject
+from ..candidate.order import RANKS, rank
+from ..candidate.patch import Patch
+from ..candidate.rewriting import Become, editable
+from ..candidate.subgraphs import graphs
+from ..tracing.hop_calls import Path
 from .proposal import Proposal
 from .searches import sweep
 

@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ...backends.origins.spec import BackendSpec
-from ...store.case import Blobs, Case
+from ...backends.provenance.spec import BackendSpec
+from ...store.document.case import Blobs, Case
 from ...store.errors import StoreError
-from ...store.index import Index
+from ...store.index.index import Index
+from ..commands import console
 from ..oracle import tasks
 from ..oracle.observation import Observation, Seen, of_reply
 from ..oracle.replay import Likeness
 from ..sandbox.launcher import BackendImportError, SandboxError
 from ..sandbox.pool import Pool
-from ..terminal import console
 
 #: The backends of torch that stop after a layer, and that layer.
 LAYERS = (
@@ -108,7 +108,7 @@ def ablate(
 
 def named(name: str, own: BackendSpec) -> BackendSpec:
     """The backend registered as ``name``, compiling with the same ``dynamic``. Raises `StoreError`."""
-    from ...backends.origins.origin import spec_of
+    from ...backends.provenance.origin import spec_of
 
     spec = spec_of(name)
     if spec.problem:
@@ -118,7 +118,7 @@ def named(name: str, own: BackendSpec) -> BackendSpec:
 
 def others(own: str) -> list[str]:
     """Backends installed here that compile: none that only debug, and none that lacks its package."""
-    from ...backends.origins.catalog import listing
+    from ...backends.provenance.catalog import listing
 
     aside = {own, *(name for name, _ in LAYERS)}
     usual = [row for row in listing() if not {"debug", "experimental"} & set(row["tags"]) and not row["needs"]]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from ...store.index import Result
-from ..terminal.console import plain
+from ...store.index.index import Result
+from ..commands.console import plain
 from .retest import Answer
 
 

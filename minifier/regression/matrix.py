@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ...store.index import Index, Result
-from ..terminal.console import plain
+from ...store.index.index import Index, Result
+from ..commands.console import plain
 from .retest import Answer, Subject
 from .standing import order, standing
 

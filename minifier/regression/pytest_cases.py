@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if file_path.suffix != ".db" or not parent.session.isinitpath(file_path):
         return None
-    from ...store.sqlite import is_index
+    from ...store.index.sqlite import is_index
 
     found: pytest.Collector = Cases.from_parent(parent, path=file_path)
     return found if is_index(file_path) else None
@@ -44,9 +44,9 @@ class Cases(pytest.File):
     """An index whose minimal cases are tests."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        from ...backends.origins.spec import InvalidSpec
+        from ...backends.provenance.spec import InvalidSpec
         from ...store.errors import StoreError
-        from ...store.index import Index
+        from ...store.index.index import Index
         from .retest import collect
 
         try:
@@ -86,7 +86,7 @@ class Case(pytest.Item):
         self.extra_keyword_matches |= {subject.backend, subject.capture.kind, subject.capture.phase}
 
     def runtest(self) -> None:
-        from ...store.index import Index, Result
+        from ...store.index.index import Index, Result
         from .retest import judge, keep, run
 
         if self.reason:

@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
-from ...backends.origins.spec import BackendSpec, CannotLoad
-from ...repro_templates.expressions import Unprintable
-from ...repro_templates.inputs import SIDE_FILE
+from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...repro_templates.render import render
+from ...repro_templates.source.expressions import Unprintable
+from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Processes, Verification, verify
 from ...store.failure import Failure, Kind, Phase, signature
-from ...store.index import CaptureInfo, Index, ReproInfo, Result, Retest
-from ...store.reductions import now
+from ...store.index.index import CaptureInfo, Index, ReproInfo, Result, Retest
+from ...store.index.reductions import now
+from ..commands import console
 from ..oracle.replay import Likeness
-from ..reporting.handout import alarm, carried_from, search_path, stored_repro
+from ..reporting.export import alarm, carried_from, search_path, stored_repro
 from ..reporting.record import make_header
 from ..reporting.script_file import python_path
-from ..terminal import console
 from .ablation import named
 from .standing import NOT_MINIFIED, UNRECORDED, Expect, Standing, as_expected, history, standing
 

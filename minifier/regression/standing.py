@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...store.index import CaptureInfo, Result, Retest
+from ...store.index.index import CaptureInfo, Result, Retest
 
 #: The id of a retest that no index has: it is the latest.
 UNRECORDED = 1 << 62

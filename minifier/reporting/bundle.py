@@ -18,15 +18,15 @@ from importlib import metadata
 from typing import Any
 
 from ... import __version__
-from ...backends.origins.spec import BackendSpec
-from ...repro_templates.anonymous import anonymous
-from ...repro_templates.forms import RUN
+from ...backends.provenance.spec import BackendSpec
 from ...repro_templates.render import FORMATS
-from ...repro_templates.wording import one_line, title
+from ...repro_templates.report.phrases import one_line, title
+from ...repro_templates.run_format import RUN
+from ...repro_templates.source.anonymous import anonymous
 from ...store.errors import StoreError
-from ...store.index import Index
+from ...store.index.index import Index
 from . import record
-from .handout import FILES, Wish, drawn, handed_out
+from .export import FILES, Wish, drawn, handed_out
 
 #: GitHub takes attachments of at most 25 MB.
 MOST_BYTES = 24 << 20

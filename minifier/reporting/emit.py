@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...backends.origins.installed import Installed
-from ...repro_templates.inputs import SIDE_FILE
+from ...backends.provenance.installed import Installed
 from ...repro_templates.render import Header, Rendered, render
+from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification, verify
-from ...store.case import Blobs, Case
+from ...store.document.case import Blobs, Case
 from ...store.errors import StoreError
 from ...store.failure import VALUES, Failure, Kind, Phase
-from ...store.index import CaptureInfo, Index, State
+from ...store.index.index import CaptureInfo, Index, State
+from ..commands import console
 from ..oracle.replay import Likeness
-from ..terminal import console
 from . import record
-from .handout import carried_from, search_path, stored_repro
+from .export import carried_from, search_path, stored_repro
 from .record import make_header
 
 #: Is a failure, seen in a fresh process, the captured one?

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from ...store.case import Case, Json
-from ...store.index import Index
+from ...store.document.case import Case, Json
+from ...store.index.index import Index
 from ..oracle import tasks
 from ..sandbox.pool import Ended, Workers
 
@@ -24,7 +24,7 @@ FORMAT = "onnx"
 #: As many models, and as many characters of one as text and as a picture, are kept.
 MOST_MODELS, MOST_TEXT, MOST_PICTURE = 4, 20_000, 200_000
 #: What a worker has imported that made an ONNX model.
-_COMPILER = "fxminify.backends.onnxrt.compiler"
+_COMPILER = "fxminify.backends.shipped.onnxrt.compiler"
 _TASK = "fxminify.minifier.reporting.onnx_models:collect"
 
 
@@ -49,7 +49,7 @@ def find(pool: Workers, case: Case, entry: str, timeout: float) -> list[Model]:
 
 def collect(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """In a worker: the models, as JSON."""
-    from ...backends.onnxrt.storage import watching
+    from ...backends.shipped.onnxrt.storage import watching
 
     with watching() as seen:
         tasks.observe(argument, scratch, mark)

@@ -13,22 +13,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from ...repro_templates.curve import curve
-from ...repro_templates.expressions import Unprintable
-from ...repro_templates.picture import MOST_NODES, picture
-from ...repro_templates.report import Detail, Group, Model, Report, Row, Step
-from ...repro_templates.source import print_graph
-from ...repro_templates.wording import count, without_paths
-from ...store.case import Case, Json
+from ...repro_templates.report.curve import curve
+from ...repro_templates.report.html import Detail, Group, Model, Report, Row, Step
+from ...repro_templates.report.phrases import count, without_paths
+from ...repro_templates.report.picture import MOST_NODES, picture
+from ...repro_templates.source.expressions import Unprintable
+from ...repro_templates.source.function import print_graph
+from ...store.document.case import Case, Json
 from ...store.errors import StoreError
 from ...store.failure import Failure, Kind
-from ...store.index import CaptureInfo, Index
-from ..explaining import explanation
+from ...store.index.index import CaptureInfo, Index
+from ..commands import console
 from ..oracle import first_node
+from ..reducer import history
 from ..regression import ablation
-from ..search import history
-from ..terminal import console
-from . import onnx_models
+from . import explanation, onnx_models
 from .groups import grouped
 
 #: How many failures are shown in full, and at how many characters of such it ends.

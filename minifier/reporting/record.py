@@ -13,17 +13,16 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
-from ...backends.origins.installed import Installed
-from ...backends.origins.spec import BackendSpec
+from ...backends.provenance.installed import Installed
+from ...backends.provenance.spec import BackendSpec
 from ...repro_templates.header import Header
-from ...store.case import Case
-from ...store.documents import plain
+from ...store.document.case import Case
 from ...store.failure import Failure, signature
-from ...store.index import CaptureInfo, Index
-from ..explaining import explanation
+from ...store.index.documents import plain
+from ...store.index.index import CaptureInfo, Index
 from ..oracle import first_node
 from ..regression.ablation import stored as stored_ablation
-from . import onnx_models
+from . import explanation, onnx_models
 
 #: Under this name the record is kept beside the scripts of a capture.
 FORMAT = "record"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...repro_templates.inputs import SIDE_FILE
+from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import verify
 from ...store.errors import StoreError
 from ...store.failure import Failure, signature

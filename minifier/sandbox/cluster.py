@@ -1,7 +1,7 @@
 """Oracle calls on other machines: a `dask.distributed` cluster in the place of the local workers.
 
 A `ClusterPool` is to the oracle what `fxminify.minifier.sandbox.pool.Pool` is: submit a request, get a future of a
-reply that always comes. Each request goes to `fxminify.minifier.sandbox.station` as a message that holds all it
+reply that always comes. Each request goes to `fxminify.minifier.sandbox.dask_worker` as a message that holds all it
 needs. What a lost worker was asked the scheduler asks another one, so the loss costs that one query. ``dask`` is an
 extra, imported when a cluster is asked for, and what it moves are bytes of JSON and of tensors.
 """
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ... import __version__
-from . import station
+from . import dask_worker as station
 from .launcher import BackendImportError, Mode, SandboxError
 from .messages import Json
 from .pool import Ended, Reply, Workers

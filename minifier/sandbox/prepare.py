@@ -21,7 +21,7 @@ from .warm import warm
 #: Modules that a first compilation would import: paid once in the zygote instead of once in each worker.
 _TORCH = (
     "torch", "torch._dynamo", "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes",
-    "fxminify.minifier.oracle.observe", "fxminify.minifier.recording.recorder",
+    "fxminify.minifier.oracle.observe", "fxminify.minifier.tracing.recorder",
 )  # fmt: skip
 _INDUCTOR = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp", "torch._inductor.cpu_vec_isa")
 
@@ -61,8 +61,8 @@ def prepare(setup: Setup) -> Ready:
     import torch
 
     torch.set_num_threads(1)
-    from ...backends.origins import libraries
-    from ...backends.origins.spec import BackendSpec, extend_path
+    from ...backends.provenance import libraries
+    from ...backends.provenance.spec import BackendSpec, extend_path
 
     spec = BackendSpec.from_json(setup.backend)
     extend_path(spec.search_path)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ...store.case import Blobs
+from ...store.document.case import Blobs
 
 #: Captured output beyond this many bytes is cut out of the middle.
 OUTPUT_LIMIT = 1 << 16

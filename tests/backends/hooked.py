@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from fxminify.store.build import build
-from fxminify.store.index import CaptureInfo, Index
+from fxminify.store.index.index import CaptureInfo, Index
+from fxminify.store.live.build import build
 
 
 def captures(db: str) -> list[CaptureInfo]:

@@ -77,7 +77,7 @@ def test_settings_that_name_this_machine_are_left_out() -> None:
 
 
 def test_the_generator_state_is_put_back() -> None:
-    from fxminify.store.encode import Encoder
+    from fxminify.store.live.encode import Encoder
 
     encoder = Encoder()
     torch.manual_seed(7)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fxminify.backends.origins import origin, spec
+from fxminify.backends.provenance import origin, spec
 
 Recreated = Callable[..., dict[str, Any]]
 Script = Callable[[str], ModuleType]

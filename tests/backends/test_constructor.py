@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fxminify.backends.origins.constructor import arguments
-from fxminify.backends.origins.origin import spec_of
+from fxminify.backends.provenance.constructor import arguments
+from fxminify.backends.provenance.origin import spec_of
 
 
 class Keeps:

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from fxminify.backends.drawing import MOST_BOXES, Box, Edge, svg
-from fxminify.backends.layering import APART, place
+from fxminify.backends.drawing.layering import APART, place
+from fxminify.backends.drawing.svg import MOST_BOXES, Box, Edge, svg
 
 
 def network(count: int, seed: int = 0) -> tuple[list[Box], list[Edge]]:

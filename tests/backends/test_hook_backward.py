@@ -13,9 +13,9 @@ import torch
 from torch import fx
 
 import fxminify
-from fxminify.store.build import build
-from fxminify.store.case import Case
-from fxminify.store.index import CaptureInfo, Index
+from fxminify.store.document.case import Case
+from fxminify.store.index.index import CaptureInfo, Index
+from fxminify.store.live.build import build
 
 
 def captures(db: str) -> list[CaptureInfo]:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from fxminify.backends.origins import libraries
-from fxminify.backends.origins.spec import CannotLoad
+from fxminify.backends.provenance import libraries
+from fxminify.backends.provenance.spec import CannotLoad
 from fxminify.backends.running import collectives
 
 PROGRAMS = Path(__file__).parent / "programs"

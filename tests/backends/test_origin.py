@@ -14,9 +14,9 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop, eager
 from torch._dynamo.repro.after_dynamo import wrap_backend_debug
 
-from fxminify.backends.origins import origin, registry, syntax
-from fxminify.backends.origins.catalog import listing
-from fxminify.backends.origins.origin import spec_of, spec_of_wrapped
+from fxminify.backends.provenance import origin, registry, syntax
+from fxminify.backends.provenance.catalog import listing
+from fxminify.backends.provenance.origin import spec_of, spec_of_wrapped
 
 LIB = Path(__file__).parent / "programs" / "lib"
 Recreated = Callable[..., dict[str, Any]]
@@ -186,7 +186,7 @@ def test_registrations_are_read_from_source() -> None:
 
 
 def test_express_refuses_what_would_need_carrying() -> None:
-    from fxminify.backends.origins.program import CannotCarry
+    from fxminify.backends.provenance.program import CannotCarry
 
     assert origin.express((1, torch.int8)) == {"tuple": [1, {"import": ["torch", "int8"]}]}
     with pytest.raises(CannotCarry):

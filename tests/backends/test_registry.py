@@ -8,7 +8,7 @@ import torch
 from torch._dynamo.backends import registry as torch_registry
 from torch._dynamo.backends.common import AotAutograd, aot_autograd
 
-from fxminify.backends.origins import registry
+from fxminify.backends.provenance import registry
 
 
 def test_the_registry_keeps_names_and_functions_where_we_look() -> None:

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import fxminify
-from fxminify.backends.chain import registered as chain_by_name
-from fxminify.backends.faulty import FAULTS, faulty
-from fxminify.backends.given import InvalidOption
-from fxminify.backends.print_graph import print_graph
-from fxminify.backends.torchscript import optimize_for_inference
-from fxminify.store.index import Index
+from fxminify.backends.shipped.chain import registered as chain_by_name
+from fxminify.backends.shipped.faulty import FAULTS, faulty
+from fxminify.backends.shipped.options_reader import InvalidOption
+from fxminify.backends.shipped.print_graph import print_graph
+from fxminify.backends.shipped.torchscript import optimize_for_inference
+from fxminify.store.index.index import Index
 
 
 def model(x: torch.Tensor) -> torch.Tensor:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fxminify.backends.origins.carry import Carried
-from fxminify.backends.origins.spec import BackendSpec, CannotLoad
+from fxminify.backends.provenance.carry import Carried
+from fxminify.backends.provenance.spec import BackendSpec, CannotLoad
 
 LIB = Path(__file__).parent / "programs" / "lib"
 Recreated = Callable[..., dict[str, Any]]

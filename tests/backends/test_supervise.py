@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fxminify.store.index import CaptureInfo, Index
+from fxminify.store.index.index import CaptureInfo, Index
 
 FAILURES = Path(__file__).parents[1] / "failures"
 CAPTURE = """
@@ -87,7 +87,7 @@ compiled(torch.full((3,), 2.0))
     assert done.returncode == 128 + signal.SIGABRT
     [row] = captures(tmp_path)
     assert (row.kind, row.phase) == ("crash", "forward")
-    from fxminify.store.build import build
+    from fxminify.store.live.build import build
 
     with Index.open(str(tmp_path / "repro.db")) as index:
         case = index.case(1)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fxminify.minifier.reporting.overview import overview
-from fxminify.repro_templates.report import render
-from fxminify.store.index import Index
+from fxminify.repro_templates.report.html import render
+from fxminify.store.index.index import Index
 
 #: What a browser may say of a page that is in order: nothing.
 Open = Callable[..., Any]

@@ -15,10 +15,10 @@ import indexes
 from fxminify.minifier.reporting import onnx_models
 from fxminify.minifier.reporting import overview as overviews
 from fxminify.minifier.reporting.overview import overview
-from fxminify.repro_templates.report import render
-from fxminify.store.case import Graph, Node
+from fxminify.repro_templates.report.html import render
+from fxminify.store.document.case import Graph, Node
 from fxminify.store.failure import Failure, Frame, Kind, Phase
-from fxminify.store.index import Index
+from fxminify.store.index.index import Index
 
 HOSTILE = (
     "</script><script>alert(1)</script>", "</template><img src=x onerror=alert(1)>", "]]></style><svg onload=alert(1)>",
@@ -153,7 +153,7 @@ def test_nothing_of_a_capture_becomes_markup(tmp_path: Path) -> None:
 
 
 def test_names_of_nodes_from_a_hostile_file_are_text_in_the_picture() -> None:
-    from fxminify.repro_templates.picture import picture
+    from fxminify.repro_templates.report.picture import picture
 
     node = Node("x", "placeholder", "<script>alert(1)</script>", meta={"stack": "</title><script>", "module": "<b>"})
     svg = picture(Graph((node, Node("output", "output", "output", ({"ref": "x"},)))), label="<i>").svg

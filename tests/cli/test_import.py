@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from fxminify.store.build import build
-from fxminify.store.index import Index
+from fxminify.store.index.index import Index
+from fxminify.store.live.build import build
 
 
 @pytest.fixture(scope="module")

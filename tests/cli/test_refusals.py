@@ -11,7 +11,7 @@ import pytest
 from indexes import one_relu
 
 from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index import Index, State
+from fxminify.store.index.index import Index, State
 
 READING = [["list", "repro.db"], ["show", "repro.db", "1"], ["repro", "repro.db", "1"]]
 WRITING = [["run", "repro.db"], ["verify", "repro.db"]]

@@ -14,7 +14,7 @@ from indexes import one_relu
 
 from fxminify.minifier.reporting import bundle as bundles
 from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index import Index, State
+from fxminify.store.index.index import Index, State
 
 FAILURE = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "no kernel for 'relu' in /home/me/x.cpp")
 
@@ -137,7 +137,7 @@ def test_a_template_of_ones_own(desk: Any) -> None:
 
 def test_a_capture_that_was_not_minified_is_offered_to_be(desk: Any, monkeypatch: Any) -> None:
     from fxminify.minifier.commands import reading
-    from fxminify.minifier.reduction import runner
+    from fxminify.minifier.session import runner
 
     minified(desk.db)
     with sqlite3.connect(desk.db) as connection:

@@ -13,10 +13,10 @@ import indexes
 import pytest
 from rich.console import Console
 
+from fxminify.minifier.commands import console
 from fxminify.minifier.reporting.overview import overview
-from fxminify.minifier.terminal import console
-from fxminify.store.case import Graph, Node
-from fxminify.store.index import Index
+from fxminify.store.document.case import Graph, Node
+from fxminify.store.index.index import Index
 
 
 def terminal(width: int = 80, **more: Any) -> Console:

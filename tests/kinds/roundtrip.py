@@ -14,18 +14,18 @@ from torch import fx
 
 from fxminify.backends.capture.lowering import AotCalls, CannotLower, lower
 from fxminify.backends.capture.received import Inputs, Received
-from fxminify.backends.origins import libraries
-from fxminify.backends.origins.spec import BackendSpec
+from fxminify.backends.provenance import libraries
+from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.backends.running import ambient
 from fxminify.backends.running.execution import copy_inputs
-from fxminify.repro_templates.expressions import Unprintable
-from fxminify.repro_templates.inputs import SIDE_FILE, print_inputs
-from fxminify.repro_templates.source import print_graph
-from fxminify.store.build import build, build_value
-from fxminify.store.case import Case, Graph, Node, to_json
-from fxminify.store.decode import InvalidDocument, parse, validate
-from fxminify.store.encode import Encoder, Unsupported
+from fxminify.repro_templates.source.expressions import Unprintable
+from fxminify.repro_templates.source.function import print_graph
+from fxminify.repro_templates.source.inputs import SIDE_FILE, print_inputs
+from fxminify.store.document.case import Case, Graph, Node, to_json
+from fxminify.store.document.decode import InvalidDocument, parse, validate
 from fxminify.store.failure import Failure, Kind, Phase
+from fxminify.store.live.build import build, build_value
+from fxminify.store.live.encode import Encoder, Unsupported
 
 SPEC = BackendSpec("eager", "registered", "eager")
 FAILURE = Failure(Kind.COMPILE_ERROR, Phase.COMPILE)

@@ -19,8 +19,8 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 import fxminify
 from fxminify.backends.capture.settings import Settings
-from fxminify.store.build import build
-from fxminify.store.index import CaptureInfo, Index
+from fxminify.store.index.index import CaptureInfo, Index
+from fxminify.store.live.build import build
 
 PROGRAM = Path(__file__).parent / "programs" / "levels.py"
 

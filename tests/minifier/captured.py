@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import torch
 
-from fxminify.backends.origins.spec import BackendSpec
-from fxminify.store.case import Case
-from fxminify.store.encode import encode
+from fxminify.backends.provenance.spec import BackendSpec
+from fxminify.store.document.case import Case
+from fxminify.store.live.encode import encode
 
 HERE = str(pathlib.Path(__file__).parent)
 FAILURES = str(pathlib.Path(__file__).parent.parent / "failures")

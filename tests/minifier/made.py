@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from fxminify.minifier.editing.order import size
-from fxminify.minifier.editing.patch import apply
-from fxminify.minifier.editing.subject import Subject
+from fxminify.minifier.candidate.graph_view import Subject
+from fxminify.minifier.candidate.order import size
+from fxminify.minifier.candidate.patch import apply
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import Pass
-from fxminify.minifier.recording.trace import Kind, Recorded, Trace
-from fxminify.minifier.reduction.simplify import Simplifying
-from fxminify.store.case import Case, Graph, Node, TensorSpec
+from fxminify.minifier.reducer.simplify import Simplifying
+from fxminify.minifier.tracing.trace import Kind, Recorded, Trace
+from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 
 Step = tuple[str, str, Sequence[str]]
 

@@ -19,7 +19,7 @@ pytest.importorskip("distributed")
 
 from fxminify import __version__
 from fxminify.minifier.sandbox import cluster as clusters
-from fxminify.minifier.sandbox import station
+from fxminify.minifier.sandbox import dask_worker as station
 from fxminify.minifier.sandbox.cluster import INLINE, Cluster, ClusterPool, NoCluster, connect
 from fxminify.minifier.sandbox.launcher import BackendImportError, SandboxError
 from fxminify.minifier.sandbox.pool import Ended

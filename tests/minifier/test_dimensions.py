@@ -10,12 +10,12 @@ import pytest
 import torch
 from made import Held
 
-from fxminify.minifier.simplifications.dimensions import resized, smaller_dimensions
-from fxminify.repro_templates.elements import numbers
-from fxminify.repro_templates.strides import contiguous
-from fxminify.store.build import build
-from fxminify.store.case import Case, Graph, Node, TensorSpec
-from fxminify.store.encode import encode
+from fxminify.minifier.passes.dimensions import resized, smaller_dimensions
+from fxminify.repro_templates.source.elements import numbers
+from fxminify.repro_templates.source.strides import contiguous
+from fxminify.store.document.case import Case, Graph, Node, TensorSpec
+from fxminify.store.live.build import build
+from fxminify.store.live.encode import encode
 
 OUTPUT = Node("output", "output", "output", ({"tuple": [{"ref": "out"}]},))
 

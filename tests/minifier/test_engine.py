@@ -9,19 +9,19 @@ from threading import Lock
 import pytest
 from made import Fails, code, make, ops
 
-from fxminify.minifier.editing.order import size
-from fxminify.minifier.editing.patch import Patch
-from fxminify.minifier.editing.subject import Subject
+from fxminify.minifier.candidate.graph_view import Subject
+from fxminify.minifier.candidate.order import size
+from fxminify.minifier.candidate.patch import Patch
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, REPLACEMENTS, Pass, Proposal
 from fxminify.minifier.passes.proposal import each
 from fxminify.minifier.passes.searches import sweep
-from fxminify.minifier.recording.trace import Trace
-from fxminify.minifier.search.account import Progress, Result
-from fxminify.minifier.search.engine import Engine
-from fxminify.minifier.search.identity import Keys
-from fxminify.minifier.search.options import PassFailed
-from fxminify.store.case import Case
+from fxminify.minifier.reducer.account import Progress, Result
+from fxminify.minifier.reducer.engine import Engine
+from fxminify.minifier.reducer.keys import Keys
+from fxminify.minifier.session.options import PassFailed
+from fxminify.minifier.tracing.trace import Trace
+from fxminify.store.document.case import Case
 
 
 def tower(count: int, rare: dict[int, str], seed: int = 0) -> tuple[Case, Trace]:

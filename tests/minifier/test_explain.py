@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import torch
 
-from fxminify.minifier.explaining import remake
-from fxminify.minifier.explaining.explain import explain
-from fxminify.minifier.explaining.explanation import Aspect, Explanation
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.search import inquiry
-from fxminify.minifier.search.account import BudgetSpent
-from fxminify.minifier.search.history import EXPLAIN
-from fxminify.minifier.search.identity import Keys
-from fxminify.repro_templates.strides import contiguous
-from fxminify.store.build import build, build_value
-from fxminify.store.case import Blobs, Case, Graph, Node, TensorSpec
+from fxminify.minifier.reducer import inquiry
+from fxminify.minifier.reducer.account import BudgetSpent
+from fxminify.minifier.reducer.history import EXPLAIN
+from fxminify.minifier.reducer.keys import Keys
+from fxminify.minifier.reporting import remake
+from fxminify.minifier.reporting.explain import explain
+from fxminify.minifier.reporting.explanation import Aspect, Explanation
+from fxminify.repro_templates.source.strides import contiguous
+from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
+from fxminify.store.live.build import build, build_value
 
 OUTPUT = Node("output", "output", "output", ({"tuple": [{"ref": "out"}]},))
 

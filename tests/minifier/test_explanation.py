@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fxminify.minifier.explaining.explanation import MOST, Answer, Aspect, Explanation, Subject, Twin
+from fxminify.minifier.reporting.explanation import MOST, Answer, Aspect, Explanation, Subject, Twin
 from fxminify.store.errors import StoreError
 
 

@@ -4,8 +4,8 @@ import torch
 from captured import capture, spec
 
 from fxminify.minifier.oracle import first_node
-from fxminify.minifier.recording.trace import record
 from fxminify.minifier.sandbox.pool import Pool
+from fxminify.minifier.tracing.trace import record
 from fxminify.store.failure import Failure, Kind, Phase
 
 WRONG = Failure(Kind.DIVERGENCE, Phase.FORWARD, detail={"class": "value", "where": "output 0"})

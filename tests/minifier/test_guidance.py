@@ -7,9 +7,9 @@ from statistics import median
 import pytest
 from made import Fails, Step, code, make, ops, spec
 
-from fxminify.minifier.search.engine import Engine
-from fxminify.minifier.search.guidance import blamed, named
-from fxminify.store.case import Case, Graph, Node, Value
+from fxminify.minifier.reducer.engine import Engine
+from fxminify.minifier.reducer.hints import blamed, named
+from fxminify.store.document.case import Case, Graph, Node, Value
 from fxminify.store.failure import Failure, Frame, Kind, Phase
 
 COMMON = ("add", "mul", "gelu", "linear", "layer_norm", "view", "softmax")

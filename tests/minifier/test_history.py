@@ -11,13 +11,14 @@ import pytest
 from made import make
 from rich.console import Console
 
-from fxminify.minifier.reduction.verdict_log import Log
-from fxminify.minifier.search.history import EXPLAIN, begin_at, describe, difference, stored
-from fxminify.minifier.terminal import console, retelling
-from fxminify.store.case import Case, Graph, Node, TensorSpec
+from fxminify.minifier.commands import console
+from fxminify.minifier.commands import history_view as retelling
+from fxminify.minifier.reducer.history import EXPLAIN, begin_at, describe, difference, stored
+from fxminify.minifier.session.verdict_log import Log
+from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.errors import StoreError
 from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index import Index, StepInfo
+from fxminify.store.index.index import Index, StepInfo
 
 CASE, _ = make(["x", "y"], [("a", "sin", ["x"]), ("b", "add", ["a", "y"]), ("c", "relu", ["b"])], ["c"])
 

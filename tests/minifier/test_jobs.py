@@ -11,9 +11,9 @@ from made import code, ops
 from test_engine import has, tower
 
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.search import engine
-from fxminify.minifier.search.engine import Engine
-from fxminify.store.case import Case
+from fxminify.minifier.reducer import engine
+from fxminify.minifier.reducer.engine import Engine
+from fxminify.store.document.case import Case
 
 NAMES = ("asinh", "atan", "erf")
 

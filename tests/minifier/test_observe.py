@@ -9,10 +9,10 @@ import pytest
 import torch
 from captured import capture, spec
 
-from fxminify.backends.origins.spec import BackendSpec
+from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.minifier.oracle.observation import Observation, Seen
 from fxminify.minifier.oracle.observe import observe, source_function
-from fxminify.store.case import Graph, Node
+from fxminify.store.document.case import Graph, Node
 from fxminify.store.failure import Kind, Phase, signature
 
 BOTH = pytest.mark.parametrize("entry", ["direct", "compile"])

@@ -5,12 +5,12 @@ from concurrent.futures import CancelledError, Future
 
 import pytest
 
-from fxminify.minifier.oracle.backend import Oracle, Target, Votes, tally, text
 from fxminify.minifier.oracle.observation import Observation, Seen, of_reply
+from fxminify.minifier.oracle.oracle import Oracle, Target, Votes, tally, text
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Reply
-from fxminify.store.case import Case, Graph, Node
+from fxminify.store.document.case import Case, Graph, Node
 from fxminify.store.failure import Failure, Frame, Kind, Match, Phase, signature
 
 CASE = Case(Graph((Node("output", "output", "output", (None,)),)), ())

@@ -6,9 +6,9 @@ from itertools import combinations
 import pytest
 from made import code, make
 
-from fxminify.minifier.editing.order import size
-from fxminify.minifier.editing.patch import Patch, apply, merge
-from fxminify.minifier.editing.subject import Subject
+from fxminify.minifier.candidate.graph_view import Subject
+from fxminify.minifier.candidate.order import size
+from fxminify.minifier.candidate.patch import Patch, apply, merge
 from fxminify.minifier.passes import PASSES, bypass, dead, inputs, nodes, outputs
 from fxminify.minifier.passes.proposal import Proposal
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from made import code, make, spec
 
-from fxminify.minifier.editing.order import size
-from fxminify.minifier.editing.patch import Patch, apply, merge
-from fxminify.minifier.editing.subject import Subject
-from fxminify.minifier.recording.trace import Kind, Recorded, Trace
-from fxminify.store.case import Case, Graph, Node, TensorSpec
+from fxminify.minifier.candidate.graph_view import Subject
+from fxminify.minifier.candidate.order import size
+from fxminify.minifier.candidate.patch import Patch, apply, merge
+from fxminify.minifier.tracing.trace import Kind, Recorded, Trace
+from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 
 CHAIN = make(["x"], [("a", "sin", ["x"]), ("b", "cos", ["a"]), ("c", "add", ["b", "x"])], ["c"])
 

@@ -9,10 +9,10 @@ import torch
 from torch import fx, nn
 
 import fxminify
-from fxminify.minifier.recording.trace import Kind, Trace, record
-from fxminify.store.case import Case
-from fxminify.store.encode import encode
-from fxminify.store.modes import functorch_depth
+from fxminify.minifier.tracing.trace import Kind, Trace, record
+from fxminify.store.document.case import Case
+from fxminify.store.live.encode import encode
+from fxminify.store.live.modes import functorch_depth
 
 torch.set_num_threads(1)
 

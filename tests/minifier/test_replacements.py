@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from made import Fails, Step, called, code, make, ops, spec
 
-from fxminify.minifier.editing.order import size
-from fxminify.minifier.editing.subject import Subject
+from fxminify.minifier.candidate.graph_view import Subject
+from fxminify.minifier.candidate.order import size
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
-from fxminify.minifier.recording.trace import Kind, Recorded, Trace
-from fxminify.minifier.search.engine import Engine
-from fxminify.store.case import Case, Graph, Node
+from fxminify.minifier.reducer.engine import Engine
+from fxminify.minifier.tracing.trace import Kind, Recorded, Trace
+from fxminify.store.document.case import Case, Graph, Node
 
 FOUR, ROWS = (4,), (2, 4)
 CONV = (("input", False), ("weight", False), ("bias", True), ("stride", True), ("padding", True), ("groups", True))

@@ -8,12 +8,12 @@ import pytest
 import torch
 from captured import capture, spec
 
-from fxminify.minifier.oracle.backend import Oracle, Target, Votes
 from fxminify.minifier.oracle.observation import Observation, Seen
+from fxminify.minifier.oracle.oracle import Oracle, Target, Votes
 from fxminify.minifier.oracle.replay import Likeness, Shown, fastest, healthy, replay
 from fxminify.minifier.oracle.verdict import Outcome
 from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
-from fxminify.store.case import Case, Graph, Node
+from fxminify.store.document.case import Case, Graph, Node
 from fxminify.store.failure import Failure, Frame, Kind, Match, Phase, Signature, signature
 
 CASE = Case(Graph((Node("output", "output", "output", (None,)),)), (), context={"threads": 1})

@@ -23,10 +23,10 @@ from click.testing import CliRunner, Result
 from fxminify.cli import main
 from fxminify.minifier.regression.retest import classify, enough
 from fxminify.repro_templates.verify import Verification
-from fxminify.store.case import Case, Graph, Node
+from fxminify.store.document.case import Case, Graph, Node
 from fxminify.store.failure import Failure, Frame, Kind, Phase, signature
-from fxminify.store.index import Index
-from fxminify.store.trust import origin_tag
+from fxminify.store.index.index import Index
+from fxminify.store.index.trust import origin_tag
 
 FAILS, PASSES, DIES = "raise RuntimeError('planted: no lowering')", "pass", "import os; os._exit(7)"
 KEY_ERROR = "raise KeyError('another')"
@@ -311,7 +311,7 @@ def test_a_script_that_was_killed_cannot_run() -> None:
 
 def test_the_torch_of_another_installation_is_not_used(tmp_path: Path) -> None:
     """A backend's directory may be the site-packages of the environment in which it was captured."""
-    from fxminify.minifier.reporting.handout import search_path
+    from fxminify.minifier.reporting.export import search_path
 
     for name in ("mine", "other"):
         (tmp_path / name).mkdir()

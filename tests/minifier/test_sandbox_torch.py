@@ -20,7 +20,7 @@ from fxminify.minifier.oracle import tasks
 from fxminify.minifier.oracle.observation import Seen, of_reply
 from fxminify.minifier.sandbox.launcher import BackendImportError, SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Pool
-from fxminify.store.case import to_json
+from fxminify.store.document.case import to_json
 from fxminify.store.failure import Kind, Phase, signature
 
 HERE = str(pathlib.Path(__file__).parent)
@@ -176,7 +176,7 @@ def test_a_case_whose_storage_is_missing_is_our_own_trouble(pool):
 
 
 def test_a_recording_lies_in_the_scratch_directory(pool):
-    from fxminify.minifier.recording.trace import Trace
+    from fxminify.minifier.tracing.trace import Trace
 
     case, blobs = capture(lambda x: torch.relu(x).sin(), (torch.ones(4),), spec("healthy"))
     pool.scratch.put(blobs)

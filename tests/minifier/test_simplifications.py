@@ -11,19 +11,19 @@ import pytest
 import torch
 from made import Held, simplify
 
-from fxminify.minifier.simplifications import Simplification
-from fxminify.minifier.simplifications.dtypes import SIMPLER, plain_dtypes
-from fxminify.minifier.simplifications.duplicates import one_input_twice
-from fxminify.minifier.simplifications.layouts import gapless, plain_layouts
-from fxminify.minifier.simplifications.surroundings import default_arguments
-from fxminify.minifier.simplifications.values import MOST, fewer_values, plain_numbers, plain_values
-from fxminify.repro_templates.elements import numbers, raw
-from fxminify.repro_templates.inputs import print_inputs
-from fxminify.store.build import build
-from fxminify.store.case import Case
-from fxminify.store.decode import validate
-from fxminify.store.encode import encode
-from fxminify.store.names import table
+from fxminify.minifier.passes.canonicalize import Simplification
+from fxminify.minifier.passes.dtypes import SIMPLER, plain_dtypes
+from fxminify.minifier.passes.duplicates import one_input_twice
+from fxminify.minifier.passes.layouts import gapless, plain_layouts
+from fxminify.minifier.passes.surroundings import default_arguments
+from fxminify.minifier.passes.values import MOST, fewer_values, plain_numbers, plain_values
+from fxminify.repro_templates.source.elements import numbers, raw
+from fxminify.repro_templates.source.inputs import print_inputs
+from fxminify.store.document.case import Case
+from fxminify.store.document.decode import validate
+from fxminify.store.document.names import table
+from fxminify.store.live.build import build
+from fxminify.store.live.encode import encode
 
 Predicate = Callable[..., bool]
 #: Which results, given the inputs and what eager makes of them, show the failure.
@@ -352,8 +352,8 @@ def test_a_failure_that_needs_nothing_takes_one_question() -> None:
 
 
 def test_a_simplified_case_is_a_valid_document() -> None:
-    from fxminify.minifier.recording.storages import settle
-    from fxminify.store.case import to_json
+    from fxminify.minifier.tracing.content_address import settle
+    from fxminify.store.document.case import to_json
 
     z = torch.complex(noise(6), noise(6)).conj()
     case, held = captured(lambda x, y: (x, y), noise(6, 6).t()[1:], z)

@@ -14,15 +14,15 @@ from test_jobs import Slow
 
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import listing
-from fxminify.minifier.recording.storages import settle
-from fxminify.minifier.reduction import simplify as stages
-from fxminify.minifier.reduction.simplify import Simplifying, Stage
-from fxminify.minifier.search import asking
-from fxminify.minifier.search.account import BudgetSpent
-from fxminify.minifier.search.asking import Asking
-from fxminify.minifier.search.identity import Keys
-from fxminify.minifier.simplifications import SIMPLIFICATIONS, Candidates, name_of
-from fxminify.store.case import Case, Graph, Node, TensorSpec
+from fxminify.minifier.passes.canonicalize import SIMPLIFICATIONS, Candidates, name_of
+from fxminify.minifier.reducer import asking
+from fxminify.minifier.reducer import simplify as stages
+from fxminify.minifier.reducer.account import BudgetSpent
+from fxminify.minifier.reducer.asking import Asking
+from fxminify.minifier.reducer.keys import Keys
+from fxminify.minifier.reducer.simplify import Simplifying, Stage
+from fxminify.minifier.tracing.content_address import settle
+from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 
 DATA = np.linspace(-1, 2, 40, dtype=np.float32).tobytes()
 CASE = Case(

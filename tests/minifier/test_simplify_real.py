@@ -10,11 +10,11 @@ import torch
 from made import Held, simplify
 
 from fxminify.minifier.oracle.observe import observe
-from fxminify.minifier.search.identity import Keys
-from fxminify.repro_templates.inputs import print_inputs
-from fxminify.store.case import Case
-from fxminify.store.encode import encode
+from fxminify.minifier.reducer.keys import Keys
+from fxminify.repro_templates.source.inputs import print_inputs
+from fxminify.store.document.case import Case
 from fxminify.store.failure import signature
+from fxminify.store.live.encode import encode
 
 BACKEND = "aot_eager_decomp_partition"
 CONTEXT = {"grad": False, "matmul_precision": "high", "config": {"torch._functorch.config": {"donated_buffer": False}}}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fxminify.minifier.regression.standing import Expect, as_expected, history, order, standing
-from fxminify.store.index import CaptureInfo, Result, Retest, State
+from fxminify.store.index.index import CaptureInfo, Result, Retest, State
 
 OLD, NEW = "2.13.0+cpu", "2.14.0"
 FAILING, FIXED, CHANGED, CANNOT = Result.FAILING, Result.FIXED, Result.CHANGED, Result.CANNOT_RUN

@@ -13,18 +13,18 @@ import pytest
 from made import Held, make, ops
 from test_engine import has, tower
 
-from fxminify.minifier.oracle.backend import Votes, tally
+from fxminify.minifier.oracle.flakiness import FIRM, Steadiness, firm
+from fxminify.minifier.oracle.oracle import Votes, tally
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.recording.trace import Trace
-from fxminify.minifier.reduction import simplify
-from fxminify.minifier.reduction.attempt import Attempt
-from fxminify.minifier.reduction.descent import BACK, Descent, Found
-from fxminify.minifier.reduction.steadiness import FIRM, Steadiness, firm
-from fxminify.minifier.reduction.verdict_log import Log
+from fxminify.minifier.reducer import simplify
+from fxminify.minifier.reducer.descent import BACK, Descent, Found
 from fxminify.minifier.sandbox.pool import Ended, Reply
-from fxminify.minifier.search.options import Options, PassFailed
-from fxminify.store.case import Case, TensorSpec
-from fxminify.store.index import State, StepInfo
+from fxminify.minifier.session.attempt import Attempt
+from fxminify.minifier.session.options import Options, PassFailed
+from fxminify.minifier.session.verdict_log import Log
+from fxminify.minifier.tracing.trace import Trace
+from fxminify.store.document.case import Case, TensorSpec
+from fxminify.store.index.index import State, StepInfo
 
 Rate = Callable[[Case], float]
 

@@ -13,18 +13,18 @@ from captured import capture, spec
 from made import Fails, code
 from torch.utils.checkpoint import checkpoint
 
-from fxminify.minifier.editing.subject import target_name
+from fxminify.minifier.candidate.graph_view import target_name
 from fxminify.minifier.oracle import tasks
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
-from fxminify.minifier.recording.calls import body, paths
-from fxminify.minifier.recording.trace import Kind, Trace
+from fxminify.minifier.reducer.account import Result
+from fxminify.minifier.reducer.engine import Engine
 from fxminify.minifier.sandbox.scratch import Scratch
-from fxminify.minifier.search.account import Result
-from fxminify.minifier.search.engine import Engine
-from fxminify.minifier.studying.study import study
-from fxminify.repro_templates.source import print_graph
-from fxminify.store.build import build
-from fxminify.store.case import Case
+from fxminify.minifier.tracing.hop_calls import body, paths
+from fxminify.minifier.tracing.study import study
+from fxminify.minifier.tracing.trace import Kind, Trace
+from fxminify.repro_templates.source.function import print_graph
+from fxminify.store.document.case import Case
+from fxminify.store.live.build import build
 
 PARTS = [p for p in REPLACEMENTS if p.name == "parts"]
 

@@ -12,9 +12,9 @@ from made import Held, simplify
 from torch._dynamo import register_backend
 
 from fxminify.minifier.oracle.observe import observe
-from fxminify.minifier.simplifications.surroundings import default_arguments, default_context
-from fxminify.store.case import Case
-from fxminify.store.encode import encode
+from fxminify.minifier.passes.surroundings import default_arguments, default_context
+from fxminify.store.document.case import Case
+from fxminify.store.live.encode import encode
 
 CONTEXT: dict[str, Any] = {
     "grad": False,

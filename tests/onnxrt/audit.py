@@ -2,7 +2,8 @@
 
 Calls come from torch's operator database. Each becomes a graph of one node, decomposed as AOTAutograd would, and runs
 the way a graph of a user does: on ONNX Runtime where it may, else as an island. The command runs every operator without
-the lists in `fxminify.backends.onnxrt.support` and prints what they have to hold; it takes a quarter of an hour.
+the lists in `fxminify.backends.shipped.onnxrt.support` and prints what they have to hold; it takes a quarter of an
+hour.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from fxminify.backends.onnxrt import decompositions, exporter, support
-from fxminify.backends.onnxrt.compiler import Compilation
-from fxminify.backends.onnxrt.options import Options
+from fxminify.backends.shipped.onnxrt import decompositions, exporter, support
+from fxminify.backends.shipped.onnxrt.compiler import Compilation
+from fxminify.backends.shipped.onnxrt.options import Options
 
 from .operators import Call, recorded
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from fxminify.backends.onnxrt import Storage, compile_fx
+from fxminify.backends.shipped.onnxrt import Storage, compile_fx
 
 LOOSE = {torch.float16: 2e-2, torch.bfloat16: 6e-2}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fxminify.backends.onnxrt import decompositions, support
+from fxminify.backends.shipped.onnxrt import decompositions, support
 
 from .audit import audit, everything, unlisted
 from .operators import recorded

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch._dynamo.exc import BackendCompilerFailed
 
-from fxminify.backends.onnxrt import Storage, compile_fx, exporter, packages, runtime, session
-from fxminify.backends.onnxrt.options import Options
-from fxminify.backends.origins.origin import spec_of
+from fxminify.backends.provenance.origin import spec_of
+from fxminify.backends.shipped.onnxrt import Storage, compile_fx, exporter, packages, runtime, session
+from fxminify.backends.shipped.onnxrt.options import Options
 
 from .conftest import Comparison
 
@@ -72,8 +72,8 @@ def test_the_public_exporter_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_this_torch_has_the_private_exporter() -> None:
-    assert exporter.PRIVATE is not None, "torch moved the exporter: see backends/onnxrt/exporter.py"
-    assert runtime._FAST, "onnxruntime moved OrtValueVector: see backends/onnxrt/runtime.py"
+    assert exporter.PRIVATE is not None, "torch moved the exporter: see backends/shipped/onnxrt/exporter.py"
+    assert runtime._FAST, "onnxruntime moved OrtValueVector: see backends/shipped/onnxrt/runtime.py"
 
 
 @needs_entry_point
@@ -92,9 +92,9 @@ def test_the_name_works_in_a_fresh_process_that_imports_torch_alone() -> None:
 def test_a_captured_backend_is_written_as_its_name_and_options() -> None:
     given = {"strict": True, "storage": Storage(), "providers": ["CPUExecutionProvider"]}
     spec = spec_of("fxminify_ort", compile_kwargs={"options": given})
-    assert (spec.how, spec.entry_point) == ("entry_point", "fxminify.backends.onnxrt:compile_fx")
+    assert (spec.how, spec.entry_point) == ("entry_point", "fxminify.backends.shipped.onnxrt:compile_fx")
     source = spec.to_source()
-    assert source.imports == ["from fxminify.backends.onnxrt.storage import Storage"]
+    assert source.imports == ["from fxminify.backends.shipped.onnxrt.storage import Storage"]
     assert source.arguments == (
         "backend=\"fxminify_ort\", options={'strict': True, 'storage': Storage(), 'providers': "
         "['CPUExecutionProvider']}"

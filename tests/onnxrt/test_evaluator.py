@@ -8,8 +8,8 @@ import onnx.helper
 import torch
 import torch.nn.functional as F
 
-from fxminify.backends.onnxrt import Storage, compile_reference
-from fxminify.backends.onnxrt.evaluator import Evaluation
+from fxminify.backends.shipped.onnxrt import Storage, compile_reference
+from fxminify.backends.shipped.onnxrt.evaluator import Evaluation
 
 r = torch.randn
 

@@ -233,7 +233,7 @@ class Normalized(torch.nn.Module):
 
 
 def test_running_statistics_of_batch_norm(compare: Comparison) -> None:
-    from fxminify.backends.onnxrt import compile_fx
+    from fxminify.backends.shipped.onnxrt import compile_fx
 
     torch.manual_seed(0)
     one, other = Normalized(), Normalized()

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from onnx import TensorProto
 
-from fxminify.backends.drawing import MOST_BOXES
-from fxminify.backends.onnxrt import Storage, compile_fx, listing, picture
+from fxminify.backends.drawing.svg import MOST_BOXES
+from fxminify.backends.shipped.onnxrt import Storage, compile_fx, listing, picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -166,10 +166,10 @@ def test_a_huge_model_has_no_picture() -> None:
 def test_from_the_command_line(tmp_path: Path) -> None:
     file, out = tmp_path / "model.onnx", tmp_path / "model.svg"
     file.write_bytes(branching().SerializeToString())
-    command = [sys.executable, "-m", "fxminify.backends.onnxrt"]
+    command = [sys.executable, "-m", "fxminify.backends.shipped.onnxrt"]
     done = subprocess.run([*command, str(file)], capture_output=True, text=True, check=True, timeout=100)
     assert done.stdout == listing.text(branching())
-    script = "import sys; from fxminify.backends.onnxrt.__main__ import main\n"
+    script = "import sys; from fxminify.backends.shipped.onnxrt.__main__ import main\n"
     script += f"for a in {[[str(file), '-o', str(out)], [str(tmp_path / 'no.onnx')]]}:\n"
     script += "    sys.argv[1:] = a\n    main()\n"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=100)

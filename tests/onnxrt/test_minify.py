@@ -13,15 +13,15 @@ import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
 from fxminify.backends.capture.hook import capturing
-from fxminify.backends.onnxrt import compile_fx
-from fxminify.backends.onnxrt.report import Island, unsupported
+from fxminify.backends.shipped.onnxrt import compile_fx
+from fxminify.backends.shipped.onnxrt.report import Island, unsupported
 from fxminify.minifier.oracle import tasks
 from fxminify.minifier.reporting import onnx_models
 from fxminify.minifier.reporting.record import make_header
 from fxminify.minifier.sandbox.scratch import Scratch
 from fxminify.repro_templates.render import render
 from fxminify.store.failure import mask
-from fxminify.store.index import Index
+from fxminify.store.index.index import Index
 
 
 def erf(x: torch.Tensor) -> torch.Tensor:
@@ -96,7 +96,7 @@ with torch.no_grad():
 """
 #: A backend of one's own: this one, without an entry of its list of wrong operators.
 UNLISTED = """\
-from fxminify.backends.onnxrt import compile_fx, support
+from fxminify.backends.shipped.onnxrt import compile_fx, support
 
 support.WRONG.pop("aten::avg_pool3d")
 

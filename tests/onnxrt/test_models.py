@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fxminify.backends.onnxrt import Storage, compile_fx
+from fxminify.backends.shipped.onnxrt import Storage, compile_fx
 
 Model = tuple[nn.Module, dict[str, torch.Tensor]]
 

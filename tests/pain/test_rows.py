@@ -27,8 +27,8 @@ import pytest
 import torch
 
 import fxminify
-from fxminify.store.build import build
-from fxminify.store.index import Index
+from fxminify.store.index.index import Index
+from fxminify.store.live.build import build
 
 PROGRAMS = Path(__file__).parent / "programs"
 QUICK = {"row01", "partial(_limited)", "in_script", "row10", "row12", "row35"}

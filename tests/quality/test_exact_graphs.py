@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from made import Fails, Step, code, make, ops
 
-from fxminify.minifier.search.engine import Engine
-from fxminify.store.case import Case
+from fxminify.minifier.reducer.engine import Engine
+from fxminify.store.document.case import Case
 
 
 def minimal(

@@ -11,8 +11,8 @@ from made import Fails, assert_nothing_more_can_go, code, ops, random_case
 
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, REPLACEMENTS, Pass
-from fxminify.minifier.search.engine import Engine
-from fxminify.store.case import Case
+from fxminify.minifier.reducer.engine import Engine
+from fxminify.store.document.case import Case
 
 
 def random_failure(rng: Random, case: Case) -> Callable[[Case], bool]:

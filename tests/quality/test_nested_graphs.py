@@ -10,15 +10,15 @@ from random import Random
 import pytest
 from made import SHAPES, Fails, assert_nothing_more_can_go, make, random_case, spec
 
-from fxminify.minifier.editing.order import size
-from fxminify.minifier.editing.patch import apply, merge
-from fxminify.minifier.editing.subject import Subject, target_name
+from fxminify.minifier.candidate.graph_view import Subject, target_name
+from fxminify.minifier.candidate.order import size
+from fxminify.minifier.candidate.patch import apply, merge
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
-from fxminify.minifier.recording.calls import calls, positions, renamed, with_distinct_names
-from fxminify.minifier.recording.trace import Kind, Recorded, Trace
-from fxminify.minifier.search.engine import Engine
-from fxminify.store.case import Case, Graph, Node
+from fxminify.minifier.reducer.engine import Engine
+from fxminify.minifier.tracing.hop_calls import calls, positions, renamed, with_distinct_names
+from fxminify.minifier.tracing.trace import Kind, Recorded, Trace
+from fxminify.store.document.case import Case, Graph, Node
 
 #: Operator, and whether its operands are a list.
 OPERATORS = [

@@ -13,8 +13,8 @@ import pytest
 from made import Fails, ops
 from test_engine import has, tower
 
-from fxminify.minifier.search.engine import Engine
-from fxminify.store.case import Case
+from fxminify.minifier.reducer.engine import Engine
+from fxminify.store.document.case import Case
 
 
 def seconds_of(count: int, fails: Callable[[Case], bool]) -> tuple[int, float, list[str]]:
@@ -56,7 +56,7 @@ PROGRAM = """
 import sys
 import torch
 from torch import fx
-import fxminify.minifier.recording.recorder
+import fxminify.minifier.tracing.recorder
 from fxminify.minifier.reduce import reduce
 
 def peak():

@@ -17,16 +17,16 @@ from captured import capture, spec
 from torch import nn
 
 from fxminify.backends.running.execution import execute
-from fxminify.minifier.editing.subject import target_name
+from fxminify.minifier.candidate.graph_view import target_name
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
-from fxminify.minifier.recording.calls import body, paths, with_distinct_names
-from fxminify.minifier.recording.trace import record
-from fxminify.minifier.search.engine import Engine
-from fxminify.minifier.studying.study import study
-from fxminify.store.build import build
-from fxminify.store.case import Case
-from fxminify.store.encode import encode
+from fxminify.minifier.reducer.engine import Engine
+from fxminify.minifier.tracing.hop_calls import body, paths, with_distinct_names
+from fxminify.minifier.tracing.study import study
+from fxminify.minifier.tracing.trace import record
+from fxminify.store.document.case import Case
+from fxminify.store.live.build import build
+from fxminify.store.live.encode import encode
 
 X = torch.linspace(1.1, 2.0, 16).reshape(4, 4)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fxminify.repro_templates.effects import draws, mutates
-from fxminify.store.case import Graph, Node
+from fxminify.repro_templates.source.effects import draws, mutates
+from fxminify.store.document.case import Graph, Node
 
 
 def graph(op: str, target: Any, *args: Any, **kwargs: Any) -> Graph:

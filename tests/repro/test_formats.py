@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from fxminify.repro_templates.anonymous import anonymous
-from fxminify.repro_templates.device import named
-from fxminify.repro_templates.forms import run_format
+from fxminify.repro_templates.environment import TemplateError
 from fxminify.repro_templates.header import Header, sure, versions
 from fxminify.repro_templates.notebook import code
 from fxminify.repro_templates.render import FORMATS, Context, render
-from fxminify.repro_templates.templates import TemplateError
-from fxminify.store.case import Case, Graph, Node, TensorSpec
+from fxminify.repro_templates.run_format import run_format
+from fxminify.repro_templates.source.anonymous import anonymous
+from fxminify.repro_templates.source.device import named
+from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, Kind, Phase
 
 FAILURE = Failure(Kind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "no kernel for L_self_secret_layer_ (3 inputs)")

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from fxminify.backends.running import ambient
-from fxminify.repro_templates.inputs import SIDE_FILE, print_inputs
-from fxminify.repro_templates.source import print_graph
-from fxminify.store.build import build
-from fxminify.store.case import Case
-from fxminify.store.encode import encode
+from fxminify.repro_templates.source.function import print_graph
+from fxminify.repro_templates.source.inputs import SIDE_FILE, print_inputs
+from fxminify.store.document.case import Case
+from fxminify.store.live.build import build
+from fxminify.store.live.encode import encode
 
 Program = Callable[[Callable[..., Any]], Any]
 

@@ -17,14 +17,14 @@ import careful
 import pytest
 from test_hostile import KEY, PLANTED, REFUSED, document
 
-from fxminify.backends.origins.installed import Installed, Package
+from fxminify.backends.provenance.installed import Installed, Package
 from fxminify.backends.running import ambient
 from fxminify.minifier.oracle.tasks import case_from_json
-from fxminify.repro_templates.anonymous import anonymous
-from fxminify.repro_templates.expressions import Unprintable
 from fxminify.repro_templates.header import Header
 from fxminify.repro_templates.render import FORMATS, render
-from fxminify.store.case import Case
+from fxminify.repro_templates.source.anonymous import anonymous
+from fxminify.repro_templates.source.expressions import Unprintable
+from fxminify.store.document.case import Case
 from fxminify.store.failure import Failure, Frame, Kind, Phase
 
 BLOBS = {KEY: bytes(8)}

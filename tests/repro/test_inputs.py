@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from fxminify.repro_templates.inputs import SIDE_FILE, NeedsData, print_inputs
-from fxminify.repro_templates.recipes import recipes
-from fxminify.store.build import Builder
-from fxminify.store.case import Case, Graph, Node
-from fxminify.store.encode import Encoder
+from fxminify.repro_templates.source.inputs import SIDE_FILE, NeedsData, print_inputs
+from fxminify.repro_templates.source.recipes import recipes
+from fxminify.store.document.case import Case, Graph, Node
+from fxminify.store.live.build import Builder
+from fxminify.store.live.encode import Encoder
 
 
 def case_of(*tensors: Any) -> tuple[Case, dict[str, bytes]]:
@@ -287,9 +287,9 @@ def test_recipes_offer_the_values_a_failure_may_hang_on() -> None:
 
 
 def test_native_draws_are_those_of_the_build() -> None:
-    from fxminify.repro_templates.literals import is_drawn_natively
-    from fxminify.store import build
-    from fxminify.store.names import table
+    from fxminify.repro_templates.source.literals import is_drawn_natively
+    from fxminify.store.document.names import table
+    from fxminify.store.live import build
 
     for dtype in table().dtypes:
         for fn in ("randn", "rand", "randint", "arange"):

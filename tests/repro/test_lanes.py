@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fxminify.repro_templates.lanes import MOST_LANES, lanes
-from fxminify.store.case import Graph, Node
+from fxminify.repro_templates.report.text_graph import MOST_LANES, lanes
+from fxminify.store.document.case import Graph, Node
 
 
 def call(name: str, function: str, *inputs: str) -> Node:

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from fxminify.repro_templates.expressions import Expressions
-from fxminify.repro_templates.naming import identifier
-from fxminify.store.names import table
+from fxminify.repro_templates.source.expressions import Expressions
+from fxminify.repro_templates.source.naming import identifier
+from fxminify.store.document.names import table
 
 _CHECK = """
 import json, sys
@@ -62,7 +62,7 @@ def test_identifiers_have_no_more_underscores_than_words(given: str, name: str) 
 def test_public_spellings_are_the_objects_dynamo_records() -> None:
     import torch
 
-    from fxminify.repro_templates.expressions import _PUBLIC
+    from fxminify.repro_templates.source.expressions import _PUBLIC
 
     for private, (public, only) in _PUBLIC.items():
         holder = _resolve(torch, private.rpartition(".")[0])

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import torch
 
-from fxminify.backends.origins.spec import BackendSpec
+from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.repro_templates.render import FORMATS, Header, render
 from fxminify.repro_templates.tracebacks import failure_in_script
-from fxminify.store.case import Case
-from fxminify.store.encode import encode
+from fxminify.store.document.case import Case
 from fxminify.store.failure import Failure, Kind, Phase
+from fxminify.store.live.encode import encode
 
 X = torch.tensor([1.0, 1e30])
 DIVERGENCE = Failure(
@@ -248,7 +248,7 @@ def test_where_it_shows_in_the_sum_the_gradients_are_asked_for_as_a_person_would
 
 def test_cotangents_are_those_of_the_worker() -> None:
     from fxminify.backends.running.execution import cotangents
-    from fxminify.repro_templates.action import COTANGENTS
+    from fxminify.repro_templates.source.action import COTANGENTS
 
     outputs = [torch.zeros(3, 2), torch.zeros(5, dtype=torch.float64), torch.zeros((), dtype=torch.bfloat16)]
     scope: dict[str, Any] = {"torch": torch, "outputs": outputs}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fxminify.repro_templates.expressions import Unprintable
-from fxminify.repro_templates.source import print_graph
-from fxminify.store.case import Case, Graph, Node
+from fxminify.repro_templates.source.expressions import Unprintable
+from fxminify.repro_templates.source.function import print_graph
+from fxminify.store.document.case import Case, Graph, Node
 
 
 def ref(name: str) -> dict[str, str]:

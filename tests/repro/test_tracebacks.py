@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fxminify.backends.running.exceptions import failure_of
-from fxminify.repro_templates.action import ALIAS_PREFIX, GRADIENT_PREFIX, MUTATION_PREFIX
+from fxminify.repro_templates.source.action import ALIAS_PREFIX, GRADIENT_PREFIX, MUTATION_PREFIX
 from fxminify.repro_templates.tracebacks import failure_in_script, phase_of, phase_of_crash, phase_of_places, places
 from fxminify.store.failure import Kind, Phase
 

@@ -4,9 +4,9 @@ import hashlib
 import os
 import signal
 
-from fxminify.store.case import Blobs, Case, Graph, Node, TensorSpec
+from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index import Index, Result, StepInfo
+from fxminify.store.index.index import Index, Result, StepInfo
 
 
 def small_case(
@@ -80,7 +80,7 @@ def hold_lock(path: str, ready, done) -> None:
 
 def die_while_creating(path: str) -> None:
     """Die with the tables made and nothing committed."""
-    from fxminify.store import database
+    from fxminify.store.index import database
 
     original = database._migrate
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from indexes import add, chain, failing
 
-from fxminify.minifier.reduction.runner import run_pending
-from fxminify.minifier.search.options import Options
-from fxminify.store.index import Index, State
+from fxminify.minifier.session.options import Options
+from fxminify.minifier.session.runner import run_pending
+from fxminify.store.index.index import Index, State
 
 HOLDER = """
 import sys
-from fxminify.store.index import Index
+from fxminify.store.index.index import Index
 with Index.open(sys.argv[1]) as index, index.claims() as claims:
     print(claims.take(int(sys.argv[2])), flush=True)
     sys.stdin.read()
@@ -95,7 +95,7 @@ def test_minify_run_leaves_alone_what_another_process_is_at_work_on(
 def test_minify_run_does_not_repeat_what_another_process_has_just_done(
     db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fxminify.store.claims import Claims
+    from fxminify.store.index.claims import Claims
 
     take = Claims.take
 

@@ -14,10 +14,10 @@ import pytest
 import torch
 from identical import difference, graph_difference, places, tensors_in
 
-from fxminify.store.build import build, build_value
-from fxminify.store.case import Case, Graph, Node, to_json
-from fxminify.store.decode import parse, validate
-from fxminify.store.encode import Encoder, Unsupported, encode, graph_text
+from fxminify.store.document.case import Case, Graph, Node, to_json
+from fxminify.store.document.decode import parse, validate
+from fxminify.store.live.build import build, build_value
+from fxminify.store.live.encode import Encoder, Unsupported, encode, graph_text
 
 torch.set_num_threads(1)
 FAST = [n for n in corpus.SOURCES if n not in corpus.SLOW]
@@ -229,7 +229,7 @@ def corpus_chain(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_custom_libraries_are_known_by_their_operators() -> None:
-    from fxminify.store.names import libraries
+    from fxminify.store.document.names import libraries
 
     with torch.library._scoped_library("fxminify_test", "FRAGMENT") as library:
         library.define("twice(Tensor x) -> Tensor")

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from fxminify.store.case import Case, to_json
-from fxminify.store.decode import InvalidDocument, Limits, check_storage, parse, validate
+from fxminify.store.document.case import Case, to_json
+from fxminify.store.document.decode import InvalidDocument, Limits, check_storage, parse, validate
 
 Json = dict[str, Any]
 KEY = "0" * 64
@@ -347,6 +347,9 @@ def test_validating_never_loads_torch() -> None:
     import subprocess
     import sys
 
-    code = "import sys, fxminify.store.decode as d; d.validate(d.parse(sys.argv[1])); print('torch' in sys.modules)"
+    code = (
+        "import sys; from fxminify.store.document.decode import parse, validate; "
+        "validate(parse(sys.argv[1])); print('torch' in sys.modules)"
+    )
     out = subprocess.run([sys.executable, "-c", code, json.dumps(leaf())], capture_output=True, text=True, check=True)
     assert out.stdout == "False\n"

@@ -13,11 +13,11 @@ from alembic.migration import MigrationContext
 from index_tasks import add, boom, small_case
 from sqlalchemy import create_engine
 
-from fxminify.store.case import Node
+from fxminify.store.document.case import Node
 from fxminify.store.errors import without_password
 from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index import Index, State, StoreError
-from fxminify.store.tables import SCHEMA, Base
+from fxminify.store.index.index import Index, State, StoreError
+from fxminify.store.index.tables import SCHEMA, Base
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ def test_the_migrations_make_what_the_models_say(path: str) -> None:
 def test_nothing_but_the_one_place_needs_sqlite(path: str) -> None:
     from sqlalchemy.engine import make_url
 
-    from fxminify.store.database import open_server
+    from fxminify.store.index.database import open_server
 
     with Index(open_server(make_url(f"sqlite:///{path}"), create=True, readonly=False)) as index:
         case, blobs = small_case(1024, os.urandom(4096))
@@ -281,7 +281,7 @@ def test_no_hint_shows_a_password(given: str) -> None:
 
 
 def test_the_index_needs_no_torch() -> None:
-    code = "import sys, fxminify.store.index; assert 'torch' not in sys.modules and 'alembic' not in sys.modules"
+    code = "import sys, fxminify.store.index.index; assert 'torch' not in sys.modules and 'alembic' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

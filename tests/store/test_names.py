@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fxminify.store.names import UnknownName, check_target, is_attribute_path, is_node_name, namespace, table
-from fxminify.store.resolve import describe, resolve
+from fxminify.store.document.names import UnknownName, check_target, is_attribute_path, is_node_name, namespace, table
+from fxminify.store.live.resolve import describe, resolve
 
 TEXT = """
 os.system posix.system subprocess.run builtins.eval builtins.exec builtins.__import__ builtins.open builtins.compile
@@ -123,7 +123,7 @@ def table_is_for_this_torch() -> bool:
     import json
     from pathlib import Path
 
-    import fxminify.store.names as names
+    import fxminify.store.document.names as names
 
     made_with = json.loads(Path(names.__file__).with_name("names.json").read_text())["torch"]
     return made_with == torch.__version__.partition("+")[0]
@@ -155,7 +155,7 @@ def test_an_impostor_has_no_name() -> None:
 
 def test_a_name_that_torch_lacks_here_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     names = table()
-    monkeypatch.setattr("fxminify.store.names.table", lambda: names)
+    monkeypatch.setattr("fxminify.store.document.names.table", lambda: names)
     with pytest.raises(UnknownName, match="no packet 'mylib::absent'"):
         resolve({"packet": "mylib::absent"})
 
@@ -163,7 +163,7 @@ def test_a_name_that_torch_lacks_here_is_said_so(monkeypatch: pytest.MonkeyPatch
 def test_an_alias_serves_where_a_name_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch._functorch.predispatch as predispatch
 
-    from fxminify.store import resolve as module
+    from fxminify.store.live import resolve as module
 
     monkeypatch.delattr(predispatch, "_vmap_increment_nesting")
     module.forget()

@@ -14,9 +14,9 @@ import pytest
 from alembic import command
 from index_tasks import add, add_retests, small_case
 
-from fxminify.store import database
-from fxminify.store.index import Index, Result, StoreError
-from fxminify.store.trust import origin_tag
+from fxminify.store.index import database
+from fxminify.store.index.index import Index, Result, StoreError
+from fxminify.store.index.trust import origin_tag
 
 ANSWER = {"shown": 2, "runs": 2, "seconds": 1.5, "versions": {"torch": "2.13.0"}}
 

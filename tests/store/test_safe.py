@@ -19,7 +19,7 @@ CALLS = {"torch.load", "torch.save", "eval", "exec", "sympy.sympify", "yaml.load
 #: Where source is rendered and run, or carried source is run, in a process made for it: file -> reason.
 ALLOWED = {
     (
-        "backends/origins/spec.py",
+        "backends/provenance/spec.py",
         "exec",
     ): "the source of a backend defined in the user's own script, after the user said so",
     ("minifier/oracle/observe.py", "exec"): "source printed from a validated case, in a worker",

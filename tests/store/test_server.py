@@ -16,8 +16,8 @@ from sqlalchemy import create_engine
 
 from fxminify.store.errors import StoreError
 from fxminify.store.failure import Kind
-from fxminify.store.index import Index, State
-from fxminify.store.tables import SCHEMA, Base
+from fxminify.store.index.index import Index, State
+from fxminify.store.index.tables import SCHEMA, Base
 
 URL = os.environ.get("FXMINIFY_POSTGRES", "")
 pytestmark = pytest.mark.skipif(not URL, reason="FXMINIFY_POSTGRES names no database")

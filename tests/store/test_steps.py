@@ -11,10 +11,10 @@ from alembic.config import Config
 from index_tasks import add, small_case
 from sqlalchemy import create_engine
 
-from fxminify.store import reductions, sqlite, tables
-from fxminify.store.index import Index, StepInfo
-from fxminify.store.steps import LONGEST
-from fxminify.store.tables import SCHEMA
+from fxminify.store.index import reductions, sqlite, tables
+from fxminify.store.index.index import Index, StepInfo
+from fxminify.store.index.steps import LONGEST
+from fxminify.store.index.tables import SCHEMA
 
 
 def step(number: int, key: str, difference: str = "") -> StepInfo:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from fxminify.store.build import build
-from fxminify.store.case import Case
-from fxminify.store.encode import encode
-from fxminify.store.synthesis import recipe
+from fxminify.store.document.case import Case
+from fxminify.store.live.build import build
+from fxminify.store.live.encode import encode
+from fxminify.store.live.synthesis import recipe
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 import torch
 from identical import difference, places, tensors_in
 
-from fxminify.store.build import build, build_value
-from fxminify.store.case import Case, Graph, Node, TensorSpec, to_json
-from fxminify.store.decode import InvalidDocument, parse, validate
-from fxminify.store.encode import Encoder, Unsupported
+from fxminify.store.document.case import Case, Graph, Node, TensorSpec, to_json
+from fxminify.store.document.decode import InvalidDocument, parse, validate
+from fxminify.store.live.build import build, build_value
+from fxminify.store.live.encode import Encoder, Unsupported
 
 torch.set_num_threads(1)
 EMPTY = Graph((Node("output", "output", "output", (None,)),))
@@ -168,7 +168,7 @@ def test_only_the_span_in_use_is_stored() -> None:
 
 
 def test_whole_storages_are_kept_where_a_graph_counts_from_their_start() -> None:
-    from fxminify.store.encode import encode
+    from fxminify.store.live.encode import encode
 
     def run(x: torch.Tensor) -> torch.Tensor:
         return torch.as_strided(x, (2,), (1,), 5)

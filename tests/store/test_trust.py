@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fxminify.store.case import Case, Graph, Node
-from fxminify.store.trust import is_ours, origin_tag
+from fxminify.store.document.case import Case, Graph, Node
+from fxminify.store.index.trust import is_ours, origin_tag
 
 CASE = Case(
     graph=Graph(

@@ -41,7 +41,7 @@ def in_child(work) -> str:
 
 def record(cases, kwargs) -> None:
     """Print, for every backend, its spec, its source, and what it does here."""
-    from fxminify.backends.origins import origin
+    from fxminify.backends.provenance import origin
 
     output_of(torch.compile(forward, backend=lambda gm, inputs: gm.forward))
     out = {}
@@ -111,7 +111,7 @@ def _run(script, path) -> str:
 
 
 def _spec(doc):
-    from fxminify.backends.origins.spec import BackendSpec
+    from fxminify.backends.provenance.spec import BackendSpec
 
     return BackendSpec.from_json(json.loads(json.dumps(doc)))
 
@@ -143,7 +143,7 @@ def _operator(call, load, path) -> str:
     if isinstance(load, str):
         exec(compile(load, "repro.py", "exec"), namespace)  # noqa: S102
     else:
-        from fxminify.backends.origins import libraries
+        from fxminify.backends.provenance import libraries
 
         libraries.load(load)
     exec(f"def call(x):\n    return torch.ops.{call}", namespace)  # noqa: S102

@@ -40,7 +40,7 @@ result = double(torch.ones(2))
 print_nothing = torch.ops.script_lib.negate(result)
 
 if __name__ == "__main__":
-    from fxminify.backends.origins import libraries
+    from fxminify.backends.provenance import libraries
 
     out = {}
     for op in ("team::scale", "team_lib::shift", "team_named::twice", "script::double", "script_lib::negate.default"):

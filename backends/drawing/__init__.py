@@ -1,0 +1,1 @@
+"""Directed graphs as SVG pictures. Knows no graph format."""

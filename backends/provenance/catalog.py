@@ -1,0 +1,95 @@
+"""Every backend that `torch.compile` knows here: where it comes from, what it needs, and whether it works.
+
+`listing` looks without loading anything. `try_each` also compiles a small module with each backend, forward and
+backward, in a process of its own: backends crash, hang, and change the process they are loaded in.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from typing import Any
+
+from ..running.deaths import signal_name
+from . import registry
+from .expression import imported
+from .origin import spec_of
+
+Row = dict[str, Any]
+
+#: What backends of torch and of well-known packages need besides torch: module to import, and how to get it.
+NEEDS = {
+    "tvm": ("tvm", "pip install apache-tvm"),
+    "openxla": ("torch_xla", "pip install torch_xla"),
+    "openxla_eval": ("torch_xla", "pip install torch_xla"),
+    "tensorrt": ("torch_tensorrt", "pip install torch-tensorrt"),
+    "torch_tensorrt": ("torch_tensorrt", "pip install torch-tensorrt"),
+    "openvino": ("openvino", "pip install openvino"),
+    "hpu_backend": ("habana_frameworks", "see the documentation of Intel Gaudi"),
+    "ipex": ("intel_extension_for_pytorch", "pip install intel-extension-for-pytorch"),
+    "fxminify_onnx_reference": ("onnxscript", "pip install 'fxminify[onnxrt]'"),
+    "fxminify_ort": ("onnxruntime", "pip install 'fxminify[onnxrt]'"),
+}
+#: Seconds one backend may take for the small module, its imports included.
+TIMEOUT = 180.0
+
+
+def listing() -> list[Row]:
+    """A row for each backend: its name, where it comes from, whether a script can get it back, and what it needs.
+
+    ``needs`` is the command that installs what is missing, empty where everything is there.
+    """
+    return [_row(name, obj) for name, obj in sorted(registry.registered().items())]
+
+
+def try_each(rows: list[Row], *, jobs: int = 2, done: Callable[[Row], None] = lambda row: None) -> list[Row]:
+    """``rows`` with ``test``: ``ok``, ``forward only: ...``, ``wrong numbers``, or why not even that."""
+    with ThreadPoolExecutor(jobs) as pool:
+        for row, said in zip(rows, pool.map(lambda r: selftest(r["name"]), rows), strict=True):
+            row["test"] = said
+            done(row)
+    return rows
+
+
+def selftest(name: str, timeout: float = TIMEOUT) -> str:
+    """What became of a small module under the backend ``name``, in a fresh process."""
+    command = [sys.executable, "-m", "fxminify.backends.provenance.selftest", name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return f"hangs: no answer after {timeout:.0f} s"
+    if done.returncode < 0:
+        return f"crashes: {signal_name(-done.returncode)}"
+    answers = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    return str(json.loads(answers[-1])["said"]) if answers else f"exits with code {done.returncode}"
+
+
+def _row(name: str, obj: Any) -> Row:
+    spec = spec_of(name)
+    if spec.how == "registered" and not spec.module:
+        origin = "torch"
+    else:
+        origin = spec.entry_point or spec.module or ", ".join(imported(spec.target)) or spec.how
+    return {
+        "name": name,
+        "origin": origin,
+        "distribution": spec.distribution,
+        "tags": [str(t) for t in getattr(obj, "_tags", ())],
+        "recreatable": not spec.problem,
+        "problem": spec.problem,
+        "needs": next(_missing(name, spec.modules()), ""),
+    }
+
+
+def _missing(name: str, modules: list[str]) -> Iterator[str]:
+    """How to get what this backend needs and this installation lacks."""
+    module, command = NEEDS.get(name, ("", ""))
+    if module and find_spec(module) is None:
+        yield command
+    for top in dict.fromkeys(m.partition(".")[0] for m in modules):
+        if find_spec(top) is None:
+            yield f"pip install {top}"

@@ -1,0 +1,55 @@
+"""A small module under one backend, forward and backward: ``python -m fxminify.backends.provenance.selftest NAME``.
+
+The answer is the last line of standard output, ``{"said": str}``. Run in a process of its own by `catalog.try_each`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import torch
+
+
+def run(name: str) -> str:
+    """``ok``, or what went wrong first."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    x = torch.randn(5, 4)
+    try:
+        compiled = torch.compile(module, backend=name)
+        with torch.no_grad():
+            if not _agree(compiled(x), module(x)):
+                return "wrong numbers"
+    except Exception as exc:  # noqa: BLE001  this is the answer
+        return f"fails: {_said(exc)}"
+    try:
+        pairs = zip(_gradients(compiled, module, x), _gradients(module, module, x), strict=True)
+        if not all(_agree(a, b) for a, b in pairs):
+            return "wrong gradients"
+    except Exception as exc:  # noqa: BLE001  this is the answer
+        return f"forward only: {_said(exc)}"
+    return "ok"
+
+
+def _gradients(function: Any, module: torch.nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
+    module.zero_grad()
+    function(x).sum().backward()
+    return [p.grad.clone() for p in module.parameters() if p.grad is not None]
+
+
+def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.allclose(a, b, rtol=1e-2, atol=1e-3)
+
+
+def _said(exc: BaseException) -> str:
+    """The first line of what was at the bottom of it."""
+    exc = getattr(exc, "inner_exception", exc)
+    lines = str(exc).strip().splitlines() or ["no message"]
+    return f"{type(exc).__name__}: {lines[0]}"
+
+
+if __name__ == "__main__":
+    print(json.dumps({"said": run(sys.argv[1])}), flush=True)

@@ -1,0 +1,263 @@
+"""`BackendSpec`: how to get a backend back in another process, as plain data.
+
+One object both *compiles* (`BackendSpec.compile`, `load`, `callable`) and *prints the lines that compile*
+(`BackendSpec.to_source`), from the same expression, so that the oracle and the script cannot drift apart. Making one
+from a live backend is `backends.provenance.origin`; nothing here imports torch until a backend is loaded, and nothing
+is imported or executed by reading a spec.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import linecache
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from .carry import Carried
+from .expression import Expression, Printer, build, check, imported
+from .modules import is_dotted
+
+Json = dict[str, Any]
+
+_MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_INLINE = 60
+
+
+class InvalidSpec(ValueError):
+    """A backend in a file that no fxminify wrote."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"a capture names a backend that cannot be read: {what}")
+
+
+class CannotLoad(Exception):
+    """A backend that cannot be had back here; the text says why and, where one is known, what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecSource:
+    """The lines of a script that get the backend back: ``imports``, ``setup``, then ``torch.compile(f, {arguments})``.
+
+    ``names`` are those the script must not use for anything else.
+    """
+
+    imports: list[str]
+    setup: list[str]
+    arguments: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSpec:
+    """How to get a backend back.
+
+    ``target`` is an expression (`backends.provenance.expression`) for what goes to ``torch.compile(backend=...)``: a
+    registered name, or the backend itself. ``module`` is imported first, because it registers the name; torch's own
+    names need none, and torch finds the ``entry_point`` of an installed ``distribution`` by itself. ``how`` says in one
+    word which way it is: ``registered``, ``entry_point``, ``attribute``, ``partial``, ``aot_autograd``, ``instance``,
+    ``method``, ``source`` (carried) or ``unknown``. ``search_path`` holds directories of this machine and is never
+    printed. ``problem`` says why there is no way, or is empty.
+    """
+
+    name: str = ""
+    how: str = "unknown"
+    target: Expression = None
+    module: str = ""
+    entry_point: str = ""
+    distribution: str = ""
+    options: Expression = None
+    mode: str | None = None
+    dynamic: bool | None = None
+    source: Carried | None = None
+    search_path: tuple[str, ...] = field(default=(), compare=False)
+    problem: str = ""
+
+    def to_json(self) -> Json:
+        """The spec as JSON, fields at their default left out."""
+        out: Json = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value != f.default:
+                out[f.name] = value
+        if self.search_path:
+            out["search_path"] = list(self.search_path)
+        if self.source is not None:
+            source = self.source
+            out["source"] = {"imports": list(source.imports), "text": source.text, "file": source.file}
+        return out
+
+    @classmethod
+    def from_json(cls, doc: Mapping[str, Any]) -> BackendSpec:
+        """Inverse of `to_json`; checks everything, executes nothing. Raises `InvalidSpec`."""
+        if unknown := set(doc) - {f.name for f in fields(cls)}:
+            raise InvalidSpec(f"a backend has no field {sorted(map(str, unknown))[0]!r}")
+        for key in ("name", "how", "module", "entry_point", "distribution", "problem"):
+            if type(doc.get(key, "")) is not str:
+                raise InvalidSpec(f"backend.{key} is not a string")
+        module, entry = doc.get("module", ""), doc.get("entry_point", "")
+        if (module and not is_dotted(module)) or (entry and not all(map(is_dotted, entry.split(":")))):
+            raise InvalidSpec(f"not a module: {module or entry!r:.80}")
+        if doc.get("mode") is not None and type(doc["mode"]) is not str:
+            raise InvalidSpec("backend.mode is not a string")
+        if doc.get("dynamic") not in (None, True, False) or type(doc.get("dynamic")) is int:
+            raise InvalidSpec("backend.dynamic is not true, false or null")
+        try:
+            check(doc.get("target"))
+            check(doc.get("options"))
+        except ValueError as error:
+            raise InvalidSpec(str(error)) from error
+        if doc.get("options") is not None and set(doc["options"]) != {"dict"}:
+            raise InvalidSpec("backend.options is not a dict")
+        paths = doc.get("search_path", [])
+        if type(paths) is not list or any(type(p) is not str for p in paths):
+            raise InvalidSpec("backend.search_path is not a list of strings")
+        values = {**doc, "search_path": tuple(paths), "source": _source_from_json(doc.get("source"))}
+        return cls(**values)
+
+    @property
+    def attr(self) -> str:
+        """Attribute path of the backend inside its module, where it is imported as one."""
+        if type(self.target) is dict and "import" in self.target:
+            return str(self.target["import"][1])
+        return self.entry_point.partition(":")[2]
+
+    def modules(self) -> list[str]:
+        """Modules to import beforehand, torch's own left out: where the backend's import cost is."""
+        names = [self.module, *imported(self.target), *imported(self.options)]
+        names += self.source.modules() if self.source is not None else []
+        return [n for n in dict.fromkeys(names) if n and n.partition(".")[0] not in ("torch", "builtins", "functools")]
+
+    def executes(self) -> list[str]:
+        """What loading this backend runs, one line each for a person to agree to."""
+        lines = [f"imports {name}" for name in self.modules()]
+        if self.entry_point:
+            owner = f" of {self.distribution}" if self.distribution else ""
+            lines.append(f"loads the entry point {self.entry_point}{owner}")
+        if self.source is not None:
+            count = self.source.source.count("\n") + 1
+            lines.append(f"runs {count} lines of source carried from {self.source.file or 'the program'}")
+        return [*lines, f"calls the backend {self.name or 'without a name'}"]
+
+    def load(self) -> Any:
+        """Import what must be imported and return what goes to ``torch.compile(backend=...)``. Raises `CannotLoad`."""
+        if self.problem:
+            raise CannotLoad(self.problem)
+        extend_path(self.search_path)
+        try:
+            if self.module:
+                importlib.import_module(self.module)
+            if type(self.target) is str:
+                return self._registered(self.target)
+            return build(self.target, self._namespace())
+        except CannotLoad:
+            raise
+        except Exception as exc:
+            raise CannotLoad(f"backend {self.name!r}: {type(exc).__name__}: {exc}") from exc
+
+    def _registered(self, name: str) -> str | Callable[..., Any]:
+        """The name, once it is sure that torch knows it; an entry point works without its metadata too."""
+        from . import registry
+
+        if name not in registry.registered():
+            if self.entry_point:
+                module, _, attr = self.entry_point.partition(":")
+                found: Callable[..., Any] = build({"import": [module, attr]}, {})
+                return found
+            self._namespace()
+        if name not in registry.registered():
+            raise CannotLoad(f"importing {self.module or 'torch'} registers no backend called {name!r}")
+        return name
+
+    def _namespace(self) -> Mapping[str, Any]:
+        return {} if self.source is None else run(self.source)
+
+    def options_dict(self) -> dict[str, Any] | None:
+        """A fresh ``options`` dictionary: `torch.compile` takes entries out of the one it is given."""
+        return None if self.options is None else build(self.options, self._namespace())
+
+    def callable(self) -> Callable[[Any, Any], Any]:
+        """The function ``(gm, inputs)`` as `torch.compile` would call it, options and mode applied."""
+        from . import registry
+
+        return registry.wrap(self.load(), self.options_dict(), self.mode, self.dynamic)
+
+    def compile(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """``torch.compile(fn, backend=..., ...)``, exactly what `to_source` prints."""
+        import torch
+
+        compiled: Callable[..., Any] = torch.compile(
+            fn, backend=self.load(), options=self.options_dict(), mode=self.mode, dynamic=self.dynamic
+        )
+        return compiled
+
+    def to_source(self, reserved: Iterable[str] = ()) -> SpecSource:
+        """The source of `compile`. ``reserved`` are names that the script already uses. Raises `CannotLoad`."""
+        if self.problem:
+            raise CannotLoad(self.problem)
+        carried = self.source.names() if self.source is not None else frozenset()
+        printer = Printer(frozenset(reserved) | carried | {"torch", "backend"})
+        imports, setup = [], []
+        if self.module and not self.entry_point:
+            imports.append(f'import {self.module}  # registers the backend "{self.target}"')
+        if self.source is not None:
+            setup = self.source.text.split("\n")
+        backend = printer.text(self.target)
+        if len(backend) > _INLINE:
+            setup, backend = [*setup, *([""] if setup else []), f"backend = {backend}"], "backend"
+        arguments = [f"backend={backend}"]
+        if self.options is not None:
+            arguments.append(f"options={printer.text(self.options)}")
+        if self.mode is not None:
+            arguments.append(f"mode={printer.text(self.mode)}")
+        if self.dynamic is not None:
+            arguments.append(f"dynamic={self.dynamic}")
+        imports += [*(self.source.imports if self.source is not None else ()), *printer.imports]
+        names = carried | {"backend"} | frozenset(_imported_name(line) for line in imports)
+        return SpecSource(list(dict.fromkeys(imports)), setup, ", ".join(arguments), names)
+
+
+def extend_path(directories: Iterable[str]) -> None:
+    """Put directories in front of ``sys.path`` that exist and are not on it, in their order."""
+    new = [d for d in directories if d not in sys.path and os.path.isdir(d)]
+    sys.path[:0] = new
+
+
+_namespaces: dict[str, dict[str, Any]] = {}
+
+
+def run(source: Carried) -> dict[str, Any]:
+    """The namespace of carried source, executed once per process: what it registers cannot be registered twice.
+
+    It runs as ``__main__`` would and under its own file's name, so that its exceptions and frames look as they did
+    where they were captured.
+    """
+    key = hashlib.sha256(source.source.encode()).hexdigest()
+    if key not in _namespaces:
+        file = source.file or "<carried>"
+        if "/" in file:  # relative to the installed packages: `exceptions.portable` makes it so again
+            file = os.path.join(os.path.dirname(os.__file__), file)
+        namespace: dict[str, Any] = {"__name__": "__main__"}
+        linecache.cache[file] = (len(source.source), None, source.source.splitlines(keepends=True), file)
+        exec(compile(source.source, file, "exec", dont_inherit=True), namespace)  # noqa: S102  what carrying is for
+        _namespaces[key] = namespace
+    return _namespaces[key]
+
+
+def _source_from_json(doc: Any) -> Carried | None:
+    if doc is None:
+        return None
+    if type(doc) is not dict or set(doc) != {"imports", "text", "file"} or type(doc["imports"]) is not list:
+        raise InvalidSpec("backend.source is malformed")
+    if any(type(v) is not str for v in (*doc["imports"], doc["text"], doc["file"])):
+        raise InvalidSpec("backend.source is malformed")
+    return Carried(tuple(doc["imports"]), doc["text"], doc["file"])
+
+
+def _imported_name(line: str) -> str:
+    """The name that one import line binds."""
+    words = line.partition("#")[0].split()
+    return words[-1] if "as" in words or words[0] == "from" else words[1].partition(".")[0]

@@ -1,0 +1,110 @@
+"""What became of one compiled graph: which parts ONNX Runtime runs, which nodes stayed in PyTorch, and why.
+
+A backend that falls back in silence hides the bugs that a minifier hunts: every island, every node that a failing
+session cost, and every failure at run time is in the `Report`, and in the log ``fxminify.backends.shipped.onnxrt``.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+import torch
+
+log = logging.getLogger("fxminify.backends.shipped.onnxrt")
+
+
+class UnsupportedOperator(RuntimeError):
+    """With ``strict``: a node that ONNX Runtime cannot run, with its source line and its dtypes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Island:
+    """A node that runs in PyTorch. ``evicted``: only because the exporter or ONNX Runtime failed on it."""
+
+    node: str
+    target: str
+    dtypes: tuple[str, ...]
+    source: str
+    reason: str
+    evicted: bool = False
+
+    def text(self) -> str:
+        kinds = f" ({', '.join(self.dtypes)})" if self.dtypes else ""
+        place = f", from {self.source}" if self.source else ""
+        return f"{self.node} = {self.target}{kinds}{place}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of the graph that is one ONNX model."""
+
+    name: str
+    fx_nodes: int
+    onnx_nodes: int
+    providers: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Report:
+    """``kind``: forward, backward or inference. ``failures``: what sessions raised at run time, answered by PyTorch."""
+
+    kind: str
+    parts: list[Part] = field(default_factory=list)
+    islands: list[Island] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def evictions(self) -> list[Island]:
+        """The islands that are there only because something failed on them."""
+        return [island for island in self.islands if island.evicted]
+
+    def text(self) -> str:
+        """The report, readable."""
+        lines = [f"{self.kind}: {_count(len(self.parts), 'part')}, {_count(len(self.islands), 'island')}"]
+        for part in self.parts:
+            where = ", ".join(part.providers)
+            lines.append(f"  {part.name}: {part.fx_nodes} FX nodes, {part.onnx_nodes} ONNX nodes on {where}")
+        lines += [f"  {'evicted' if i.evicted else 'island'}: {i.text()}" for i in self.islands]
+        lines += [f"  failed at run time: {text}" for text in self.failures]
+        return "\n".join(lines)
+
+
+def island(node: torch.fx.Node, reason: str, evicted: bool = False) -> Island:
+    """Describe a node that stays in PyTorch."""
+    return Island(node.name, str(node.target), dtypes(node), source_line(node), reason, evicted)
+
+
+def unsupported(nodes: list[Island]) -> str:
+    """The message of `UnsupportedOperator`.
+
+    The first paragraph tells which operator and why, and nothing that changes from graph to graph: it is what a failure
+    is known by. Then each node, with where it comes from.
+    """
+    first = nodes[0]
+    head = f"strict: ONNX Runtime cannot run {first.target} ({', '.join(first.dtypes)}): {first.reason}"
+    return "\n".join([head, "", "Nodes:", *(f"  {node.text()}" for node in nodes)])
+
+
+def dtypes(node: torch.fx.Node) -> tuple[str, ...]:
+    """The dtypes of a node's tensors, results first, each once."""
+    values = [node.meta.get("val"), *(arg.meta.get("val") for arg in node.all_input_nodes)]
+    flat = torch.utils._pytree.tree_leaves(values)
+    found = [str(v.dtype).removeprefix("torch.") for v in flat if isinstance(v, torch.Tensor)]
+    return tuple(dict.fromkeys(found))
+
+
+def source_line(node: torch.fx.Node) -> str:
+    """The innermost line of the user's program that a node comes from, as ``file.py:12: code``, or nothing."""
+    trace = (node.meta.get("stack_trace") or "").strip().splitlines()
+    for number in range(len(trace) - 1, -1, -1):
+        line = trace[number].strip()
+        if line.startswith('File "'):
+            file, _, rest = line.removeprefix('File "').partition('", line ')
+            code = trace[number + 1].strip() if number + 1 < len(trace) else ""
+            return f"{file.rpartition('/')[2]}:{rest.partition(',')[0]}: {code}"
+    return ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,342 @@
+"""What passes look at: a case, the trace of its values, and facts derived from both.
+
+A `Subject` is made once for each accepted case; everything on it is computed on first use and then only read, so
+that thousands of candidates can be derived from it cheaply.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, TypeVar
+
+from ...store.document.case import Case, Node, TensorSpec, Value, tag
+from ..tracing.trace import Kind, Recorded, Trace
+
+#: State switched on by one node and off by a later one: dropping only one of the two would leak into what follows.
+PAIRS = {
+    "_enter_autocast": "_exit_autocast",
+    "_enter_inference_mode": "_exit_inference_mode",
+    "_enter_dual_level": "_exit_dual_level",
+    "enter_dual_level": "exit_dual_level",
+    "_saved_tensors_hooks_disable": "_saved_tensors_hooks_enable",
+}
+#: The same, but values made in between (wrapped tensors) mean nothing outside: all of it stays or goes together.
+REGIONS = {
+    "_vmap_increment_nesting": "_vmap_decrement_nesting",
+    "_grad_increment_nesting": "_grad_decrement_nesting",
+    "_jvp_increment_nesting": "_jvp_decrement_nesting",
+    "_func_increment_nesting": "_func_decrement_nesting",
+}
+
+#: What makes the values inside of a region, gives values out of it, or only matters there.
+WRAPPERS = frozenset(
+    {"_add_batch_dim", "_remove_batch_dim", "_wrap_for_grad", "_unwrap_for_grad", "_make_dual", "_unpack_dual",
+     "lazy_load_decompositions", "set_inplace_requires_grad_allowed", "_set_tensor_requires_grad", "_autograd_grad",
+     "_enter_dual_level", "_exit_dual_level", "enter_dual_level", "exit_dual_level", "set_fwd_grad_enabled",
+     "_set_fwd_grad_enabled", "_saved_tensors_hooks_disable", "_saved_tensors_hooks_enable"}
+)  # fmt: skip
+
+Sort = tuple[str, tuple[int, ...]]
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Subject:
+    """A case under reduction. ``trace`` was recorded on it or on an ancestor: names are kept by every patch.
+
+    ``hints`` are groups of nodes that the failure names, see `fxminify.minifier.reducer.hints`;
+    ``blamed`` are nodes of which an operation as plain as can be surely does not fail.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        trace: Trace,
+        hints: tuple[tuple[str, ...], ...] = (),
+        stand_ins: dict[tuple[str, int], Node] | None = None,
+        blamed: frozenset[str] = frozenset(),
+    ) -> None:
+        self.case = case
+        self.trace = trace
+        self.hints = hints
+        self.blamed = blamed
+        #: The placeholders that stand for recorded values: candidates share them as they share nodes.
+        self.stand_ins = {} if stand_ins is None else stand_ins
+
+    def after(self, case: Case) -> Subject:
+        """``case``, made from this one."""
+        return Subject(case, self.trace, self.hints, self.stand_ins, self.blamed)
+
+    @cached_property
+    def nodes(self) -> dict[str, Node]:
+        return {n.name: n for n in self.case.graph.nodes}
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Position of each node in the case as it is now."""
+        return {n.name: i for i, n in enumerate(self.case.graph.nodes)}
+
+    @cached_property
+    def compute(self) -> tuple[str, ...]:
+        return tuple(n.name for n in self.case.graph.nodes if n.is_compute)
+
+    @cached_property
+    def computed(self) -> frozenset[str]:
+        return frozenset(self.compute)
+
+    def in_order(self, names: Collection[str]) -> list[str]:
+        """``names`` of nodes in the order of the graph."""
+        position = self.position
+        if len(names) * 8 < len(position):
+            return sorted(names, key=position.__getitem__)
+        return [name for name in position if name in names]
+
+    @cached_property
+    def inputs(self) -> dict[str, tuple[str, ...]]:
+        """The nodes each node reads."""
+        return {n.name: n.inputs for n in self.case.graph.nodes}
+
+    @cached_property
+    def users(self) -> dict[str, list[str]]:
+        """The nodes that read each node, the output node included."""
+        users: dict[str, list[str]] = {n.name: [] for n in self.case.graph.nodes}
+        for name, read in self.inputs.items():
+            for source in read:
+                users[source].append(name)
+        return users
+
+    @cached_property
+    def outputs(self) -> tuple[Value, ...]:
+        """The leaves of what the graph returns."""
+        return tuple(leaves(self.case.graph.output.args[0]))
+
+    @cached_property
+    def output_names(self) -> frozenset[str]:
+        return frozenset(value["ref"] for value in self.outputs if tag(value) == "ref")
+
+    @cached_property
+    def live(self) -> frozenset[str]:
+        """Nodes that what is returned depends on."""
+        return reached(self.inputs, self.output_names)
+
+    @cached_property
+    def ancestors(self) -> dict[str, int]:
+        """For each node the nodes it depends on, itself included, as a bit set over `position`."""
+        masks: dict[str, int] = {}
+        for i, node in enumerate(self.case.graph.nodes):
+            mask = 1 << i
+            for source in self.inputs[node.name]:
+                mask |= masks[source]
+            masks[node.name] = mask
+        return masks
+
+    @cached_property
+    def given(self) -> dict[str, int]:
+        """Index of the input each placeholder stands for."""
+        return {n.name: i for i, n in enumerate(self.case.graph.placeholders)}
+
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """Compute nodes whose value can be written into the graph."""
+        return frozenset(name for name in self.compute if self.value(name).kind is Kind.LITERAL)
+
+    @cached_property
+    def opaque(self) -> frozenset[str]:
+        """Compute nodes whose value can neither be given nor written."""
+        return frozenset(name for name in self.compute if self.value(name).kind is Kind.OPAQUE)
+
+    @cached_property
+    def literals(self) -> frozenset[str]:
+        """Nodes of which the graph holds tensors, attributes or live objects in its arguments (rare)."""
+        return frozenset(
+            n.name for n in self.case.graph.nodes if any(map(_holds_tensor, (*n.args, *n.kwargs.values())))
+        )
+
+    @cached_property
+    def brackets(self) -> tuple[str, ...]:
+        """Nodes that open a functorch region."""
+        return tuple(name for name in self.compute if self.kind(name) in REGIONS)
+
+    def value(self, name: str) -> Recorded:
+        """What is known of the value of ``name``; opaque where nothing is."""
+        return self.trace.value(name) or _UNKNOWN
+
+    def tensor(self, name: str) -> TensorSpec | None:
+        """Shape and type of ``name`` if it is a tensor."""
+        if name in self.given:
+            return self.case.input_tensor(self.given[name])
+        node = self.nodes[name]
+        if node.op == "get_attr":
+            index = self.case.graph.attrs.get(node.target, {}).get("tensor")
+            return None if index is None else self.case.tensors[index]
+        return self.trace.tensor(name)
+
+    def sort(self, name: str) -> Sort | None:
+        """Element type and shape of a tensor: nodes of one sort can stand in for each other."""
+        if name not in self._sorts:
+            spec = self.tensor(name)
+            self._sorts[name] = None if spec is None else (f"{spec.dtype}:{spec.device}:{spec.layout}", spec.shape)
+        return self._sorts[name]
+
+    @cached_property
+    def _sorts(self) -> dict[str, Sort | None]:
+        return {}
+
+    def kind(self, name: str) -> str:
+        """The operation of a compute node, as text."""
+        return target_name(self.nodes[name])
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """Position of each compute node among the compute nodes."""
+        return {name: i for i, name in enumerate(self.compute)}
+
+    @cached_property
+    def by_sort(self) -> dict[Sort, list[str]]:
+        """Tensors by sort, in the order of the graph."""
+        groups: dict[Sort, list[str]] = {}
+        for node in self.case.graph.nodes:
+            sort = self.sort(node.name) if node.op != "output" else None
+            if sort is not None:
+                groups.setdefault(sort, []).append(node.name)
+        return groups
+
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        """Chance of each compute node to matter: bugs sit in rare operations, and in rare shapes of common ones.
+
+        Nearly half is spread over the operations, as much over the operations by the shapes and element types they
+        read, the rest over the nodes. Sums to one.
+        """
+        kinds = [repr(n.target) for n in self.case.graph.nodes if n.is_compute]
+        sorts = [(kind, *map(self.sort, self.inputs[name])) for kind, name in zip(kinds, self.compute, strict=True)]
+        by_kind, by_sort = (
+            {k: 0.45 / (len(counted) * n) for k, n in counted.items()} for counted in (Counter(kinds), Counter(sorts))
+        )
+        each = 0.1 / max(len(kinds), 1)
+        return tuple(each + by_kind[kind] + by_sort[sort] for kind, sort in zip(kinds, sorts, strict=True))
+
+    @cached_property
+    def units(self) -> tuple[tuple[str, ...], ...]:
+        """Compute nodes that only make sense together, in the order of their first node.
+
+        A producer of an opaque value goes with the ``getitem`` nodes that take it apart, a switch with the one that
+        undoes it, and a functorch region is one unit.
+        """
+        return self._grouped(PAIRS, REGIONS)
+
+    @cached_property
+    def pieces(self) -> tuple[tuple[str, ...], ...]:
+        """What the functorch regions consist of: the units that are left when a region is but its brackets."""
+        if not self.brackets:
+            return ()
+        whole = set(self.units)
+        return tuple(group for group in self._grouped(PAIRS | REGIONS, {}) if group not in whole)
+
+    @cached_property
+    def wrappers(self) -> tuple[tuple[str, ...], ...]:
+        """For each functorch region its brackets, and what wraps and unwraps values inside of it."""
+        found, open_regions = [], []
+        closing = set(REGIONS.values())
+        for name in self.compute:
+            kind = self.kind(name)
+            if kind in REGIONS:
+                open_regions.append([name])
+            elif open_regions and (kind in WRAPPERS or kind in closing):
+                open_regions[-1].append(name)
+                if kind in closing:
+                    found.append(tuple(open_regions.pop()))
+        return tuple(found)
+
+    def _grouped(self, pairs: dict[str, str], regions: dict[str, str]) -> tuple[tuple[str, ...], ...]:
+        leader = {name: name for name in self.compute}
+
+        def find(name: str) -> str:
+            while leader[name] != name:
+                name = leader[name] = leader[leader[name]]
+            return name
+
+        def join(a: str, b: str) -> None:
+            first, second = sorted((find(a), find(b)), key=self.position.__getitem__)
+            leader[second] = first
+
+        closing = set(pairs.values())
+        open_pairs: list[tuple[str, str]] = []
+        region: list[tuple[str, str]] = []
+        for name in self.compute:
+            kind = self.kind(name)
+            if kind == "getitem":
+                for source in self.inputs[name][:1]:
+                    if source in leader and self.value(source).kind is Kind.OPAQUE:
+                        join(source, name)
+            if region:
+                join(region[-1][0], name)
+            if region and kind == region[-1][1]:
+                region.pop()
+            elif kind in regions:
+                region.append((name, regions[kind]))
+            elif kind in pairs:
+                open_pairs.append((name, pairs[kind]))
+            elif kind in closing:
+                match = next((i for i in reversed(range(len(open_pairs))) if open_pairs[i][1] == kind), None)
+                if match is not None:
+                    join(open_pairs.pop(match)[0], name)
+        groups: dict[str, list[str]] = {}
+        for name in self.compute:
+            groups.setdefault(find(name), []).append(name)
+        return tuple(tuple(g) for g in groups.values())
+
+
+def leaves(value: Value) -> Iterator[Value]:
+    """The values inside nested containers, in order."""
+    kind = tag(value)
+    if isinstance(value, list):
+        for item in value:
+            yield from leaves(item)
+    elif kind in ("tuple", "size", "set", "frozenset"):
+        yield from leaves(value[kind])
+    elif kind == "dict":
+        for _, item in value["dict"]:
+            yield from leaves(item)
+    elif kind == "return_type":
+        yield from leaves(value["return_type"][1])
+    else:
+        yield value
+
+
+def reached(edges: Mapping[Key, Iterable[Key]], start: Iterable[Key]) -> frozenset[Key]:
+    """``start`` and everything reachable from it along ``edges``."""
+    seen = set(start)
+    stack = list(seen)
+    while stack:
+        for name in edges[stack.pop()]:
+            if name not in seen:
+                seen.add(name)
+                stack.append(name)
+    return frozenset(seen)
+
+
+def target_name(node: Node) -> str:
+    """Last part of what a node calls: ``relu`` for ``torch.relu``, ``aten::relu.default`` and ``.relu()`` alike."""
+    target: Any = node.target
+    if not isinstance(target, str):
+        target = next(iter(target.values()), "") if isinstance(target, dict) else ""
+        if not isinstance(target, str):
+            return json.dumps(target)
+        if "::" in target:
+            return target.split("::")[-1].split(".")[0]
+        return target.rsplit(".", 1)[-1]
+    return target
+
+
+def _holds_tensor(value: Value) -> bool:
+    if type(value) is list:
+        return any(map(_holds_tensor, value))
+    if type(value) is dict and "ref" not in value:
+        return "tensor" in value or "generator" in value or any(map(_holds_tensor, value.values()))
+    return False
+
+
+_UNKNOWN = Recorded(Kind.OPAQUE)

@@ -1,0 +1,173 @@
+"""A higher-order operator replaced by the nodes of its bodies: the edit `Inline` of the top-level graph.
+
+No operator is told from another. What the recording noted (which value outside a placeholder stood for, what the first
+call gave it) says what the nodes read, and the shapes say which results can take the place of the operator's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...store.document.case import Case, Graph, Json, Node, Value, map_refs, refs, tag
+from ..tracing.hop_calls import Call, calls, items
+from ..tracing.trace import Kind, copied
+from .graph_view import Subject
+from .subgraphs import picks, with_inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """The nodes of all bodies of the call ``node`` take its place in the top-level graph.
+
+    Placeholders become what the call gave them, or an input with the value of the first call. Readers of a result
+    read what the body returned if that is of the same shape and type, else they are given the recorded result.
+    """
+
+    node: str
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return 0, 0
+
+    def apply(self, subject: Subject) -> Case:
+        made = [c for c in calls(subject.case.graph) if c.node.name == self.node]
+        if not made:
+            return subject.case
+        return _Inlining(subject, made).case() or subject.case
+
+
+class _Inlining:
+    """One application of `Inline`."""
+
+    def __init__(self, subject: Subject, made: list[Call]) -> None:
+        self.subject = subject
+        self.trace = subject.trace
+        self.made = made
+        self.node = made[0].node
+        self.taken = set(subject.nodes)
+        self.inputs: list[tuple[Node, str]] = []
+        self.nodes: list[Node] = []
+        self.attrs: dict[str, Json] = {}
+        self.leaves: list[list[Value]] = []
+
+    def case(self) -> Case | None:
+        taken = [self.body(call, path) for call in self.made for path in call.paths]
+        if not any(taken):
+            return None
+        case, graph = self.subject.case, self.subject.case.graph
+        results = self.results()
+        if results is None:
+            return None
+        substitutes, missing, gone = results
+        nodes: list[Node] = []
+        for node in graph.nodes:
+            if node.name == self.node.name:
+                nodes += self.nodes
+            elif node.name not in gone:
+                nodes.append(node.map_values(lambda v: map_refs(v, lambda n: substitutes.get(n, {"ref": n}))))
+        output = nodes[-1]
+        have = set(refs(list(output.args)))
+        more = [v for group in self.leaves for v in group if v["ref"] not in have]
+        values = list(items(output.args[0]))
+        kept = [v for v in values if tag(v) != "ref" or v["ref"] not in missing]
+        unique = {v["ref"]: v for v in more}
+        nodes[-1] = replace(output, args=({"tuple": [*kept, *unique.values()]},))
+        edited = replace(case, graph=replace(graph, nodes=tuple(nodes), attrs={**graph.attrs, **self.attrs}))
+        read = {r for n in nodes for r in n.inputs}
+        names = [*dict.fromkeys([origin for _, origin in self.inputs]), *(m for m in missing if m in read)]
+        return with_inputs(edited, [n for n in names if n in read], self.trace)
+
+    def body(self, call: Call, path: str) -> bool:
+        """Take over the nodes of one body. False where what it was given is not known."""
+        graph: Graph = self.subject.case.graph.attrs[path]["graph"]
+        given = self.given(call, path, graph)
+        if given is None:
+            return False
+        moved: dict[str, Value] = dict(given)
+        attrs = {name: self.attribute(path, name) for name in graph.attrs}
+        for node in graph.nodes:
+            if node.op in ("placeholder", "output"):
+                continue
+            name = copied(node.name, self.taken) if node.name in self.taken else node.name
+            self.taken.add(name)
+            moved[node.name] = {"ref": name}
+            edited = node.map_values(lambda v: map_refs(v, lambda n: moved.get(n, {"ref": n})))
+            target = attrs.get(node.target, node.target) if node.op in ("get_attr", "call_module") else node.target
+            self.nodes.append(replace(edited, name=name, target=target))
+        self.attrs |= {attrs[name]: attr for name, attr in graph.attrs.items()}
+        output = map_refs(graph.output.args[0], lambda n: moved.get(n, {"ref": n}))
+        self.leaves.append([v for v in _leaves(output) if tag(v) == "ref"])
+        return True
+
+    def given(self, call: Call, path: str, graph: Graph) -> dict[str, Value] | None:
+        """What the body's placeholders become."""
+        given: dict[str, Value] = {}
+        placeholders = graph.placeholders
+        operands: list[Value] = call.operands if path in call.shared else []
+        known = dict(zip([p.name for p in placeholders][len(placeholders) - len(operands) :], operands, strict=True))
+        for node in placeholders:
+            recorded = self.trace.value(node.name)
+            outside = known.get(node.name)
+            if outside is None and recorded is not None and recorded.alias in self.node.inputs:
+                outside = {"ref": recorded.alias}
+            if outside is not None and self.is_alike(outside, node.name):
+                given[node.name] = outside
+            elif recorded is None or recorded.kind is Kind.OPAQUE:
+                if any(node.name in n.inputs for n in graph.nodes):
+                    return None
+                given[node.name] = None
+            elif recorded.kind is Kind.LITERAL:
+                given[node.name] = recorded.literal
+            else:
+                name = copied(node.name, self.taken) if node.name in self.taken else node.name
+                self.taken.add(name)
+                self.inputs.append((node, name))
+                given[node.name] = {"ref": name}
+        return given
+
+    def is_alike(self, value: Value, name: str) -> bool:
+        if tag(value) != "ref":
+            return True
+        spec = self.trace.tensor(name)
+        now = self.subject.tensor(value["ref"])
+        return spec is None or now is None or (spec.shape, spec.dtype) == (now.shape, now.dtype)
+
+    def attribute(self, path: str, name: str) -> str:
+        base = f"{path}_{name}".replace(".", "_")
+        free, count = base, 0
+        while free in self.subject.case.graph.attrs or free in self.attrs:
+            count += 1
+            free = f"{base}_{count}"
+        self.attrs[free] = {}
+        return free
+
+    def results(self) -> tuple[dict[str, Value], list[str], set[str]] | None:
+        """What readers of a result read instead, the results that must be given, and the nodes that go."""
+        graph, name = self.subject.case.graph, self.node.name
+        picked = picks(graph, name)
+        if picked is None:
+            users = self.subject.users[name]
+            if users and not self.leaves[0]:
+                return None
+            return {name: self.leaves[0][0]} if users else {}, [], set()
+        substitutes: dict[str, Value] = {}
+        missing = []
+        for user, index in picked.items():
+            leaf = next((g[index] for g in self.leaves if index < len(g) and self.is_result(user, g[index])), None)
+            if leaf is None:
+                missing.append(user)
+            else:
+                substitutes[user] = leaf
+        return substitutes, missing, set(picked)
+
+    def is_result(self, user: str, leaf: Value) -> bool:
+        """Whether ``leaf`` can stand for the result ``user``."""
+        outside = leaf["ref"] in self.subject.nodes
+        spec = self.subject.tensor(leaf["ref"]) if outside else self.trace.tensor(leaf["ref"])
+        wanted = self.subject.tensor(user)
+        return spec is not None and wanted is not None and (spec.shape, spec.dtype) == (wanted.shape, wanted.dtype)
+
+
+def _leaves(value: Value) -> list[Value]:
+    inner = items(value)
+    return [leaf for item in inner for leaf in _leaves(item)] if inner else [value]

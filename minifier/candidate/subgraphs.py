@@ -1,0 +1,384 @@
+"""Edits of the bodies of higher-order operators: what a `Patch` carries besides its edits of the top-level graph.
+
+An edit is plain data and addresses a graph by its path. What it does depends on the case it meets, since edits are
+combined freely: where its node is gone, or the operator leaves no room, it does nothing. Inside a body the rules are
+those of `minifier.candidate.patch`, with two differences: what a body returns keeps its form, and a value whose
+producer
+goes is given as a further operand of every call of the body (`provide`), so that it comes from outside in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, map_refs, refs, tag
+from ..tracing.hop_calls import Call, Path, body, calls, deciding, exists, items, paths, with_body
+from ..tracing.trace import Trace, copied
+from .graph_view import Subject
+from .patch import Patch, reduced
+
+
+class BodySubject(Subject):
+    """A body as passes see it: the placeholders have the values that the first call gave them."""
+
+    def __init__(self, case: Case, path: Path, trace: Trace) -> None:
+        graph = body(case.graph, path)
+        super().__init__(replace(case, graph=graph, inputs=(None,) * len(graph.placeholders)), trace)
+        self.path = path
+        #: Nodes that decide when a loop ends: without them it may never.
+        self.fixed = deciding(body(case.graph, path[:-1])).get(path[-1], frozenset())
+
+    def tensor(self, name: str) -> TensorSpec | None:
+        return self.trace.tensor(name) if name in self.given else super().tensor(name)
+
+
+def graphs(subject: Subject) -> list[tuple[Path, Subject]]:
+    """The top-level graph and every body, as passes see them."""
+    return [((), subject), *((b.path, b) for b in bodies(subject))]
+
+
+def bodies(subject: Subject) -> list[BodySubject]:
+    """Every body of a case, the outer ones first."""
+    return [BodySubject(subject.case, path, subject.trace) for path in paths(subject.case.graph)]
+
+
+@dataclass(frozen=True, slots=True)
+class OfBody:
+    """An edit of the body at ``path``. Inner ones go first."""
+
+    path: Path
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return -len(self.path), 0
+
+    def inner(self, subject: Subject) -> BodySubject | None:
+        """The body, if it is still there."""
+        case = subject.case
+        return BodySubject(case, self.path, subject.trace) if exists(case.graph, self.path) else None
+
+
+@dataclass(frozen=True, slots=True)
+class OfCall:
+    """An edit of what stands at ``index`` of the call of ``body`` by ``node``, in the graph at ``path``. Those at the
+    end go first, so that the others keep their places."""
+
+    path: Path
+    node: str
+    body: str
+    index: int
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return -len(self.path), -self.index
+
+
+@dataclass(frozen=True, slots=True)
+class Inside(OfBody):
+    """``patch`` (drops, replacements and erasures) applied to the body at ``path``."""
+
+    patch: Patch
+
+    def apply(self, subject: Subject) -> Case:
+        case, inner = subject.case, self.inner(subject)
+        if inner is None:
+            return case
+        made = reduced(inner, _valid(inner, self.patch))
+        if made is None:
+            return case
+        graph, missing = made
+        edited = replace(case, graph=with_body(case.graph, self.path, graph))
+        return provide(edited, self.path, missing, subject.trace) or case
+
+
+@dataclass(frozen=True, slots=True)
+class Zeros(OfBody):
+    """The node ``name`` of the body at ``path`` becomes zeros of its shape and type."""
+
+    name: str
+
+    def apply(self, subject: Subject) -> Case:
+        case, inner = subject.case, self.inner(subject)
+        if inner is None:
+            return case
+        node, spec = inner.nodes.get(self.name), inner.tensor(self.name)
+        if node is None or spec is None or not node.is_compute or node.target in _ZEROS:
+            return case
+        if node.name in inner.fixed and inner.case.graph.output.args[0] != {"ref": node.name}:
+            return case  # no loop that begins goes on for ever, so one must not begin
+        target = _ZEROS[isinstance(node.target, dict) and "op" in node.target]
+        kwargs: Json = {"dtype": {"dtype": spec.dtype}, "device": {"device": spec.device}}
+        zeros = Node(node.name, "call_function", target, (list(spec.shape),), kwargs, node.meta)
+        graph = inner.case.graph
+        graph = replace(graph, nodes=tuple(zeros if n is node else n for n in graph.nodes))
+        edited = replace(case, graph=with_body(case.graph, self.path, graph))
+        return without_dead(edited, case, self.path, subject.trace)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand(OfCall):
+    """The operand at ``index`` of the call of ``body`` by ``node`` goes where no body reads it, or gets it twice."""
+
+    def apply(self, subject: Subject) -> Case:
+        case = subject.case
+        graph, call = found(case, self.path, self.node, self.body)
+        if call is None or not call.free or self.index >= len(call.operands):
+            return case
+        count = len(call.operands)
+        group = [c for c in calls(graph) if c.free and set(c.shared) & set(call.shared)]
+        if any(len(c.operands) != count or set(c.shared) != set(call.shared) for c in group):
+            return case
+        same = call.operands.index(call.operands[self.index])
+        for name in call.shared:
+            inner: Graph = graph.attrs[name]["graph"]
+            gone, twin = inner.placeholders[self.index - count], inner.placeholders[same - count]
+            if gone is not twin and self.is_twin(group, same):
+                inner = renamed_reads(inner, gone.name, twin.name)
+                gone = inner.placeholders[self.index - count]
+            elif any(gone.name in n.inputs for n in inner.nodes):
+                return case
+            inner = replace(inner, nodes=tuple(n for n in inner.nodes if n is not gone))
+            graph = with_body(graph, (name,), inner)
+        for other in group:
+            operands = other.operands
+            graph = _with_node(graph, other.with_operands(operands[: self.index] + operands[self.index + 1 :]))
+        return without_dead(
+            replace(case, graph=with_body(case.graph, self.path, graph)), case, self.path, subject.trace
+        )
+
+    def is_twin(self, group: list[Call], other: int) -> bool:
+        """Whether every call gives the same operand there."""
+        return all(c.operands[other] == c.operands[self.index] for c in group)
+
+
+@dataclass(frozen=True, slots=True)
+class Result(OfCall):
+    """What ``body`` returns to ``node`` at ``index`` goes where nothing reads it."""
+
+    def apply(self, subject: Subject) -> Case:
+        case = subject.case
+        graph, call = found(case, self.path, self.node, self.body)
+        if call is None:
+            return case
+        picked = picks(graph, self.node)
+        if picked is None or self.index in picked.values():
+            return case
+        returning = [p for p in call.paths if len(items(graph.attrs[p]["graph"].output.args[0])) > self.index]
+        if not returning or any(len(items(graph.attrs[p]["graph"].output.args[0])) < 2 for p in returning):
+            return case
+        for name in returning:
+            inner: Graph = graph.attrs[name]["graph"]
+            values = items(inner.output.args[0])
+            graph = with_body(graph, (name,), _returning(inner, values[: self.index] + values[self.index + 1 :]))
+        for name, index in picked.items():
+            if index > self.index:
+                node = next(n for n in graph.nodes if n.name == name)
+                graph = _with_node(graph, replace(node, args=(node.args[0], index - 1)))
+        edited = replace(case, graph=with_body(case.graph, self.path, graph))
+        for name in returning:
+            edited = without_dead(edited, case, (*self.path, name), subject.trace)
+        return edited
+
+
+@dataclass(frozen=True, slots=True)
+class Shift(OfBody):
+    """The body at ``path``, the only one of its call, returns ``source`` at ``index``, whatever shape that has.
+
+    Who read the former value outside is given what was recorded of it.
+    """
+
+    index: int
+    source: str
+
+    def apply(self, subject: Subject) -> Case:
+        case, outer = subject.case, self.path[:-1]
+        if not exists(case.graph, self.path):
+            return case
+        inner, graph = body(case.graph, self.path), body(case.graph, outer)
+        users = [c for c in calls(graph) if self.path[-1] in c.paths]
+        values = items(inner.output.args[0])
+        if len(users) != 1 or self.index >= len(values) or all(n.name != self.source for n in inner.nodes):
+            return case
+        picked = picks(graph, users[0].node.name)
+        if picked is None:
+            return case
+        values[self.index] = {"ref": self.source}
+        graph = with_body(graph, self.path[-1:], _returning(inner, values))
+        returned = set(refs(list(graph.output.args)))
+        missing = []
+        for name, index in picked.items():
+            if index == self.index:
+                graph, again = _renamed_aside(graph, name, self.source)
+                if again:
+                    missing.append(name)
+                elif name not in returned:
+                    continue
+        edited = replace(case, graph=with_body(case.graph, outer, graph))
+        done = provide(edited, outer, missing, subject.trace)
+        return case if done is None else without_dead(done, case, self.path, subject.trace)
+
+
+def found(case: Case, path: Path, node: str, name: str) -> tuple[Graph, Call | None]:
+    """The graph at ``path``, and the call of its body ``name`` that ``node`` makes, if both are still there."""
+    if not exists(case.graph, path):
+        return case.graph, None
+    graph = body(case.graph, path)
+    return graph, next((c for c in calls(graph) if c.node.name == node and name in c.paths), None)
+
+
+def picks(graph: Graph, name: str) -> dict[str, int] | None:
+    """Which result of the call ``name`` each ``getitem`` takes; None where something else reads the call."""
+    picked = {}
+    for node in graph.nodes:
+        if name not in node.inputs:
+            continue
+        if (
+            node.op != "call_function"
+            or not str(node.target.get("fn", "")).endswith("getitem")
+            or len(node.args) != 2
+            or node.args[0] != {"ref": name}
+            or type(node.args[1]) is not int
+        ):
+            return None
+        picked[node.name] = node.args[1]
+    return picked
+
+
+def provide(case: Case, path: Path, names: Iterable[str], trace: Trace) -> Case | None:
+    """``case`` with placeholders ``names`` in the graph at ``path``, for values that were recorded.
+
+    They become operands of every call of the body, up to inputs of the case. None where a call takes no more operands.
+    """
+    names = list(names)
+    if not names:
+        return case
+    if not path:
+        return with_inputs(case, names, trace)
+    outer, own = path[:-1], path[-1]
+    graph = body(case.graph, outer)
+    users = [c for c in calls(graph) if own in c.paths]
+    if not users or any(not c.free or own not in c.shared for c in users):
+        return None
+    taken = {n.name for n in graph.nodes}
+    given = []
+    for name in names:
+        given.append(name if name not in taken else copied(name, taken))
+        taken.add(given[-1])
+    shared = dict.fromkeys(p for c in users for p in c.shared)
+    for other in shared:
+        inner: Graph = graph.attrs[other]["graph"]
+        inside = {n.name for n in inner.nodes}
+        more = []
+        for name in names:
+            more.append(name if other == own else copied(name, inside))
+            inside.add(more[-1])
+        graph = with_body(graph, (other,), _with_placeholders(inner, more))
+    for call in users:
+        graph = _with_node(graph, call.with_operands([*call.operands, *({"ref": n} for n in given)]))
+    return provide(replace(case, graph=with_body(case.graph, outer, graph)), outer, given, trace)
+
+
+def with_inputs(case: Case, names: list[str], trace: Trace) -> Case | None:
+    """``case`` with inputs that have the recorded values of ``names``, None where one has no record."""
+    tensors = list(case.tensors)
+    inputs = list(case.inputs)
+    for name in names:
+        value = trace.value(name)
+        if value is None or not value.snapshots:
+            return None
+        inputs.append({"tensor": _add(tensors, trace, value.snapshots[0][1])})
+    graph = _with_placeholders(case.graph, names)
+    return replace(case, graph=graph, inputs=tuple(inputs), tensors=tuple(tensors))
+
+
+def _add(tensors: list[TensorSpec], trace: Trace, index: int) -> int:
+    spec, place = trace.tensors[index], len(tensors)
+    tensors.append(spec)
+    if spec.parts:
+        tensors[place] = replace(spec, parts=tuple(_add(tensors, trace, p) for p in spec.parts))
+    return place
+
+
+def _with_placeholders(graph: Graph, names: list[str]) -> Graph:
+    made = tuple(Node(name, "placeholder", name) for name in names)
+    first = graph.placeholders
+    return replace(graph, nodes=(*first, *made, *(n for n in graph.nodes if n.op != "placeholder")))
+
+
+def _with_node(graph: Graph, new: Node) -> Graph:
+    return replace(graph, nodes=tuple(new if n.name == new.name else n for n in graph.nodes))
+
+
+def renamed_reads(graph: Graph, old: str, new: str) -> Graph:
+    """``graph`` with ``new`` read wherever ``old`` was."""
+
+    def edit(value: Value) -> Value:
+        return map_refs(value, lambda name: {"ref": new if name == old else name})
+
+    return replace(graph, nodes=tuple(n.map_values(edit) if old in n.inputs else n for n in graph.nodes))
+
+
+def _returning(graph: Graph, values: list[Value]) -> Graph:
+    old = graph.output.args[0]
+    new: Value = {"tuple": values} if tag(old) == "tuple" else values
+    return replace(graph, nodes=(*graph.nodes[:-1], replace(graph.output, args=(new,))))
+
+
+def _renamed_aside(graph: Graph, name: str, source: str) -> tuple[Graph, bool]:
+    """``graph`` with the node ``name`` called a copy of ``source``: what it returns is returned, other readers stay.
+
+    True where such readers are left: they need a value called ``name``.
+    """
+    new = copied(source, {n.name for n in graph.nodes})
+    nodes, again = [], False
+    for node in graph.nodes:
+        if node.name == name:
+            node = replace(node, name=new, meta={})
+        elif node.op == "output":
+            node = node.map_values(lambda v: map_refs(v, lambda n: {"ref": new if n == name else n}))
+        else:
+            again = again or name in node.inputs
+        nodes.append(node)
+    returned = new in refs(list(nodes[-1].args))
+    if not returned and isinstance(nodes[-1].args[0], dict) and "tuple" in nodes[-1].args[0]:
+        nodes[-1] = replace(nodes[-1], args=({"tuple": [*items(nodes[-1].args[0]), {"ref": new}]},))
+    return replace(graph, nodes=tuple(nodes)), again
+
+
+def without_dead(edited: Case, before: Case, path: Path, trace: Trace) -> Case:
+    """``edited`` less the nodes of the graph at ``path`` that are dead now and were not before."""
+    if not exists(edited.graph, path):
+        return edited
+    live = BodySubject(before, path, trace).live if path else Subject(before, trace).live
+    graph = body(edited.graph, path)
+    subject = Subject(replace(edited, graph=graph), trace)
+    dead = {n for n in subject.compute if n in live and n not in subject.live}
+    while True:
+        # What an older side effect reads stays.
+        needed = {n for n in dead if any(u not in dead for u in subject.users[n])}
+        if not needed:
+            break
+        dead -= needed
+    nodes = [n for n in graph.nodes if n.name not in dead]
+    read = {r for n in nodes for r in n.inputs}
+    nodes = [n for n in nodes if n.op != "get_attr" or n.name in read]
+    targets = {n.target for n in nodes if n.op in ("get_attr", "call_module")}
+    attrs = {name: attr for name, attr in graph.attrs.items() if name in targets}
+    return replace(edited, graph=with_body(edited.graph, path, Graph(tuple(nodes), attrs, graph.training)))
+
+
+def _valid(subject: BodySubject, patch: Patch) -> Patch:
+    """``patch`` less what names nodes that are gone, or that must stay."""
+    names = subject.nodes.keys() - subject.fixed
+    return Patch(
+        drop=frozenset(n for n in patch.drop if n in names),
+        replace={
+            n: v for n, v in patch.replace.items() if n in names and (tag(v) != "ref" or v["ref"] in subject.nodes)
+        },
+        erase=frozenset(n for n in patch.erase if n in names),
+    )
+
+
+#: What makes zeros in a graph of functions, and in one of operators.
+_ZEROS: tuple[Json, Json] = ({"fn": "torch.zeros"}, {"op": "aten::zeros.default"})

@@ -1,0 +1,89 @@
+"""What every verb of the `minify` command shares: its order, its errors and exit codes, its arguments and answers.
+
+Nothing here imports torch, and `minify --help` loads nothing else of this floor.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+DEFAULT_DB = "repro.db"
+#: Those of `fxminify.repro_templates.render`, which takes longer to load.
+FORMATS = ("script", "pytest", "issue", "notebook", "bisect")
+
+
+class Verbs(click.Group):
+    """A group in the order its verbs were added; our errors become exit code 2, Ctrl-C 130."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from ...backends.provenance.spec import InvalidSpec
+        from ...store.errors import StoreError
+        from ..session.options import PassFailed
+
+        try:
+            return super().invoke(ctx)
+        except (StoreError, InvalidSpec, PassFailed) as error:
+            raise Problem(str(error)) from error
+        except (KeyboardInterrupt, click.Abort) as interrupt:
+            click.echo("Interrupted.", err=True)
+            raise click.exceptions.Exit(130) from interrupt
+
+
+class Problem(click.ClickException):
+    """What went wrong, in one sentence, and what to type next."""
+
+    exit_code = 2
+
+
+def database(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``DB`` argument: a path, or a database URL."""
+    return click.argument("db", default=DEFAULT_DB, metavar="[DB]")(command)
+
+
+def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``--json`` flag of every verb that prints."""
+    return click.option("--json", "json_", is_flag=True, help="Print JSON instead of a table.")(command)
+
+
+def dump(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, default=str))
+
+
+def at_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
+def ask(question: str) -> bool:
+    """Ask at the terminal; without one the answer is no."""
+    if not sys.stdin.isatty():
+        click.echo(question, err=True)
+        click.echo("Not asked: standard input is no terminal. Add --trust to run it.", err=True)
+        return False
+    return click.confirm(question, err=True)
+
+
+def write(contents: Mapping[Path, bytes], *, force: bool = False) -> None:
+    """Write files that a person asked for; the first is the one that was named.
+
+    None is written where one of them is there already, unless ``force``; what lies beside the first may be there with
+    the same content.
+    """
+    named = next(iter(contents))
+    for path, content in contents.items():
+        if path.exists() and not force and not (path != named and path.read_bytes() == content):
+            raise Problem(f"{path} exists; add --force to overwrite it.")
+    for path, content in contents.items():
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise Problem(f"cannot write {path}: {error.strerror}.") from error

@@ -1,0 +1,228 @@
+"""The oracle: puts a candidate to the backend in a worker, and says what the answer means for one reduction.
+
+* **Strict.** SAME is a failure whose signature is one of those that the replays of the capture showed, as far as the
+  chosen `Match` looks; or one whose text matches the user's regular expression.
+* **Never a guess.** Our own trouble (INFRA) is retried once in a fresh worker and never counts as failing; eager
+  failing is INVALID; no answer in time is TIMEOUT, unless the capture is a hang.
+* **Votes.** A failure that showed in a part of the replays only is asked about up to ``n`` times, and needs ``k``. The
+  result is put to the vote again, so that luck in one of many votes does not decide.
+
+Nothing here imports torch. Thread-safe; `submit` takes no thread of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, replace
+
+from ...store.document.case import Blobs, Case, Json
+from ...store.failure import Failure, Kind, Match, Signature, signature
+from ..sandbox.launcher import SandboxError
+from ..sandbox.pool import Reply, Workers
+from . import tasks
+from .observation import Observation, Seen, of_reply
+from .verdict import Outcome, Verdict
+
+#: The chance we accept of missing a failure that shows at its recorded rate, and the most runs we pay for it.
+MISS = 0.01
+MOST_VOTES = 20
+#: The fewest runs that tell one rate from another.
+FEWEST_VOTES = 5
+#: The shortest time limit of a run, in seconds: a loaded machine stalls for less.
+SHORTEST = 10.0
+#: A hang takes this many times as long as a healthy compilation of as many nodes: one of 25 takes twice as long as
+#: one of one node (Inductor: 0.5 s for 3 nodes, 7.5 s for 317).
+HEALTHY_TIMES = 5.0
+NODES_TWICE = 25
+#: The script of a hang gives up after so many times the limit of its case here, so that a healthy one has time enough
+#: on a slower machine; what it is made of must last so many times longer than that, as the next machine may be faster.
+ALARM_TIMES = 1.5
+LASTS_TIMES = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """SAME needs ``needed`` sightings in at most ``runs`` runs."""
+
+    needed: int = 1
+    runs: int = 1
+
+    @classmethod
+    def for_rate(cls, rate: float, least: float | None = None) -> Votes:
+        """Enough runs that a failure showing at ``rate`` is missed once in a hundred candidates.
+
+        A candidate may show it half as often, or at ``least`` at that rate if one is given.
+        """
+        if rate >= 1.0:
+            runs = 1
+        else:
+            runs = min(MOST_VOTES, max(2, math.ceil(math.log(MISS) / math.log(1.0 - max(rate, 0.05)))))
+        if least is None:
+            return cls(max(1, int(rate * runs / 2)), runs)
+        runs = max(runs, FEWEST_VOTES)
+        return cls(max(1, math.ceil(least * runs)), runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What counts as the failure under reduction."""
+
+    allowed: tuple[Signature, ...]
+    match: Match = Match.EXACT
+    error_regex: str | None = None
+
+    def shows(self, failure: Failure) -> bool:
+        if self.error_regex is not None:
+            return re.search(self.error_regex, text(failure)) is not None
+        return any(signature(failure).matches(a, self.match) for a in self.allowed)
+
+
+class Oracle:
+    """Answers `Verdict`s about candidates. ``timeout`` is in seconds per run; see `minifier.oracle.replay`. Where the
+    capture is a hang, ``healthy`` is what a graph of one node takes, and smaller candidates get less time.
+    """
+
+    def __init__(
+        self,
+        pool: Workers,
+        target: Target,
+        *,
+        timeout: float,
+        entry: str = "direct",
+        votes: Votes | None = None,
+        threads: int = 1,
+        healthy: float = 0.0,
+    ) -> None:
+        self.healthy = healthy
+        self.pool = pool
+        self.target = target
+        self.timeout = timeout
+        self.entry = entry
+        self.votes = votes or Votes()
+        self.threads = threads
+        #: Candidates get so many times as long; only for hangs.
+        self.patience = 1.0
+
+    def put(self, blobs: Blobs) -> None:
+        """Make storages known to the workers. Those of a candidate must be, before it is asked about."""
+        self.pool.scratch.put(blobs)
+
+    def ask(self, case: Case, *, fresh: bool = False, votes: Votes | None = None) -> Verdict:
+        """The verdict on ``case``. ``fresh`` has it run where nothing ran before: for what decides a result. ``votes``
+        are other ones than usual."""
+        future = self.submit(case, fresh=fresh, votes=votes)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C among them: do not leave the question running
+            future.cancel()
+            raise
+
+    def submit(self, case: Case, *, fresh: bool = False, votes: Votes | None = None) -> Future[Verdict]:
+        """`ask`, without waiting. Cancelling the future withdraws what has not started."""
+        argument = tasks.observation(case, self.entry, self.threads)
+        question = _Question(self, argument, fresh, self.timeout_of(case), votes or self.votes)
+        question.run(fresh)
+        return question.future
+
+    def timeout_of(self, case: Case) -> float:
+        """Seconds that one run of ``case`` may take."""
+        if not self.healthy:
+            return self.timeout
+        return self.patience * min(self.timeout, hang_seconds(self.healthy, case.graph.count))
+
+    def judge(self, observation: Observation) -> Verdict:
+        """What one observation means."""
+        if observation.seen is Seen.INFRA:
+            return Verdict(Outcome.INFRA, detail=observation.detail)
+        if observation.seen is Seen.INVALID:
+            return Verdict(Outcome.INVALID, detail=observation.detail)
+        failure = observation.failure
+        if failure is None:
+            return Verdict(Outcome.PASS)
+        seen = signature(failure)
+        if self.target.shows(failure):
+            return Verdict(Outcome.SAME, seen, failure)
+        outcome = {Kind.HANG: Outcome.TIMEOUT, Kind.CRASH: Outcome.CRASH}.get(failure.kind, Outcome.OTHER)
+        return Verdict(outcome, seen, failure, detail=failure.headline())
+
+
+class _Question:
+    """One candidate on its way to a verdict: run, retry, vote. Moves on in the callbacks of the pool's futures."""
+
+    def __init__(self, oracle: Oracle, argument: Json, fresh: bool, timeout: float, votes: Votes) -> None:
+        self.timeout = timeout
+        self.votes = votes
+        self.oracle = oracle
+        self.argument = argument
+        self.fresh = fresh
+        self.future: Future[Verdict] = Future()
+        self.verdicts: list[Verdict] = []
+        self.seconds = 0.0
+        self.retried = False
+
+    def run(self, fresh: bool) -> None:
+        try:
+            inner = self.oracle.pool.submit("observe", self.argument, timeout=self.timeout, fresh=fresh)
+        except SandboxError as exc:
+            self._fail(exc)
+            return
+        self.future.add_done_callback(lambda outer: inner.cancel() if outer.cancelled() else None)
+        inner.add_done_callback(self._answered)
+
+    def _answered(self, inner: Future[Reply]) -> None:
+        if self.future.cancelled():
+            return
+        try:
+            reply = inner.result()
+        except CancelledError:
+            self.future.cancel()
+            return
+        except BaseException as exc:  # noqa: BLE001  handed on to whoever waits
+            self._fail(exc)
+            return
+        self.seconds += reply.seconds
+        verdict = self.oracle.judge(of_reply(reply))
+        if verdict.outcome is Outcome.INFRA and not self.retried:
+            self.retried = True
+            self.run(fresh=True)
+            return
+        self.verdicts.append(verdict)
+        final = tally(self.verdicts, self.votes)
+        if final is None:
+            self.run(self.fresh)
+        elif self.future.set_running_or_notify_cancel():
+            self.future.set_result(replace(final, seconds=self.seconds))
+
+    def _fail(self, exc: BaseException) -> None:
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_exception(exc)
+
+
+def hang_seconds(healthy: float, nodes: int) -> float:
+    """After how long a graph of ``nodes`` compute nodes hangs, if one of one node takes ``healthy`` seconds."""
+    return max(SHORTEST, HEALTHY_TIMES * healthy * (1 + nodes / NODES_TWICE))
+
+
+def tally(verdicts: Sequence[Verdict], votes: Votes) -> Verdict | None:
+    """The verdict that these runs amount to, None while more of them are needed."""
+    last = verdicts[-1]
+    if last.outcome in (Outcome.INVALID, Outcome.INFRA):
+        return last
+    same = [v for v in verdicts if v.same]
+    if len(same) >= votes.needed:
+        detail = "" if votes.runs == 1 else f"{len(same)} of {len(verdicts)} runs"
+        return replace(same[0], detail=detail)
+    if len(same) + votes.runs - len(verdicts) >= votes.needed:
+        return None
+    if same:
+        return Verdict(Outcome.FLAKY, same[0].signature, same[0].failure, detail=f"{len(same)} of {len(verdicts)} runs")
+    return next((v for v in verdicts if v.outcome is not Outcome.PASS), last)
+
+
+def text(failure: Failure) -> str:
+    """All that a regular expression may look at: type, message, causes and diagnostics, a line each."""
+    lines = [f"{failure.type}: {failure.message}", *(f"{t}: {m}" for t, m in failure.causes), failure.diagnostics]
+    return "\n".join(line for line in lines if line)

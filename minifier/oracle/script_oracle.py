@@ -1,0 +1,54 @@
+"""The last oracle is the script itself: every candidate is rendered and run as a file in a fresh process.
+
+Slow, a process with torch and the backend for each question, and exact: what it accepts is what the maintainer will
+see. It is asked where the workers and the script disagree about a case.
+"""
+
+from __future__ import annotations
+
+from ...backends.provenance.spec import CannotLoad
+from ...repro_templates.render import render
+from ...repro_templates.source.expressions import Unprintable
+from ...repro_templates.source.inputs import SIDE_FILE
+from ...repro_templates.verify import verify
+from ...store.document.case import Blobs, Case
+from ...store.failure import Failure, signature
+from ...store.index.index import CaptureInfo
+from ..reporting.emit import START, Shows
+from ..reporting.export import carried_from, search_path
+from ..reporting.record import make_header
+from .oracle import Votes
+from .verdict import Outcome, Verdict
+
+
+class ScriptOracle:
+    """``timeout`` is in seconds, without the start of a process; ``blobs`` has the storages of every candidate."""
+
+    def __init__(self, capture: CaptureInfo, failure: Failure, shows: Shows, timeout: float, blobs: Blobs) -> None:
+        self.capture = capture
+        self.failure = failure
+        self.shows = shows
+        self.votes = Votes()
+        self.timeout = timeout
+        self.blobs = blobs
+
+    def ask(self, case: Case, *, fresh: bool = True, votes: Votes | None = None) -> Verdict:
+        """SAME where the script shows the failure, PASS where it ends well, INVALID for everything else: a script
+        cannot tell a failing backend from a graph that is wrong."""
+        votes = votes or self.votes
+        header = make_header(self.capture, case, self.failure, queries=0, timeout=self.timeout)
+        try:
+            rendered = render(case, self.blobs, header=header, embed=True)
+        except (Unprintable, CannotLoad) as error:
+            return Verdict(Outcome.INVALID, detail=str(error))
+        files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
+        done = verify(
+            rendered.text, self.shows, runs=votes.runs, timeout=self.timeout + START,
+            search_path=search_path(case), files=files, carried=carried_from(case),
+        )  # fmt: skip
+        seen = [failure for failure in done.failures if failure is not None]
+        failure = next(filter(self.shows, seen), next(iter(seen), None))
+        if done.shown and failure is not None:
+            outcome = Outcome.SAME if done.shown >= votes.needed else Outcome.FLAKY
+            return Verdict(outcome, signature(failure), failure, detail=f"{done.shown} of {done.runs} runs")
+        return Verdict(Outcome.PASS if failure is None else Outcome.INVALID, detail=done.instead)

@@ -1,0 +1,112 @@
+"""What simplifications are made of: a generator of candidates, and edits of which as many as possible are kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from ...store.document.case import Blobs, Case, Graph, TensorSpec, Value
+from .searches import dense
+
+#: Yields candidates, is sent whether each still fails in the same way, returns the plainest case.
+Candidates = Generator[Case, bool, Case]
+#: Makes a case plainer in one respect; gives back the case itself where there is nothing to do.
+Edit = Callable[[Case], Case]
+
+
+class Storages(Protocol):
+    """The storages of a reduction by key. What a simplification makes must be put before it is asked about."""
+
+    def __getitem__(self, key: str, /) -> bytes: ...
+
+    def put(self, blobs: Blobs, /) -> None: ...
+
+
+Simplification = Callable[[Case, Storages], Candidates]
+
+
+def together(case: Case, edits: Sequence[Edit]) -> Candidates:
+    """``case`` with as many of ``edits`` as the failure leaves: all at once, else by a sweep over them."""
+    edits = [edit for edit in edits if edit(case) != case]
+    search = dense(len(edits))
+    refused: list[Case] = []
+    best = case
+    try:
+        kept = next(search)
+        while True:
+            candidate = case
+            for i, edit in enumerate(edits):
+                candidate = candidate if i in kept else edit(candidate)
+            same = candidate == best or (candidate not in refused and (yield candidate))
+            if same:
+                best = candidate
+            else:
+                refused.append(candidate)
+            kept = search.send(same)
+    except StopIteration:
+        return best
+
+
+def first_of(case: Case, candidates: Sequence[Case]) -> Candidates:
+    """The first of ``candidates`` that fails in the same way, else ``case``."""
+    asked = [case]
+    for candidate in candidates:
+        if candidate not in asked:
+            asked.append(candidate)
+            if (yield candidate):
+                return candidate
+    return case
+
+
+def with_tensor(case: Case, index: int, spec: TensorSpec) -> Case:
+    """``case`` with one tensor replaced."""
+    return replace(case, tensors=(*case.tensors[:index], spec, *case.tensors[index + 1 :]))
+
+
+def given_before(case: Case) -> set[int]:
+    """Indices of the tensors that only earlier calls are given."""
+    return {index for call in case.earlier for index in _tensors(list(call.values()))}
+
+
+def data_tensors(case: Case) -> list[int]:
+    """Indices of the plain tensors that the graph is given or holds, in the order of their first use.
+
+    Tensors that consist of parts, those parts, and the states of random generators are left alone.
+    """
+    found = _tensors([list(case.inputs), [dict(call) for call in case.earlier], case.graph])
+    parts = {part for spec in case.tensors for part in spec.parts}
+    return [i for i in dict.fromkeys(found) if i not in parts and _is_plain(case.tensors[i])]
+
+
+def own_key(data: bytes, of: object) -> str:
+    """A key for a new storage ``of`` something: content alone would let equal storages of two tensors be one."""
+    return f"{of}#{hashlib.sha256(data).hexdigest()[:32]}"
+
+
+def _is_plain(spec: TensorSpec) -> bool:
+    return spec.layout == "strided" and not spec.parts and not spec.extra and not spec.device.startswith("meta")
+
+
+def _tensors(value: Value | Graph) -> Iterator[int]:
+    """Indices in a value, an attribute or a graph."""
+    if isinstance(value, Graph):
+        for node in value.nodes:
+            yield from _tensors([*node.args, *node.kwargs.values()])
+        yield from _tensors(list(value.attrs.values()))
+    elif type(value) is list or type(value) is tuple:
+        for item in value:
+            yield from _tensors(item)
+    elif type(value) is dict and "generator" not in value:
+        yield from _in_dict(value)
+
+
+def _in_dict(value: dict[str, Any]) -> Iterator[int]:
+    for key, item in value.items():
+        if key == "tensor" and type(item) is int:
+            yield item
+        elif key in ("parameters", "buffers") and type(item) is dict:
+            yield from (index for index in item.values() if index is not None)
+        else:
+            yield from _tensors(item)

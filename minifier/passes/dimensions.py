@@ -1,0 +1,215 @@
+"""Smaller dimensions: a failure that does not depend on sizes ends with sizes of 1.
+
+Dimensions of one size are taken to be one dimension that appears in many places, so all of them change together, and
+with them the numbers of that value in the graph: first those in lists (``view(x, [2, 12, 32])``), then all, then
+none, then all with the sizes that are multiples of it. Where one size stands for several dimensions, those that stand
+at one place in all tensors are tried together, then single ones. Whether the result still is a program is eager's to
+say. A recorded tensor keeps the order of its strides and a window of its elements, the first one that holds something
+else than zeros. Where size matters, the smallest that fails is looked for in leaps, then by bisection: vector
+widths and block sizes show (``17``), and so do thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, tag
+from .candidates import Candidates, Storages
+from .layouts import elements, gapless, recorded, sharers
+
+if TYPE_CHECKING:
+    from ...repro_templates.source.elements import Array
+
+#: The most candidates for one case: sizes are the last thing a reader minds.
+MOST = 48
+#: From a size that is too small to the next that is tried: what matters is mostly small, 2, 8 or 17.
+LEAP = 4
+#: Methods whose arguments are sizes.
+_RESHAPING = ("view", "reshape", "expand")
+#: Which numbers of the graph follow a size.
+_FOLLOW = ("lists", "all", "none")
+#: Dimensions, each as ``(tensor, dimension)``.
+Places = frozenset[tuple[int, int]]
+
+
+def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
+    """Make dimensions smaller, those of one size together: most failures do not depend on sizes."""
+    if case.earlier:
+        return case
+    left = MOST
+    # Torch takes 0 and 1 for constants: where sizes are symbolic, 2 is the smallest.
+    least = 2 if any(tag(value) == "sym" for value in case.inputs) else 1
+
+    def ask(
+        sizes: Mapping[int, int], only: Places | None = None, follow: tuple[str, ...] = _FOLLOW
+    ) -> Generator[Case, bool, Case | None]:
+        nonlocal left
+        asked: list[Case] = []
+        ways = [(sizes, way) for way in (follow if only is None else ("none",))]
+        if only is None and (whole := multiples(case, sizes)) != sizes:
+            ways.append((whole, "all"))
+        for changed, way in ways:
+            candidate = resized(case, changed, way, storages, only)
+            if candidate not in (case, *asked) and left > 0:
+                left -= 1
+                asked.append(candidate)
+                if (yield candidate):
+                    return candidate
+        return None
+
+    for size in range(least, 3):
+        case = (yield from ask({s: size for s in sizes_of(case) if s > size})) or case
+    for size in factors(case):
+        case = (yield from ask({size: least}, follow=())) or case
+    present = sizes_of(case)
+    # Multiples of other sizes come last: they mostly follow.
+    for size in sorted(present, key=lambda s: (any(o > 2 and o != s and s % o == 0 for o in present), -s)):
+        low, best, smaller = least - 1, size, case
+        # What fails neither at its smallest, nor at half and at one less, must be so large.
+        first = [least, size // 2, size - 1]
+        while best - low > 1 and (best < size or first):
+            trial = first.pop(0) if best == size else LEAP * low if LEAP * low < best else (low + best) // 2
+            if not low < trial < best:
+                continue
+            found = yield from ask({size: trial}, follow=_FOLLOW if trial == least else _FOLLOW[:2])
+            if found is None:
+                low = trial
+            else:
+                smaller, best = found, trial
+        case = smaller
+        for group in groups(case, best) if best > least else ():
+            case = (yield from ask({best: least}, group)) or case
+    return case
+
+
+def factors(case: Case) -> list[int]:
+    """Sizes that the graph names, ``view(2, 16, 3, 4, 8)``, where a tensor has only multiples of them: heads."""
+    sizes = sizes_of(case)
+    found: set[int] = set()
+    for node in case.graph.compute:
+        found.update(n for value in (*node.args, *node.kwargs.values()) for n in _listed(value))
+        found.update(a for a in node.args if node.target in _RESHAPING and type(a) is int)
+    return sorted((n for n in found - sizes if n > 2 and any(s % n == 0 for s in sizes)), reverse=True)
+
+
+def sizes_of(case: Case) -> set[int]:
+    """The sizes above 1 of the tensors that may change."""
+    return {size for i in changeable(case) for size in case.tensors[i].shape if size > 1}
+
+
+def multiples(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:
+    """``sizes``, and for one size what is a multiple of it: three projections in one matrix, heads side by side."""
+    if len(sizes) != 1:
+        return dict(sizes)
+    ((old, new),) = sizes.items()
+    return {size: size // old * new for size in sizes_of(case) if size % old == 0} | dict(sizes)
+
+
+def changeable(case: Case) -> list[int]:
+    """Indices of the tensors given as inputs or held by the graph as they are."""
+    used = [v["tensor"] for v in case.inputs if tag(v) == "tensor"]
+    used += [attr["tensor"] for attr in case.graph.attrs.values() if "tensor" in attr]
+    plain = (i for i in dict.fromkeys(used) if case.tensors[i].layout == "strided")
+    return [i for i in plain if not case.tensors[i].parts and not case.tensors[i].extra]
+
+
+def groups(case: Case, size: int) -> list[Places]:
+    """The dimensions of that size that may be one: at one place from the front, from the end, then each alone."""
+    found = [(i, d) for i in changeable(case) for d, s in enumerate(case.tensors[i].shape) if s == size]
+    front = [frozenset((i, d) for i, d in found if d == place) for place in sorted({d for _, d in found})]
+    behind = {(i, d): d - len(case.tensors[i].shape) for i, d in found}
+    end = [frozenset(p for p in found if behind[p] == place) for place in sorted(set(behind.values()))]
+    single = [frozenset({place}) for place in found]
+    return [group for group in dict.fromkeys([*front, *end, *single]) if len(group) < len(found)]
+
+
+def resized(case: Case, sizes: Mapping[int, int], follow: str, storages: Storages, only: Places | None = None) -> Case:
+    """``case`` with dimensions of size ``s`` made ``sizes[s]``, all of them or ``only`` some."""
+    tensors = list(case.tensors)
+    for i in changeable(case):
+        shape = tuple(sizes.get(s, s) if only is None or (i, d) in only else s for d, s in enumerate(tensors[i].shape))
+        if shape != tensors[i].shape:
+            tensors[i] = _cut(case, i, shape, storages)
+    if tuple(tensors) == case.tensors:
+        return case
+    inputs = tuple(hinted(value, sizes) for value in case.inputs) if only is None else case.inputs
+    given = dict(zip((n.name for n in case.graph.placeholders), inputs, strict=True))
+    nodes = tuple(_renumbered(node, sizes, follow, given.get(node.name), tensors) for node in case.graph.nodes)
+    attrs = {path: _resized_body(attr, sizes, follow, tensors) for path, attr in case.graph.attrs.items()}
+    return replace(case, inputs=inputs, tensors=tuple(tensors), graph=replace(case.graph, nodes=nodes, attrs=attrs))
+
+
+def hinted(value: Value, sizes: Mapping[int, int]) -> Value:
+    """A symbolic size with the number it stands for now; what is computed from others stays."""
+    if tag(value) != "sym" or not str(value["sym"].get("expr")).isidentifier():
+        return value
+    hint = value["sym"].get("hint")
+    return {"sym": {**value["sym"], "hint": sizes[hint]}} if hint in sizes else value
+
+
+def _resized_body(attr: Json, sizes: Mapping[int, int], follow: str, tensors: list[TensorSpec]) -> Json:
+    if "graph" not in attr:
+        return attr
+    inner: Graph = attr["graph"]
+    nodes = tuple(_renumbered(node, sizes, follow, None, tensors) for node in inner.nodes)
+    attrs = {path: _resized_body(a, sizes, follow, tensors) for path, a in inner.attrs.items()}
+    return {**attr, "graph": replace(inner, nodes=nodes, attrs=attrs)}
+
+
+def _cut(case: Case, index: int, shape: tuple[int, ...], storages: Storages) -> TensorSpec:
+    """A tensor with fewer elements, laid out anew; in a storage that others share, where it lies."""
+    spec = case.tensors[index]
+    packed = spec.stride == gapless(spec.shape, spec.stride)
+    stride = gapless(shape, spec.stride) if packed else spec.stride
+    if spec.storage is None:
+        return replace(spec, shape=shape, stride=stride)
+    if len(sharers(case, spec.storage)) > 1:
+        return replace(spec, shape=shape)
+    cells = elements(spec, storages)
+    window = tuple(slice(start, start + size) for start, size in zip(_start(cells, shape), shape, strict=True))
+    return recorded(spec, cells[window], stride, index, storages)
+
+
+def _start(cells: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Where the first element stands that is no zero, as far as a window of ``shape`` can begin there."""
+    import numpy as np
+
+    raw = np.ascontiguousarray(cells).view("u1").reshape(*cells.shape, cells.itemsize)
+    found = raw.any(axis=-1).reshape(-1)
+    if not found.any() or found.all():
+        return (0,) * len(shape)
+    first = np.unravel_index(int(found.argmax()), cells.shape)
+    return tuple(min(int(at), size - kept) for at, size, kept in zip(first, cells.shape, shape, strict=True))
+
+
+def _renumbered(node: Node, sizes: Mapping[int, int], follow: str, given: Value, tensors: list[TensorSpec]) -> Node:
+    """``node`` with the numbers that follow sizes, and with what its metadata says of shapes."""
+    if follow != "none" and node.is_compute:
+        node = node.map_values(lambda value: _numbers(value, sizes, inside=follow == "all"))
+    if tag(given) == "tensor":
+        return replace(node, meta={**node.meta, "shape": list(tensors[given["tensor"]].shape)})
+    return replace(node, meta={k: v for k, v in node.meta.items() if k != "shape"})
+
+
+def _listed(value: Value) -> Iterator[int]:
+    """The integers in lists."""
+    items = value if type(value) is list else value[kind] if (kind := tag(value)) in ("tuple", "size") else ()
+    for item in items:
+        if type(item) is int:
+            yield item
+        else:
+            yield from _listed(item)
+
+
+def _numbers(value: Value, sizes: Mapping[int, int], *, inside: bool) -> Any:
+    """``value`` with integers replaced by ``sizes``; those outside of lists only if ``inside`` is said already."""
+    if type(value) is int:
+        return sizes.get(value, value) if inside else value
+    if type(value) is list:
+        return [_numbers(item, sizes, inside=True) for item in value]
+    kind = tag(value)
+    if kind in ("tuple", "size", "slice"):
+        return {kind: [_numbers(item, sizes, inside=True) for item in value[kind]]}
+    return value

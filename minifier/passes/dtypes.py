@@ -1,0 +1,186 @@
+"""Element types: a failure that does not depend on them ends with float32 and int64.
+
+`SIMPLER` is the order. A type is replaced everywhere at once, in tensors and in what the graph says of types
+(``x.to(torch.float16)``, ``dtype=``, ``x.half()``), then in tensors alone, then in single tensors. Recorded values are
+rounded to the new type. Whether the result still is a program is eager's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ...repro_templates.source.elements import is_numeric, numbers, raw
+from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, every_node, tag
+from .candidates import Candidates, Storages, data_tensors, first_of, own_key, together
+from .layouts import sharers
+
+#: For each element type those that are simpler, the simplest first.
+SIMPLER: dict[str, tuple[str, ...]] = {
+    "float64": ("float32",),
+    "bfloat16": ("float32", "float64"),
+    "float16": ("float32", "float64", "bfloat16"),
+    "complex64": ("float32",),
+    "complex128": ("float32", "float64", "complex64"),
+    "complex32": ("float32", "complex64"),
+    "float8_e5m2": ("float32", "bfloat16"),
+    "float8_e4m3fn": ("float32", "bfloat16", "float8_e5m2"),
+    "float8_e5m2fnuz": ("float32", "bfloat16", "float8_e5m2"),
+    "float8_e4m3fnuz": ("float32", "bfloat16", "float8_e4m3fn"),
+    "int32": ("int64",),
+    "int16": ("int64", "int32"),
+    "int8": ("int64", "int32"),
+    "uint8": ("int64", "int32"),
+    "uint16": ("int64", "int32"),
+    "uint32": ("int64", "int32"),
+    "uint64": ("int64", "int32"),
+}
+#: Methods that convert to one type.
+_METHODS = {
+    "double": "float64", "float": "float32", "half": "float16", "bfloat16": "bfloat16", "cfloat": "complex64",
+    "cdouble": "complex128", "long": "int64", "int": "int32", "short": "int16", "char": "int8", "byte": "uint8",
+}  # fmt: skip
+_METHOD_OF = {dtype: name for name, dtype in _METHODS.items()}
+#: Above this many tensors of one type none is converted alone.
+MOST_TENSORS = 8
+
+
+def plain_dtypes(case: Case, storages: Storages) -> Candidates:
+    """Make element types float32 and int64, else any simpler one: all at once, type by type, tensor by tensor."""
+    found = [kind for kind in SIMPLER if kind in set(_kinds(case))]
+    simplest = {kind: SIMPLER[kind][0] for kind in found}
+    plain = converted(case, simplest, storages)
+    if plain == case:
+        return case
+    if (yield plain):
+        return plain
+    for kind in found:
+        ways = [converted(case, {kind: to}, storages, graph=graph) for to in SIMPLER[kind] for graph in (True, False)]
+        simpler = yield from first_of(case, [way for way in ways if way != plain])
+        if simpler == case:
+            simpler = yield from first_of(case, [converted(case, {kind: simplest[kind]}, storages, tensors=False)])
+            simpler = yield from _single(simpler, kind, storages)
+        case = simpler
+    return case
+
+
+def _single(case: Case, kind: str, storages: Storages) -> Candidates:
+    """Convert single tensors, where some but not all of a type must stay."""
+    alike = [i for i in data_tensors(case) if case.tensors[i].dtype == kind]
+    if not 1 < len(alike) <= MOST_TENSORS:
+        return case
+    change = {kind: SIMPLER[kind][0]}
+    edits = [partial(converted, change=change, storages=storages, only=i, graph=False) for i in alike]
+    return (yield from together(case, edits))
+
+
+def converted(
+    case: Case,
+    change: Mapping[str, str],
+    storages: Storages,
+    *,
+    tensors: bool = True,
+    only: int | None = None,
+    graph: bool = True,
+) -> Case:
+    """``case`` with ``tensors`` (``only`` one of them) of other element types, and with the ``graph`` following."""
+    specs = list(case.tensors)
+    for i in data_tensors(case) if tensors else ():
+        if only is None or only == i:
+            specs[i] = _converted(case, i, change, storages) or specs[i]
+    body = _following(case.graph, change) if graph else case.graph
+    if tuple(specs) == case.tensors and body == case.graph:
+        return case
+    given = dict(zip((n.name for n in case.graph.placeholders), case.inputs, strict=True))
+    nodes = tuple(_described(node, given.get(node.name), specs) for node in body.nodes)
+    return replace(case, tensors=tuple(specs), graph=replace(body, nodes=nodes))
+
+
+def _converted(case: Case, index: int, change: Mapping[str, str], storages: Storages) -> TensorSpec | None:
+    """The tensor in its new type, None where it stays: another type, or a storage seen as several types."""
+    spec = case.tensors[index]
+    to = change.get(spec.dtype)
+    if to is None or len({case.tensors[i].dtype for i in sharers(case, spec.storage)}) > 1:
+        return None
+    real = not to.startswith("complex")
+    made = replace(spec, dtype=to, conj=spec.conj and not real)
+    if spec.init is not None:
+        return replace(made, init=_real(spec.init) if real else spec.init)
+    if spec.storage is None:
+        return made
+    if not is_numeric(spec.dtype):
+        return None
+    try:
+        data = raw(to, numbers(spec.dtype, storages[spec.storage]))
+    except ValueError:
+        return None
+    key = own_key(data, spec.storage)
+    storages.put({key: data})
+    return replace(made, storage=key)
+
+
+def _real(init: Json) -> Json:
+    """A constant that no longer is complex."""
+    return {**init, "value": init["value"]["complex"][0]} if tag(init.get("value")) == "complex" else init
+
+
+def _kinds(case: Case) -> Iterator[str]:
+    """The element types of tensors, and those that the graph names."""
+    yield from (case.tensors[i].dtype for i in data_tensors(case))
+    yield from _named(case.graph)
+
+
+def _named(graph: Graph) -> Iterator[str]:
+    for node in every_node(graph):
+        if node.op == "call_method" and node.target in _METHODS:
+            yield _METHODS[node.target]
+        yield from _dtypes([*node.args, *node.kwargs.values()])
+
+
+def _dtypes(value: Value) -> Iterator[str]:
+    if type(value) is list:
+        for item in value:
+            yield from _dtypes(item)
+    elif type(value) is dict:
+        if "dtype" in value and type(value["dtype"]) is str:
+            yield value["dtype"]
+        else:
+            yield from _dtypes(list(value.values()))
+
+
+def _following(graph: Graph, change: Mapping[str, str]) -> Graph:
+    """``graph`` with the types it names replaced."""
+    nodes = tuple(_renamed(node, change) for node in graph.nodes)
+    attrs = {
+        path: {**attr, "graph": _following(attr["graph"], change)} if "graph" in attr else attr
+        for path, attr in graph.attrs.items()
+    }
+    return replace(graph, nodes=nodes, attrs=attrs)
+
+
+def _renamed(node: Node, change: Mapping[str, str]) -> Node:
+    if not node.is_compute:
+        return node
+    to = change.get(_METHODS.get(node.target, "")) if node.op == "call_method" else None
+    if to in _METHOD_OF:
+        node = replace(node, target=_METHOD_OF[to])
+    return node.map_values(lambda value: _replaced(value, change))
+
+
+def _described(node: Node, given: Value, tensors: list[TensorSpec]) -> Node:
+    """``node`` with what its metadata says of its type: for an input that of the tensor, else nothing."""
+    if tag(given) == "tensor":
+        return replace(node, meta={**node.meta, "dtype": tensors[given["tensor"]].dtype})
+    return replace(node, meta={k: v for k, v in node.meta.items() if k != "dtype"})
+
+
+def _replaced(value: Value, change: Mapping[str, str]) -> Any:
+    if type(value) is list:
+        return [_replaced(item, change) for item in value]
+    if type(value) is dict:
+        if type(name := value.get("dtype")) is str:
+            return {"dtype": change.get(name, name)}
+        return {k: _replaced(v, change) for k, v in value.items()}
+    return value

@@ -1,0 +1,132 @@
+"""How tensors lie in memory: strides, storage offsets, storages that several tensors share.
+
+A tensor is laid out anew by reading its elements in their order and writing them to a storage of its own, as raw
+bytes, so every element type can be. What matters is kept as far as it must be: other strides without gaps before the
+recorded ones, a shared storage only where sharing is what fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...repro_templates.source.elements import COMPLEX, numbers, raw, strided
+from ...repro_templates.source.strides import contiguous
+from ...store.document.case import Case, TensorSpec
+from ...store.document.names import table
+from .candidates import Candidates, Edit, Storages, data_tensors, own_key, together, with_tensor
+
+if TYPE_CHECKING:
+    from ...repro_templates.source.elements import Array
+
+Shape = tuple[int, ...]
+
+
+def plain_layouts(case: Case, storages: Storages) -> Candidates:
+    """Lay every tensor out contiguously in a storage of its own; else without gaps, unshared, from offset 0."""
+    for layout in (_contiguous, _gapless, _alone):
+        case = yield from together(case, [_laid_out(i, layout, storages) for i in data_tensors(case)])
+    return (yield from together(case, [_trimmed(key, storages) for key in sorted(case.storages)]))
+
+
+def gapless(shape: Shape, stride: Shape) -> Shape:
+    """Strides of the same order of dimensions without gaps; steps of 0 stay where elements are repeated."""
+    order = sorted(range(len(shape)), key=lambda d: (-stride[d], d))
+    repeated = [stride[d] == 0 and shape[d] > 1 for d in range(len(shape))]
+    packed = contiguous(tuple(1 if repeated[d] else shape[d] for d in order))
+    return tuple(0 if repeated[d] else packed[order.index(d)] for d in range(len(shape)))
+
+
+def elements(spec: TensorSpec, storages: Storages) -> Array:
+    """The raw elements that a recorded tensor reads, in its shape."""
+    return strided(_cells(spec, storages), spec.shape, spec.stride, spec.offset)
+
+
+def recorded(spec: TensorSpec, cells: Array, stride: Shape, of: object, storages: Storages) -> TensorSpec:
+    """``spec`` with these raw elements, in their shape, at ``stride`` in a storage of its own."""
+    import numpy as np
+
+    shape = tuple(cells.shape)
+    span = 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if cells.size else 0
+    flat = np.zeros(span, dtype=cells.dtype)
+    if cells.size:
+        steps = tuple(step * cells.itemsize for step in stride)
+        np.lib.stride_tricks.as_strided(flat, shape, steps)[...] = cells
+    data = flat.tobytes()
+    key = own_key(data, of)
+    storages.put({key: data})
+    return replace(spec, shape=shape, stride=stride, offset=0, storage=key)
+
+
+def sharers(case: Case, key: str | None) -> list[int]:
+    """Indices of the tensors that lie in one storage."""
+    return [i for i, spec in enumerate(case.tensors) if spec.storage == key and key is not None]
+
+
+def _contiguous(spec: TensorSpec) -> Shape:
+    return contiguous(spec.shape)
+
+
+def _gapless(spec: TensorSpec) -> Shape:
+    return gapless(spec.shape, spec.stride)
+
+
+def _alone(spec: TensorSpec) -> Shape:
+    return spec.stride
+
+
+def _laid_out(index: int, layout: Callable[[TensorSpec], Shape], storages: Storages) -> Edit:
+    def edit(case: Case) -> Case:
+        spec = case.tensors[index]
+        stride = layout(spec)
+        if spec.storage is None:
+            return with_tensor(case, index, replace(spec, stride=stride, offset=0))
+        lazy = spec.conj or spec.neg
+        alone = len(sharers(case, spec.storage)) == 1
+        if alone and not spec.offset and spec.stride == stride and not (lazy and layout is _contiguous):
+            return case
+        cells = elements(spec, storages)
+        if lazy and layout is _contiguous:
+            spec, cells = replace(spec, conj=False, neg=False), _resolved(spec, cells)
+        return with_tensor(case, index, recorded(spec, cells, stride, index, storages))
+
+    return edit
+
+
+def _resolved(spec: TensorSpec, cells: Array) -> Array:
+    """Elements with a pending conjugation or negation done."""
+    import numpy as np
+
+    values = numbers(spec.dtype, np.ascontiguousarray(cells).tobytes())
+    values = np.conj(values) if spec.conj and spec.dtype in COMPLEX else values
+    values = -values if spec.neg else values
+    return np.frombuffer(raw(spec.dtype, values), dtype=cells.dtype).reshape(cells.shape)
+
+
+def _trimmed(key: str, storages: Storages) -> Edit:
+    """Tensors that share a storage, moved to its start together."""
+
+    def edit(case: Case) -> Case:
+        lying = sharers(case, key)
+        kinds = {case.tensors[i].dtype for i in lying}
+        start = min((case.tensors[i].offset for i in lying), default=0)
+        if len(lying) < 2 or len(kinds) != 1 or not start:
+            return case
+        data = storages[key][start * table().dtypes[kinds.pop()] :]
+        fresh = own_key(data, key)
+        storages.put({fresh: data})
+        tensors = list(case.tensors)
+        for i in lying:
+            tensors[i] = replace(tensors[i], storage=fresh, offset=tensors[i].offset - start)
+        return replace(case, tensors=tuple(tensors))
+
+    return edit
+
+
+def _cells(spec: TensorSpec, storages: Storages) -> Any:
+    import numpy as np
+
+    size = table().dtypes[spec.dtype]
+    data = storages[str(spec.storage)]
+    return np.frombuffer(data[: len(data) // size * size], dtype=f"V{size}")

@@ -1,0 +1,230 @@
+"""Values: generators instead of recorded numbers, and where it must be numbers, few and short ones.
+
+A tensor that no generator replaces (`fxminify.repro_templates.source.recipes`) mostly needs a few of its elements.
+They are
+found as the engine finds nodes: blocks of elements become zeros, or ones, by the search that expects few to matter,
+then smaller blocks. What is left is made one number, round, without NaN and infinities where these are not the point,
+so that a script can hold it as a literal that a person reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...repro_templates.source.elements import INTEGERS, is_numeric, numbers, raw, strided
+from ...repro_templates.source.recipes import recipes
+from ...store.document.case import Case, Json, TensorSpec
+from ...store.document.names import table
+from .candidates import Candidates, Storages, data_tensors, first_of, given_before, own_key, together, with_tensor
+from .layouts import elements, recorded, sharers
+from .searches import sparse, uniform
+
+if TYPE_CHECKING:
+    from ...repro_templates.source.elements import Array
+
+#: Into how many blocks the elements that may matter are cut at a time.
+BLOCKS = 16
+#: The most questions about the elements of one tensor.
+MOST = 40
+#: Of larger tensors every candidate would be a large file.
+MOST_ELEMENTS = 1 << 20
+#: Above this many elements, recorded numbers are not made round: a script does not show them anyway.
+READABLE = 64
+_RANDOM = ("randn", "rand", "randint")
+
+
+def plain_values(case: Case, storages: Storages) -> Candidates:
+    """Replace recorded values by zeros, ones, another constant, a sequence or seeded random numbers that will do."""
+    recorded_ones = [i for i in data_tensors(case) if case.tensors[i].storage is not None]
+    drawn_first = given_before(case)
+    ranked = {i: list(_ranked(case.tensors[i], storages, i in drawn_first)) for i in recorded_ones}
+    for level in range(max(map(len, ranked.values()), default=0)):
+        edits = []
+        for i, ways in ranked.items():
+            if level < len(ways) and case.tensors[i].storage is not None:
+                edits.append(partial(with_tensor, index=i, spec=_as(case.tensors[i], ways[level])))
+        case = yield from together(case, edits)
+    return case
+
+
+def fewer_values(case: Case, storages: Storages) -> Candidates:
+    """Make elements of recorded tensors zeros or ones, all but the few that the failure needs."""
+    for i in data_tensors(case):
+        for neutral in (0, 1):
+            if _can_thin(case, i):
+                smaller = yield from _thinned(case, i, neutral, storages)
+                if smaller != case:
+                    case = smaller
+                    break
+    return case
+
+
+def plain_numbers(case: Case, storages: Storages) -> Candidates:
+    """Make the numbers of small tensors one and the same, finite and round."""
+    for i in data_tensors(case):
+        spec = case.tensors[i]
+        if not is_numeric(spec.dtype) or spec.dtype == "bool" or spec.numel == 0:
+            continue
+        if spec.init is not None:
+            made = [with_tensor(case, i, replace(spec, init=init)) for init in _constants(spec)]
+            case = yield from first_of(case, made)
+        elif spec.storage is not None and spec.numel <= READABLE and len(sharers(case, spec.storage)) == 1:
+            simpler = [_like(spec, storages, number) for number in (0, 1)]
+            case = yield from first_of(case, [with_tensor(case, i, made) for made in simpler if made is not None])
+            for change in (_one_number, _finite, _whole, _short(1), _short(2), _short(3)):
+                candidate = _changed(case, i, change, storages)
+                if candidate != case and (yield candidate):
+                    case = candidate
+    return case
+
+
+def _as(spec: TensorSpec, way: TensorSpec) -> TensorSpec:
+    return replace(way, requires_grad=spec.requires_grad)
+
+
+def _ranked(spec: TensorSpec, storages: Storages, drawn_first: bool) -> Iterator[TensorSpec]:
+    """Generators to try, the simplest first. Random numbers are drawn for the last call: those before get none."""
+    for made in recipes(spec, storages[str(spec.storage)]):
+        if not drawn_first or (made.init or {}).get("fn") not in _RANDOM:
+            yield replace(made, conj=False, neg=False)
+
+
+def _can_thin(case: Case, index: int) -> bool:
+    spec = case.tensors[index]
+    return spec.storage is not None and 1 < spec.numel <= MOST_ELEMENTS and len(sharers(case, spec.storage)) == 1
+
+
+def _thinned(case: Case, index: int, neutral: int, storages: Storages) -> Candidates:
+    """One tensor with as few elements as possible that differ from ``neutral``."""
+    import numpy as np
+
+    spec = case.tensors[index]
+    size = table().dtypes[spec.dtype]
+    try:
+        filler = raw(spec.dtype, np.array([neutral])) if neutral else bytes(size)
+    except ValueError:
+        return case
+    data = np.frombuffer(storages[str(spec.storage)], dtype="u1")
+    cells = data[: len(data) // size * size].reshape(-1, size)
+    reached = np.zeros(len(cells), dtype=bool)
+    reached[np.unique(strided(np.arange(len(cells)), spec.shape, spec.stride, spec.offset))] = True
+    blank = np.frombuffer(filler, dtype="u1")
+    live = np.flatnonzero(reached & (cells != blank).any(axis=1))
+
+    def candidate(kept: Array) -> Case:
+        made = np.where(reached[:, None], blank, cells)
+        made[kept] = cells[kept]
+        key = own_key(made.tobytes(), index)
+        storages.put({key: made.tobytes()})
+        return with_tensor(case, index, replace(spec, storage=key))
+
+    best, left = case, MOST
+    while len(live) > 1:
+        blocks = np.array_split(live, min(BLOCKS, len(live)))
+        search = sparse(uniform(len(blocks)))
+        before = len(live)
+        try:
+            chosen = next(search)
+            while True:
+                kept = np.concatenate([blocks[b] for b in chosen])
+                same = len(kept) == len(live)
+                if not same and left:
+                    left -= 1
+                    same = yield candidate(kept)
+                    if same:
+                        best, live = candidate(kept), kept
+                chosen = search.send(same)
+        except StopIteration:
+            pass
+        if len(live) * 2 > before or not left:
+            break
+    return best
+
+
+def _like(spec: TensorSpec, storages: Storages, number: int) -> TensorSpec | None:
+    """``spec`` full of 0 or 1."""
+    ways = recipes(spec, storages[str(spec.storage)])
+    wanted = (number, float(number), {"complex": [float(number), 0.0]})
+    return next((replace(w, conj=False, neg=False) for w in ways if (w.init or {}).get("value", "") in wanted), None)
+
+
+def _constants(spec: TensorSpec) -> Iterator[Json]:
+    """Simpler constants than the one that ``spec`` is full of."""
+    init = spec.init or {}
+    value = init.get("value")
+    if init.get("fn") != "full" or not isinstance(value, int | float) or isinstance(value, bool) or value in (0, 1):
+        return
+    whole = spec.dtype in INTEGERS
+    found = [0, 1, *(_rounded(float(value), digits) for digits in (1, 2, 3))]
+    for number in dict.fromkeys(int(n) if whole else float(n) for n in found):
+        if number != value:
+            yield {"fn": "full", "value": number}
+
+
+def _changed(case: Case, index: int, change: Callable[[Array], Array | None], storages: Storages) -> Case:
+    """``case`` with the numbers of one tensor changed; the same where that is not possible or changes nothing."""
+    import numpy as np
+
+    spec = case.tensors[index]
+    if spec.storage is None:
+        return case
+    cells = np.ascontiguousarray(elements(spec, storages))
+    with np.errstate(all="ignore"):
+        values = change(numbers(spec.dtype, cells.tobytes()))
+    try:
+        data = cells.tobytes() if values is None else raw(spec.dtype, values)
+    except ValueError:
+        return case
+    if data == cells.tobytes():
+        return case
+    fresh = np.frombuffer(data, dtype=cells.dtype).reshape(cells.shape)
+    return with_tensor(case, index, recorded(spec, fresh, spec.stride, index, storages))
+
+
+def _one_number(values: Array) -> Array | None:
+    """All that is not 0 or 1 is the largest of it."""
+    import numpy as np
+
+    odd = (values != 0) & (values != 1) & np.isfinite(values)
+    if not odd.any():
+        return None
+    chosen = values[odd][np.abs(values[odd].astype("c16" if np.iscomplexobj(values) else "f8")).argmax()]
+    return np.where(odd, chosen, values)
+
+
+def _finite(values: Array) -> Array | None:
+    """NaN and infinities are 1."""
+    import numpy as np
+
+    return np.where(np.isfinite(values), values, np.ones_like(values))
+
+
+def _whole(values: Array) -> Array | None:
+    """Fractions become the next whole number away from zero: what fails mostly is large enough."""
+    import numpy as np
+
+    if values.dtype.kind != "f":
+        return None
+    return np.where(np.isfinite(values), np.copysign(np.ceil(np.abs(values)), values), values)
+
+
+def _short(digits: int) -> Callable[[Array], Array | None]:
+    def change(values: Array) -> Array | None:
+        import numpy as np
+
+        if values.dtype.kind == "c":
+            return None
+        rounded: list[Any] = [_rounded(v, digits) for v in values.reshape(-1).tolist()]
+        if values.dtype.kind in "iu":
+            return np.array([int(v) for v in rounded]).astype(values.dtype)
+        return np.array(rounded, dtype=values.dtype)
+
+    return change
+
+
+def _rounded(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else value

@@ -1,0 +1,1 @@
+"""The reducer: which candidates are tried, in which order, and what is kept."""

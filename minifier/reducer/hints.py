@@ -1,0 +1,145 @@
+"""Where to look first: nodes that a failure names.
+
+A message names a node (``While executing %relu_1``), a line of the program, an operator (``aten.relu.default``,
+``Could not find an implementation for Trilu(14)``), or a frame of the backend does (``lower_grid_sample``). Each is a
+hint: the search asks about the nodes it names before anything else (`minifier.passes.searches.guided`). A hint says
+where to look and never what may go, so a wrong one costs a question or two.
+
+Operators are compared without case, underscores and the ending of in-place forms, so that ``GridSample`` is
+``grid_sample``. Names that are English words count only where they are written as operators.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from ...store.document.case import Case, Node, tag
+from ...store.failure import VALUES, Failure, Kind
+from ..candidate.graph_view import leaves, reached, target_name
+from ..tracing.hop_calls import body, calls
+
+#: No more hints than this are followed.
+MOST = 3
+#: How much of each text is read, in characters: compilers print whole programs.
+LONGEST = 20_000
+
+#: Belief in an operator that a message writes as one.
+SAID = 1.6
+
+#: Operators are alike if they share a part of this many characters.
+PART = 5
+
+#: What a node reads, as FX prints it: not what fails.
+_ARGUMENTS = re.compile(r"\(args = \(.*?\), kwargs = \{.*?\}\)")
+#: A name as texts write it, with what stands around it: ``%relu_1``, ``'aten::relu'``, ``torch.relu(``, ``Relu``.
+_NAME = re.compile(r"([%'\"`]?)\b([A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*)([('\"`]?)")
+_LINE = re.compile(r"File \"([^\"]+)\", line (\d+)")
+_OUTPUT = re.compile(r"output (\d+)")
+_NAMESPACES = frozenset({"aten", "prims", "prim", "torch", "ops", "onnx", "functional", "target", "node", "op"})
+
+
+def named(case: Case, failures: Iterable[Failure], first: str | None = None) -> tuple[tuple[str, ...], ...]:
+    """Groups of compute nodes of ``case`` that ``failures`` name, the most believable first, at most `MOST`.
+
+    Before all stands ``first``, the first node of which the value differs.
+    """
+    nodes = case.graph.compute
+    beliefs: dict[tuple[str, ...], float] = {}
+    for failure in failures:
+        for group, belief in _hints(case, nodes, failure):
+            beliefs[group] = max(belief, beliefs.get(group, 0.0))
+    order = sorted(beliefs, key=lambda g: (-beliefs[g], len(g), g))
+    groups = [*([(first,)] if first is not None else []), *[g for g in order if len(g) * 2 <= len(nodes)][:MOST]]
+    return tuple(_with_bodies(case, group) for group in groups)
+
+
+def blamed(case: Case, failures: Iterable[Failure], first: str | None) -> frozenset[str]:
+    """Nodes that are culprits beyond doubt: of an error the operator that it says, of wrong numbers the ``first`` node.
+
+    Wrong strides and types are often those of any operator, and so is a message that names several.
+    """
+    found: set[str] = set()
+    if first is None and len(case.graph.compute) == 1:
+        first = case.graph.compute[0].name
+    for failure in failures:
+        if failure.kind is Kind.DIVERGENCE:
+            found |= {first} if first is not None and failure.detail.get("class") in VALUES else set()
+            continue
+        groups = [group for group, belief in _hints(case, case.graph.compute, failure) if belief > SAID]
+        kinds = {plain(target_name(n)) for n in case.graph.compute for group in groups if n.name in group}
+        found |= {name for group in groups for name in group} if len(kinds) == 1 else set()
+    return frozenset(found)
+
+
+def _with_bodies(case: Case, group: tuple[str, ...]) -> tuple[str, ...]:
+    """``group`` and what it calls: where the bodies of an operator take its place, their nodes are the hint."""
+    taken = {
+        source for n in case.graph.compute if n.name in group and target_name(n) == "getitem" for source in n.inputs
+    }
+    called = [path for call in calls(case.graph) if call.node.name in taken.union(group) for path in call.paths]
+    within = [n.name for path in called for n in body(case.graph, (path,)).compute]
+    return tuple(dict.fromkeys((*group, *within)))
+
+
+def _hints(case: Case, nodes: Sequence[Node], failure: Failure) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Groups that one failure names, with the belief in each: what is said first counts a little more."""
+    if failure.kind is Kind.DIVERGENCE:
+        yield from _above_output(case, failure)
+        return
+    said = "\n".join([failure.message, *(m for _, m in reversed(failure.causes)), failure.diagnostics])[:LONGEST]
+    by_name = {n.name: n for n in nodes}
+    by_kind: dict[str, list[str]] = {}
+    for n in nodes:
+        by_kind.setdefault(plain(target_name(n)), []).append(n.name)
+    marked: list[str] = []
+    kinds: dict[str, float] = {}
+    for before, name, after in _NAME.findall(_ARGUMENTS.sub("", said)):
+        if before == "%" and name in by_name:
+            marked.append(name)
+        parts = re.split(r"\.|::", name)
+        operator = bool(before or after or len(parts) > 1 or "_" in name or name[0].isupper() or name[-1].isdigit())
+        for part in parts:
+            belief = (2.0 if operator else 0.5) - 0.01 * min(len(kinds), 40)
+            kind = plain(part)
+            if kind not in by_kind and operator:
+                kind, belief = _alike(kind, by_kind), belief - 0.5
+            if kind in by_kind and kind not in _NAMESPACES:
+                kinds[kind] = max(belief, kinds.get(kind, 0.0))
+    for i, name in enumerate(dict.fromkeys(marked)):
+        # Where the graph was traced anew, a name may be that of another node: its operator must be named as well.
+        if plain(target_name(by_name[name])) in kinds:
+            yield (name,), 4.0 - 0.01 * min(i, 40)
+    for file, line in reversed(_LINE.findall(said)):
+        place = f"{file.rpartition('/')[2]}:{line} "
+        if here := tuple(n.name for n in nodes if str(n.meta.get("stack", "")).rpartition("/")[2].startswith(place)):
+            yield here, 3.0
+            break
+    for i, frame in enumerate(reversed(failure.frames)):
+        function = plain(frame.function)
+        kind = function if function in by_kind else _alike(function, by_kind)
+        if kind in by_kind and kind not in kinds and kind not in _NAMESPACES:
+            kinds[kind] = (1.4 if kind == function else 1.0) - 0.01 * min(i, 40)
+    for kind, belief in kinds.items():
+        yield tuple(by_kind[kind]), belief
+
+
+def _alike(name: str, kinds: Iterable[str]) -> str:
+    """The longest of ``kinds`` that is a part of ``name``, or that ``name`` is a part of: ``cdist`` for
+    ``cdistforward``. Nothing where they share less than `PART` characters."""
+    found = [k for k in kinds if min(len(k), len(name)) >= PART and (k in name or name in k)]
+    return max(found, key=lambda k: (min(len(k), len(name)), k), default="")
+
+
+def _above_output(case: Case, failure: Failure) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Of a divergence: what the returned value depends on that differs."""
+    place = _OUTPUT.fullmatch(str(failure.detail.get("where", "")))
+    values = list(leaves(case.graph.output.args[0]))
+    if place is not None and int(place[1]) < len(values) and tag(value := values[int(place[1])]) == "ref":
+        above = reached({n.name: n.inputs for n in case.graph.nodes}, [value["ref"]])
+        yield tuple(n.name for n in case.graph.compute if n.name in above), 1.0
+
+
+def plain(name: str) -> str:
+    """``gridsample`` for ``GridSample``, ``grid_sample``, ``grid_sample_`` and ``grid_sample_3`` alike."""
+    return re.sub(r"_\d+$", "", name).replace("_", "").lower()

@@ -1,0 +1,239 @@
+"""The history of a reduction: what each step changed, and what each pass asked and brought.
+
+A case is described in lines, one for each node, input and setting; the difference of two cases are the lines that
+went and those that came. Nothing is run, and no graph is built: a history can be shown of any file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ...repro_templates.source.expressions import Expressions, Unprintable
+from ...repro_templates.source.strides import contiguous
+from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, tag
+from ...store.errors import StoreError
+from ...store.index.index import Index, StepInfo
+from ..oracle.verdict import Outcome
+
+#: Questions under this name belong to the explanation, not to the reduction.
+EXPLAIN = "explain"
+#: Keys that begin so are no questions: what was wrong with a pass stands there.
+_PROBLEM = "problem/"
+
+
+@dataclass(slots=True)
+class Effort:
+    """What one pass asked and brought. ``seconds`` is the time of its questions in workers; ``removed`` counts compute
+    nodes, ``invalid`` questions that eager could not run, ``other`` those that failed in another way, ``problems`` what
+    was wrong with the pass itself."""
+
+    pass_name: str
+    asked: int = 0
+    accepted: int = 0
+    removed: int = 0
+    invalid: int = 0
+    other: int = 0
+    seconds: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One reduction: where it started, its steps, and its passes in the order in which they first asked."""
+
+    reduction: int
+    config: Json
+    start_nodes: int
+    steps: tuple[StepInfo, ...]
+    passes: tuple[Effort, ...]
+
+    def to_json(self) -> Json:
+        return {
+            "reduction": self.reduction,
+            "config": self.config,
+            "start_nodes": self.start_nodes,
+            "steps": [step.to_json() for step in self.steps],
+            "passes": [asdict(effort) for effort in self.passes],
+        }
+
+
+def stored(index: Index, capture: int) -> History | None:
+    """The history of the reduction that the best case of ``capture`` is from, None where there is none."""
+    info = index.last_reduction(capture)
+    if info is None:
+        return None
+    steps = index.steps(info.id)
+    start = info.nodes_before or index.capture(capture).nodes_before or 0
+    efforts: dict[str, Effort] = {}
+    for verdict in index.verdicts(info.id).values():
+        if verdict.pass_name == EXPLAIN:
+            continue
+        effort = efforts.setdefault(verdict.pass_name, Effort(verdict.pass_name))
+        if verdict.key.startswith(_PROBLEM):
+            effort.problems.append(verdict.detail)
+            continue
+        effort.asked += 1
+        effort.seconds = round(effort.seconds + verdict.seconds, 6)
+        effort.invalid += verdict.outcome == Outcome.INVALID
+        effort.other += verdict.outcome in (Outcome.OTHER, Outcome.CRASH, Outcome.TIMEOUT)
+    before = start
+    for step in steps:
+        effort = efforts.setdefault(step.pass_name, Effort(step.pass_name))
+        effort.accepted += 1
+        effort.removed += before - step.nodes
+        before = step.nodes
+    return History(info.id, info.config, start, tuple(steps), tuple(efforts.values()))
+
+
+def problem_key(pass_name: str, text: str) -> str:
+    """Under which key the log of a reduction has a problem of a pass."""
+    return _PROBLEM + hashlib.sha256(f"{pass_name}\n{text}".encode()).hexdigest()[:32]
+
+
+def begin_at(index: Index, capture: int, number: int) -> tuple[int, Case]:
+    """The case of a step of `stored`'s reduction, to go on from there, and the number of that reduction.
+
+    What running it imports and compiles with is what the capture says: that is what a person has trusted. Raises
+    `StoreError` where there is no such step, or its case was not kept.
+    """
+    info = index.last_reduction(capture)
+    if info is None:
+        raise StoreError(f"capture {capture} was not minified yet: minify run {index.name} {capture}")
+    captured, case = index.case(capture), index.step_case(info.id, number)
+    backend = {
+        k: v
+        for k, v in captured.backend.items()
+        if k not in ("dynamic", "options") and (k != "mode" or k in case.backend)
+    }
+    if case.backend.get("dynamic") in (True, False):
+        backend["dynamic"] = case.backend["dynamic"]
+    names = [item[0] for item in (case.backend.get("options") or {}).get("dict", [])]
+    kept = [item for item in (captured.backend.get("options") or {}).get("dict", []) if item[0] in names]
+    if kept:
+        backend["options"] = {"dict": kept}
+    return info.id, replace(case, backend=backend, imports=captured.imports)
+
+
+def difference(before: Case, after: Case) -> str:
+    """The lines that went (``- ...``) and those that came (``+ ...``), in the order of the cases."""
+    old, new = _items(before), _items(after)
+    lines: list[str] = []
+    for key, item in old.items():
+        other = new.get(key)
+        if other is None:
+            lines.append(f"- {_line(key, item)}")
+        elif other is not item and (was := _line(key, item)) != (now := _line(key, other)):
+            lines += [f"- {was}", f"+ {now}"]
+    lines += [f"+ {_line(key, item)}" for key, item in new.items() if key not in old]
+    return "\n".join(lines)
+
+
+def describe(case: Case) -> list[str]:
+    """``case`` in lines: settings, inputs, nodes, what is returned."""
+    return [_line(key, item) for key, item in _items(case).items()]
+
+
+_Key = tuple[str, str]
+
+
+def _items(case: Case) -> dict[_Key, Any]:
+    """What is described, by kind and name. Nodes that two cases share are one object, so most need no text."""
+    out: dict[_Key, Any] = {}
+    for name, value in sorted(case.backend.items()):
+        if name in ("options", "mode", "dynamic"):
+            out["compile", name] = value
+    for name, value in sorted(case.context.items()):
+        if name != "rng":
+            out["context", name] = value
+    if case.backward:
+        out["", "backward pass"] = None
+    if case.calls > 1:
+        out["", f"{case.calls} calls"] = None
+    for number, call in enumerate(case.earlier):
+        out["", f"earlier call {number + 1} with other {', '.join(call)}"] = None
+    for node, value in zip(case.graph.placeholders, case.inputs, strict=True):
+        spec = case.tensors[value["tensor"]] if tag(value) == "tensor" else None
+        out["input", node.name] = spec if spec is not None else value
+    for prefix, graph in _graphs(case.graph, ""):
+        for path, attr in graph.attrs.items():
+            if "tensor" in attr:
+                out["held", prefix + path] = case.tensors[attr["tensor"]]
+        for node in graph.nodes:
+            if node.op != "placeholder" or prefix:
+                out["node", prefix + node.name] = node
+    return out
+
+
+def _graphs(graph: Graph, prefix: str) -> Iterator[tuple[str, Graph]]:
+    yield prefix, graph
+    for path, attr in graph.attrs.items():
+        if "graph" in attr:
+            yield from _graphs(attr["graph"], f"{prefix}{path}: ")
+
+
+def _line(key: _Key, item: Any) -> str:
+    kind, name = key
+    if kind == "node":
+        return _node(name, item)
+    if isinstance(item, TensorSpec):
+        return f"{name}: {tensor(item)}"
+    if kind in ("compile", "context"):
+        return f"{kind} {name} = {text(item)}"
+    return f"{name}: {text(item)}" if kind == "input" else name
+
+
+def tensor(spec: TensorSpec) -> str:
+    """A tensor in one line: ``float32[4, 8] strides (1, 4) requires_grad, zeros``."""
+    said = f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
+    if spec.layout != "strided":
+        said += f" {spec.layout}"
+    elif spec.stride != contiguous(spec.shape) or spec.offset:
+        said += f" strides ({', '.join(map(str, spec.stride))})" + (f" offset {spec.offset}" if spec.offset else "")
+    said += "".join(f" {flag}" for flag in ("requires_grad", "parameter", "conj", "neg") if getattr(spec, flag))
+    said += f" dynamic {list(spec.dynamic)}" if spec.dynamic else ""
+    said += f" on {spec.device}" if spec.device != "cpu" else ""
+    return f"{said}, {values(spec)}"
+
+
+def values(spec: TensorSpec) -> str:
+    """Where the values of a tensor are from, in a word or two."""
+    init: Mapping[str, Any] = spec.init or {}
+    if not init:
+        return "recorded values" if spec.storage is not None else "no values of its own"
+    if init.get("fn") == "full":
+        constant = {0: "zeros", 1: "ones"}.get(init["value"]) if type(init["value"]) in (int, float) else None
+        return constant or f"all {text(init['value'])}"
+    return f"randint {init['low']} to {init['high'] - 1}" if init.get("fn") == "randint" else str(init.get("fn"))
+
+
+def _node(name: str, node: Node) -> str:
+    if node.op == "output":
+        return f"{name.removesuffix(node.name)}return {text(node.args[0])}"
+    if node.op == "placeholder":
+        return f"{name} is given"
+    arguments = [text(a) for a in node.args] + [f"{k}={text(v)}" for k, v in node.kwargs.items()]
+    if node.op == "get_attr":
+        return f"{name} = self.{node.target}"
+    if node.op == "call_method":
+        return f"{name} = {arguments[0]}.{node.target}({', '.join(arguments[1:])})"
+    target = f"self.{node.target}" if node.op == "call_module" else operation(node.target)
+    return f"{name} = {target}({', '.join(arguments)})"
+
+
+def operation(target: Value) -> str:
+    """The name a person calls a target by."""
+    try:
+        return Expressions(lambda name: name).target(target)
+    except Unprintable:
+        return str(target[tag(target)]) if tag(target) else str(target)
+
+
+def text(value: Value) -> str:
+    """A tagged value as a person writes it."""
+    try:
+        return Expressions(lambda name: name, lambda index: f"tensor {index}").value(value)
+    except Unprintable:
+        return str(value)

@@ -1,0 +1,212 @@
+"""Explains a minimal case: asks what happens when one thing of it is changed, within a small budget.
+
+Settings first, since the reduction has mostly answered those, then dtypes, values, sizes, arguments, layouts and
+operators. A size is looked at from where it is: one less, one more, twice as much. Dimensions that are tied to others
+are changed together: of large equal sizes all, of small ones those that eager wants. Whatever the budget allowed is
+the explanation; `fxminify.minifier.reporting.explanation` finds the words.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import copysign, log10
+from typing import Protocol
+
+from ...store.document.case import Blobs, Case
+from ..oracle.verdict import Outcome, Verdict
+from ..passes.dimensions import changeable
+from ..reducer.account import BudgetSpent
+from ..reducer.history import difference
+from .explanation import Answer, Aspect, Explanation, Subject, Twin
+from .probes import (
+    Names,
+    Place,
+    Probe,
+    arguments,
+    as_printed,
+    dtypes,
+    layouts,
+    of_size,
+    operators,
+    resized,
+    settings,
+    size_of_values,
+    value_sets,
+)
+
+#: Questions about how large a number must be.
+MOST_POWERS = 5
+#: Sizes up to this one stand in places that need have nothing to do with each other.
+SMALL = 2
+#: The most dimensions of one small size that are looked at, each alone, and answers about sizes after which no further
+#: dimension is begun with: they must leave something for the rest.
+MOST_PLACES, MOST_SIZES = 6, 18
+
+
+class Inquiry(Protocol):
+    """Whom to ask: see `minifier.reducer.inquiry`. ``ask`` raises `BudgetSpent` when it may be asked no more."""
+
+    jobs: int
+
+    def ask(self, case: Case, blobs: Blobs) -> Verdict: ...
+
+    def ahead(self, candidates: Sequence[tuple[Case, Blobs]]) -> None: ...
+
+
+def explain(case: Case, blobs: Blobs, inquiry: Inquiry, clock: Callable[[], float] = time.monotonic) -> Explanation:
+    """What matters of ``case``, which fails."""
+    session = _Session(case, blobs, inquiry)
+    started = clock()
+    complete = True
+    try:
+        session.all()
+    except BudgetSpent:
+        complete = False
+    subjects = tuple(
+        Subject(aspect, name, session.now[aspect, name], tuple(answers))
+        for (aspect, name), answers in session.answers.items()
+        if answers
+    )
+    twin = None
+    if session.twin is not None:
+        near = session.twin
+        twin = Twin(
+            f"{near.name}: {near.value} instead of {near.now}", difference(as_printed(case), as_printed(near.case))
+        )
+    return Explanation(subjects, twin, session.asked, round(clock() - started, 1), complete)
+
+
+class _Session:
+    """The answers so far, by aspect and name."""
+
+    def __init__(self, case: Case, blobs: Blobs, inquiry: Inquiry) -> None:
+        self.case = case
+        self.blobs = blobs
+        self.inquiry = inquiry
+        names = Names(case)
+        self.names, self.symbols = names.of, names.symbols
+        self.asked = 0
+        self.now: dict[tuple[Aspect, str], str] = {}
+        self.answers: dict[tuple[Aspect, str], list[Answer]] = {}
+        self.twin: Probe | None = None
+
+    def all(self) -> None:
+        case, blobs = self.case, self.blobs
+        self.each(settings(case))
+        self.each(dtypes(case, blobs))
+        for probe in value_sets(case):
+            if probe.name == "values" or self.free(Aspect.VALUES, "values") is False:
+                self.put(probe)
+        self.magnitude()
+        self.sizes()
+        self.each(arguments(case))
+        self.each(layouts(case, blobs))
+        self.each(operators(case))
+
+    def each(self, probes: Iterable[Probe]) -> None:
+        waiting = list(probes)
+        for number, probe in enumerate(waiting):
+            self.inquiry.ahead([(p.case, p.blobs) for p in waiting[number : number + self.inquiry.jobs]])
+            self.put(probe)
+
+    def put(self, probe: Probe, *, instead: Sequence[Probe] = ()) -> Outcome:
+        """Ask, and write the answer down. Where eager refuses a candidate, the next of ``instead`` takes its place."""
+        tried = [probe, *instead]
+        for probe in tried:
+            outcome = self.inquiry.ask(probe.case, probe.blobs).outcome
+            self.asked += 1
+            if outcome is not Outcome.INVALID:
+                break
+        subject = probe.aspect, probe.name
+        self.now[subject] = probe.now
+        self.answers.setdefault(subject, []).append(Answer(probe.value, outcome.value))
+        if outcome is Outcome.PASS and (self.twin is None or probe.distance < self.twin.distance):
+            self.twin = probe
+        return outcome
+
+    def free(self, aspect: Aspect, name: str) -> bool | None:
+        answers = tuple(self.answers.get((aspect, name), ()))
+        return Subject(aspect, name, self.now.get((aspect, name), ""), answers).free
+
+    def magnitude(self) -> None:
+        """From which power of ten on a large number fails, where 1 passes."""
+        number = size_of_values(self.case)
+        passes = self.answers.get((Aspect.VALUES, "values"), ())
+        if number is None or Answer("ones", Outcome.PASS.value) not in passes:
+            return
+        low, high = 0, round(log10(abs(number)))
+        for _ in range(MOST_POWERS):
+            middle = (low + high) // 2
+            if middle == low:
+                return
+            fails = self.put(of_size(self.case, copysign(10.0**middle, number))) is Outcome.SAME
+            low, high = (low, middle) if fails else (middle, high)
+
+    # Sizes
+
+    def sizes(self) -> None:
+        """Every size of the inputs and of the tensors that the graph holds."""
+        if self.case.earlier:
+            return
+        groups: dict[int, list[Place]] = {}
+        for i in changeable(self.case):
+            for d, size in enumerate(self.case.tensors[i].shape):
+                groups.setdefault(size, []).append((i, d))
+        before = self.asked
+        for size in sorted(groups, reverse=True):
+            group = groups[size]
+            if self.asked - before >= MOST_SIZES:
+                return
+            # All dimensions of a symbolic size are its own. What only has its number may be, too: eager tells.
+            whole = size > SMALL or len(group) == 1 or self.is_symbolic(size)
+            if size == 0 or (whole and self.vary(group, size)) or self.is_symbolic(size):
+                continue
+            done: set[Place] = set()
+            for place in group[:MOST_PLACES] if len(group) > 1 else ():
+                if place not in done and self.asked - before < MOST_SIZES:
+                    ties = ([place], *([place, other] for other in group if other != place))
+                    done |= next((set(tied) for tied in ties if self.vary(tied, size)), set())
+
+    def vary(self, places: Sequence[Place], size: int) -> bool:
+        """Ask about other sizes of ``places``; False where eager refuses the first ones."""
+        first = self.resize(places, size, size + 1)
+        if first is Outcome.INVALID and self.resize(places, size, 2 * size) in (Outcome.INVALID, None):
+            self.answers.pop((Aspect.SIZE, self.name(places)), None)
+            return False
+        others = (3, 17) if size == 1 else (2 * size, 4 * size + 1)
+        larger = [next(self.resized(places, size, n, self.name(places)), None) for n in others]
+        self.inquiry.ahead([(p.case, p.blobs) for p in larger if p is not None][: self.inquiry.jobs])
+        for other in others:  # besides the next one: a multiple, and one that is none of anything
+            self.resize(places, size, other)
+        least = 2 if self.is_symbolic(size) else 1  # torch takes 0 and 1 for constants
+        below = [n for n in (size - 1, size // 2, 1) if least <= n < size]
+        for other in dict.fromkeys(below):
+            if self.resize(places, size, other) is Outcome.PASS:
+                break
+        return True
+
+    def resize(self, places: Sequence[Place], size: int, other: int) -> Outcome | None:
+        name = self.name(places)
+        if any(answer.value == str(other) for answer in self.answers.get((Aspect.SIZE, name), ())):
+            return None
+        probes = list(self.resized(places, size, other, name))
+        return self.put(probes[0], instead=probes[1:]) if probes else Outcome.INVALID
+
+    def resized(self, places: Sequence[Place], size: int, other: int, name: str) -> Iterator[Probe]:
+        """With the numbers of the graph that may follow, the likeliest first."""
+        seen: list[Case] = []
+        for follow in ("lists", "all", "none") if size > SMALL else ("none", "lists"):
+            made = resized(self.case, places, other, follow, self.blobs)
+            if made is not None and made[0] not in seen:
+                seen.append(made[0])
+                near = 0 if abs(other - size) == 1 else 5
+                yield Probe(Aspect.SIZE, name, str(size), str(other), made[0], made[1], near)
+
+    def name(self, places: Sequence[Place]) -> str:
+        (size,) = {self.case.tensors[i].shape[d] for i, d in places}
+        symbols = [name for name, number in self.symbols if number == size]
+        return " = ".join([*symbols, *(f"{self.names.get(i, f'tensor {i}')}.shape[{d}]" for i, d in places)])
+
+    def is_symbolic(self, size: int) -> bool:
+        return any(number == size for _, number in self.symbols)

@@ -1,0 +1,183 @@
+"""Handing out what a reduction found: the script as it was verified, and every other format of the same case.
+
+A script is text of the index and is handed out as it is; the other formats are rendered from the minimal case with the
+script's own record, so that all of them say the same. A format that runs is run before it is shown, and that is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ...backends.provenance.spec import BackendSpec
+from ...repro_templates.environment import TemplateError
+from ...repro_templates.render import render
+from ...repro_templates.run_format import RUN, run_format
+from ...repro_templates.source.anonymous import anonymous
+from ...repro_templates.source.inputs import SIDE_FILE
+from ...repro_templates.verify import Verification
+from ...store.document.case import Case
+from ...store.errors import StoreError
+from ...store.failure import Failure, Kind, Phase
+from ...store.index.index import Index
+from ..oracle.replay import Likeness
+from . import record
+
+#: The names under which the formats are handed out.
+FILES = MappingProxyType({"script": "repro.py", "pytest": "test_repro.py", "issue": "issue.md",
+                          "notebook": "repro.ipynb", "bisect": "bisect_repro.py"})  # fmt: skip
+
+
+def search_path(case: Case) -> list[str]:
+    """Directories of this machine in which the backend's and the operators' modules lie.
+
+    One with a torch of its own is another installation: it would hide the one that is asked about.
+    """
+    paths = [*case.backend.get("search_path", ())]
+    for item in case.imports:
+        paths += item.get("search_path", ())
+    return [path for path in dict.fromkeys(paths) if not Path(path, "torch", "__init__.py").exists()]
+
+
+def carried_from(case: Case) -> str:
+    """The file that the script's copy of the backend is from, nothing where the script imports its backend."""
+    source = BackendSpec.from_json(case.backend).source
+    return source.file if source is not None else ""
+
+
+class NotMinified(StoreError):
+    """There is no script yet; the text says how to make one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person asked for: a format or the text of a template of their own, names made anonymous, values beside
+    the script; ``unverified`` also hands out what did not show the failure."""
+
+    format: str = "script"
+    template: str = ""
+    rename: bool = False
+    unverified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Handout:
+    """A text, the files that must lie beside it, and how often it showed the failure; ``tentative`` says why that is
+    not known, or not so."""
+
+    text: str
+    files: Mapping[str, bytes]
+    info: dict[str, Any]
+    tentative: str = ""
+
+
+def stored_repro(
+    index: Index, capture_id: int, format: str, *, unverified: bool = False
+) -> tuple[str, dict[str, bytes], dict[str, Any]]:
+    """The text of a stored script or of another format, the files it needs beside it, and its record. Runs nothing.
+
+    Raises `StoreError` where there is no script yet, or none that was verified and ``unverified`` is False.
+    """
+    found = drawn(index, capture_id, Wish(format, unverified=unverified))
+    return found.text, dict(found.files), found.info
+
+
+def drawn(index: Index, capture_id: int, wish: Wish, *, tentative: str = "") -> Handout:
+    """What was wished for, from what the index has. Raises `StoreError` like `stored_repro`."""
+    capture = index.capture(capture_id)
+    repro = index.repro(capture_id, "script")
+    if repro is None and capture.state == "unsupported":
+        raise StoreError(f"capture {capture_id} has no script, and cannot have one: {capture.reason}")
+    if repro is None:
+        hint = f"minify run {index.name} {capture_id}"
+        raise NotMinified(f"capture {capture_id} has no script yet ({capture.state}); make one: {hint}")
+    if not repro.verified and not wish.unverified:
+        raise StoreError(
+            f"the script of capture {capture_id} did not show the failure in {repro.runs} fresh runs; --force shows it"
+        )
+    info = {"id": capture_id, "format": wish.format, "verified": repro.verified, "runs": repro.runs,
+            "signature": capture.signature}  # fmt: skip
+    case, failure = index.best(capture), capture.failure
+    as_stored = wish.format == "script" and not wish.template and not wish.rename
+    if case is None or failure is None:
+        return Handout(repro.text, {}, info)
+    embed = SIDE_FILE in repro.text
+    if as_stored and not embed:
+        return Handout(repro.text, {}, info)
+    header = record.stored(index, capture)
+    if header is None:
+        header = record.make_header(capture, case, failure, queries=capture.queries, timeout=alarm(repro.text))
+    if tentative:
+        header = replace(header, tentative=tentative)
+    blobs = index.blobs(case.storages)
+    if wish.rename:
+        case, header = anonymous(case, header)
+    try:
+        rendered = render(case, blobs, format=wish.format, header=header, embed=embed, template=wish.template)
+    except TemplateError as error:
+        raise StoreError(f"the template cannot be filled: {error}; docs/templates.md lists what it sees") from error
+    files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
+    return Handout(repro.text if as_stored else rendered.text, files, info, header.tentative)
+
+
+def handed_out(
+    db: str, capture_id: int, wish: Wish, *, runs: int = 2, timeout: float = 600.0, trust: bool = False
+) -> Handout:
+    """What was wished for, after it has run as its receiver would run it; a text that did so before is not run again.
+
+    Only what this user's own installation made is run unasked, or what is trusted. What was not run, or did not show
+    the failure, is handed out as *tentative* and says why.
+    """
+    with Index.open(db, readonly=True) as index:
+        made = drawn(index, capture_id, wish)
+        if wish.format not in RUN or wish.template or (wish.format == "script" and not wish.rename):
+            return made
+        name = f"{wish.format}, renamed" if wish.rename else wish.format
+        known = index.repro(capture_id, name)
+        if known is not None and known.text == made.text and known.verified:
+            return replace(made, info={**made.info, "verified": known.verified, "runs": known.runs})
+        capture, case = index.capture(capture_id), index.case(capture_id)
+        if not trust and not index.is_ours(capture_id):
+            why = "not run here, where the capture was not made: --trust runs it"
+            return _doubtful(index, capture_id, wish, Verification(0, 0, instead=why))
+        failure = capture.failure or Failure(Kind(capture.kind), Phase(capture.phase))
+        done = run_format(
+            wish.format, made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,
+            search_path=search_path(case), carried=carried_from(case),
+        )  # fmt: skip
+        if not done.shown:
+            return _doubtful(index, capture_id, wish, done)
+    with suppress(StoreError), Index.open(db) as index:  # a file that cannot be written is run anew each time
+        index.save_repro(capture_id, name, made.text, verified=done.shown, runs=done.runs, log=done.log)
+    return replace(made, info={**made.info, "verified": done.shown, "runs": done.runs}, tentative=done.instead)
+
+
+def template_text(path: Path | None) -> str:
+    """The text of a template that a person wrote. Raises `StoreError`."""
+    if path is None:
+        return ""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path} cannot be read as text: {error}") from error
+    if not text.strip():
+        raise StoreError(f"{path} is empty: write a template, docs/templates.md lists what it sees")
+    return text
+
+
+def _doubtful(index: Index, capture_id: int, wish: Wish, done: Verification) -> Handout:
+    """What did not run, or showed nothing, saying so itself."""
+    count = f"{done.shown} of {done.runs} fresh runs showed the failure: " if done.runs else ""
+    made = drawn(index, capture_id, wish, tentative=f"{count}{done.instead}")
+    return replace(made, info={**made.info, "verified": done.shown, "runs": done.runs})
+
+
+def alarm(script: str) -> float:
+    """The time after which the script of a hang gives up, as it was verified; 60 s where it has none."""
+    _, found, rest = script.partition("signal.alarm(")
+    digits = rest.partition(")")[0]
+    return float(digits) if found and digits.isdigit() else 60.0

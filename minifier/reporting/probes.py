@@ -1,0 +1,388 @@
+"""What can be asked about a minimal case: candidates that differ from it in one thing.
+
+A `Probe` is such a candidate with the words for it. None is asked here: `minifier.reporting.explain` does that, and
+makes the probes of sizes itself, as each depends on the answers before. No torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS
+from ...repro_templates.source.expressions import Unprintable
+from ...repro_templates.source.function import print_graph
+from ...repro_templates.source.strides import contiguous
+from ...store.document.case import Blobs, Case, Graph, Node, TensorSpec, Value, refs, tag
+from ...store.document.names import UnknownName, check_target
+from ..passes.dimensions import hinted
+from ..reducer.history import operation, text, values
+from ..tracing.hop_calls import renamed
+from .explanation import Aspect
+from .remake import cast, plain, relaid, resize
+
+#: Nodes of which arguments and operators are varied, and arguments, at most.
+MOST_NODES, MOST_ARGUMENTS = 4, 8
+_DTYPES = {
+    "float": ("float32", "float64", "float16", "bfloat16"),
+    "int": ("int64", "int32", "uint8", "float32"),
+    "bool": ("uint8", "float32"),
+    "complex": ("complex64", "complex128"),
+}
+#: Operators that take the same arguments, those that are most alike side by side.
+_FAMILIES = (
+    ("sin", "cos", "tan", "tanh", "sinh", "cosh", "atan", "asinh", "asin", "acos", "atanh", "acosh"),
+    ("relu", "sigmoid", "neg", "abs", "exp", "expm1", "log", "log1p", "log2", "sqrt", "rsqrt", "reciprocal", "square",
+     "erf", "erfinv", "lgamma", "digamma", "floor", "ceil", "round", "trunc", "sign", "frac"),
+    ("add", "sub", "mul", "div", "true_divide", "maximum", "minimum", "pow", "atan2", "fmod", "remainder",
+     "floor_divide"),
+    ("eq", "ne", "lt", "le", "gt", "ge"),
+    ("sum", "mean", "prod", "amax", "amin", "std", "var", "logsumexp"),
+    ("any", "all"),
+    ("argmax", "argmin"),
+    ("cumsum", "cumprod"),
+    ("matmul", "mm", "bmm"),
+)  # fmt: skip
+
+
+#: A number that may be too large for something.
+LARGE = 1000.0
+
+#: A dimension: tensor and dimension, by index.
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """``case`` is the minimum with ``name`` changed from ``now`` to ``value``; ``blobs`` are storages it needs besides.
+    ``distance`` orders those that pass: the nearest is the twin."""
+
+    aspect: Aspect
+    name: str
+    now: str
+    value: str
+    case: Case
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    distance: int = 0
+
+
+class Names:
+    """What the tensors of a case are called: as in the printed script, held ones by their path. ``symbols`` are inputs
+    that are symbolic sizes, each with its name and the number it stands for."""
+
+    def __init__(self, case: Case) -> None:
+        try:
+            printed: Sequence[str] = print_graph(case).parameters
+        except Unprintable:
+            printed = [node.name for node in case.graph.placeholders]
+        self.of: dict[int, str] = {}
+        self.symbols: list[tuple[str, int]] = []
+        for name, value in zip(printed, case.inputs, strict=True):
+            if tag(value) == "tensor":
+                self.of.setdefault(value["tensor"], name)
+            elif tag(value) == "sym" and type(value["sym"].get("hint")) is int:
+                self.symbols.append((name, value["sym"]["hint"]))
+        for path, attr in case.graph.attrs.items():
+            if "tensor" in attr:
+                self.of.setdefault(attr["tensor"], path)
+
+    def all(self, tensors: Sequence[int]) -> str:
+        return ", ".join(self.of[i] for i in tensors)
+
+
+def as_printed(case: Case) -> Case:
+    """``case`` with its inputs called as in the printed script, where that has names of its own for them."""
+    try:
+        printed = print_graph(case).parameters
+    except Unprintable:
+        return case
+    names = dict(zip((n.name for n in case.graph.placeholders), printed, strict=True))
+    taken = {n.name for n in case.graph.nodes if n.is_compute}
+    names = {old: new for old, new in names.items() if new not in taken}
+    return replace(case, graph=renamed(case.graph, names))
+
+
+def settings(case: Case) -> Iterator[Probe]:
+    """Everything that is set, by default; gradients asked for where none are."""
+    for name, value in case.context.items():
+        if name != "rng":
+            less = {k: v for k, v in case.context.items() if k != name}
+            yield Probe(Aspect.SETTING, name, text(value), "the default", replace(case, context=less), distance=35)
+    for name in ("dynamic", "mode"):
+        if name in case.backend:
+            fewer = {k: v for k, v in case.backend.items() if k != name}
+            yield Probe(
+                Aspect.SETTING, name, text(case.backend[name]), "the default", replace(case, backend=fewer), distance=35
+            )
+    items = (case.backend.get("options") or {}).get("dict", [])
+    for item in items:
+        left = {"dict": [other for other in items if other is not item]}
+        backend = {k: v for k, v in {**case.backend, "options": left}.items() if k != "options" or left["dict"]}
+        name = f"option {text(item[0])}"
+        yield Probe(Aspect.SETTING, name, text(item[1]), "the default", replace(case, backend=backend), distance=35)
+    if case.backward:
+        yield Probe(Aspect.SETTING, "backward pass", "yes", "no", replace(case, backward=False), distance=35)
+    if case.calls > 1:
+        yield Probe(Aspect.SETTING, "calls", str(case.calls), "1", replace(case, calls=1), distance=35)
+    floats = [i for i in Names(case).of if case.tensors[i].dtype in FLOATS]
+    if floats and not any(spec.requires_grad for spec in case.tensors):
+        asking = with_tensors(case, {i: replace(case.tensors[i], requires_grad=True) for i in floats})
+        yield Probe(Aspect.SETTING, "requires_grad", "False", "True", asking, distance=35)
+
+
+def value_sets(case: Case) -> Iterator[Probe]:
+    """Other values for all tensors at once, then for each alone."""
+    names = Names(case).of
+    able = [i for i in names if plain(case.tensors[i]) and case.tensors[i].numel]
+    groups = [able] if len(able) < 2 else [able, *([i] for i in able[:3])]
+    for group in groups if able else ():
+        name = "values" if group == able else f"values of {names[group[0]]}"
+        now = _present(case, group)
+        for said in ("zeros", "ones", "random numbers"):
+            changed = {i: replace(_filled(case.tensors[i], said), offset=0) for i in group}
+            if any(changed[i].init != case.tensors[i].init for i in group):
+                yield Probe(Aspect.VALUES, name, now, said, with_tensors(case, changed), distance=20)
+
+
+def _present(case: Case, tensors: Sequence[int]) -> str:
+    """What tensors hold now, in a word or two."""
+    found = list(dict.fromkeys(values(case.tensors[i]) for i in tensors))
+    return found[0] if len(found) == 1 else "what they are"
+
+
+def size_of_values(case: Case) -> float | None:
+    """The one number that all floating tensors hold, where it is a large one."""
+    made = [case.tensors[i].init for i in Names(case).of if case.tensors[i].dtype in FLOATS]
+    numbers = {init["value"] for init in made if init is not None and type(init.get("value")) is float}
+    whole = len(numbers) == 1 and all(init is not None and init.get("fn") == "full" for init in made)
+    (number, *_) = numbers or {0.0}
+    return number if whole and abs(number) >= LARGE else None
+
+
+def of_size(case: Case, number: float) -> Probe:
+    """All floating tensors hold ``number``."""
+    names = Names(case).of
+    able = [i for i in names if plain(case.tensors[i]) and case.tensors[i].numel]
+    changed = {
+        i: replace(spec, init={"fn": "full", "value": number})
+        for i in names
+        if (spec := case.tensors[i]).dtype in FLOATS
+    }
+    now = _present(case, able)
+    return Probe(Aspect.VALUES, "values", now, f"all {number:g}", with_tensors(case, changed), distance=15)
+
+
+def _filled(spec: TensorSpec, said: str) -> TensorSpec:
+    if any(step == 0 and size > 1 for size, step in zip(spec.shape, spec.stride, strict=True)):
+        spec = replace(spec, stride=contiguous(spec.shape))
+    if said == "random numbers":
+        whole = spec.dtype not in FLOATS | COMPLEX
+        init: dict[str, Any] = {"fn": "randint", "low": 0, "high": 2} if whole else {"fn": "randn"}
+    else:
+        number = int(said == "ones")
+        init = {"fn": "full", "value": bool(number) if spec.dtype == "bool" else number}
+        if spec.dtype in FLOATS:
+            init["value"] = float(number)
+        if spec.dtype in COMPLEX:
+            init["value"] = {"complex": [float(number), 0.0]}
+    return replace(spec, storage=None, init=init)
+
+
+def dtypes(case: Case, blobs: Blobs) -> Iterator[Probe]:
+    """Every dtype in turn as another of its kind: the tensors that have it, and where the graph says it."""
+    names = Names(case)
+    for dtype in list(dict.fromkeys(case.tensors[i].dtype for i in names.of))[:3]:
+        kind = "float" if dtype in FLOATS else "int" if dtype in INTEGERS else "bool" if dtype == "bool" else "complex"
+        group = [i for i in names.of if case.tensors[i].dtype == dtype]
+        for other in _DTYPES[kind] if dtype in FLOATS | INTEGERS | COMPLEX | {"bool"} else ():
+            made = {i: cast(case.tensors[i], other, blobs) for i in group}
+            if other == dtype or any(m is None for m in made.values()):
+                continue
+            changed = with_tensors(case, {i: m[0] for i, m in made.items() if m is not None})
+            graph = _mapped(changed.graph, lambda value, old=dtype, new=other: _redtyped(value, old, new))
+            new = {k: v for m in made.values() if m is not None for k, v in m[1].items()}
+            name, candidate = f"dtype of {names.all(group)}", replace(changed, graph=graph)
+            yield Probe(Aspect.DTYPE, name, dtype, other, candidate, new, distance=30)
+
+
+def _redtyped(value: Value, old: str, new: str) -> Value:
+    if type(value) is list:
+        return [_redtyped(item, old, new) for item in value]
+    if type(value) is dict:
+        return {"dtype": new} if value == {"dtype": old} else {k: _redtyped(v, old, new) for k, v in value.items()}
+    return value
+
+
+def layouts(case: Case, blobs: Blobs) -> Iterator[Probe]:
+    """Contiguous tensors transposed in memory, others contiguous."""
+    for i, name in Names(case).of.items():
+        spec = case.tensors[i]
+        dense = contiguous(spec.shape)
+        if spec.stride != dense or spec.offset:
+            other, said = dense, "contiguous"
+        else:
+            other, said = tuple(reversed(contiguous(tuple(reversed(spec.shape))))), "transposed"
+        made = relaid(spec, other, blobs) if other != spec.stride or spec.offset else None
+        if made is not None and sum(size > 1 for size in spec.shape) > (said == "transposed"):
+            now = "contiguous" if said == "transposed" else f"strides {spec.stride}, offset {spec.offset}"
+            changed = with_tensors(case, {i: made[0]})
+            yield Probe(Aspect.LAYOUT, f"layout of {name}", now, said, changed, made[1], distance=25)
+
+
+def arguments(case: Case) -> Iterator[Probe]:
+    """Numbers and switches that the nodes are given, each a little different; keywords left out."""
+    left, calls = MOST_ARGUMENTS, _calls(case)
+    for node in case.graph.compute[:MOST_NODES]:
+        places: list[tuple[int | str, Value]] = [*enumerate(node.args), *node.kwargs.items()]
+        for place, value in places:
+            others = list(_nearby(value))
+            if type(place) is str and value is not None and not _refers(value):
+                others = [_LEFT_OUT, *others][:2]
+            if not others or left == 0:
+                continue
+            left -= 1
+            name = f"argument {place} of {calls[node.name]}"
+            for distance, other in enumerate(others):
+                said = "left out" if other is _LEFT_OUT else text(other)
+                changed = with_node(case, node.name, _given(node, place, other))
+                yield Probe(Aspect.ARGUMENT, name, text(value), said, changed, distance=10 + distance)
+
+
+_LEFT_OUT = object()
+#: Of a larger number one more and one less are much the same.
+_CLOSE = 64
+
+
+def _given(node: Node, place: int | str, value: Any) -> Node:
+    if isinstance(place, int):
+        return replace(node, args=(*node.args[:place], value, *node.args[place + 1 :]))
+    kwargs = {k: value if k == place else v for k, v in node.kwargs.items()}
+    return replace(node, kwargs={k: v for k, v in kwargs.items() if v is not _LEFT_OUT})
+
+
+def _nearby(value: Value) -> Iterator[Value]:
+    if type(value) is bool:
+        yield not value
+    elif type(value) is int:
+        yield from (value + 1, value - 1) if abs(value) <= _CLOSE else (1, value // 2)
+    elif type(value) is float:
+        yield from (v for v in (value + 1.0, 0.0) if v != value)
+    elif type(value) is list and value and all(type(item) is int for item in value):
+        yield [item + 1 for item in value]
+        if any(item != 1 for item in value):
+            yield [1] * len(value)
+    elif tag(value) in ("tuple", "size"):
+        kind = str(tag(value))
+        yield from ({kind: near} for near in _nearby(value[kind]))
+    elif tag(value) == "float":
+        yield 1.0
+
+
+def _refers(value: Value) -> bool:
+    return next(refs(value), None) is not None
+
+
+def operators(case: Case) -> Iterator[Probe]:
+    """Other operators with the same arguments, the two that are most alike."""
+    calls = _calls(case)
+    for node in case.graph.compute[:MOST_NODES]:
+        called = _plain_name(node)
+        for family in _FAMILIES:
+            if called not in family:
+                continue
+            at = family.index(called)
+            near = sorted((other for other in family if other != called), key=lambda o: abs(family.index(o) - at))
+            found = [n for other in near if (n := _calling(node, called, other)) is not None][:2]
+            for rank, other in enumerate(found):
+                now, said = (_said(n) for n in (node, other))
+                changed = with_node(case, node.name, other)
+                yield Probe(Aspect.OPERATOR, f"operator {calls[node.name]}", now, said, changed, distance=40 + rank)
+
+
+def _plain_name(node: Node) -> str:
+    if node.op == "call_method":
+        return str(node.target)
+    if node.op != "call_function":
+        return ""
+    name = str(node.target.get(tag(node.target) or "", ""))
+    return name.partition("::")[2].partition(".")[0] if "::" in name else name.rpartition(".")[2]
+
+
+def _calling(node: Node, called: str, other: str) -> Node | None:
+    """``node`` with another operator, None where there is none of that name."""
+    if node.op == "call_method":
+        target: Value = other
+    else:
+        kind = tag(node.target) or ""
+        before, _, after = str(node.target[kind]).rpartition(called)
+        target = {kind: f"{before}{other}{after}"}
+        try:
+            check_target(target)
+        except UnknownName:
+            return None
+    return replace(node, target=target)
+
+
+def _calls(case: Case) -> dict[str, str]:
+    """What the nodes call, as the script says it; of several that call the same, the first, the second..."""
+    said = [_said(node) for node in case.graph.compute]
+    return {
+        node.name: called if said.count(called) == 1 else f"{called} (call {said[: i + 1].count(called)})"
+        for i, (node, called) in enumerate(zip(case.graph.compute, said, strict=True))
+    }
+
+
+def _said(node: Node) -> str:
+    return operation(node.target) if node.op == "call_function" else str(node.target)
+
+
+def resized(case: Case, places: Sequence[Place], size: int, follow: str, blobs: Blobs) -> tuple[Case, Blobs] | None:
+    """``case`` with the dimensions ``places``, all of one size, of another ``size``, and the storages it needs besides.
+
+    ``follow`` says which numbers of the graph that equal the old size are changed: those in ``lists``, ``all``, or
+    ``none``. Symbolic sizes that stand for the old size stand for the new one. None where a tensor cannot be made so.
+    """
+    old = case.tensors[places[0][0]].shape[places[0][1]]
+    changed: dict[int, TensorSpec] = {}
+    new: dict[str, bytes] = {}
+    for i in dict.fromkeys(i for i, _ in places):
+        shape = tuple(size if (i, d) in places else s for d, s in enumerate(case.tensors[i].shape))
+        made = resize(case.tensors[i], shape, blobs)
+        if made is None:
+            return None
+        changed[i] = made[0]
+        new |= made[1]
+    case = with_tensors(case, changed)
+    case = replace(case, inputs=tuple(hinted(value, {old: size}) for value in case.inputs))
+    if follow != "none":
+        graph = _mapped(case.graph, lambda value: _renumbered(value, old, size, inside=follow == "all"))
+        case = replace(case, graph=graph)
+    return case, new
+
+
+def _renumbered(value: Value, old: int, new: int, *, inside: bool) -> Value:
+    if type(value) is int:
+        return new if inside and value == old else value
+    if type(value) is list:
+        return [_renumbered(item, old, new, inside=True) for item in value]
+    if tag(value) in ("tuple", "size", "slice"):
+        return {k: [_renumbered(item, old, new, inside=True) for item in v] for k, v in value.items()}
+    return value
+
+
+def with_tensors(case: Case, changed: Mapping[int, TensorSpec]) -> Case:
+    """``case`` with these tensors in the place of its own."""
+    tensors = tuple(changed.get(i, spec) for i, spec in enumerate(case.tensors))
+    return replace(case, tensors=tensors)
+
+
+def with_node(case: Case, name: str, node: Node) -> Case:
+    nodes = tuple(node if n.name == name else n for n in case.graph.nodes)
+    return replace(case, graph=replace(case.graph, nodes=nodes))
+
+
+def _mapped(graph: Graph, edit: Any) -> Graph:
+    """``graph`` with ``edit`` applied to every argument, in bodies, too."""
+    attrs = {p: {**a, "graph": _mapped(a["graph"], edit)} if "graph" in a else a for p, a in graph.attrs.items()}
+    return replace(graph, nodes=tuple(n.map_values(edit) if n.is_compute else n for n in graph.nodes), attrs=attrs)

@@ -1,0 +1,101 @@
+"""Tensors made anew: the same values in another dtype, shape or layout, as far as there are such values.
+
+A tensor that a generator makes stays generated. Of recorded values the elements are read, changed and written out
+contiguously under a key of their own; a larger shape repeats them. No torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS, is_numeric, numbers, raw, strided
+from ...repro_templates.source.strides import contiguous
+from ...store.document.case import Blobs, TensorSpec
+
+if TYPE_CHECKING:
+    from ...repro_templates.source.elements import Array
+
+#: A tensor of more elements is left alone.
+MOST = 1 << 20
+#: The dtypes that values can be had in.
+_WRITTEN = FLOATS | COMPLEX | {"bool", "uint8", "int8", "int16", "int32", "int64"}
+
+#: Larger numbers do not exist there.
+_LARGEST = {
+    "float16": 65504.0, "bfloat16": 3e38, "float32": 3e38, "complex64": 3e38, "uint8": 255, "int8": 127, "int16": 32767,
+    "int32": 2**31 - 1, "int64": 2**63 - 1, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0,
+}  # fmt: skip
+
+#: A tensor and the storage that it needs, if it needs a new one.
+Made = tuple[TensorSpec, dict[str, bytes]]
+
+
+def plain(spec: TensorSpec) -> bool:
+    """Whether the values of ``spec`` are numbers in a strided layout, and not too many."""
+    return (
+        spec.layout == "strided" and not spec.parts and not spec.extra and not spec.conj and not spec.neg
+        and spec.numel <= MOST and (spec.init is not None or (spec.storage is not None and is_numeric(spec.dtype)))
+    )  # fmt: skip
+
+
+def cast(spec: TensorSpec, dtype: str, blobs: Blobs) -> Made | None:
+    """``spec`` with its values in another dtype, None where they have none there."""
+    if not plain(spec) or dtype not in _WRITTEN:
+        return None
+    if spec.init is None:
+        return _written(spec, _elements(spec, blobs), dtype)
+    init = dict(spec.init)
+    whole = dtype in INTEGERS or dtype == "bool"
+    if init["fn"] == "full":
+        value = init["value"]
+        if isinstance(value, dict) and (whole or "complex" in value):
+            return None
+        if not isinstance(value, dict) and abs(value) > _LARGEST.get(dtype, abs(value)):
+            return None
+        if not isinstance(value, dict):
+            init["value"] = bool(value) if dtype == "bool" else int(value) if whole else float(value)
+    elif dtype not in {"randn": FLOATS | COMPLEX, "rand": FLOATS | COMPLEX}.get(init["fn"], INTEGERS | FLOATS):
+        return None
+    return replace(spec, dtype=dtype, init=init, requires_grad=spec.requires_grad and not whole), {}
+
+
+def resize(spec: TensorSpec, shape: tuple[int, ...], blobs: Blobs) -> Made | None:
+    """``spec`` in another shape of as many dimensions: cut off, or repeated."""
+    if not plain(replace(spec, shape=shape)) or 0 in spec.shape:
+        return None
+    if spec.init is not None:
+        dense = spec.stride == contiguous(spec.shape)
+        return replace(spec, shape=shape, stride=contiguous(shape) if dense else spec.stride), {}
+    if all(new <= old for new, old in zip(shape, spec.shape, strict=True)):
+        return replace(spec, shape=shape), {}
+    array = _elements(spec, blobs)
+    for axis, size in enumerate(shape):
+        array = array.take([i % array.shape[axis] for i in range(size)], axis)
+    return _written(spec, array, spec.dtype)
+
+
+def relaid(spec: TensorSpec, stride: tuple[int, ...], blobs: Blobs) -> Made | None:
+    """``spec`` with other strides and no offset; of recorded values only contiguously."""
+    if not plain(spec):
+        return None
+    if spec.init is not None:
+        return replace(spec, stride=stride, offset=0), {}
+    return _written(spec, _elements(spec, blobs), spec.dtype) if stride == contiguous(spec.shape) else None
+
+
+def _elements(spec: TensorSpec, blobs: Blobs) -> Array:
+    data = blobs[spec.storage or ""]
+    return strided(numbers(spec.dtype, data), spec.shape, spec.stride, spec.offset)
+
+
+def _written(spec: TensorSpec, array: Array, dtype: str) -> Made | None:
+    """``spec`` over a storage that holds just ``array``."""
+    if spec.dtype in COMPLEX and dtype not in COMPLEX:
+        return None
+    data = raw(dtype, array)
+    key = hashlib.sha256(data).hexdigest()
+    made = replace(spec, dtype=dtype, shape=tuple(array.shape), stride=contiguous(tuple(array.shape)), offset=0)
+    whole = dtype in INTEGERS or dtype == "bool"
+    return replace(made, storage=key, requires_grad=spec.requires_grad and not whole), {key: data}

@@ -1,0 +1,254 @@
+"""One attempt at a capture: search, make plain, render, verify, through one entry to the backend.
+
+Every question is in the index before it is asked, so a second run repeats none; see `fxminify.minifier.reducer.engine`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from ...backends.provenance import libraries
+from ...backends.provenance.spec import CannotLoad
+from ...repro_templates.source.expressions import Unprintable
+from ...repro_templates.source.inputs import NeedsData
+from ...store.document.case import Case, operators
+from ...store.failure import signature
+from ...store.index.index import State
+from ..oracle import first_node, tasks
+from ..oracle import hang_margin as lasting
+from ..oracle.oracle import Oracle
+from ..oracle.replay import LIMIT
+from ..oracle.script_oracle import ScriptOracle
+from ..oracle.verdict import Outcome, Verdict
+from ..reducer.descent import Descent, Found
+from ..reducer.hints import blamed, named
+from ..reducer.inquiry import Inquiry
+from ..reporting import explanation, onnx_models
+from ..reporting.emit import Emitter
+from ..reporting.explain import explain
+from ..sandbox.launcher import SandboxError
+from ..sandbox.pool import Ended
+from ..tracing.content_address import settle
+from ..tracing.hop_calls import with_distinct_names
+from ..tracing.trace import Trace, lacks_shapes, with_shapes
+from .job import Job
+from .verdict_log import Log
+
+#: With no more nodes than this the search is done before the first node that differs is known.
+_FEW = 4
+#: How many times the time limit of a question the one about all values may take.
+_VALUES_TIMES = 3
+#: The last resort among the entries: every candidate is a script in a fresh process.
+SCRIPT = "script"
+
+
+class Attempt:
+    """The reduction of ``job`` through one entry to the backend, or (``script``) with the script itself as oracle.
+
+    ``patience`` is for a hang: how many times as long its candidates get; None where the result is to be looked at
+    once more with `lasting.PATIENCE`, and ``brief`` says that it does not last.
+    """
+
+    def __init__(self, job: Job, entry: str, *, patience: float | None = None) -> None:
+        self.of = job
+        self.entry = entry
+        self.patience = patience
+        self.brief = False
+        self.timeout = job.options.timeout or job.shown.timeout
+        self.oracle = self._oracle()
+        #: Questions of the attempts before this one.
+        self.before = job.queries
+        self.started = time.monotonic()
+        #: There is no script to disagree with: another entry would not help.
+        self.unprintable = False
+        #: The reduction came to its end; else a later run can go on with it.
+        self.complete = False
+        self.nodes = 0
+        self.asked_first = False
+        self.shown_fresh = False
+
+    def _oracle(self) -> Oracle | ScriptOracle:
+        if self.entry == SCRIPT:
+            return self.script_oracle()
+        oracle = self.of.shown.oracle(self.of.pool, self.of.options.min_rate)
+        oracle.entry, oracle.timeout, oracle.patience = self.entry, self.timeout, self.patience or 1.0
+        return oracle
+
+    def script_oracle(self) -> ScriptOracle:
+        return ScriptOracle(
+            self.of.capture, self.of.shown.failures[0], self.of.is_shown, self.timeout, self.of.pool.scratch
+        )
+
+    def shows(self) -> bool:
+        """Whether the whole case fails through this entry. The replay has answered that for the entry it chose."""
+        return self.entry == self.of.shown.entry or self.oracle.ask(self.of.case).same
+
+    def run(self) -> tuple[State, str]:
+        config = {
+            "entry": self.entry,
+            "match": self.of.options.match,
+            "error_regex": self.of.options.error_regex,
+            **({} if self.of.options.min_rate is None else {"min_rate": self.of.options.min_rate}),
+            "allowed": [s.digest for s in self.of.shown.target.allowed],
+            **({"from": list(self.of.begun)} if self.of.begun is not None else {}),
+            **({"patience": self.patience} if (self.patience or 1.0) != 1.0 else {}),
+        }
+        self.log = Log(self.of, self.of.index.begin_reduction(self.of.capture.id, config).id)
+        start = with_distinct_names(self.of.case)
+        trace = self.record(start)
+        first = self.begins(trace) if len(start.graph.compute) > _FEW else None
+        failures = [*self.of.shown.failures[:1], *filter(None, [self.of.index.failure(self.of.capture.id)])]
+        hints, culprits = named(start, failures, first), blamed(start, failures, first)
+        self.descent = Descent(self.of, self.oracle, self.log, start, trace, hints, culprits, self.timeout, self.listen)
+        found = self.descent.run()
+        if not lasting.lasts(self, found.case):
+            self.brief, self.nodes, self.complete = True, found.case.graph.count, found.complete
+            self.close(finished=False)
+            self.of.queries = self.queries()
+            return State.UNVERIFIED, "what is left of the hang only takes long"
+        state, reason = self.finish(found)
+        if self.seldom() and not self.of.spent():
+            found, state, reason = self.steadier(found, state, reason)
+        if state is State.VERIFIED and not self.of.spent():
+            self.begins(trace)
+            if self.of.options.explain and self.complete:
+                self.explain(found.case)
+        if not self.of.spent() and (models := onnx_models.find(self.of.pool, self.settled, self.entry, self.timeout)):
+            onnx_models.keep(self.of.index, self.of.capture.id, models)
+        if not self.complete:
+            command = f"minify run {self.of.index.name} {self.of.capture.id} --again"
+            stopped = f"stopped by its budget; to go on: {command}"
+            reason = "; ".join(filter(None, (reason, stopped)))
+        self.of.queries = self.queries()
+        return state, reason
+
+    def finish(self, found: Found) -> tuple[State, str]:
+        """Write down what was found, and make its script."""
+        case = replace(found.case, imports=tuple(libraries.needed(found.case.imports, operators(found.case.graph))))
+        if lacks_shapes(case) and (trace := self.descent.study(case)) is not None:
+            case = with_shapes(case, trace)
+        self.settled, blobs = settle(case, self.of.pool.scratch)
+        self.descent.steps.finish(self.settled, blobs)
+        self.nodes, self.complete = case.graph.count, found.complete
+        self.close(finished=False)
+        return self.emit(self.settled, blobs)
+
+    def seldom(self) -> bool:
+        """Whether the script shows the failure less often than the replays did. One that never does may be no fault of
+        the case: that is for other entries to see, where a fresh worker does show it."""
+        if self.unprintable or not self.complete:
+            return False
+        return self.share() < self.of.shown.rate if self.share() else not self.shown_fresh
+
+    def share(self) -> float:
+        """In which share of its runs the script that is kept now has shown the failure."""
+        repro = self.of.index.repro(self.of.capture.id, "script")
+        return 0.0 if repro is None or not repro.runs else repro.verified / repro.runs
+
+    def steadier(self, found: Found, state: State, reason: str) -> tuple[Found, State, str]:
+        """What shows the failure more often than ``found``, if there is such a case on the way to it."""
+        share = self.share()
+        other = self.descent.doubted()
+        if other is None and share and self.of.shown.rate >= 1.0:
+            other = self.descent.steadier(self.script_oracle())
+        if other is None:
+            return found, state, reason
+        done = other, *self.finish(other)
+        if self.unprintable or self.share() < share:
+            self.unprintable = False
+            self.descent.keep(found.case)
+            done = found, *self.finish(found)
+        return done
+
+    def begins(self, trace: Trace) -> str | None:
+        """The first node whose value differs. One question, asked once; like the replays it counts as none."""
+        known = first_node.stored(self.of.index, self.of.capture.id)
+        if known is None and not self.asked_first and not self.of.spent():
+            self.asked_first = True
+            shown = self.of.shown.failures[0]
+            limit = _VALUES_TIMES * self.timeout
+            known = first_node.find(self.of.pool, self.of.case, trace, shown, self.entry, limit)
+            if known is not None:
+                first_node.keep(self.of.index, self.of.capture.id, known)
+        return None if known is None else str(known.get("node", ""))
+
+    def close(self, *, finished: bool = True) -> None:
+        """Write down how the reduction ended. Only when ``finished`` will no later run resume it."""
+        self.of.index.finish_reduction(
+            self.log.reduction,
+            queries=self.queries(),
+            nodes_before=self.of.case.graph.count,
+            nodes_after=self.nodes,
+            seconds=time.monotonic() - self.started,
+            finished=finished,
+        )
+
+    def record(self, case: Case) -> Trace:
+        """The values of one eager run, made in a worker."""
+        reply = self.of.pool.submit("record", tasks.recording(case), timeout=LIMIT).result()
+        if reply.ended is not Ended.DONE:
+            raise SandboxError(f"recording the values of the graph ended in {reply.ended}: {reply.error}")
+        return Trace.from_json(reply.result)
+
+    def explain(self, case: Case) -> None:
+        """Ask what of ``case`` matters, and keep the answers: `fxminify.minifier.reporting.explain`."""
+        if isinstance(self.oracle, Oracle):
+            self.oracle.patience = 1.0
+        inquiry = Inquiry(
+            self.oracle, self.log, self.descent.keys, self.of.pool.scratch.put, jobs=self.of.options.jobs,
+            spent=self.of.spent, told=lambda candidate: self.listen(candidate.graph.count, "what matters"),
+        )  # fmt: skip
+        try:
+            found = explain(case, self.of.pool.scratch, inquiry)
+        except Exception as error:  # the script is verified already: this must not cost it
+            if self.of.options.strict:
+                raise
+            self.of.listener.note(f"what matters could not be found out: {error!r}")
+            return
+        finally:
+            inquiry.close()
+        explanation.keep(self.of.index, self.of.capture.id, replace(found, reduction=self.log.reduction))
+
+    def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
+        """Render the script, run it, store it with the record of its verification."""
+        emitter = Emitter(self.of.index, self.of.capture, self.of.is_shown, lasting.alarm(self, case))
+        self.listen(case.graph.count, "verifying the script")
+        self.of.pool.scratch.put(blobs)
+        hang = lasting.seen(self, case)
+        last = self.oracle.ask(case, fresh=True) if hang is None else Verdict(Outcome.SAME, signature(hang), hang)
+        self.shown_fresh = last.same
+        try:
+            state, reason = emitter.emit(
+                case,
+                blobs,
+                failure=(last.failure if last.same else None) or self.of.shown.failures[0],
+                queries=self.queries(),
+                runs=self.of.options.runs,
+                embed=self.of.options.embed_data,
+                replays=self.of.shown.seldom(),
+                installed=self.of.installed(),
+            )
+            if state is State.UNVERIFIED and not last.same:
+                reason += "; nor does a fresh process show it: it may need what came before it, such as other graphs"
+            return state, reason
+        except NeedsData as error:
+            self.unprintable = True
+            command = f"minify run {self.of.index.name} {self.of.capture.id} --again --embed-data"
+            return State.UNVERIFIED, f"{error}: {command}"
+        except (Unprintable, CannotLoad) as error:
+            self.unprintable = True
+            return State.UNVERIFIED, f"no script can be printed: {error}"
+
+    def queries(self) -> int:
+        """Questions of this attempt and those before it."""
+        return self.before + self.log.queries
+
+    def listen(self, nodes: int, stage: str) -> None:
+        self.of.listener.step(
+            nodes=nodes,
+            start=self.of.case.graph.count,
+            queries=self.queries(),
+            stage=stage,
+            budget=self.of.options.budget,
+        )

@@ -1,0 +1,143 @@
+"""One capture, from its replay to its verified script.
+
+Replay first: a capture that does not fail here is not minified. Then the engine removes, the simplifications make
+plain, and the script is rendered and run as a file in fresh processes (`minifier.session.attempt`). What the oracle
+tested and what the script does must be one thing: where the script does not show the failure, the reduction goes on
+through the entry that is nearest to the script, then with the script itself as the oracle, and only then is the
+capture left unverified.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...backends.provenance.spec import BackendSpec, CannotLoad
+from ...store.document.case import Case, tag
+from ...store.failure import METADATA, Match
+from ...store.index.index import CaptureInfo, Index, State
+from ..oracle.hang_margin import more_patient
+from ..oracle.replay import LIMIT, replay
+from ..reducer.history import begin_at
+from ..sandbox.cluster import Cluster, ClusterPool
+from ..sandbox.launcher import BackendImportError, Mode, SandboxError
+from ..sandbox.pool import Pool
+from .attempt import SCRIPT, Attempt
+from .job import Job
+from .options import Listener, Options
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """How a capture ended, and the other failures met on the way (their capture ids)."""
+
+    state: State
+    reason: str = ""
+    children: tuple[int, ...] = ()
+
+
+def reduce_capture(
+    index: Index, capture: CaptureInfo, options: Options, listener: Listener, cluster: Cluster | None = None
+) -> Outcomes:
+    """Minify one capture and store its script, on a ``cluster`` if there is one. The state and what it says are the
+    caller's to write."""
+    case = index.case(capture.id)
+    failure = index.failure(capture.id)
+    if failure is None:
+        return Outcomes(State.UNSUPPORTED, "no failure was recorded with it")
+    spec = BackendSpec.from_json(case.backend)
+    if spec.problem:
+        return Outcomes(State.BLOCKED, f"the backend cannot be re-created: {spec.problem}")
+    begun, ways = None, variants(case)
+    if options.from_step is not None:
+        reduction, case = begin_at(index, capture.id, options.from_step)
+        begun, ways = (reduction, options.from_step), [case]
+    memory = None if options.memory is None else int(options.memory * 2**30)
+    mode: Mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
+    pool: Pool | ClusterPool
+    if cluster is not None:
+        pool = cluster.pool(case.backend, case.imports, memory=memory, mode=mode)
+    else:
+        pool = Pool(case.backend, case.imports, jobs=options.jobs, memory=memory, mode=mode)
+    try:
+        with pool:
+            pool.scratch.put(index.blobs(case.storages))
+            hang = failure.detail.get("seconds")
+            for case in ways:  # the one that shows the failure goes on
+                shown = replay(
+                    pool,
+                    case,
+                    failure,
+                    runs=options.replays,
+                    match=Match(options.match),
+                    error_regex=options.error_regex,
+                    limit=options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT),
+                )
+                if shown.reproduced:
+                    break
+            if not shown.reproduced:
+                return Outcomes(State.NOT_REPRODUCED, shown.reason + earlier(capture))
+            return _attempts(Job(index, capture, case, shown, pool, options, listener, begun))
+    except BackendImportError as error:
+        return Outcomes(State.BLOCKED, str(error))
+    except CannotLoad as error:
+        return Outcomes(State.BLOCKED, str(error))
+    except SandboxError as error:
+        return Outcomes(State.BLOCKED, f"the workers cannot work: {error}")
+
+
+def variants(case: Case) -> list[Case]:
+    """Ways to replay a capture, the one that leaves most to the reduction first.
+
+    A graph with symbolic sizes is compiled with ``dynamic=True``, however its sizes became symbolic; then as the
+    program did it. What was compiled is called as often as the program did only where once will not do, and with the
+    inputs of earlier calls where it takes these.
+    """
+    symbolic = any(tag(value) == "sym" for value in case.inputs) and case.backend.get("dynamic") is None
+    dynamic = replace(case, backend={**case.backend, "dynamic": True})
+    ways = [dynamic, case] if symbolic else [case]
+    same = [replace(way, calls=calls, earlier=()) for way in ways for calls in sorted({1, case.calls})]
+    return same + [replace(way, calls=1) for way in ways if case.earlier]
+
+
+def earlier(capture: CaptureInfo) -> str:
+    """What the process had done before the failure, in words, if that may be what a replay lacks."""
+    graphs, calls, shapes = (capture.provenance.get(key) for key in ("graph", "call", "shapes_before"))
+    parts: list[str] = []
+    if isinstance(graphs, int) and graphs > 1:
+        parts.append(f"it was graph {graphs} that this process compiled")
+    if isinstance(calls, int) and calls > 1:
+        parts.append(f"it showed at call {calls}" + (f", after calls with shapes {shapes}" if shapes else ""))
+    kept = capture.provenance.get("data") != METADATA
+    values = "" if kept else "\nthe values of its tensors were not kept: capture it again with --data full"
+    if role := capture.provenance.get("aot_graph"):
+        values += f"\nit is the {role} graph of AOTAutograd alone: capture the whole again with --level dynamo"
+    if not parts:
+        return values
+    said = " and ".join(parts)
+    return f"{values}\n{said}: a failure that needs what came before does not show from one graph and one call"
+
+
+def _attempts(job: Job) -> Outcomes:
+    """Through the entry that the replay chose, and through others while the script disagrees with the oracle."""
+    shown = job.shown
+    others = [entry for entry, seen in shown.entries.items() if seen.matched and entry != shown.entry]
+    state, reason = State.UNVERIFIED, ""
+    attempts: list[Attempt] = []
+    try:
+        for entry in dict.fromkeys([shown.entry, *others, "compile", SCRIPT]):
+            attempt = Attempt(job, entry)
+            if attempt.shows():
+                attempts.append(attempt)
+                state, reason = attempt.run()
+                if attempt.brief:
+                    attempt = more_patient(attempt)
+                    attempts.append(attempt)
+                    state, reason = attempt.run()
+                if state is State.VERIFIED or attempt.unprintable or not attempt.complete:
+                    break
+    finally:  # Ctrl-C among the ways to get here
+        children = job.keep_others()
+    if all(attempt.complete for attempt in attempts):  # only now: a run that is killed before resumes them all
+        for attempt in attempts:
+            attempt.close()
+    return Outcomes(state, reason, tuple(children))

@@ -1,0 +1,85 @@
+"""What the attempts at one capture have in common: the capture as it was replayed, its workers, and the budget."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from ...backends.provenance.installed import Installed
+from ...backends.provenance.spec import BackendSpec
+from ...store.document.case import Case
+from ...store.failure import Failure
+from ...store.index.index import CaptureInfo, Index
+from ...store.index.trust import is_ours, origin_tag
+from ..oracle.replay import Likeness, Replay
+from ..oracle.verdict import Verdict
+from ..sandbox.pool import Ended, Workers
+from ..tracing.content_address import settle
+from .options import Listener, Options
+
+
+@dataclass(slots=True)
+class Job:
+    """A capture that was replayed, the workers that know its backend, and what its attempts have in common."""
+
+    index: Index
+    capture: CaptureInfo
+    case: Case
+    shown: Replay
+    pool: Workers
+    options: Options
+    listener: Listener
+    #: The reduction and the step of it that ``case`` is from, where it is not the captured one.
+    begun: tuple[int, int] | None = None
+    others: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
+    #: Questions that the attempts stand on, and those of them that were asked now and not by a former run.
+    queries: int = 0
+    asked: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def installed(self) -> Installed | None:
+        """What a worker that has compiled with the backend finds installed; None where it does not say."""
+        modules = BackendSpec.from_json(self.case.backend).modules()
+        modules += [str(item["module"]) for item in self.case.imports if "module" in item]
+        reply = self.pool.submit("describe", {"modules": modules}, timeout=60).result()
+        return Installed.from_json(reply.result) if reply.ended is Ended.DONE else None
+
+    def queries_left(self) -> int | None:
+        most = self.options.max_queries
+        return None if most is None else max(0, most - self.asked)
+
+    def seconds_left(self) -> float | None:
+        return None if self.options.budget is None else self.options.budget - (time.monotonic() - self.started)
+
+    def spent(self) -> bool:
+        seconds = self.seconds_left()
+        return self.queries_left() == 0 or (seconds is not None and seconds <= 0)
+
+    def is_shown(self, failure: Failure) -> bool:
+        """Whether a failure seen in a fresh process is the captured one, or one of those that the replays showed."""
+        target = self.shown.target
+        likeness = Likeness(self.shown.failures[0], target.match, target.error_regex)
+        return target.shows(failure) or likeness.holds(failure)
+
+    def keep_others(self) -> list[int]:
+        """Store the other failures that candidates showed, the smallest example of each, as captures of their own."""
+        known = {c.signature for c in self.index.captures()}
+        ids = []
+        for digest, (case, verdict) in self.others.items():
+            if digest in known or verdict.signature is None:
+                continue
+            settled, blobs = settle(case, self.pool.scratch)
+            provenance = {"found": f"while minifying capture {self.capture.id}", "torch": settled.torch}
+            if is_ours(self.case, self.capture.provenance.get("origin")):
+                provenance["origin"] = origin_tag(settled)
+            ids.append(
+                self.index.add(
+                    case=settled,
+                    blobs=blobs,
+                    failure=verdict.failure,
+                    signature=verdict.signature,
+                    provenance=provenance,
+                    parent=self.capture.id,
+                )
+            )
+        return ids

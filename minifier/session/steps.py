@@ -1,0 +1,58 @@
+"""Writes the steps of one reduction as they are accepted: what each changed, and its case where that is small.
+
+The values that the kept cases need besides the captured ones may take so much room in the index and no more: what is
+too large is still told about, and cannot be gone on from.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ...store.document.case import Blobs, Case
+from ...store.index.index import Index, StepInfo
+from ..reducer.history import difference
+from ..tracing.content_address import settle
+
+#: A case is kept only while its tensors have at most this many elements.
+SMALL = 4 << 20
+#: Bytes of recorded values that the steps of one reduction may keep.
+MOST_BYTES = 8 << 20
+
+
+class StepLog:
+    """``start`` is the case before the first step, ``blobs`` has the storages of every candidate."""
+
+    def __init__(self, index: Index, reduction: int, start: Case, blobs: Blobs) -> None:
+        self.index = index
+        self.reduction = reduction
+        self.blobs = blobs
+        self.last = start
+        self.number = 0
+        self._kept = set(start.storages)
+        self._bytes = 0
+        self._started = time.monotonic()
+
+    def add(self, case: Case, key: str, pass_name: str, queries: int) -> None:
+        """``case`` is the best now; ``queries`` had been asked by then."""
+        self.number += 1
+        step = StepInfo(
+            self.number, pass_name, key, case.graph.count, len(case.inputs), queries,
+            round(time.monotonic() - self._started, 3), difference(self.last, case),
+        )  # fmt: skip
+        self.last = case
+        if sum(spec.numel for spec in case.tensors) > SMALL:
+            self.index.add_step(self.reduction, step)
+            return
+        new = {name: len(self.blobs[name]) for name in case.storages - self._kept}
+        settled, blobs = settle(case, self.blobs)
+        if self._bytes + sum(new.values()) <= MOST_BYTES:
+            self._bytes += sum(new.values())
+            self._kept |= set(new)
+            self.index.add_step(self.reduction, step, settled, blobs)
+        else:
+            self.index.add_step(self.reduction, step)
+            self.index.accept(self.reduction, settled, blobs)
+
+    def finish(self, case: Case, blobs: Blobs) -> None:
+        """``case``, which is the last one or as good, ends the reduction: it is kept whatever its size."""
+        self.index.accept(self.reduction, case, blobs, step=self.number or None)

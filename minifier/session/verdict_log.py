@@ -1,0 +1,51 @@
+"""The verdict log of one reduction: what a former run was told, and every question before it is asked."""
+
+from __future__ import annotations
+
+from ..oracle.verdict import Outcome, Verdict
+from ..reducer.history import EXPLAIN, problem_key
+from .job import Job
+
+
+class Log:
+    """Questions and answers by key, in memory and in the index."""
+
+    def __init__(self, job: Job, reduction: int) -> None:
+        self.job = job
+        self.index = index = job.index
+        self.reduction = reduction
+        earlier = {k: v for k, v in index.verdicts(reduction).items() if v.outcome != Outcome.INFRA}
+        self.known: dict[str, Verdict] = {
+            key: Verdict(Outcome(stored.outcome), seconds=stored.seconds, detail=stored.detail)
+            for key, stored in earlier.items()
+        }
+        #: Which pass asked each question.
+        self.passes = {key: stored.pass_name for key, stored in earlier.items()}
+        self._problems: set[tuple[str, str]] = set()
+        self.explaining = sum(name == EXPLAIN for name in self.passes.values())
+
+    def problem(self, pass_name: str, text: str) -> bool:
+        """Write down what was wrong with a pass; False where that is known. No question: it counts as none."""
+        if (pass_name, text) in self._problems:
+            return False
+        self._problems.add((pass_name, text))
+        key = problem_key(pass_name, text)
+        self.index.asked(self.reduction, key, pass_name)
+        self.index.answered(self.reduction, key, Outcome.INFRA, None, 0.0, text)
+        return True
+
+    @property
+    def queries(self) -> int:
+        """Questions of the reduction itself, without those of an explanation."""
+        return len(self.known) - self.explaining
+
+    def asked(self, key: str, pass_name: str) -> None:
+        self.job.asked += 1
+        self.explaining += pass_name == EXPLAIN
+        self.passes[key] = pass_name
+        self.index.asked(self.reduction, key, pass_name)
+
+    def answered(self, key: str, verdict: Verdict) -> None:
+        self.known[key] = verdict
+        digest = verdict.signature.digest if verdict.signature is not None else None
+        self.index.answered(self.reduction, key, verdict.outcome, digest, verdict.seconds, verdict.detail)

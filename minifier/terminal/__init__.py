@@ -1,1 +1,0 @@
-"""What the terminal shows, and what every verb of the `minify` command shares."""

@@ -1,0 +1,38 @@
+"""Storage keys of a finished case: recorded values get the key that everything in the index has, their digest.
+
+During a reduction a recorded value is called ``<node>@<version>``, so that a candidate has the same name in every run
+(`fxminify.minifier.tracing.trace`). What leaves the reduction is content-addressed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...store.document.case import Blobs, Case
+
+#: Zero bytes behind the end of a storage tell it from another with equal content.
+_PADDING = 64
+
+
+def settle(case: Case, blobs: Blobs) -> tuple[Case, dict[str, bytes]]:
+    """``case`` with every storage named by the sha256 of its bytes, and those bytes. Unused storages are left out.
+
+    A second storage of equal bytes stays one of its own, see ``docs/format.md``.
+    """
+    names: dict[str, str] = {}
+    settled: dict[str, bytes] = {}
+    for key in sorted(case.storages):
+        data = bytes(blobs[key])
+        while (name := hashlib.sha256(data).hexdigest()) in settled:
+            data += bytes(_PADDING)  # one key would make one storage of two
+        names[key] = name
+        settled[name] = data
+    tensors = tuple(t if t.storage is None else replace(t, storage=names[t.storage]) for t in case.tensors)
+    return replace(case, tensors=tensors), settled
+
+
+def total_bytes(case: Case, blobs: Mapping[str, bytes]) -> int:
+    """Bytes of all storages of ``case``."""
+    return sum(len(blobs[key]) for key in case.storages)

@@ -1,0 +1,219 @@
+"""Calls of sub-graphs: which graphs a higher-order operator is given, and which operands they read. No torch here.
+
+Operators are told apart as little as can be. A *call* is a node that reads an attribute which is a graph, its *body*.
+What a body is called with stands at the end of the arguments: in the last list (``cond``, ``while_loop``, ``scan``,
+``map``...), or one by one after the body (``tag_activation_checkpoint``, ``wrap...``, ``invoke_subgraph``). These are
+its *operands*: the last placeholders of the body stand for them, and they may be more or fewer as long as every body
+of the call agrees. Where neither holds (``autograd_function_apply``), a call has no operands that could come or go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ...store.document.case import Case, Graph, Node, Value, map_refs, refs, tag
+
+#: From the top-level graph to a body: attribute paths, one for each level.
+Path = tuple[str, ...]
+
+#: What else the functions of ``flex_attention`` read stands in a list of its own for each.
+_FLEX = {"flex_attention": (3, 7), "flex_attention_backward": (7, 12)}
+#: Operators of which the number of operands also says something of another body's results.
+_FIXED = frozenset({"autograd_function_apply", "custom_function_call"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """``node`` calls the graphs at ``paths`` (attribute paths of the graph it stands in).
+
+    ``at`` is the position of its list of operands, or of the first one where they stand one by one (``spread``);
+    the bodies in ``shared`` are given them. ``free`` is whether there may be more or fewer.
+    """
+
+    node: Node
+    paths: tuple[str, ...]
+    at: int | None = None
+    spread: bool = False
+    shared: tuple[str, ...] = ()
+    free: bool = True
+
+    @property
+    def operands(self) -> list[Value]:
+        if self.at is None:
+            return []
+        return list(self.node.args[self.at :]) if self.spread else items(self.node.args[self.at])
+
+    def with_operands(self, operands: list[Value]) -> Node:
+        """The node with other operands. Only where ``at`` is known."""
+        assert self.at is not None
+        args = self.node.args
+        if self.spread:
+            return replace(self.node, args=(*args[: self.at], *operands))
+        group = {"tuple": operands} if tag(args[self.at]) == "tuple" else operands
+        return replace(self.node, args=(*args[: self.at], group, *args[self.at + 1 :]))
+
+
+def items(value: Value) -> list[Value]:
+    """What a list or a tuple holds, nothing for any other value."""
+    found: Value = value["tuple"] if tag(value) == "tuple" else value
+    return list(found) if isinstance(found, list) else []
+
+
+def calls(graph: Graph) -> list[Call]:
+    """The calls of a graph, in order; those of its bodies are not among them. An operand list is in the last call."""
+    if not any("graph" in attr for attr in graph.attrs.values()):
+        return []
+    bodies = {n.name: n.target for n in graph.nodes if n.op == "get_attr" and "graph" in graph.attrs.get(n.target, {})}
+    found: list[Call] = []
+    for node in graph.nodes:
+        if node.is_compute and (names := [n for n in node.inputs if n in bodies]):
+            found += _calls_of(graph, node, names, bodies)
+    return found
+
+
+def _calls_of(graph: Graph, node: Node, names: list[str], bodies: dict[str, str]) -> Iterator[Call]:
+    paths = tuple(dict.fromkeys(bodies[n] for n in names))
+    operator = node.target.get("hop", "") if isinstance(node.target, dict) else ""
+    if operator in _FLEX:
+        first, lists = _FLEX[operator]
+        for at, values in ((lists, list(node.args[first : first + 1])), (lists + 1, list(node.args[first + 1 :][:1]))):
+            own = tuple(bodies[r] for r in refs(values) if r in bodies)
+            if own:
+                given = at if at < len(node.args) and _fits(graph, own, len(items(node.args[at]))) else None
+                yield Call(node, own, given, shared=own if given is not None else (), free=given is not None)
+        return
+    mentioned = [i for i, a in enumerate(node.args) if any(r in names for r in refs([a]))]
+    yield _call(graph, node, paths, mentioned, operator)
+
+
+def _call(graph: Graph, node: Node, paths: tuple[str, ...], mentioned: list[int], operator: str) -> Call:
+    if not mentioned:
+        return Call(node, paths, free=False)
+    last, args = mentioned[-1], node.args
+    if operator in _FIXED:
+        known = len(graph.attrs[paths[0]]["graph"].placeholders) == len(args) - last - 1
+        return Call(node, paths, last + 1 if known else None, spread=True, shared=paths[:known], free=False)
+    if len(args) - 1 > last and (tag(args[-1]) == "tuple" or isinstance(args[-1], list)):
+        if _fits(graph, paths, len(items(args[-1]))):
+            return Call(node, paths, len(args) - 1, shared=paths)
+        return Call(node, paths, free=False)
+    start = last + 1
+    while start < len(args) and tag(args[start]) != "ref":
+        start += 1
+    for at in range(last + 1, start + 1):
+        if len(paths) == 1 and len(graph.attrs[paths[0]]["graph"].placeholders) == len(args) - at:
+            return Call(node, paths, at, spread=True, shared=paths)
+    return Call(node, paths, free=False)
+
+
+def _fits(graph: Graph, paths: tuple[str, ...], count: int) -> bool:
+    return all(len(graph.attrs[p]["graph"].placeholders) >= count for p in paths)
+
+
+def body(graph: Graph, path: Path) -> Graph:
+    """The graph at ``path``; the empty path is ``graph`` itself."""
+    for part in path:
+        graph = graph.attrs[part]["graph"]
+    return graph
+
+
+def exists(graph: Graph, path: Path) -> bool:
+    """Whether there is a body at ``path``."""
+    for part in path:
+        if "graph" not in graph.attrs.get(part, {}):
+            return False
+        graph = graph.attrs[part]["graph"]
+    return True
+
+
+def with_body(graph: Graph, path: Path, new: Graph) -> Graph:
+    """``graph`` with another graph at ``path``."""
+    if not path:
+        return new
+    inner = with_body(graph.attrs[path[0]]["graph"], path[1:], new)
+    return replace(graph, attrs={**graph.attrs, path[0]: {**graph.attrs[path[0]], "graph": inner}})
+
+
+def paths(graph: Graph) -> list[Path]:
+    """Every body of a graph, and those inside it, the outer ones first."""
+    found: list[Path] = []
+    for name, attr in graph.attrs.items():
+        if "graph" in attr:
+            found += [(name,), *((name, *inner) for inner in paths(attr["graph"]))]
+    return found
+
+
+def with_distinct_names(case: Case) -> Case:
+    """``case`` with names that no two nodes share, in whatever graph they are: one trace can hold all values."""
+    inner = paths(case.graph)
+    if not inner:
+        return case
+    taken = {n.name for n in case.graph.nodes}
+    graph = case.graph
+    for path in inner:
+        old = body(graph, path)
+        names: dict[str, str] = {}
+        for node in old.nodes:
+            name, count = node.name, 0
+            while name in taken:
+                count += 1
+                name = f"{node.name}_{count}"
+            taken.add(name)
+            names[node.name] = name
+        if any(a != b for a, b in names.items()):
+            graph = with_body(graph, path, renamed(old, names))
+    return replace(case, graph=graph)
+
+
+def renamed(graph: Graph, names: dict[str, str]) -> Graph:
+    """``graph`` with other names for its nodes."""
+
+    def edit(value: Value) -> Value:
+        return map_refs(value, lambda name: {"ref": names.get(name, name)})
+
+    return replace(graph, nodes=tuple(replace(n.map_values(edit), name=names.get(n.name, n.name)) for n in graph.nodes))
+
+
+def positions(graph: Graph, start: int = 0) -> dict[str, int]:
+    """A number for every node in the order of execution, the nodes of a body before the call that reads it first."""
+    numbers: dict[str, int] = {}
+    called: dict[str, list[str]] = {}
+    for call in calls(graph):
+        called.setdefault(call.node.name, []).extend(call.paths)
+    done: set[str] = set()
+    for node in graph.nodes:
+        for path in called.get(node.name, ()):
+            if path not in done:
+                done.add(path)
+                numbers |= positions(graph.attrs[path]["graph"], start + len(numbers))
+        numbers.setdefault(node.name, start + len(numbers))
+    return numbers
+
+
+def deciding(graph: Graph) -> dict[str, frozenset[str]]:
+    """By body, the nodes on which it depends when a ``while_loop`` of ``graph`` ends: all of its condition, and what
+    the loop makes of the values that the condition reads."""
+    found: dict[str, frozenset[str]] = {}
+    for call in calls(graph):
+        if not isinstance(call.node.target, dict) or call.node.target.get("hop") != "while_loop" or len(call.paths) < 2:
+            continue
+        condition, loop = (graph.attrs[p]["graph"] for p in call.paths[:2])
+        found[call.paths[0]] = frozenset(n.name for n in condition.nodes if n.op != "placeholder")
+        read = {r for n in condition.nodes for r in n.inputs}
+        wanted = {i for i, p in enumerate(condition.placeholders) if p.name in read}
+        results = items(loop.output.args[0])
+        place = {p.name: i for i, p in enumerate(loop.placeholders)}
+        reads = {n.name: n.inputs for n in loop.nodes}
+        done: set[str] = set()
+        stack = [r for i in wanted if i < len(results) for r in refs(results[i])]
+        while stack:
+            name = stack.pop()
+            if name in done:
+                continue
+            done.add(name)
+            stack += reads[name]
+            if name in place and place[name] < len(results):
+                stack += refs(results[place[name]])
+        found[call.paths[1]] = frozenset(done)
+    return found

@@ -1,0 +1,166 @@
+"""What the values of a case's nodes are: the record of one eager run, as data.
+
+With a trace every subset of nodes is a valid graph, because a result whose producer is gone can be given as an input.
+Three kinds of value are told apart (`Kind`):
+
+* a **tensor** is kept as one or more snapshots. A node that works in place gives the value under a name a second
+  meaning, so each later version is a snapshot of its own, valid *from* a position in the graph on;
+* a **literal** (number, size, dtype, None...) is written into the graph where it is read;
+* an **opaque** value (a tuple of tensors, a generator, a context object) can be neither: whoever keeps a reader of it
+  keeps its producer.
+
+Nodes of bodies (the sub-graphs of higher-order operators) are recorded as they are run first, under the names that
+`minifier.tracing.hop_calls.with_distinct_names` gave them. A tensor that a transform wraps (inside ``vmap``, say) is
+recorded as one element of the batch: what a node alone, without the transform, can be given.
+
+Recorded bytes live beside the trace under symbolic keys ``<node>@<version>``, so that two runs of the recording name
+the same candidate alike whatever the random numbers were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from ...store.document.case import Blobs, Case, Graph, Json, Node, TensorSpec, Value, graph_to_json
+
+#: Where recorded bytes go: ``put(key, bytes)``.
+Put = Callable[[str, bytes], None]
+
+#: Between the name of a node and the number of its copy.
+COPY = "__copy"
+
+
+class Kind(StrEnum):
+    TENSOR = "tensor"
+    LITERAL = "literal"
+    OPAQUE = "opaque"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The value of one node. ``snapshots`` are ``(first position that may read it, index into Trace.tensors)``.
+
+    ``alias`` is the node outside of a body that a placeholder of the body stood for; ``wrapped`` is a tensor that means
+    nothing outside of the transform that made it.
+    """
+
+    kind: Kind
+    snapshots: tuple[tuple[int, int], ...] = ()
+    literal: Value = None
+    alias: str = ""
+    wrapped: bool = False
+
+    def snapshot(self, position: int) -> int | None:
+        """Index of the tensor that a reader at ``position`` sees, None where nothing was recorded by then."""
+        found = None
+        for start, index in self.snapshots:
+            if start <= position:
+                found = index
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Values by node name. ``positions`` numbers the nodes of the case that was run; names survive every pass.
+
+    ``problem`` says why the run ended early, if it did: what lies behind is simply not recorded. ``signatures`` has the
+    parameters of what nodes call, by name of the node: each its name, and whether it may be left out. ``parts`` has
+    the decompositions of nodes as graphs of which the placeholders are called as the operands (see
+    `fxminify.minifier.tracing.decompose`). Both are there only where the case was studied.
+    """
+
+    values: Mapping[str, Recorded]
+    tensors: tuple[TensorSpec, ...]
+    positions: Mapping[str, int]
+    problem: str = ""
+    signatures: Mapping[str, tuple[tuple[str, bool], ...]] = field(default_factory=dict)
+    parts: Mapping[str, Graph] = field(default_factory=dict)
+
+    def value(self, name: str) -> Recorded | None:
+        """What was recorded of a node, of the one it is a copy of (`copied`) where it was not there itself."""
+        return self.values.get(name) or (self.values.get(name.partition(COPY)[0]) if COPY in name else None)
+
+    def tensor(self, name: str) -> TensorSpec | None:
+        """The first version of the tensor called ``name``."""
+        value = self.value(name)
+        if value is None or not value.snapshots:
+            return None
+        return self.tensors[value.snapshots[0][1]]
+
+    def to_json(self) -> Json:
+        """A JSON object: the worker records, the driver reads."""
+        return {
+            "values": {
+                n: [v.kind, [list(s) for s in v.snapshots], v.literal, v.alias, v.wrapped]
+                for n, v in self.values.items()
+            },
+            "tensors": [asdict(t) for t in self.tensors],
+            "positions": dict(self.positions),
+            "problem": self.problem,
+            "signatures": {n: [list(p) for p in parameters] for n, parameters in self.signatures.items()},
+            "parts": {n: graph_to_json(graph) for n, graph in self.parts.items()},
+        }
+
+    @classmethod
+    def from_json(cls, doc: Mapping[str, Any]) -> Trace:
+        """Inverse of `to_json`."""
+        return cls(
+            values={
+                n: Recorded(Kind(kind), tuple((int(a), int(b)) for a, b in snapshots), literal, alias, wrapped)
+                for n, (kind, snapshots, literal, alias, wrapped) in doc["values"].items()
+            },
+            tensors=tuple(
+                TensorSpec(**{**t, **{name: tuple(t[name]) for name in ("shape", "stride", "parts", "dynamic")}})
+                for t in doc["tensors"]
+            ),
+            positions=dict(doc["positions"]),
+            problem=str(doc["problem"]),
+            signatures={n: tuple((str(p), bool(free)) for p, free in ps) for n, ps in doc["signatures"].items()},
+            parts={n: graph_from_json(graph) for n, graph in doc["parts"].items()},
+        )
+
+
+def graph_from_json(doc: Json) -> Graph:
+    """Inverse of `graph_to_json`, without checks."""
+    attrs = {p: {"graph": graph_from_json(a["graph"])} if "graph" in a else a for p, a in doc["attrs"].items()}
+    nodes = tuple(Node(**{**n, "args": tuple(n.get("args", ()))}) for n in doc["nodes"])
+    return Graph(nodes, attrs, doc["training"])
+
+
+def copied(name: str, taken: Container[str]) -> str:
+    """A name that is not among ``taken`` for another node with the value of ``name``."""
+    base, count = name.partition(COPY)[0], 1
+    while f"{base}{COPY}{count}" in taken:
+        count += 1
+    return f"{base}{COPY}{count}"
+
+
+def record(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = None) -> Trace:
+    """Run ``case`` once in eager mode under its own context and keep every value a later candidate may need.
+
+    Runs code of the case: call it in a worker, or in process for `fxminify.reduce`. The random state of the process
+    is as before afterwards. ``live`` holds the objects of an in-process case.
+    """
+    from .recorder import run
+
+    return run(case, blobs, put=put, live=live)
+
+
+def lacks_shapes(case: Case) -> bool:
+    """Whether `with_shapes` has something to do."""
+    return any("shape" not in node.meta for node in case.graph.compute)
+
+
+def with_shapes(case: Case, trace: Trace) -> Case:
+    """``case`` with the shapes and types that were recorded of it, for display, where an edit had made them unknown."""
+
+    def shaped(node: Node) -> Node:
+        spec = trace.tensor(node.name)
+        if "shape" in node.meta or spec is None or not node.is_compute:
+            return node
+        return replace(node, meta={**node.meta, "dtype": spec.dtype, "shape": list(spec.shape)})
+
+    return replace(case, graph=replace(case.graph, nodes=tuple(map(shaped, case.graph.nodes))))

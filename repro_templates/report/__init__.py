@@ -1,0 +1,1 @@
+"""What is said and drawn about a failure: sentences, pictures, the HTML report."""

@@ -1,0 +1,224 @@
+"""The HTML report: every failure of an index in one file that works offline.
+
+The page is a list of groups, failures of one signature, and a view for each failure that is embedded in full. What
+the reader does not look at lies in ``<template>`` elements, which cost a browser nearly nothing, so that ten thousand
+failures stay quick. Every text comes through Jinja's autoescape; pictures and highlighted code are markup of ours,
+made by modules that escape. A Content-Security-Policy names style and script by their hashes: even if something got
+through, nothing else would run, and nothing is ever loaded.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+
+import jinja2
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import DiffLexer, PythonLexer
+
+from ... import __version__
+from ...backends.drawing import svg as drawing
+from .phrases import count
+from .picture import Picture
+
+#: Groups on a page, and rows of a group that are shown at once.
+PAGE, ROWS = 50, 100
+#: Longest text that is highlighted, in characters.
+LONGEST = 400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One failure in the list; ``embedded`` where the report has all of it. Sizes are compute nodes."""
+
+    id: int
+    state: str
+    backend: str
+    before: int | None
+    after: int | None
+    seen: int
+    headline: str
+    embedded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Failures of one signature, which are one bug."""
+
+    signature: str
+    headline: str
+    kind: str
+    phase: str
+    rows: tuple[Row, ...]
+
+    @property
+    def seen(self) -> int:
+        return sum(row.seen for row in self.rows)
+
+    @property
+    def backends(self) -> list[str]:
+        return sorted({row.backend for row in self.rows})
+
+    @property
+    def states(self) -> list[tuple[str, int]]:
+        """Each state with the number of its rows."""
+        found: dict[str, int] = {}
+        for row in self.rows:
+            found[row.state] = found.get(row.state, 0) + 1
+        return sorted(found.items())
+
+    @property
+    def largest(self) -> int | None:
+        return max((row.before for row in self.rows if row.before is not None), default=None)
+
+    @property
+    def smallest(self) -> int | None:
+        return min((row.after for row in self.rows if row.after is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One accepted step of a reduction; ``difference`` are lines that begin with ``-`` or ``+``."""
+
+    number: int
+    pass_name: str
+    nodes: int
+    inputs: int
+    queries: int
+    seconds: float
+    difference: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """An ONNX model that a backend made of the case. ``svg`` is from the index, so it is shown as an image, in which
+    nothing runs, and never as markup."""
+
+    name: str
+    text: str
+    svg: str = ""
+    error: str = ""
+
+    @property
+    def address(self) -> str:
+        return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode("utf-8", "replace")).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """All that the report says of one failure. Texts are plain; only ``curve`` is SVG (`repro_templates.report.curve`)."""
+
+    row: Row
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    message: str = ""
+    frames: tuple[str, ...] = ()
+    stderr: str = ""
+    before: Picture | None = None
+    after: Picture | None = None
+    source: str = ""
+    minimal: str = ""
+    script: str = ""
+    script_note: str = ""
+    curve: str = ""
+    steps: tuple[Step, ...] = ()
+    layers: tuple[tuple[str, ...], ...] = ()
+    enters: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+    models: tuple[Model, ...] = ()
+    sections: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The whole page. ``name`` is that of the index, without its directory; ``notes`` say what was left out."""
+
+    name: str
+    groups: tuple[Group, ...]
+    details: tuple[Detail, ...] = ()
+    notes: tuple[str, ...] = ()
+    version: str = field(default=__version__)
+
+    @property
+    def count(self) -> int:
+        return sum(len(group.rows) for group in self.groups)
+
+    @property
+    def states(self) -> list[str]:
+        return sorted({row.state for group in self.groups for row in group.rows})
+
+
+def render(report: Report) -> str:
+    """The page: one HTML file, nothing beside it."""
+    style = _resource("report.css").replace("/* graphs */", drawing.STYLE)
+    script = _resource("report.js")
+    return _environment().get_template("report.html.j2").render(
+        report=report, style=Markup(style), script=Markup(script), style_hash=_hash(style), script_hash=_hash(script),
+        page=PAGE, rows=ROWS,
+    )  # fmt: skip
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("fxminify", "repro_templates/templates"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )
+    environment.filters |= {
+        "python": _python, "count": count, "difference": _difference, "drawn": _drawn, "chunks": _chunks,
+    }  # fmt: skip
+    environment.finalize = _finalize
+    return environment
+
+
+def printable(text: str) -> str:
+    """``text`` without control, bidirectional and other invisible characters: what is shown is what is there."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
+def _finalize(value: object) -> object:
+    return printable(value) if type(value) is str else value
+
+
+def _chunks(items: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _python(text: str) -> Markup:
+    return _highlighted(text, PythonLexer(stripnl=False))
+
+
+def _difference(text: str) -> Markup:
+    return _highlighted(text, DiffLexer(stripnl=False))
+
+
+def _highlighted(text: str, lexer: PythonLexer | DiffLexer) -> Markup:
+    text = printable(text)
+    if len(text) > LONGEST:
+        return Markup.escape(f"{text[:LONGEST]}\n[...]")
+    return Markup(highlight(text, lexer, HtmlFormatter(nowrap=True, classprefix="c-")).rstrip("\n"))
+
+
+def _drawn(svg: str) -> Markup:
+    """A picture of ours, in which every text is escaped already."""
+    return Markup(svg)
+
+
+@cache
+def _resource(name: str) -> str:
+    return (resources.files("fxminify") / "repro_templates" / "templates" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

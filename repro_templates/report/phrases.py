@@ -1,0 +1,195 @@
+"""Sentences about a failure, fit for comments and reports: printable ASCII, bounded, without paths of a machine."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import signal
+
+from ...backends.running.deaths import signal_name
+from ...store.document.case import Case
+from ...store.failure import Failure, Frame, Kind, Phase, mask
+from .privacy import private
+
+
+def one_line(text: str, length: int, *, lines: int = 1) -> str:
+    """At most ``lines`` lines of ``text``: paths as base names, everything else that is not ASCII as ``?``."""
+    kept = [private(line.rstrip()) for line in text[:100_000].strip().splitlines()[:lines]]
+    safe = "\n".join("".join(c if " " <= c <= "~" else "?" for c in line) for line in kept)
+    return safe if len(safe) <= length else f"{safe[: length - 3]}..."
+
+
+def count(number: int, noun: str) -> str:
+    """``1 node``, ``2,000 nodes``, ``3 queries``."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else many}"
+
+
+def without_paths(text: str, length: int) -> str:
+    """At most ``length`` characters of ``text``, paths as base names; for what is escaped when it is shown."""
+    kept = private(text.strip())
+    return kept if len(kept) <= length else f"{kept[: length - 3]}..."
+
+
+def cell(text: str, length: int = 120) -> str:
+    """``text`` as one cell of a Markdown table, nothing in it but text."""
+    return markdown(text, length)
+
+
+def prose(text: str) -> str:
+    """``text`` as a sentence in Markdown, nothing in it but text: names and subscripts read as they are written."""
+    escaped = re.sub(r"(?<=\w)\\_(?=\w)", "_", markdown(text, 400))
+    return re.sub(r"\\\[(\d+)\\\](?!\()", r"[\1]", escaped)
+
+
+def markdown(text: str, length: int = 1000) -> str:
+    """One line of ``text`` in running Markdown, none of it mark-up, a mention or a link."""
+    return re.sub(r"([\\`*_\[\]<>|@#!~&])", r"\\\1", one_line(text, length))
+
+
+def code(text: str, length: int = 300) -> str:
+    """One line of ``text`` as Markdown's inline code: no mark-up, mention or link in it means anything."""
+    line = one_line(text, length)
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{ticks}{pad}{line}{pad}{ticks}" if line else ""
+
+
+def fence(text: str, language: str = "") -> str:
+    """``text`` as a fenced block of Markdown that nothing in it can end."""
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{ticks}{language}\n{text}\n{ticks}"
+
+
+def docstring(text: str) -> str:
+    """``text`` so that it can stand inside a docstring."""
+    return text.replace("\\", "\\\\").replace('"""', "'''")
+
+
+def headline(case: Case, failure: Failure) -> str:
+    """``inductor: divergence in forward: ...``, for the first line of a docstring; what is cut ends with dots."""
+    return docstring(one_line(f"{_place(case, failure)}: {_short(failure)}", 115))
+
+
+def title(case: Case, failure: Failure) -> str:
+    """One line for a list of issues: ``[inductor] torch.acosh: inf where eager is finite ...``."""
+    last = case.graph.compute[-1:]
+    target = last[0].target if last else ""
+    named = next(iter(target.values()), "") if isinstance(target, dict) else target
+    what = str(named).removesuffix(".default").replace("::", ".")
+    name = str(case.backend.get("name", "")) or "backend"
+    kind = str(failure.kind).replace("_", " ")
+    return one_line(
+        f"[{name}] {what}: {kind}: {_short(failure)}" if what else f"[{name}] {kind}: {_short(failure)}", 140
+    )
+
+
+def _place(case: Case, failure: Failure) -> str:
+    name = str(case.backend.get("name", "")) or "backend"
+    kind = str(failure.kind).replace("_", " ")
+    return f"{name}: {kind}" if (failure.kind, failure.phase) == _USUAL else f"{name}: {kind} in {failure.phase}"
+
+
+_USUAL = (Kind.COMPILE_ERROR, Phase.COMPILE)
+
+
+def _short(failure: Failure) -> str:
+    """The headline of a failure, an exception by its bare name."""
+    text = failure.headline()
+    return text.removeprefix(failure.type.rpartition(".")[0] + ".") if failure.type else text
+
+
+def summary(case: Case, failure: Failure) -> str:
+    """What is wrong, as a sentence of Markdown."""
+    name = code(str(case.backend.get("name", "")) or "the backend", 80)
+    after = {Phase.BACKWARD: "in the backward pass", Phase.GUARDS: "while Dynamo makes guards"}.get(failure.phase, "")
+    when = f" {after}" if after else ""
+    sentences = {
+        Kind.COMPILE_ERROR: f"The backend {name} does not compile a graph that eager runs",
+        Kind.RUNTIME_ERROR: f"What the backend {name} compiled raises{when or ' when it runs'}; eager does not",
+        Kind.DIVERGENCE: f"What the backend {name} compiled and eager disagree{when}",
+        Kind.CRASH: f"The process dies with the backend {name}{when}; eager is fine",
+        Kind.HANG: f"The backend {name} does not come to an end{when}; eager does",
+        Kind.OUT_OF_MEMORY: f"The backend {name} runs out of memory{when}; eager does not",
+    }
+    return f"{sentences[failure.kind]}: {code(_short(failure))}"
+
+
+def log(failure: Failure, lines: int = 20) -> str:
+    """The error as far as it tells something: the message, the exceptions behind it, the frames of the backend."""
+    if failure.kind is Kind.DIVERGENCE:
+        return ""
+    parts = []
+    if frames := relevant(failure):
+        told = [f'  File "{f.file}", line {f.line}, in {f.function}' for f in frames]
+        parts.append(
+            "\n".join(["Traceback (most recent call last):", *(["  ..."] * (len(frames) < len(failure.frames))), *told])
+        )
+    parts.append(f"{failure.type}: {failure.message}" if failure.type else failure.message)
+    parts += [f"caused by {kind}: {text}" for kind, text in failure.causes]
+    if failure.diagnosis():
+        parts.append("On standard error:\n" + "\n".join(failure.diagnostics.strip().splitlines()[-lines:]))
+    return one_line("\n".join(parts), 6000, lines=4 * lines)
+
+
+def relevant(failure: Failure, most: int = 10) -> list[Frame]:
+    """The frames from where the backend was called to the one that raised; neither torch's way there nor ours."""
+    frames = [f for f in failure.frames if not f.file.startswith(("fxminify/", "<frozen "))]
+    calls = [i for i, f in enumerate(frames) if (f.file, f.function) in _CALLS_BACKEND]
+    return frames[calls[-1] + 1 if calls and calls[-1] + 1 < len(frames) else 0 :][-most:]
+
+
+#: Frames of torch between a program and a backend.
+_CALLS_BACKEND = {
+    ("torch/_dynamo/repro/after_dynamo.py", "__call__"), ("torch/__init__.py", "__call__"),
+    ("torch/_dynamo/output_graph.py", "_call_user_compiler"), ("torch/_dynamo/output_graph.py", "call_user_compiler"),
+    ("torch/_dynamo/eval_frame.py", "_fn"), ("torch/_dynamo/eval_frame.py", "compile_wrapper"),
+}  # fmt: skip
+
+
+def raised(failure: Failure) -> str:
+    """The class of exception that a test of the failure expects, as source; what Dynamo raises is a RuntimeError."""
+    if failure.kind is Kind.DIVERGENCE:
+        return "AssertionError"
+    if failure.phase in (Phase.COMPILE, Phase.GUARDS) or failure.type.startswith("torch."):
+        return "RuntimeError"
+    known = getattr(builtins, failure.type, None)
+    return failure.type if isinstance(known, type) and issubclass(known, Exception) else "Exception"
+
+
+def exit_codes(failure: Failure) -> tuple[int, ...]:
+    """How a script with this failure ends."""
+    if failure.kind is Kind.HANG:
+        return (-int(signal.SIGALRM),)
+    if failure.signal:
+        return (-failure.signal,)
+    if failure.kind is Kind.OUT_OF_MEMORY:
+        return (1, -int(signal.SIGKILL))
+    left = re.fullmatch(r"exit (\d+)", failure.type) if failure.kind is Kind.CRASH else None
+    return (int(left[1]) if left else 1,)
+
+
+def expected(failure: Failure) -> str:
+    if failure.kind is Kind.DIVERGENCE:
+        return "The compiled function agrees with eager, as `torch.testing.assert_close` checks."
+    return "The compiled function runs, as it does in eager."
+
+
+def actual(failure: Failure, timeout: int) -> str:
+    if failure.kind is Kind.HANG:
+        return f"No answer within {timeout} s."
+    if failure.signal:
+        return f"The process dies of {signal_name(failure.signal)} in {failure.phase}."
+    return one_line(failure.headline(), 300)
+
+
+def distinctive(failure: Failure) -> str:
+    """A part of the message that a rerun prints too: its longest stretch without numbers, names or paths."""
+    if failure.kind is Kind.DIVERGENCE:
+        return "AssertionError"
+    if failure.kind in (Kind.CRASH, Kind.HANG):
+        return ""
+    first = (failure.message.strip().splitlines() or [""])[0]
+    stretches = [s.strip() for s in re.split(r"<\w+>|[^ -~]", mask(first))]
+    longest = max((s for s in stretches if s in first and private(s) == s), key=len, default="")
+    return longest if len(longest) >= 8 else failure.type.rpartition(".")[2]

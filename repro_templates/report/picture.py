@@ -1,0 +1,162 @@
+"""A case's graph as a picture: `picture` marks what the failure needs and draws the rest around it.
+
+A box is a node with its operation and the shape of its value; the nodes of a body stand above the operator that calls
+it. Of a graph that is too large for one picture the part nearest to the marked nodes is drawn, and `Picture` says so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ...backends.drawing.svg import Box, Edge, svg
+from ...store.document.case import Graph, Node, Value, tag
+from ..source.expressions import Expressions, Unprintable
+from ..source.function import shape_text
+from ..source.naming import input_names
+from .phrases import without_paths
+
+#: How many nodes of a graph are drawn at most.
+MOST_NODES = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """``svg`` shows ``shown`` of ``total`` nodes, those that are not compute nodes included; ``marked`` of them are
+    culprits."""
+
+    svg: str
+    shown: int
+    total: int
+    marked: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A node of a graph or of a body in it: its box, and who it reads, by place in the list of all."""
+
+    box: Box
+    reads: tuple[int, ...]
+    bodies: tuple[int, ...] = ()
+
+
+def picture(
+    graph: Graph, *, label: str, culprits: Collection[str] = (), kept: Collection[str] = (), limit: int = MOST_NODES
+) -> Picture:
+    """Draw ``graph``. ``culprits`` and ``kept`` are names of nodes; ``label`` says in words what the picture shows."""
+    marks = {**dict.fromkeys(kept, "kept"), **dict.fromkeys(culprits, "culprit")}
+    entries: list[_Entry] = []
+    _collect(graph, marks, entries)
+    chosen = _nearest(entries, limit)
+    places = {old: new for new, old in enumerate(chosen)}
+    edges = []
+    for old, new in places.items():
+        entry = entries[old]
+        edges += [Edge(places[r], new) for r in entry.reads if r in places]
+        edges += [Edge(places[b], new, dashed=True) for b in entry.bodies if b in places]
+    boxes = [entries[old].box for old in chosen]
+    marked = sum(box.mark == "culprit" for box in boxes)
+    return Picture(svg(boxes, edges, label=label), len(boxes), len(entries), marked)
+
+
+def _collect(graph: Graph, marks: Mapping[str, str], entries: list[_Entry], prefix: str = "") -> int:
+    """Append the nodes of ``graph``, those of each body before the node that holds it; the place of the output."""
+    known: dict[str, int] = {}
+    ends: dict[str, int] = {}
+    names = dict(zip(
+        (n.name for n in graph.placeholders), input_names([str(n.target) for n in graph.placeholders]), strict=True
+    ))  # fmt: skip
+    for node in graph.nodes:
+        bodies = []
+        for path in _held(node):
+            attr = graph.attrs.get(path, {})
+            if "graph" in attr and path not in ends:
+                ends[path] = _collect(attr["graph"], marks, entries, f"{prefix}{path}: ")
+            bodies += [ends[path]] if path in ends else []
+        known[node.name] = len(entries)
+        box = _box(node, names.get(node.name, node.name), marks.get(node.name, ""), prefix)
+        entries.append(_Entry(box, tuple(known[name] for name in node.inputs if name in known), tuple(bodies)))
+    return len(entries) - 1
+
+
+def _held(node: Node) -> Iterator[str]:
+    if node.op in ("get_attr", "call_module"):
+        yield str(node.target)
+
+
+def _box(node: Node, name: str, mark: str, prefix: str) -> Box:
+    shape = shape_text(node)
+    if node.op == "placeholder":
+        lines: Sequence[str] = (name, shape)
+    elif node.op == "get_attr":
+        lines = (str(node.target).rpartition(".")[2], shape)
+    elif node.op == "output":
+        lines = ("output",)
+    else:
+        lines = (operation(node), shape)
+    kind = {"placeholder": "input", "get_attr": "constant", "output": "output"}.get(node.op, "compute")
+    return Box(tuple(line for line in lines if line), kind, mark, without_paths(prefix + _note(node, name), 1500))
+
+
+def _note(node: Node, name: str) -> str:
+    """What hovering shows: the node in full, and where in the program it comes from."""
+    said = f"{node.name} = {operation(node)}({arguments(node)})" if node.is_compute else f"{node.name}: {node.op}"
+    if node.op in ("placeholder", "get_attr"):
+        said += f" {node.target}"
+    stack = str(node.meta.get("stack", "")).strip().splitlines()
+    more = [shape_text(node), f"module {node.meta['module']}" if node.meta.get("module") else "", *stack[-2:]]
+    return "\n".join([said[:400], *(line.strip()[:200] for line in more if line.strip())])
+
+
+def arguments(node: Node, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """What a node is given, as source; ``names`` says what other nodes are called."""
+    given = [_value(a, names) for a in node.args] + [f"{k}={_value(v, names)}" for k, v in node.kwargs.items()]
+    return ", ".join(given)
+
+
+def _value(value: Value, names: Mapping[str, str]) -> str:
+    try:
+        return Expressions(lambda name: names.get(name, name), lambda index: f"tensor {index}").value(value)
+    except Unprintable:
+        return "..."
+
+
+def operation(node: Node) -> str:
+    """What a compute node does, as short as a person would say it: ``relu``, ``aten.mm``, ``x.view``."""
+    if node.op == "call_method":
+        return f".{node.target}"
+    if node.op == "call_module":
+        return f"self.{node.target}"
+    try:
+        text = Expressions(lambda name: name).target(node.target)
+    except Unprintable:
+        text = str(node.target[tag(node.target)]) if tag(node.target) else str(node.target)
+    for long, short in (("torch.ops.higher_order.", ""), ("torch.ops.", ""), ("torch.nn.functional.", "F."),
+                        ("torch.", ""), ("operator.", "")):  # fmt: skip
+        if text.startswith(long):
+            text = short + text.removeprefix(long)
+            break
+    return text.removesuffix(".default")
+
+
+def _nearest(entries: Sequence[_Entry], limit: int) -> list[int]:
+    """The places of at most ``limit`` nodes in order: those in fewest steps from a marked one, or from the output."""
+    if len(entries) <= limit:
+        return list(range(len(entries)))
+    near: list[set[int]] = [set() for _ in entries]
+    for place, entry in enumerate(entries):
+        for other in (*entry.reads, *entry.bodies):
+            near[place].add(other)
+            near[other].add(place)
+    starts = [i for i, e in enumerate(entries) if e.box.mark == "culprit"]
+    starts += [i for i, e in enumerate(entries) if e.box.mark == "kept"] or ([] if starts else [len(entries) - 1])
+    chosen = dict.fromkeys(starts[:limit])
+    waiting = deque(chosen)
+    while waiting and len(chosen) < limit:
+        for other in sorted(near[waiting.popleft()]):
+            if other not in chosen and len(chosen) < limit:
+                chosen[other] = None
+                waiting.append(other)
+    return sorted(chosen)

@@ -1,0 +1,128 @@
+"""A graph as text: one line a node, and to the left of it the lanes in which values run from where they are made to
+where they are read, as `git log --graph` draws commits.
+
+    ○      x       f32[2, 8]
+    │ ○    weight  f32[8, 8]
+    ├─┘
+    ●      linear = F.linear(x, weight)  f32[2, 8]
+    ■      return linear
+
+A lane is free again after the last node that reads its value. Where a line passes a lane without reading it, the lane
+is drawn through. Inputs stand just above the first node that reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from ...store.document.case import Graph, Node
+from ..source.function import shape_text
+from ..source.naming import input_names
+from .picture import arguments, operation
+
+#: By what leads away from a point: up, down, left, right.
+_JOINTS = {
+    "ud": "│", "lr": "─", "ur": "└", "ul": "┘", "dr": "┌", "dl": "┐", "udr": "├", "udl": "┤", "dlr": "┬", "ulr": "┴",
+    "udlr": "┼", "u": "│", "d": "│", "l": "─", "r": "─", "": " ",
+}  # fmt: skip
+_MARKS = {"placeholder": "○", "get_attr": "◇", "output": "■"}
+_ASCII = str.maketrans({**dict.fromkeys("└┘┌┐├┤┬┴┼", "+"), "│": "|", "─": "-", "○": "o", "◇": "o", "■": "=", "●": "*",
+                        "←": "<"})  # fmt: skip
+#: Lanes that are drawn; values beyond them are left to the names.
+MOST_LANES = 20
+
+
+def lanes(graph: Graph, *, culprits: Collection[str] = (), ascii: bool = False) -> list[str]:
+    """The lines of the drawing; those of a body follow under its name. Nodes in ``culprits`` are pointed at."""
+    out = list(_drawn(graph, culprits))
+    for path, attr in graph.attrs.items():
+        if "graph" in attr:
+            out += ["", f"{path}:", *(f"  {line}" for line in lanes(attr["graph"], culprits=culprits))]
+    return [line.translate(_ASCII) for line in out] if ascii else out
+
+
+def _drawn(graph: Graph, culprits: Collection[str]) -> Iterator[str]:
+    left: dict[str, int] = {}
+    for node in graph.nodes:
+        for name in node.inputs:
+            left[name] = left.get(name, 0) + 1
+    rows: list[tuple[str, str]] = []
+    held: list[str | None] = []
+    names = _names(graph)
+    for node in _late(graph):
+        reads = {held.index(name) for name in node.inputs if name in held}
+        for name in node.inputs:
+            left[name] -= 1
+        dying = sorted(lane for lane in reads if not left[held[lane] or ""])
+        lane = dying[0] if dying else held.index(None) if None in held else len(held)
+        before = [name is not None for name in held]
+        for read in dying:
+            held[read] = None
+        if lane == len(held):
+            held.append(None)
+            before.append(False)
+        if reads - {lane} and lane < MOST_LANES:
+            after = [name is not None for name in held]
+            rows.append((_joints(reads, lane, before, after), ""))
+        running = [name is not None for name in held]
+        held[lane] = node.name if left.get(node.name) else None
+        rows.append((_line(node, lane, running), _label(node, names, culprits)))
+        while held and held[-1] is None:
+            held.pop()
+    width = max(len(drawn) for drawn, _ in rows)
+    for drawn, label in rows:
+        yield f"{drawn:{width}}  {label}".rstrip()
+
+
+def _late(graph: Graph) -> Iterator[Node]:
+    """The nodes in order, but inputs and constants just before the first node that reads them: fewer lanes."""
+    waiting = {node.name: node for node in graph.nodes if node.op in ("placeholder", "get_attr")}
+    read = {name for node in graph.nodes for name in node.inputs}
+    for node in graph.nodes:
+        if node.name not in waiting:
+            yield from (waiting.pop(name) for name in node.inputs if name in waiting)
+            yield node
+        elif node.name not in read:
+            yield waiting.pop(node.name)
+
+
+def _joints(reads: Collection[int], lane: int, before: Sequence[bool], after: Sequence[bool]) -> str:
+    """The line that leads from the lanes ``reads`` to ``lane``, in which the next node stands."""
+    ends = {*reads, lane}
+    first, last = min(ends), max(ends)
+    out = ""
+    for at in range(min(len(before), MOST_LANES)):
+        if at in ends:
+            ways = ("u" if before[at] else "") + ("d" if after[at] or at == lane else "")
+            ways += ("l" if at > first else "") + ("r" if at < last else "")
+        else:
+            ways = "ud" if before[at] else "lr" if first < at < last else ""
+        out += _JOINTS[ways] + ("─" if first <= at < last else " ")
+    return out.rstrip()
+
+
+def _line(node: Node, lane: int, running: Sequence[bool]) -> str:
+    mark = _MARKS.get(node.op, "●")
+    marks = [mark if at == lane else "│" if live else " " for at, live in enumerate(running)]
+    return " ".join(marks[:MOST_LANES]).rstrip()
+
+
+def _names(graph: Graph) -> dict[str, str]:
+    placeholders = graph.placeholders
+    short = input_names([str(node.target) for node in placeholders])
+    return {node.name: name for node, name in zip(placeholders, short, strict=True)}
+
+
+def _label(node: Node, names: dict[str, str], culprits: Collection[str]) -> str:
+    if node.op == "placeholder":
+        said = names[node.name]
+    elif node.op == "output":
+        said = f"return {arguments(node, names)}"
+    elif node.op == "get_attr":
+        said = f"{node.name} = self.{node.target}"
+    elif node.op == "call_method":
+        first, _, rest = arguments(node, names).partition(", ")
+        said = f"{node.name} = {first}{operation(node)}({rest})"
+    else:
+        said = f"{node.name} = {operation(node)}({arguments(node, names)})"
+    return "  ".join(part for part in (said, shape_text(node), "← here" if node.name in culprits else "") if part)

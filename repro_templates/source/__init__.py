@@ -1,0 +1,1 @@
+"""A case as Python source: its graph, its inputs, and what shows the failure."""

@@ -1,0 +1,297 @@
+"""What a script does with its function and inputs so that the failure shows, in the fewest natural lines.
+
+An exception, a crash and a hang need one call of the compiled function. A divergence needs eager's answer beside it
+and the assertion that fails: `torch.testing.assert_close`, or for aliasing the question itself. Both runs get inputs
+of their own where the graph may write to them, and the same seed where it may draw random numbers.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...store.document.case import Case, tag
+from ...store.failure import PRECISION, VALUES, Failure, Kind, Phase
+from .effects import draws, mutates
+from .expressions import Unprintable, string
+from .function import Printed
+from .inputs import Inputs
+from .layout import INDENT, WIDTH, Call, Statement
+
+#: More inputs than these are made in a function.
+_FEW_INPUTS = 6
+#: How the message of an assertion begins that is not about the outputs' values: `verify` reads them.
+MUTATION_PREFIX = "inputs differ after the call: "
+ALIAS_PREFIX = "alias: "
+GRADIENT_PREFIX = "gradients differ: "
+MISSING_PREFIX = "gradients are missing: "
+PRECISION_PREFIX = "computes "
+
+#: The gradients of the outputs that the worker gives: `backends.running.execution.cotangents` (a test compares them).
+COTANGENTS = """\
+generator = torch.Generator().manual_seed(0)
+draw = lambda low, high, o: torch.randint(low, high, o.shape, generator=generator)
+cotangents = [(draw(1, 17, o) * (2 * draw(0, 2, o) - 1) / 8).to(o) for o in outputs]"""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """``inputs`` defines them at module level, ``body`` makes the failure happen. Both are finished source."""
+
+    inputs: str
+    body: str
+
+
+def make_action(
+    case: Case,
+    printed: Printed,
+    inputs: Inputs,
+    failure: Failure,
+    arguments: str,
+    managers: Sequence[str],
+    *,
+    earlier: Sequence[Inputs] = (),
+    equal_nan: bool = True,
+    summed: bool = False,
+) -> Action:
+    """The end of the script for ``failure``; ``arguments`` is what `torch.compile` is given besides the function.
+
+    ``earlier`` are the inputs of calls before, of which those that are None are the last call's. ``summed`` compares
+    the gradients of the sum of all outputs instead of those that the worker compared.
+    """
+    if earlier and (failure.kind is Kind.DIVERGENCE or case.calls > 1):
+        raise Unprintable("a failure that needs other calls first is printed only where it is an exception")
+    kind = str(failure.detail.get("class", "value")) if failure.kind is Kind.DIVERGENCE else ""
+    backward = failure.phase is Phase.BACKWARD
+    twice = bool(kind) and kind != "alias"
+    separate = kind == "mutation" or ((twice or case.calls > 1) and mutates(case.graph))
+    in_function = separate or len(inputs.arguments) > _FEW_INPUTS
+    maker = _Maker(case, printed, inputs, f"torch.compile({printed.name}, {arguments})", managers, in_function)
+    maker.earlier = earlier
+    maker.read(failure)
+    if backward and kind:
+        body = maker.gradients(equal_nan, summed and not maker.missing)
+    elif kind == "alias":
+        body = maker.alias(failure)
+    elif kind == "mutation":
+        body = maker.mutation(equal_nan)
+    elif kind:
+        body = maker.divergence(kind, equal_nan)
+    else:
+        body = maker.exception(backward)
+    return Action(maker.inputs_text(), body)
+
+
+class _Maker:
+    def __init__(
+        self, case: Case, printed: Printed, inputs: Inputs, compiled: str, managers: Sequence[str], in_function: bool
+    ) -> None:
+        self.case = case
+        self.printed = printed
+        self.inputs = inputs
+        self.compiled = compiled
+        self.managers = managers
+        self.in_function = in_function
+        self.seed = ["torch.manual_seed(0)"] if draws(case.graph) else []
+        self.earlier: Sequence[Inputs] = ()
+        self.arguments = "*make_inputs()" if in_function else ", ".join(inputs.arguments)
+
+    def marks(self, arguments: Sequence[str]) -> list[Statement]:
+        """Statements that make dimensions of the inputs symbolic, where they are given under names."""
+        marks = []
+        for name, value in zip(arguments, self.case.inputs, strict=True):
+            dynamic = self.case.tensors[value["tensor"]].dynamic if tag(value) == "tensor" else ()
+            if dynamic and name != "None":
+                which = repr(dynamic[0] if len(dynamic) == 1 else dynamic)
+                marks.append(Statement(Call("torch._dynamo.mark_dynamic", (name, which))))
+        return marks
+
+    def read(self, failure: Failure) -> None:
+        """What a comparison must know of the divergence: its tolerance, and the words by which it is told."""
+        detail = failure.detail
+        self.missing = detail.get("class") == "gradient"
+        tolerance = self.case.tolerance.get(str(detail.get("dtype", "")))
+        self.options = "" if tolerance is None else f", rtol={tolerance!r}, atol={tolerance!r}"
+        self.said = ""
+        if detail.get("class") == PRECISION:
+            self.said = f"{PRECISION_PREFIX}{detail.get('dtype', '')} as {detail.get('as', '')}: "
+
+    def message(self, prefix: str = "") -> str:
+        """The ``msg`` of `assert_close`, where the text alone would not tell what differs."""
+        prefix = self.said or prefix
+        return f", msg=lambda text: {string(prefix)} + text" if prefix else ""
+
+    def inputs_text(self) -> str:
+        """The inputs as assignments, or as a function that makes new ones each time."""
+        statements = [*self.inputs.statements, *self.marks(self.inputs.arguments)]
+        constants = list(self.inputs.constants)
+        if not self.in_function:
+            return "\n".join(s.layout() for s in (*statements, *constants))
+        if self.inputs.seeded_constants:
+            raise Unprintable("a tensor inside the graph is drawn at random, and so are inputs that are made twice")
+        lines = [s.layout() for s in constants]
+        return "\n".join([*self._make_inputs(statements), *(["", *lines] if lines else [])])
+
+    def _make_inputs(self, statements: Sequence[Statement]) -> list[str]:
+        results = self.inputs.arguments
+        if len(statements) == 1 and (statements[0].target,) == results:
+            short = f"{INDENT}return [{statements[0].expression}]"
+            if len(short) <= WIDTH:
+                return ["def make_inputs():", short]
+        lines = [replace(s, depth=s.depth + 1).layout() for s in statements]
+        last = Statement(Call("return ", tuple(results), brackets=("[", "]")), depth=1)
+        return ["def make_inputs():", *lines, last.layout()]
+
+    def exception(self, backward: bool) -> str:
+        if self.case.calls > 1:
+            return self.repeated(backward)
+        if self.earlier:
+            return self.sequence(backward)
+        if not backward:
+            return self.within([*self.seed, *self.called(self.compiled, "")])
+        lines = self.called(self.compiled, "output" if self.printed.single else "outputs")
+        if self.printed.single:
+            return self.within([*self.seed, *lines, "output.sum().backward()"])
+        total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
+        return self.within([*self.seed, *lines, f"{total}.backward()"])
+
+    def sequence(self, backward: bool) -> str:
+        """Calls with other inputs, then the one that fails."""
+        if self.in_function:
+            raise Unprintable("too many inputs for a script that calls with several of them")
+        total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
+        name = ("output" if self.printed.single else "outputs") if backward else ""
+        lines = [f"compiled = {self.compiled}"]
+        for before in self.earlier:
+            made = [s.layout() for s in (*before.statements, *self.marks(before.arguments))]
+            pairs = zip(before.arguments, self.inputs.arguments, strict=True)
+            arguments = ", ".join(last if first == "None" else first for first, last in pairs)
+            call = [f"{name} = compiled({arguments})" if name else f"compiled({arguments})"]
+            if backward:
+                call.append("output.sum().backward()" if self.printed.single else f"{total}.backward()")
+            lines += [*made, *call]
+        lines += [*self.seed, f"{name} = compiled({self.arguments})" if name else f"compiled({self.arguments})"]
+        if backward:
+            lines.append("output.sum().backward()" if self.printed.single else f"{total}.backward()")
+        return self.within(lines)
+
+    def repeated(self, backward: bool) -> str:
+        """Several calls of what was compiled once, each with its backward pass."""
+        name = ("output" if self.printed.single else "outputs") if backward else ""
+        inner = [*self.seed, f"{name} = compiled({self.arguments})" if name else f"compiled({self.arguments})"]
+        if backward:
+            total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
+            inner.append("output.sum().backward()" if self.printed.single else f"{total}.backward()")
+        loop = [f"for _ in range({self.case.calls}):", textwrap.indent("\n".join(inner), INDENT)]
+        return f"compiled = {self.compiled}\n" + self.within(loop)
+
+    def divergence(self, kind: str, equal_nan: bool) -> str:
+        lines = [*self.seed, *self.called(self.printed.name, "expected")]
+        actual = [*self.seed, *self.called("compiled" if self.case.calls > 1 else self.compiled, "actual")]
+        if self.case.calls > 1:
+            loop = textwrap.indent("\n".join(actual), INDENT)
+            actual = [f"compiled = {self.compiled}", f"for _ in range({self.case.calls}):", loop]
+        lines += actual
+        options = ", check_stride=True" if kind == "stride" else ""
+        options += ", equal_nan=True" if equal_nan and kind in (*VALUES, PRECISION) else ""
+        return self.within(lines, self.close(options))
+
+    def close(self, options: str, prefix: str = "") -> str:
+        """The comparison, on several lines where it is long."""
+        arguments = f"actual, expected{self.options}{options}{self.message(prefix)}"
+        line = f"torch.testing.assert_close({arguments})"
+        if len(line) <= WIDTH:
+            return line
+        return f"torch.testing.assert_close(\n{INDENT}{arguments}\n)"
+
+    def mutation(self, equal_nan: bool) -> str:
+        options = ", equal_nan=True" if equal_nan else ""
+        lines = [
+            "expected, actual = make_inputs(), make_inputs()",
+            *self.seed,
+            f"{self.printed.name}(*expected)",
+            *self.seed,
+            f"{self.compiled}(*actual)",
+        ]
+        return self.within(lines, self.close(options, MUTATION_PREFIX))
+
+    def alias(self, failure: Failure) -> str:
+        """Does an output lie in the storage of the input, or of the other output, it should, and in no other?"""
+        place = re.fullmatch(r"output (\d+)", str(failure.detail.get("where", "")))
+        owner, found = (
+            re.fullmatch(r"(input|output) (\d+)", str(failure.detail.get(k, ""))) for k in ("expected", "actual")
+        )
+        index = owner or found
+        if place is None or index is None:
+            raise Unprintable("which output should alias which input is not known")
+        inputs = (
+            [f"inputs[{i}]" for i in range(len(self.inputs.arguments))] if self.in_function else self.inputs.arguments
+        )
+        output = "actual" if self.printed.single else f"actual[{place[1]}]"
+        same = "==" if owner else "!="
+        lines = ["inputs = make_inputs()"] if self.in_function else []
+        arguments = "*inputs" if self.in_function else self.arguments
+        lines += [*self.seed, *self.called(self.compiled, "actual", arguments)]
+        lines.append(f"storage = {output}.untyped_storage().data_ptr()")
+        message = (
+            f"{ALIAS_PREFIX}{place[0]} should lie in {(owner or ['no input'])[0]}, not in {(found or ['no input'])[0]}"
+        )
+        other = inputs[int(index[2])] if index[1] == "input" else f"actual[{index[2]}]"
+        after = f"assert storage {same} {other}.untyped_storage().data_ptr(), {string(message)}"
+        return self.within(lines, after)
+
+    def gradients(self, equal_nan: bool, summed: bool) -> str:
+        """Compare `torch.autograd.grad` of both: of the sum of the outputs, or for seeded gradients of each."""
+        wanted = [a for a, value in zip(self.inputs.arguments, self.case.inputs, strict=True)
+                  if tag(value) == "tensor" and self.case.tensors[value["tensor"]].requires_grad]  # fmt: skip
+        inner = [*self.seed]
+        if self.in_function:
+            inner.append(f"[{', '.join(self.inputs.arguments)}] = make_inputs()")
+        single = self.printed.single
+        plain = ", ".join(self.inputs.arguments)
+        options = ", equal_nan=True" if equal_nan else ""
+        unused = ", allow_unused=True" if len(wanted) > 1 else ""
+        if summed and single and not inner:
+            lines = [
+                f"{name} = torch.autograd.grad({function}({plain}).sum(), [{', '.join(wanted)}]{unused})"
+                for name, function in (("expected", self.printed.name), ("actual", "compiled"))
+            ]
+            return self.within([f"compiled = {self.compiled}", *lines], self.close(options, GRADIENT_PREFIX))
+        inner.append(f"outputs = {'[' if single else ''}function({plain}){']' if single else ''}")
+        if not single:
+            inner.append("outputs = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]")
+        if summed:
+            total = "outputs[0].sum()" if single else "sum(o.sum() for o in outputs)"
+            inner.append(f"return torch.autograd.grad({total}, [{', '.join(wanted)}]{unused})")
+        else:
+            inner.append(COTANGENTS)
+            inner.append(f"return torch.autograd.grad(outputs, [{', '.join(wanted)}], cotangents, allow_unused=True)")
+        lines = [f"expected = gradients({self.printed.name})", f"actual = gradients({self.compiled})"]
+        after = self.close(options, GRADIENT_PREFIX)
+        if self.missing:
+            there = "[g is not None for g in {}]"
+            after = f"assert {there.format('actual')} == {there.format('expected')}, {string(MISSING_PREFIX)}"
+        return "\n".join([
+            "def gradients(function):",
+            textwrap.indent("\n".join(inner), INDENT),
+            "",
+            self.within(lines, after),
+        ])  # fmt: skip
+
+    def called(self, function: str, name: str, arguments: str | None = None) -> list[str]:
+        """Lines that call ``function`` on the inputs and bind the result to ``name``."""
+        start = f"{name} = " if name else ""
+        arguments = self.arguments if arguments is None else arguments
+        line = f"{start}{function}({arguments})"
+        if len(line) + len(INDENT) <= WIDTH or function == self.printed.name:
+            return [line]
+        return [f"compiled = {function}", f"{start}compiled({arguments})"]
+
+    def within(self, lines: Sequence[str], after: str = "") -> str:
+        """``lines`` inside the context managers, ``after`` outside."""
+        text = "\n".join(lines)
+        if self.managers:
+            text = f"with {', '.join(self.managers)}:\n{textwrap.indent(text, INDENT)}"
+        return f"{text}\n{after}" if after else text

@@ -1,0 +1,349 @@
+"""A case's graph as readable, functional Python: `print_graph`.
+
+The text is what the maintainer of a backend reads, what `torch.compile` traces in the script, and what a worker
+executes for the ``compile`` entry, so it must mean exactly what the graph means. Operators print as infix, methods
+as methods, slices as slices, paired autocast calls as ``with`` blocks; each sub-graph is a function before its
+user; a tensor the graph holds becomes a module-level name (`Printed.constants`). Nothing here imports torch or
+builds a graph, and no string of the case reaches the text unchecked (see `expressions`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from ...store.document.case import Case, Graph, Node, Value, refs, tag
+from ..report.privacy import private
+from . import hops
+from .expressions import Expressions, Unprintable, is_name
+from .layout import Call, Statement, signature
+from .naming import Scope, input_names, unnumbered
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and_": "&", "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<",
+    "le": "<=", "gt": ">", "ge": ">=", "is_": "is", "is_not": "is not",
+}  # fmt: skip
+_PREFIX = {"neg": "-", "pos": "+", "invert": "~", "inv": "~"}
+#: In-place forms that every tensor implements in place; `@=` is not among them.
+_IN_PLACE = {
+    "iadd": "+=", "isub": "-=", "imul": "*=", "itruediv": "/=", "ifloordiv": "//=", "imod": "%=", "iand": "&=",
+    "ior": "|=", "ixor": "^=", "ilshift": "<<=", "irshift": ">>=",
+}  # fmt: skip
+#: Calls that open a context, the call that closes it, and the context manager that is both.
+_CONTEXTS = {
+    "torch.amp.autocast_mode._enter_autocast": (
+        "torch.amp.autocast_mode._exit_autocast",
+        "torch.autocast",
+        ("device_type", "dtype", "enabled", "cache_enabled"),
+    ),
+    "torch.autograd.grad_mode._enter_inference_mode": (
+        "torch.autograd.grad_mode._exit_inference_mode",
+        "torch.inference_mode",
+        ("mode",),
+    ),
+}
+_DTYPES = {"bool": "b8", "bfloat16": "bf16"}
+_SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(?:\[\w+\])?\Z|\d+\Z|\d+\.\d+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A tensor the graph holds: ``name`` in the text stands for ``case.tensors[tensor]``."""
+
+    name: str
+    tensor: int
+    kind: str = "attribute"
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """``text`` defines the sub-graphs' functions and then the graph's own, called ``name``.
+
+    A graph whose output is a tuple of one value prints as a function that returns that value, not a tuple, and is
+    ``single``. ``imports`` are statements besides ``import torch``.
+    """
+
+    name: str
+    text: str
+    parameters: tuple[str, ...]
+    single: bool = False
+    imports: tuple[str, ...] = ()
+    constants: tuple[Constant, ...] = ()
+
+
+def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] = ()) -> Printed:
+    """The graph of ``case`` as a function ``name``, or one like it where that is among the ``reserved`` names.
+
+    Raises `Unprintable`, naming the node.
+    """
+    module = _Module(reserved)
+    function = module.globals.fresh(name)
+    parameters = module.define(case.graph, function, top=True)
+    return Printed(
+        name=function,
+        text="\n\n".join(module.definitions),
+        parameters=tuple(parameters),
+        single=_single(case.graph.output),
+        imports=tuple(sorted(module.imports)),
+        constants=tuple(module.constants.values()),
+    )
+
+
+class _Module:
+    """The functions printed so far and the names they share."""
+
+    def __init__(self, reserved: Collection[str]) -> None:
+        self.globals = Scope(reserved)
+        self.definitions: list[str] = []
+        self.constants: dict[int, Constant] = {}
+        self.imports: set[str] = set()
+
+    def define(self, graph: Graph, name: str, *, top: bool = False, single: bool = False) -> list[str]:
+        """Print ``graph`` as the function ``name``, its sub-graphs before it; its parameters are returned.
+
+        A ``single`` one returns the value in the tuple that the graph returns.
+        """
+        bare, _ = hops.single(graph)
+        attributes: dict[str, str] = {}
+        for path, attr in graph.attrs.items():
+            base = unnumbered(path.rpartition(".")[2])
+            if "graph" in attr:
+                attributes[path] = self.globals.fresh(base)
+                self.define(attr["graph"], attributes[path], single=path in bare)
+                if decorator := hops.decorators(graph).get(path):
+                    self.definitions[-1] = f"@{decorator}\n{self.definitions[-1]}"
+            elif "tensor" in attr:
+                attributes[path] = self.constant(attr["tensor"], base, attr.get("kind", "attribute"))
+        function = _Function(self, graph, attributes)
+        text = function.print(name, top, single)
+        self.imports |= function.expressions.imports
+        self.definitions.append(text)
+        return list(function.parameters.values())
+
+    def constant(self, index: int, base: str = "constant", kind: str = "attribute") -> str:
+        if index not in self.constants:
+            base = base.strip("_").removeprefix("self_").strip("_") or "constant"
+            base = "constant" if base.startswith(("tensor_constant", "lifted_tensor")) else base
+            self.constants[index] = Constant(self.globals.fresh(base), index, kind)
+        return self.constants[index].name
+
+
+class _Function:
+    """One graph on its way to the text of one function."""
+
+    def __init__(self, module: _Module, graph: Graph, attributes: Mapping[str, str]) -> None:
+        self.module = module
+        self.graph = graph
+        self.attributes = attributes
+        self.scope = Scope(module.globals)
+        self.names: dict[str, str] = {}
+        self.parameters: dict[str, str] = {}
+        self.statements: list[Statement] = []
+        self.expressions = Expressions(self.lookup, module.constant)
+        self.nodes = {n.name: n for n in graph.nodes}
+        self.uses = Counter(r for n in graph.nodes for r in refs([list(n.args), list(n.kwargs.values())]))
+        self.last_use = {r: i for i, n in enumerate(graph.nodes) for r in n.inputs}
+        self.depth = 1
+        _, self.single = hops.single(graph)
+        self.contexts = _contexts(graph)
+        self.comments = len(graph.compute) > 2
+
+    def lookup(self, name: str) -> str:
+        try:
+            return self.names[name]
+        except KeyError:
+            raise Unprintable(f"refers to {name!r}, which is not defined before it") from None
+
+    def print(self, name: str, top: bool, single: bool) -> str:
+        placeholders = self.graph.placeholders
+        for node, base in zip(placeholders, input_names([str(n.target) for n in placeholders]), strict=True):
+            self.names[node.name] = self.parameters[node.name] = self.scope.fresh(base)
+        for position, node in enumerate(self.graph.nodes):
+            try:
+                self.node(position, node)
+            except Unprintable as e:
+                raise Unprintable(e.reason, e.node or node.name) from None
+        self.result(self.graph.output, top, single)
+        return "\n".join([signature(name, list(self.parameters.values())), *(s.layout() for s in self.statements)])
+
+    def node(self, position: int, node: Node) -> None:
+        if node.op in ("placeholder", "output"):
+            return
+        if node.op == "get_attr":
+            self.attribute(node)
+        elif node.op == "call_method":
+            self.assign(node, self.method(node))
+        elif node.op == "call_function":
+            self.function(position, node)
+        else:
+            raise Unprintable(f"a {node.op} node has no source form")
+
+    def attribute(self, node: Node) -> None:
+        path = str(node.target)
+        if path in self.attributes:
+            self.names[node.name] = self.attributes[path]
+        elif "value" in (attr := self.graph.attrs.get(path, {})):
+            self.names[node.name] = self.expressions.value(attr["value"])
+        else:
+            raise Unprintable(f"the attribute {path!r} has no source form")
+
+    def method(self, node: Node) -> Call:
+        if not is_name(str(node.target)):
+            raise Unprintable(f"{node.target!r} is no method")
+        receiver, *arguments = self.arguments(node)
+        return Call(f"{_atom(receiver)}.{node.target}", tuple(arguments))
+
+    def arguments(self, node: Node) -> list[str]:
+        positional = [self.expressions.value(a) for a in node.args]
+        return positional + [self.expressions.keyword(k, v) for k, v in node.kwargs.items()]
+
+    def function(self, position: int, node: Node) -> None:
+        name = node.target.get("fn", "")
+        if node.name in self.contexts:
+            self.context(node)
+            return
+        module, _, bare = name.rpartition(".")
+        if module in ("operator", "_operator") and not node.kwargs and self.operator(position, node, bare):
+            return
+        if name == "builtins.getattr" and (len(node.args) != 2 or not _is_public(node.args[1])):
+            raise Unprintable(f"reads the attribute {node.args[1:]!r}")
+        if name == "builtins.getattr":
+            self.assign(node, f"{_atom(self.expressions.value(node.args[0]))}.{node.args[1]}")
+            return
+        if (call := hops.call(node, self.expressions, self.module.definitions, self.module.globals)) is not None:
+            self.assign(node, call)
+            return
+        self.assign(node, Call(self.expressions.target(node.target), tuple(self.arguments(node))))
+
+    def operator(self, position: int, node: Node, name: str) -> bool:
+        """Print a function of `operator` in its syntax; False where it has none."""
+        value = self.expressions.value
+        if name == "getitem" and tag(node.args[0]) == "ref" and node.args[0]["ref"] in self.single:
+            self.names[node.name] = self.names[node.args[0]["ref"]]
+        elif name == "getitem" and len(node.args) == 2:
+            self.assign(node, f"{_atom(value(node.args[0]))}[{self.expressions.subscript(node.args[1])}]")
+        elif name == "setitem" and len(node.args) == 3:
+            target = f"{_atom(value(node.args[0]))}[{self.expressions.subscript(node.args[1])}]"
+            self.state(f"{target} = {value(node.args[2])}")
+            self.names[node.name] = "None"
+        elif name in _IN_PLACE and len(node.args) == 2 and self.is_in_place(position, node.args[0]):
+            target = value(node.args[0])
+            self.state(f"{target} {_IN_PLACE[name]} {value(node.args[1])}", self.comment(node))
+            self.names[node.name] = target
+        elif name in _INFIX and len(node.args) == 2:
+            self.assign(node, f"{_atom(value(node.args[0]))} {_INFIX[name]} {_atom(value(node.args[1]))}")
+        elif name in _PREFIX and len(node.args) == 1:
+            self.assign(node, f"{_PREFIX[name]}{_atom(value(node.args[0]))}")
+        elif name == "not_" and len(node.args) == 1:
+            self.assign(node, f"not {_atom(value(node.args[0]))}")
+        else:
+            return False
+        return True
+
+    def is_in_place(self, position: int, value: Value) -> bool:
+        """Whether ``value op= other`` as a statement means the same: a local that is a tensor, or is not read again."""
+        if tag(value) != "ref" or not self.scope.owns(self.names[value["ref"]]):
+            return False
+        node = self.nodes[value["ref"]]
+        aliases = [n for n, text in self.names.items() if text == self.names[node.name]]
+        return "dtype" in node.meta or all(self.last_use.get(a, 0) <= position for a in aliases)
+
+    def context(self, node: Node) -> None:
+        """Open or close the ``with`` block that a pair of calls stands for."""
+        entered = self.contexts[node.name]
+        if not entered:
+            if self.statements[-1].depth < self.depth:
+                self.state("pass")
+            self.depth -= 1
+            return
+        _, manager, names = _CONTEXTS[node.target["fn"]]
+        values = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+        first = self.expressions.value(values.pop(names[0]))
+        given = {k: v for k, v in values.items() if v is not None and (k, v) != ("enabled", True)}
+        rest = [self.expressions.keyword(k, v) for k, v in given.items()]
+        self.state(f"with {manager}({', '.join([first, *rest])}):")
+        self.depth += 1
+
+    def assign(self, node: Node, expression: str | Call) -> None:
+        """Bind the node's name to ``expression``, or just evaluate it where nothing reads it."""
+        self.names[node.name] = self.scope.fresh(unnumbered(node.name)) if self.uses[node.name] else "None"
+        target = self.names[node.name] if self.uses[node.name] else ""
+        self.statements.append(Statement(expression, target, self.depth, self.comment(node)))
+
+    def state(self, text: str, comment: str = "") -> None:
+        self.statements.append(Statement(text, depth=self.depth, comment=comment))
+
+    def comment(self, node: Node) -> str:
+        """``f32[2, 8]``, where the graph is large enough for it to help."""
+        return shape_text(node) if self.comments else ""
+
+    def result(self, output: Node, top: bool, single: bool) -> None:
+        """Return the output; what was bound just before, and is read nowhere else, is returned directly."""
+        value: Value = output.args[0] if output.args else None
+        items = _items(value) if top or tag(value) == "tuple" else []
+        if (top or single) and _single(output):
+            value, items = items[0], []
+        last = self.statements[-1] if self.statements else None
+        if len(items) > 1:
+            self.statements.append(Statement(Call("return ", tuple(self.expressions.value(i) for i in items)), depth=1))
+        elif last and last.target and last.depth == 1 and last.target == self.name_of(value, once=True):
+            self.statements[-1] = Statement(_prefixed("return ", last.expression), depth=1, comment=last.comment)
+        else:
+            self.state(f"return {self.expressions.value(value)}")
+
+    def name_of(self, value: Value, *, once: bool) -> str | None:
+        """The name a reference has; with ``once`` only where it is the sole reference to its node."""
+        if tag(value) != "ref" or (once and self.uses[value["ref"]] != 1):
+            return None
+        return self.lookup(value["ref"])
+
+
+def shape_text(node: Node) -> str:
+    """``f32[2, 8]``; empty where it is not known."""
+    kind, shape = node.meta.get("dtype"), node.meta.get("shape")
+    if not isinstance(kind, str) or not isinstance(shape, list):
+        return ""
+    short = re.sub(r"^(float|int|uint|complex)(?=\d)", lambda m: m[1][0], _DTYPES.get(kind, kind))
+    text = f"{short}[{', '.join(str(s) for s in shape)}]"
+    return text if re.fullmatch(r"[\w\[\], +*()/.-]{1,60}", text, re.ASCII) and private(text) == text else ""
+
+
+def _items(value: Value) -> list[Value]:
+    """What a returned tuple or list holds, nothing for any other value."""
+    return list(value["tuple"]) if tag(value) == "tuple" else value if isinstance(value, list) else []
+
+
+def _single(output: Node) -> bool:
+    return bool(output.args) and len(_items(output.args[0])) == 1
+
+
+def _prefixed(text: str, expression: str | Call) -> str | Call:
+    return replace(expression, head=text + expression.head) if isinstance(expression, Call) else text + expression
+
+
+def _contexts(graph: Graph) -> dict[str, bool]:
+    """Nodes that open (True) and close (False) a context, where opening and closing nest properly."""
+    stack: list[Node] = []
+    found: dict[str, bool] = {}
+    for node in graph.nodes:
+        name = node.target.get("fn", "") if node.op == "call_function" else ""
+        if name in _CONTEXTS:
+            stack.append(node)
+        elif any(name == closing for closing, _, _ in _CONTEXTS.values()):
+            opened = stack.pop() if stack else None
+            if opened is None or node.inputs != (opened.name,) or _CONTEXTS[opened.target["fn"]][0] != name:
+                return {}
+            found[opened.name], found[node.name] = True, False
+    return {} if stack else found
+
+
+def _is_public(name: object) -> bool:
+    return isinstance(name, str) and is_name(name) and not name.startswith("__")
+
+
+def _atom(text: str) -> str:
+    """``text`` in parentheses unless it binds tightly by itself."""
+    return text if _SIMPLE.match(text) else f"({text})"

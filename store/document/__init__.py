@@ -1,0 +1,1 @@
+"""Cases as plain data and as checked JSON documents. Nothing here imports torch."""

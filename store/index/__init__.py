@@ -1,0 +1,1 @@
+"""The index: every captured failure is a row of one database."""

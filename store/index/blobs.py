@@ -1,0 +1,227 @@
+"""Storages by content: a key is the sha256 of the bytes, so equal storages are kept once.
+
+Small ones lie in the ``blobs`` table. Large ones lie beside the file, in ``<db>.blobs/<2 hex>/<digest>``, each
+written under another name and renamed, so that a file with its final name is whole. A file is written before the
+row that names it and removed after that row is gone: a crash leaves at worst a file nobody names.
+Reading checks the length before and the digest after decompressing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import delete, exists, insert, select
+from sqlalchemy.orm import Session
+
+from ..errors import ForeignValue, StoreError
+from .database import Database
+from .documents import digest, inflate
+from .sqlite import MAX_VALUE
+from .tables import BlobRow, DocumentBlobRow
+
+#: Storages above this many bytes lie beside the file.
+INLINE_LIMIT = 8 << 20
+#: Storages above this many bytes are not compressed, so nothing may expand to more.
+EXPAND_LIMIT = 1 << 30
+
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+_SAMPLE = 64 << 10
+_PIECE = 4 << 20
+_WORTHWHILE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A storage ready to be inserted; ``data`` is None where it lies beside the file."""
+
+    digest: str
+    size: int
+    codec: str
+    stored: int
+    data: bytes | None
+
+
+class BlobStore:
+    """The storages of one index."""
+
+    def __init__(self, database: Database, inline_limit: int = INLINE_LIMIT) -> None:
+        self._database = database
+        self._inline_limit = min(inline_limit, MAX_VALUE)
+        self._folder = None if database.path is None else Path(f"{database.path}.blobs")
+
+    def stage(self, keys: Iterable[str], blobs: Mapping[str, bytes]) -> list[Packed]:
+        """Make ready what is not stored yet; large ones are written out now. Call before the transaction."""
+        with self._database.reading() as session:
+            new = [key for key in sorted(keys) if not _stored(session, key)]
+        return [self._pack(key, blobs) for key in new]
+
+    def insert(
+        self, session: Session, keys: Iterable[str], staged: Iterable[Packed], blobs: Mapping[str, bytes]
+    ) -> None:
+        """Store ``keys``, of which some were staged. ``session`` holds the write lock: `sweep` cannot come between."""
+        ready = {item.digest: item for item in staged}
+        for key in sorted(keys):
+            if _stored(session, key):
+                continue
+            item = ready.get(key)
+            if item is None or (item.data is None and not self._file(key).exists()):
+                item = self._pack(key, blobs)  # removed by another process since it was staged
+            row = {c.key: getattr(item, c.key) for c in BlobRow.__table__.columns}
+            session.execute(insert(BlobRow), [row])
+
+    def forget(self, session: Session, digests: Iterable[str]) -> list[str]:
+        """Drop the rows of those ``digests`` that no document needs; hand them to `sweep` after the commit."""
+        gone = []
+        for name in digests:
+            if not session.scalar(select(exists().where(DocumentBlobRow.blob == name))):
+                session.execute(delete(BlobRow).where(BlobRow.digest == name))
+                gone.append(name)
+        return gone
+
+    def sweep(self, digests: Iterable[str]) -> None:
+        """Remove the files of those ``digests`` that have no row."""
+        files = [(name, self._file(name)) for name in digests] if self._folder is not None else []
+        files = [(name, file) for name, file in files if file.exists()]
+        if not files:
+            return
+        with self._database.writing() as session:
+            for name, file in files:
+                if not _stored(session, name):
+                    file.unlink(missing_ok=True)
+
+    def read(self, key: str) -> bytes:
+        """The bytes of one storage. Raises `StoreError` when they are missing or not what the key says."""
+        with self._database.reading() as session:
+            row = session.get(BlobRow, key)
+        if row is None:
+            raise StoreError(f"{self._database.name} has no storage {key[:12]}: capture the failure again")
+        with self._database.explained():
+            data = row.data if row.data is not None else self._read_file(key, row.stored)
+            if len(data) != row.stored:
+                raise ForeignValue(f"storage {key[:12]} is not as long as declared")
+            if row.codec == "zlib" and row.size <= EXPAND_LIMIT:
+                data = inflate(data, row.size)
+            elif row.codec != "raw":
+                raise ForeignValue(f"storage {key[:12]} in an unknown encoding")
+            if len(data) != row.size or digest(data) != key:
+                raise ForeignValue(f"storage {key[:12]} does not match its digest")
+        return data
+
+    def _pack(self, key: str, blobs: Mapping[str, bytes]) -> Packed:
+        if key not in blobs:
+            raise ValueError(f"the case needs storage {key[:12]}, which did not come with it")
+        raw = bytes(blobs[key])
+        if digest(raw) != key:
+            raise ValueError(f"storage {key[:12]} is not named by the sha256 of its bytes")
+        if self._folder is None or len(raw) <= self._inline_limit:
+            codec, data = _compress(raw)
+            return Packed(key, len(raw), codec, len(data), data)
+        with self._database.explained():
+            return self._write_file(key, raw)
+
+    def _write_file(self, key: str, raw: bytes) -> Packed:
+        """Piece by piece: a large storage is in memory once. One that shrinks to little is not left as a file."""
+        file = self._file(key)
+        with _unfinished(file) as temporary:
+            codec, stored = "zlib", _write(temporary, _compressed(raw)) if _worth_a_try(raw) else len(raw)
+            if stored <= self._inline_limit:
+                return Packed(key, len(raw), codec, stored, temporary.read_bytes())
+            if stored >= _WORTHWHILE * len(raw):
+                codec, stored = "raw", _write(temporary, [raw])
+            os.replace(temporary, file)
+        return Packed(key, len(raw), codec, stored, None)
+
+    def _file(self, name: str) -> Path:
+        if self._folder is None or not _DIGEST.match(name):
+            raise ForeignValue(f"a storage named {name[:80]!r}")
+        return self._folder / name[:2] / name
+
+    def _read_file(self, key: str, size: int) -> bytes:
+        file = self._file(key)
+        if file.is_symlink() or (file.exists() and not file.is_file()):
+            raise ForeignValue(f"storage {key[:12]} as something else than a file")
+        try:
+            handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            name = self._database.name
+            raise StoreError(
+                f"{name} keeps large tensors in {name}.blobs, and {key[:12]} is not there: copy that directory as well"
+            ) from None
+        with os.fdopen(handle, "rb") as stream:
+            if os.fstat(handle).st_size != size:
+                raise ForeignValue(f"storage {key[:12]} is not as long as declared")
+            return stream.read(size)
+
+
+class StoredBlobs(Mapping[str, bytes]):
+    """Storages of an index, each read when it is asked for."""
+
+    def __init__(self, store: BlobStore, keys: Iterable[str]) -> None:
+        self._store = store
+        self._keys = dict.fromkeys(keys)
+
+    def __getitem__(self, key: str) -> bytes:
+        if key not in self._keys:
+            raise KeyError(key)
+        return self._store.read(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+def _stored(session: Session, name: str) -> bool:
+    return bool(session.scalar(select(exists().where(BlobRow.digest == name))))
+
+
+def _compress(raw: bytes) -> tuple[str, bytes]:
+    """Compressed where a sample says that it helps: weights rarely shrink, masks and zeros do."""
+    if _worth_a_try(raw):
+        data = zlib.compress(raw, 1)
+        if len(data) < _WORTHWHILE * len(raw):
+            return "zlib", data
+    return "raw", raw
+
+
+def _compressed(raw: bytes) -> Iterator[bytes]:
+    packer = zlib.compressobj(1)
+    view = memoryview(raw)
+    for begin in range(0, len(raw), _PIECE):
+        yield packer.compress(view[begin : begin + _PIECE])
+    yield packer.flush()
+
+
+def _worth_a_try(raw: bytes) -> bool:
+    sample = raw[:_SAMPLE]
+    return len(raw) <= EXPAND_LIMIT and len(zlib.compress(sample, 1)) < _WORTHWHILE * len(sample)
+
+
+@contextmanager
+def _unfinished(file: Path) -> Iterator[Path]:
+    """A new file beside ``file``, to be renamed to it; otherwise it is gone afterwards."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=file.parent)
+    os.fchmod(handle, 0o644)
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _write(file: Path, pieces: Iterable[bytes]) -> int:
+    """Bytes written."""
+    with file.open("wb") as stream:
+        return sum(stream.write(piece) for piece in pieces)

@@ -1,0 +1,260 @@
+"""The tables of the index, and the check that a row read from a file holds the types we write.
+
+SQLite stores any type in any column, so a file from elsewhere may hold text where a number is expected: every row
+is checked as it is loaded. Case documents and storages are content-addressed; what a listing shows stands in plain
+columns, so that listing never opens a document.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import BigInteger, Float, ForeignKey, Index, LargeBinary, MetaData, String, Text, event
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+from ..errors import ForeignValue
+
+#: The newest revision under ``migrations/versions``; revisions are numbers, so that newer ones are known as newer.
+SCHEMA = "0003"
+
+
+class State(StrEnum):
+    """Where a capture stands on its way to a verified script."""
+
+    PENDING = "pending"
+    REDUCING = "reducing"
+    VERIFIED = "verified"  # a script was written and fresh processes showed the failure
+    UNVERIFIED = "unverified"  # a script was written, but fresh processes did not show the failure
+    NOT_REPRODUCED = "not_reproduced"  # the replay of the capture itself did not fail
+    UNSUPPORTED = "unsupported"  # the graph could not be stored; the reason says which node
+    BLOCKED = "blocked"  # something must be done first (a module to install...); the reason says what
+
+
+class Result(StrEnum):
+    """What became of a minimal case when it was run again."""
+
+    FAILING = "still failing"
+    FIXED = "fixed"
+    CHANGED = "changed"  # it shows another failure
+    CANNOT_RUN = "cannot run"  # it did not come to the compiler: a module is missing, eager refuses...
+
+
+class Clean(TypeDecorator[str]):
+    """Text of any origin: lone surrogates and NUL, which databases refuse, are written as escapes."""
+
+    impl = Text
+    cache_ok = True
+
+    @property
+    def python_type(self) -> type[str]:
+        return str
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {str: Clean, bytes: LargeBinary, float: Float}  # noqa: RUF012 - SQLAlchemy's own form
+
+
+class DocumentRow(Base):
+    """One case document: canonical JSON, zlib-compressed, named by the sha256 of the text."""
+
+    __tablename__ = "documents"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    size: Mapped[int] = mapped_column(BigInteger)
+    data: Mapped[bytes]
+
+
+class BlobRow(Base):
+    """One storage, named by the sha256 of its bytes. ``data`` is NULL where the bytes lie beside the file."""
+
+    __tablename__ = "blobs"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    size: Mapped[int] = mapped_column(BigInteger)
+    codec: Mapped[str] = mapped_column(String(8))
+    stored: Mapped[int] = mapped_column(BigInteger)
+    data: Mapped[bytes | None]
+
+
+class DocumentBlobRow(Base):
+    """Which storages a document needs."""
+
+    __tablename__ = "document_blobs"
+
+    document: Mapped[str] = mapped_column(ForeignKey("documents.digest", ondelete="CASCADE"), primary_key=True)
+    blob: Mapped[str] = mapped_column(ForeignKey("blobs.digest"), primary_key=True, index=True)
+
+
+class CaptureRow(Base):
+    """One failure met by a program. ``identity`` makes (backend, graph, signature) unique."""
+
+    __tablename__ = "captures"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    identity: Mapped[str] = mapped_column(String(64), unique=True)
+    parent: Mapped[int | None] = mapped_column(ForeignKey("captures.id"))
+    state: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str]
+    kind: Mapped[str] = mapped_column(String(16))
+    phase: Mapped[str] = mapped_column(String(16))
+    backend: Mapped[str]
+    headline: Mapped[str]
+    signature: Mapped[str] = mapped_column(String(32))
+    signature_parts: Mapped[str | None]
+    failure: Mapped[str | None]
+    provenance: Mapped[str]
+    graph_hash: Mapped[str] = mapped_column(String(64))
+    graph_text: Mapped[str]
+    document: Mapped[str | None] = mapped_column(ForeignKey("documents.digest"), index=True)
+    nodes_before: Mapped[int | None]
+    inputs_before: Mapped[int | None]
+    occurrences: Mapped[int]
+    created: Mapped[str] = mapped_column(String(32))
+    last_seen: Mapped[str] = mapped_column(String(32))
+
+
+class ReductionRow(Base):
+    """One minification of one capture under one configuration. ``finished`` is NULL while it may be resumed.
+
+    ``origin`` is the tag of ``best``, see `fxminify.store.index.trust.origin_tag`.
+    """
+
+    __tablename__ = "reductions"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    capture: Mapped[int] = mapped_column(ForeignKey("captures.id"))
+    config: Mapped[str]
+    config_digest: Mapped[str] = mapped_column(String(64))
+    best: Mapped[str | None] = mapped_column(ForeignKey("documents.digest"), index=True)
+    accepted: Mapped[int]
+    queries: Mapped[int]
+    nodes_before: Mapped[int | None]
+    nodes_after: Mapped[int | None]
+    inputs_after: Mapped[int | None]
+    seconds: Mapped[float]
+    started: Mapped[str] = mapped_column(String(32))
+    finished: Mapped[str | None] = mapped_column(String(32))
+    origin: Mapped[str | None]
+
+    __table_args__ = (Index("ix_reductions_capture_config_digest", "capture", "config_digest"),)
+
+
+class VerdictRow(Base):
+    """One question to the oracle. Written before it is asked; ``outcome`` is NULL until it is answered."""
+
+    __tablename__ = "verdicts"
+
+    reduction: Mapped[int] = mapped_column(ForeignKey("reductions.id"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(128), primary_key=True)
+    pass_name: Mapped[str]
+    asks: Mapped[int]
+    outcome: Mapped[str | None] = mapped_column(String(16))
+    signature: Mapped[str | None] = mapped_column(String(32))
+    seconds: Mapped[float]
+    detail: Mapped[str]
+
+
+class StepRow(Base):
+    """One accepted step of a reduction: see `fxminify.store.index.steps`. ``key`` is that of its question."""
+
+    __tablename__ = "steps"
+
+    reduction: Mapped[int] = mapped_column(ForeignKey("reductions.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    pass_name: Mapped[str]
+    key: Mapped[str] = mapped_column(String(128))
+    nodes: Mapped[int]
+    inputs: Mapped[int]
+    queries: Mapped[int]
+    seconds: Mapped[float]
+    difference: Mapped[str]
+    document: Mapped[str | None] = mapped_column(ForeignKey("documents.digest"), index=True)
+    at: Mapped[str] = mapped_column(String(32))
+
+
+class ReproRow(Base):
+    """One rendered file of a capture; ``verified`` of ``runs`` fresh processes showed the signature.
+
+    ``origin`` is the tag of `fxminify.store.index.trust.script_tag`.
+    """
+
+    __tablename__ = "repros"
+
+    capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), primary_key=True)
+    format: Mapped[str] = mapped_column(String(32), primary_key=True)
+    text: Mapped[str]
+    log: Mapped[str]
+    verified: Mapped[int]
+    runs: Mapped[int]
+    created: Mapped[str] = mapped_column(String(32))
+    origin: Mapped[str | None]
+
+
+class RoundRow(Base):
+    """One `minify retest`. ``finished`` is NULL while it may be resumed."""
+
+    __tablename__ = "rounds"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    config: Mapped[str]
+    config_digest: Mapped[str] = mapped_column(String(64), index=True)
+    started: Mapped[str] = mapped_column(String(32))
+    finished: Mapped[str | None] = mapped_column(String(32))
+
+
+class RetestRow(Base):
+    """One minimal case, run again: under which backend, with which versions, and what became of it."""
+
+    __tablename__ = "retests"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    round: Mapped[int | None] = mapped_column(ForeignKey("rounds.id"), index=True)
+    capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), index=True)
+    backend: Mapped[str]
+    result: Mapped[str] = mapped_column(String(16))
+    said: Mapped[str]
+    signature: Mapped[str] = mapped_column(String(32))
+    shown: Mapped[int]
+    runs: Mapped[int]
+    seconds: Mapped[float]
+    versions: Mapped[str]
+    at: Mapped[str] = mapped_column(String(32))
+
+
+@event.listens_for(Base, "load", propagate=True)
+def _check_loaded(row: Any, context: Any) -> None:
+    _check(row)
+
+
+@event.listens_for(Base, "refresh", propagate=True)
+def _check_refreshed(row: Any, context: Any, names: Any) -> None:
+    _check(row)
+
+
+def _check(row: Any) -> None:
+    """Every loaded column holds what its declaration says. Raises `ForeignValue`."""
+    for column in row.__table__.columns:
+        if column.key not in row.__dict__:
+            continue
+        value = row.__dict__[column.key]
+        if value is None and column.nullable:
+            continue
+        expected = column.type.python_type
+        if type(value) is not expected and not (expected is float and type(value) is int):
+            raise ForeignValue(f"{type(value).__name__} in {row.__table__.name}.{column.key}")

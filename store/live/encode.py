@@ -1,0 +1,398 @@
+"""From a live graph to data: `encode` writes a `torch.fx.GraphModule` and its inputs as a `Graph`, values and bytes.
+
+* Every callable is stored by a name that `fxminify.store.live.resolve` turns back into that very object; whatever has
+  none is refused with `Unsupported`, which says the node. With ``live=`` it is kept as ``{"object": i}`` instead,
+  for a caller that stays in this process.
+* Nothing of the user's is touched: tensors are read, never run, outside every mode that is active.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..document.case import Graph, Json, Node, TensorSpec, Value
+from ..document.names import UnknownName, is_argument_name, is_attribute_path, is_node_name, table
+from . import modes
+from .leaf_modules import NotALeaf, class_of, contents
+from .resolve import annotation, describe, enumeration, triton_kernel
+from .snapshot import CannotSnapshot, Put, Tensors, digest, hint
+
+_ROOT = re.compile(r"L\['\w+'\]\.?")
+_LAST_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
+
+
+class Unsupported(Exception):
+    """The graph holds something that has no place in a document; ``node`` is where, ``reason`` what."""
+
+    def __init__(self, reason: str, node: str | None = None) -> None:
+        super().__init__(reason if node is None else f"node {node!r}: {reason}")
+        self.node = node
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What `encode` made: the parts of a `Case` that come from the graph, and whether values were left out."""
+
+    graph: Graph
+    inputs: tuple[Value, ...]
+    tensors: tuple[TensorSpec, ...]
+    blobs: dict[str, bytes]
+    invented: bool = False
+
+
+class Encoder:
+    """Encodes values one by one. ``tensors`` and ``blobs`` read the tensors' bytes when asked."""
+
+    def __init__(
+        self, *, live: list[object] | None = None, clip: bool = True, grads: bool = False, keep: int | None = None
+    ) -> None:
+        self._tensors = Tensors(clip=clip, grads=grads, keep=keep if clip else None)
+        self._live = live
+        self._objects = {id(o): i for i, o in enumerate(live or ())}
+        self._path: list[str] = []
+
+    @property
+    def tensors(self) -> list[TensorSpec]:
+        return list(self._tensors.finish()[0])
+
+    @property
+    def blobs(self) -> dict[str, bytes]:
+        return self._tensors.finish()[1]
+
+    @property
+    def invented(self) -> bool:
+        """Whether `finish` left the values of some tensor out."""
+        return self._tensors.invented
+
+    def finish(self) -> tuple[tuple[TensorSpec, ...], dict[str, bytes]]:
+        """``tensors`` and ``blobs`` in one reading."""
+        return self._tensors.finish()
+
+    def read(self, put: Put, name: Callable[[bytes], str] = digest) -> tuple[TensorSpec, ...]:
+        """``tensors``; the bytes go to ``put`` one storage at a time, under the keys that ``name`` gives."""
+        return self._tensors.read(put, name)
+
+    def tensor(self, tensor: torch.Tensor) -> int:
+        """Index of ``tensor`` among ``tensors``. Raises `Unsupported`."""
+        try:
+            return self._tensors.add(tensor)
+        except CannotSnapshot as exc:
+            raise Unsupported(str(exc)) from None
+
+    def value(self, x: Any) -> Value:
+        """``x`` as a tagged value. Raises `Unsupported`."""
+        encode = _BY_TYPE.get(type(x))
+        if encode is not None:
+            return encode(self, x)
+        try:
+            return self._rare(x)
+        except (Unsupported, UnknownName, CannotSnapshot) as exc:
+            if self._live is None:
+                raise Unsupported(str(exc)) from None
+            return self._object(x)
+
+    def target(self, x: Any) -> Value:
+        """The target of a ``call_function`` node."""
+        try:
+            return describe(x)
+        except UnknownName as exc:
+            if self._live is None:
+                raise Unsupported(str(exc)) from None
+            return self._object(x)
+
+    def _object(self, x: Any) -> Json:
+        assert self._live is not None
+        index = self._objects.get(id(x))
+        if index is None:
+            index = self._objects[id(x)] = len(self._live)
+            self._live.append(x)
+        return {"object": index}
+
+    def _rare(self, x: Any) -> Value:
+        if isinstance(x, torch.Tensor):
+            return {"tensor": self.tensor(x)}
+        if isinstance(x, fx.Node):
+            return {"ref": x.name}
+        if isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool):
+            known = self.value(hint(x))
+            return {"sym": {"kind": type(x).__name__, "expr": printable(str(x.node.expr), 500), "hint": known}}
+        if isinstance(x, torch.Generator):
+            with modes.undisturbed():
+                state = x.get_state()
+            return {"generator": [str(x.device), self.tensor(state)]}
+        kind = type(x).__name__
+        if isinstance(x, enum.Enum) or kind in table().enums:
+            if type(x) is enumeration(kind) and x.name in table().enums.get(kind, ()):
+                return {"enum": [kind, x.name]}
+            raise Unsupported(f"member of enum {type(x).__module__}.{type(x).__qualname__}")
+        if isinstance(x, tuple):
+            if type(x).__module__ == "torch.return_types" and kind in table().return_types:
+                return {"return_type": [kind, [self.value(i) for i in x]]}
+            if type(x) is not tuple and not hasattr(x, "_fields"):
+                raise Unsupported(f"value of type {type(x).__module__}.{type(x).__qualname__}")
+            return {"tuple": [self.value(i) for i in x]}
+        if isinstance(x, torch.nn.Module) or not callable(x):
+            raise Unsupported(f"value of type {type(x).__module__}.{type(x).__qualname__}")
+        return {"target": describe(x)}
+
+    def graph(self, gm: fx.GraphModule) -> Graph:
+        """The graph of ``gm`` and of every graph inside it."""
+        attrs: dict[str, Json] = {}
+        nodes = []
+        for node in gm.graph.nodes:
+            with self._at(node.name):
+                if node.op in ("get_attr", "call_module") and node.target not in attrs:
+                    attrs[node.target] = self._attribute(gm, node.target)
+                nodes.append(self._node(node))
+        return Graph(tuple(nodes), attrs, gm.training)
+
+    @contextmanager
+    def _at(self, node: str) -> Iterator[None]:
+        self._path.append(node)
+        try:
+            yield
+        except Unsupported as exc:
+            if exc.node is not None:
+                raise
+            raise Unsupported(exc.reason, " in ".join(reversed(self._path))) from None
+        finally:
+            self._path.pop()
+
+    def _node(self, node: fx.Node) -> Node:
+        target = node.target
+        if not all(map(is_argument_name, node.kwargs)):
+            raise Unsupported(f"keywords {sorted(node.kwargs)!r:.80}")
+        if not is_node_name(node.name):
+            raise Unsupported(f"{node.name!r} is no name that FX would give a node")
+        if self._live is None and (kernel := triton_kernel(node)) is not None:
+            raise Unsupported(f"the Triton kernel {kernel!r} cannot be stored: its source belongs to the program")
+        if node.op == "call_function":
+            target = self.target(target)
+            if node.target is getattr:
+                name = node.args[1] if len(node.args) == 2 and not node.kwargs else None
+                if name not in table().getattr and self._live is None:
+                    raise Unsupported(f"getattr of {name!r} is not in the table")
+        elif node.op == "call_method":
+            if target not in table().methods and self._live is None:
+                raise Unsupported(f"method {target!r} is not in the table")
+        elif node.op == "placeholder" and not (is_argument_name(target) and target != "self"):
+            raise Unsupported(f"placeholder of kind {target!r}")
+        return Node(
+            name=node.name,
+            op=node.op,
+            target=target,
+            args=tuple([self.value(a) for a in node.args]),
+            kwargs={k: self.value(a) for k, a in node.kwargs.items()},
+            meta=_meta(node.meta),
+            type=annotation(node.type),
+        )
+
+    def _attribute(self, gm: torch.nn.Module, path: str) -> Json:
+        holder: Any = gm
+        if not is_attribute_path(path):
+            raise Unsupported(f"attribute {path!r} has a name of torch.nn.Module's own")
+        *outer, leaf = path.split(".")
+        for name in outer:
+            holder = getattr(holder, name)
+        found = getattr(holder, leaf)
+        if isinstance(found, torch.Tensor):
+            attr: Json = self.value(found)
+            if "object" in attr:
+                return attr
+            inside = isinstance(holder, torch.nn.Module)
+            kind = "buffer" if inside and leaf in holder._buffers else "attribute"
+            return attr | {"kind": "parameter" if inside and leaf in holder._parameters else kind}
+        if isinstance(found, fx.GraphModule):
+            return {"graph": self.graph(found)}
+        if isinstance(found, torch.nn.Module):
+            try:
+                return {"module": self._module(found)}
+            except Unsupported:
+                if self._live is None:
+                    raise
+                return self._object(found)
+        attr = self.value(found)
+        return attr if type(attr) is dict and "object" in attr else {"value": attr}
+
+    def _module(self, module: torch.nn.Module) -> Json:
+        try:
+            name, attrs = class_of(module), contents(module)
+        except NotALeaf as exc:
+            raise Unsupported(str(exc)) from None
+        return {
+            "class": name,
+            "attrs": {k: self.value(v) for k, v in attrs.items()},
+            "parameters": {k: None if v is None else self.tensor(v) for k, v in module._parameters.items()},
+            "buffers": {k: None if v is None else self.tensor(v) for k, v in module._buffers.items()},
+            "modules": {k: None if v is None else self._module(v) for k, v in module._modules.items()},
+            "training": module.training,
+        }
+
+
+def encode(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    live: list[object] | None = None,
+    keep: int | None = None,
+    put: Put | None = None,
+) -> Encoded:
+    """``gm`` and one input per placeholder as data. Raises `Unsupported`.
+
+    Of storages of more than ``keep`` bytes the values are not kept, seeded ones stand in; None keeps all. With
+    ``put`` the bytes go there, one storage at a time, and not into the answer.
+    """
+    encoder = Encoder(live=live, clip=not _counts_from_storage(gm), grads=_reads_grad(gm), keep=keep)
+    graph = encoder.graph(gm)
+    if len(graph.placeholders) != len(inputs):
+        raise Unsupported(f"{len(inputs)} inputs for {len(graph.placeholders)} placeholders")
+    values = []
+    for node, x in zip(graph.placeholders, inputs, strict=True):
+        with encoder._at(node.name):
+            values.append(encoder.value(x))
+    blobs: dict[str, bytes] = {}
+    tensors = encoder.read(put or blobs.__setitem__)
+    return Encoded(graph, tuple(values), tensors, blobs, encoder.invented)
+
+
+def graph_text(gm: fx.GraphModule) -> str:
+    """A graph that was refused, as text for people: one line a node, sub-graphs after their users."""
+    modules = [("", gm), *((n, m) for n, m in gm.named_modules() if n and isinstance(m, fx.GraphModule))]
+    blocks = [f"{name or 'graph'}:\n" + "\n".join(_line(n) for n in module.graph.nodes) for name, module in modules]
+    return "\n\n".join(blocks)
+
+
+def _line(node: fx.Node) -> str:
+    target = node.target
+    if not isinstance(target, str):
+        target = getattr(target, "__name__", type(target).__name__)
+    arguments = ", ".join([*map(_short, node.args), *(f"{k}={_short(v)}" for k, v in node.kwargs.items())])
+    return "    " + printable(f"{node.name} = {node.op}[{target}]({arguments})", 400)
+
+
+def _short(x: Any) -> str:
+    """An argument without ``repr`` of foreign objects, which may hold paths or addresses, or raise."""
+    if isinstance(x, fx.Node):
+        return x.name
+    if x is None or isinstance(x, bool | int | float | str | torch.dtype | torch.device):
+        return repr(x)
+    if isinstance(x, list | tuple):
+        return "[" + ", ".join(map(_short, x)) + "]"
+    return f"<{type(x).__name__}>"
+
+
+def printable(text: str, length: int) -> str:
+    """``text`` as printable ASCII on one line, cut to ``length``: what may stand in a comment or on a terminal."""
+    text = text[:length]
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if " " <= c <= "~" else "?" for c in text)
+
+
+def _meta(meta: Mapping[str, Any]) -> Json:
+    """What is worth showing of a node: its value's dtype and shape, the user's line, the module's path."""
+    out: Json = {}
+    value = meta.get("example_value")
+    if value is None:
+        value = meta.get("val")
+    if isinstance(value, torch.Tensor):
+        out["dtype"] = str(value.dtype).removeprefix("torch.")
+        out["shape"] = [s if type(s) is int else printable(str(s), 200) for s in value.shape]
+    elif isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        out["dtype"] = type(value).__name__
+    trace = meta.get("stack_trace")
+    if isinstance(trace, str) and (found := _LAST_FRAME.search(trace, max(trace.rfind('File "'), 0))):
+        file = re.split(r"[/\\]", found[1])[-1]
+        out["stack"] = printable(f"{file}:{found[2]} {found[3]}", 300)
+    stack = meta.get("nn_module_stack")
+    if isinstance(stack, Mapping) and stack:
+        last = list(stack.values())[-1]
+        if isinstance(last, tuple) and last and isinstance(last[0], str):
+            out["module"] = printable(_ROOT.sub("", last[0]), 300)
+    return out
+
+
+def _targets(gm: fx.GraphModule) -> Iterable[Any]:
+    for module in gm.modules():
+        if isinstance(module, fx.GraphModule):
+            for node in module.graph.nodes:
+                yield node.target if node.target is not getattr else ("getattr", *node.args[1:])
+
+
+def _counts_from_storage(gm: fx.GraphModule) -> bool:
+    """Whether a node addresses a storage from its start, or sees how large it is."""
+    return any(any(word in str(t) for word in ("as_strided", "set_.", "storage", "resize_")) for t in _targets(gm))
+
+
+def _reads_grad(gm: fx.GraphModule) -> bool:
+    return any(t == ("getattr", "grad") or "accumulate_grad" in str(t) for t in _targets(gm))
+
+
+def _finite(_: Encoder, x: float) -> Value:
+    return x if math.isfinite(x) else {"float": "nan" if x != x else "inf" if x > 0 else "-inf"}
+
+
+def _string(_: Encoder, x: str) -> Value:
+    try:
+        x.encode()
+    except UnicodeEncodeError:
+        raise Unsupported("string with lone surrogates") from None
+    return x
+
+
+def _integer(_: Encoder, x: int) -> Value:
+    if x.bit_length() > 256:
+        raise Unsupported(f"integer of {x.bit_length()} bits")
+    return x
+
+
+def _plain(_: Encoder, x: Any) -> Value:
+    return x
+
+
+def _named(kind: str) -> Any:
+    return lambda _, x: {kind: str(x).removeprefix("torch.")}
+
+
+def _items(kind: str) -> Any:
+    return lambda e, x: {kind: [e.value(i) for i in x]}
+
+
+_BY_TYPE: dict[type, Any] = {
+    type(None): _plain,
+    bool: _plain,
+    int: _integer,
+    float: _finite,
+    str: _string,
+    fx.Node: lambda _, x: {"ref": x.name},
+    list: lambda e, x: [e.value(i) for i in x],
+    fx.immutable_collections.immutable_list: lambda e, x: [e.value(i) for i in x],
+    tuple: _items("tuple"),
+    torch.Size: _items("size"),
+    dict: lambda e, x: {"dict": [[e.value(k), e.value(v)] for k, v in x.items()]},
+    fx.immutable_collections.immutable_dict: lambda e, x: {"dict": [[e.value(k), e.value(v)] for k, v in x.items()]},
+    set: lambda e, x: {"set": [e.value(i) for i in sorted(x, key=repr)]},
+    frozenset: lambda e, x: {"frozenset": [e.value(i) for i in sorted(x, key=repr)]},
+    complex: lambda e, x: {"complex": [e.value(x.real), e.value(x.imag)]},
+    slice: lambda e, x: {"slice": [e.value(x.start), e.value(x.stop), e.value(x.step)]},
+    range: lambda _, x: {"range": [x.start, x.stop, x.step]},
+    type(...): lambda _, x: {"ellipsis": True},
+    bytes: lambda _, x: {"bytes": x.hex()},
+    torch.dtype: _named("dtype"),
+    torch.layout: _named("layout"),
+    torch.memory_format: _named("memory_format"),
+    torch.qscheme: _named("qscheme"),
+    torch.device: lambda _, x: {"device": str(x)},
+    torch.finfo: lambda _, x: {"finfo": x.dtype},
+    torch.iinfo: lambda _, x: {"iinfo": x.dtype},
+}
