@@ -112,7 +112,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """All that the report says of one failure. Texts are plain; only ``curve`` is SVG (`repro_templates.report.curve`)."""
+    """All that the report says of one failure. Texts are plain; ``curve`` is SVG of `repro_templates.report.curve`."""
 
     row: Row
     title: str
