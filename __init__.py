@@ -18,8 +18,8 @@ __version__ = "0.1.0"
 __all__ = ["Explain", "__version__", "capture", "capturing", "chain", "install", "record", "reduce", "uninstall"]
 
 _LAZY = {
-    "Explain": ".backends.explain",
-    "chain": ".backends.chain",
+    "Explain": ".backends.shipped.explain",
+    "chain": ".backends.shipped.chain",
     "capture": ".backends.capture.hook",
     "capturing": ".backends.capture.hook",
     "install": ".backends.capture.hook",

@@ -95,7 +95,7 @@ def _backends() -> tuple[bool, str]:
 
 def _planted() -> tuple[bool, str]:
     """Capture, minify and verify a planted failure in a temporary directory."""
-    from ..session.options import Options
+    from ..session.options import MinifyOptions
     from ..session.runner import run_pending
 
     with tempfile.TemporaryDirectory(prefix="fxminify-doctor-") as folder:
@@ -106,7 +106,7 @@ def _planted() -> tuple[bool, str]:
         db = os.path.join(folder, "repro.db")
         if done.returncode != 1 or not os.path.exists(db):
             return False, f"the planted failure was not captured:\n{done.stderr[-2000:]}"
-        rows = run_pending(db, (), Options(), quiet=True)
+        rows = run_pending(db, (), MinifyOptions(), quiet=True)
         if [row.state for row in rows] != ["verified"]:
             return False, "the planted failure was captured but not minified: " + "; ".join(r.reason for r in rows)
         row = rows[0]

@@ -37,8 +37,7 @@ def show(db: str, id_: int, minified: bool, graph: bool, json_: bool) -> None:
     """Show one failure of DB: what failed, where, with which backend, its graph, and what of it matters."""
     from ...store.index.index import Index
     from ..reporting import explanation
-    from . import console
-    from . import history_view as retelling
+    from . import console, history_view
 
     with Index.open(db, readonly=True) as index:
         if graph and not json_:
@@ -51,7 +50,7 @@ def show(db: str, id_: int, minified: bool, graph: bool, json_: bool) -> None:
         return
     console.show(details)
     if explained is not None:
-        retelling.explanation(explained)
+        history_view.explanation(explained)
 
 
 @click.command()
@@ -67,7 +66,7 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
     """
     from ...store.index.index import Index
     from ..reducer.history import stored
-    from . import history_view as retelling
+    from . import history_view
 
     with Index.open(db, readonly=True) as index:
         index.capture(id_)
@@ -81,9 +80,9 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
     if json_:
         dump(found.to_json() if number is None else steps[number].to_json())
     elif number is not None:
-        retelling.step(steps[number])
+        history_view.step(steps[number])
     else:
-        retelling.history(found, differences=not brief)
+        history_view.history(found, differences=not brief)
 
 
 _LANGUAGES = {"issue": "markdown", "notebook": "json"}
@@ -126,19 +125,19 @@ def repro(
 
     A format that runs is run before it is shown; what was not, or did not show the failure, is marked as tentative.
     """
-    from ..reporting.export import NotMinified, Wish, handed_out, template_text
-    from ..session.options import Options
+    from ..reporting.export import ExportRequest, NotMinified, export, template_text
+    from ..session.options import MinifyOptions
     from ..session.runner import run_pending
     from . import console
 
-    wish = Wish(format_, template_text(template), rename, force)
+    request = ExportRequest(format_, template_text(template), rename, force)
     try:
-        made = handed_out(db, id_, wish, trust=trust)
+        made = export(db, id_, request, trust=trust)
     except NotMinified as error:
         if not at_terminal() or not click.confirm(f"{error}\nMinify it now?", err=True):
             raise
-        run_pending(db, [id_], Options(trust=trust), confirm=ask)
-        made = handed_out(db, id_, wish, trust=trust)
+        run_pending(db, [id_], MinifyOptions(trust=trust), confirm=ask)
+        made = export(db, id_, request, trust=trust)
     text, files, info = made.text, made.files, made.info
     if made.tentative:
         click.echo(f"Tentative: {made.tentative}", err=True)

@@ -69,12 +69,12 @@ def run(db: str, ids: tuple[int, ...], json_: bool, again: bool, **options: Any)
     if options["from_step"] is not None and len(ids) != 1:
         raise Problem("--from-step is about one failure: give its ID, as in minify run DB ID --from-step N.")
     from ..sandbox.cluster import NoCluster
-    from ..session.options import Options
+    from ..session.options import MinifyOptions
     from ..session.runner import run_pending
 
     options["jobs"] = options["jobs"] or 0
     try:
-        rows = run_pending(db, ids, Options(**options), again=again, quiet=json_, confirm=ask)
+        rows = run_pending(db, ids, MinifyOptions(**options), again=again, quiet=json_, confirm=ask)
     except NoCluster as error:
         raise Problem(str(error)) from error
     if json_:

@@ -50,7 +50,7 @@ def retest(
     from ...store.index.index import Index
     from ..regression import matrix
     from ..regression.junit import junit as document
-    from ..regression.retest import Options, retest
+    from ..regression.retest import RetestOptions, retest
     from ..regression.standing import Expect
 
     if matrix_:
@@ -59,7 +59,7 @@ def retest(
         dump(found) if json_ else matrix.show(found)
         return
     progress = matrix.RetestProgress(quiet=json_)
-    chosen = Options(expect=Expect(expect), **options)
+    chosen = RetestOptions(expect=Expect(expect), **options)
     answers = retest(db, ids, chosen, confirm=ask, begin=progress.begin, done=progress.done)
     if junit is not None:
         try:

@@ -100,21 +100,21 @@ def _hand_on(
 ) -> None:
     from ...store.index.index import Index
     from ..reporting import bundle as bundles
-    from ..reporting.export import Wish
+    from ..reporting.export import ExportRequest
     from ..reporting.privacy_summary import lines, listing
 
-    wish = Wish(rename=rename, unverified=force)
+    request = ExportRequest(rename=rename, unverified=force)
     if bundle is not None and bundle.exists() and not force:
         raise Problem(f"{bundle} exists; add --force to overwrite it.")
     with Index.open(db, readonly=True) as index:
         if to is not None:
-            click.echo(bundles.command(index, id_, wish))
+            click.echo(bundles.command(index, id_, request))
         capture = index.capture(id_)
         case = (index.best(capture) or index.case(id_)) if inside else None
     if bundle is None and case is None:
         return
     formats = FORMATS if bundle is not None else ("script", "issue")
-    made = bundles.collect(db, id_, wish, formats=formats, trust=trust)
+    made = bundles.collect(db, id_, request, formats=formats, trust=trust)
     out: dict[str, Any] = {"bundle": str(bundle), **made.document()} if bundle is not None else {}
     if case is not None:
         out["what_is_inside"] = listing(case, capture.failure, made.contents, renamed=rename)

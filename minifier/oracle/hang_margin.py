@@ -16,27 +16,27 @@ from ...store.failure import Failure
 from .oracle import ALARM_TIMES, LASTS_TIMES, Oracle
 
 if TYPE_CHECKING:
-    from ..session.attempt import Attempt
+    from ..session.attempt import EntryAttempt
 
 #: How many times the limit of a candidate the result must take.
 PATIENCE = ALARM_TIMES * LASTS_TIMES
 
 
-def limit(attempt: Attempt, case: Case) -> float:
+def limit(attempt: EntryAttempt, case: Case) -> float:
     """Seconds after which ``case`` is known to hang: what a candidate gets, or more where it was given more."""
     oracle = attempt.oracle
     assert isinstance(oracle, Oracle)
     return oracle.timeout_of(case) / oracle.patience * (PATIENCE if attempt.patience is None else attempt.patience)
 
 
-def alarm(attempt: Attempt, case: Case) -> float:
+def alarm(attempt: EntryAttempt, case: Case) -> float:
     """Seconds after which the script of ``case`` gives up; for what is no hang the time limit of a question."""
     if not _is_slow(attempt):
         return attempt.timeout
     return max(1.0, limit(attempt, case) / (1.0 if attempt.patience == 1.0 else LASTS_TIMES))
 
 
-def seen(attempt: Attempt, case: Case) -> Failure | None:
+def seen(attempt: EntryAttempt, case: Case) -> Failure | None:
     """The hang as it was seen of ``case``; None for everything else."""
     if not _is_slow(attempt):
         return None
@@ -44,7 +44,7 @@ def seen(attempt: Attempt, case: Case) -> Failure | None:
     return deaths.hang(shown.phase, round(limit(attempt, case)), diagnostics=shown.diagnostics)
 
 
-def lasts(attempt: Attempt, case: Case) -> bool:
+def lasts(attempt: EntryAttempt, case: Case) -> bool:
     """Whether ``case`` takes as long as a result must. Asked once of each case; true of what is no hang."""
     if not _is_slow(attempt) or attempt.patience is not None:
         return True
@@ -63,7 +63,7 @@ def lasts(attempt: Attempt, case: Case) -> bool:
     return log.known[key].same
 
 
-def more_patient(attempt: Attempt) -> Attempt:
+def more_patient(attempt: EntryAttempt) -> EntryAttempt:
     """The attempt that follows one whose result does not last: from its last step that does, with more patience; where
     none does the same again, whose result is taken as it is."""
     found = _last_that_lasts(attempt)
@@ -74,11 +74,11 @@ def more_patient(attempt: Attempt) -> Attempt:
     return type(attempt)(replace(attempt.of, case=case, begun=begun), attempt.entry, patience=PATIENCE)
 
 
-def _is_slow(attempt: Attempt) -> bool:
+def _is_slow(attempt: EntryAttempt) -> bool:
     return isinstance(attempt.oracle, Oracle) and attempt.oracle.healthy > 0
 
 
-def _last_that_lasts(attempt: Attempt) -> tuple[int, Case] | None:
+def _last_that_lasts(attempt: EntryAttempt) -> tuple[int, Case] | None:
     """Its number, 0 for the start, by halving: smaller cases take less time."""
     cases = [attempt.descent.start, *(case for case, _ in attempt.descent.path)]
     best, low, high = None, 0, len(cases) - 1

@@ -67,7 +67,7 @@ class Votes:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FailureTarget:
     """What counts as the failure under reduction."""
 
     allowed: tuple[Signature, ...]
@@ -88,7 +88,7 @@ class Oracle:
     def __init__(
         self,
         pool: Workers,
-        target: Target,
+        target: FailureTarget,
         *,
         timeout: float,
         entry: str = "direct",

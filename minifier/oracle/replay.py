@@ -19,7 +19,7 @@ from ...store.failure import Failure, Kind, Match, Signature, signature
 from ..sandbox.pool import Reply, Workers
 from . import tasks
 from .observation import Observation, Seen, of_reply
-from .oracle import SHORTEST, Oracle, Target, Votes, hang_seconds
+from .oracle import SHORTEST, FailureTarget, Oracle, Votes, hang_seconds
 
 SLOWEST_TIMES = 5.0
 #: Seconds a replay may take where the capture names no time of its own.
@@ -53,7 +53,7 @@ class Replay:
     """
 
     reproduced: bool
-    target: Target
+    target: FailureTarget
     failures: tuple[Failure, ...] = ()
     entry: str = "direct"
     threads: int = 1
@@ -98,7 +98,7 @@ def replay(
     timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
     session = _Session(pool, case, Likeness(captured, match, error_regex), timeout)
     entries = session.first_sight(again=0 if hangs else runs - 1) or session.second_sight(runs)
-    target = Target((signature(captured),), match, error_regex)
+    target = FailureTarget((signature(captured),), match, error_regex)
     if not entries:
         return Replay(False, target, entries=session.shown(), reason=session.why_not(captured))
     entry = fastest(entries)
@@ -133,7 +133,7 @@ class Likeness:
     def difference(self, failure: Failure) -> str | None:
         """The first part of the signatures that differs, None for the same failure."""
         if self.error_regex is not None:
-            return None if Target((), self.match, self.error_regex).shows(failure) else "text"
+            return None if FailureTarget((), self.match, self.error_regex).shows(failure) else "text"
         want, have = signature(self.captured), signature(failure)
         have = replace(
             have,
@@ -267,7 +267,7 @@ def _threads(case: Case) -> tuple[int, ...]:
 def _healthy_seconds(pool: Workers, case: Case, limit: float) -> float:
     argument = tasks.observation(healthy(case), "direct")
     reply = pool.submit("observe", argument, timeout=limit, fresh=True).result()
-    return reply.seconds - reply.held_up
+    return reply.seconds - reply.cpu_wait_s
 
 
 def healthy(case: Case) -> Case:

@@ -19,10 +19,10 @@ from ..oracle.script_oracle import ScriptOracle
 from ..oracle.verdict import Outcome, Verdict
 from ..passes import PASSES, REPLACEMENTS
 from ..sandbox.pool import Ended
-from ..session.job import Job
+from ..session.job import CaptureSession
 from ..session.options import PassFailed
 from ..session.steps import StepLog
-from ..session.verdict_log import Log
+from ..session.verdict_log import VerdictLog
 from ..tracing.trace import Trace
 from .account import BudgetSpent, Progress
 from .asking import Asking
@@ -53,9 +53,9 @@ class Descent:
 
     def __init__(
         self,
-        job: Job,
+        job: CaptureSession,
         oracle: Oracle | ScriptOracle,
-        log: Log,
+        log: VerdictLog,
         start: Case,
         trace: Trace,
         hints: tuple[tuple[str, ...], ...],

@@ -36,7 +36,7 @@ SAME, OTHER, PASSES, CANNOT = "same failure", "another failure", "passes", "cann
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AblationRow:
     """What one backend made of the case: ``result`` is one of ``SAME``, ``OTHER``, ``PASSES`` and ``CANNOT``."""
 
     backend: str
@@ -50,7 +50,7 @@ class Row:
 class Ablation:
     """The rows, the ladder of torch's layers first, and the layer at which the failure enters."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[AblationRow, ...]
     enters: str
 
     def to_json(self) -> dict[str, object]:
@@ -74,7 +74,7 @@ def ablate(
     timeout: float = 300.0,
     trust: bool = False,
     confirm: Callable[[str], bool] = lambda question: False,
-    done: Callable[[Row], None] = lambda row: None,
+    done: Callable[[AblationRow], None] = lambda row: None,
 ) -> Ablation:
     """Run capture ``id`` under torch's layers, its own backend, and ``backends`` (default: others installed).
 
@@ -135,12 +135,12 @@ def stored(index: Index, id: int) -> Ablation | None:
     return None if repro is None else Ablation.from_text(repro.text)
 
 
-def _read(doc: Any) -> Row:
+def _read(doc: Any) -> AblationRow:
     backend, layer, result, said = (str(doc[name]) for name in ("backend", "layer", "result", "said"))
-    return Row(backend, layer, result, said, float(doc["seconds"]))
+    return AblationRow(backend, layer, result, said, float(doc["seconds"]))
 
 
-def _row(spec: BackendSpec, layer: str, case: Case, blobs: Blobs, likeness: Likeness, timeout: float) -> Row:
+def _row(spec: BackendSpec, layer: str, case: Case, blobs: Blobs, likeness: Likeness, timeout: float) -> AblationRow:
     mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
     seen: list[tuple[Observation, float]] = []
     try:
@@ -152,21 +152,21 @@ def _row(spec: BackendSpec, layer: str, case: Case, blobs: Blobs, likeness: Like
                 if _matches(seen[-1][0], likeness):
                     break
     except (BackendImportError, SandboxError) as error:
-        return Row(spec.name, layer, CANNOT, str(error).strip().splitlines()[0])
+        return AblationRow(spec.name, layer, CANNOT, str(error).strip().splitlines()[0])
     order = {Seen.FAILURE: 0, Seen.PASS: 1, Seen.INVALID: 2, Seen.INFRA: 3}
     observation, seconds = min(seen, key=lambda pair: (not _matches(pair[0], likeness), order[pair[0].seen]))
     if observation.failure is None:
         result = PASSES if observation.seen is Seen.PASS else CANNOT
-        return Row(spec.name, layer, result, observation.detail, round(seconds, 2))
+        return AblationRow(spec.name, layer, result, observation.detail, round(seconds, 2))
     result = SAME if _matches(observation, likeness) else OTHER
-    return Row(spec.name, layer, result, observation.failure.headline(), round(seconds, 2))
+    return AblationRow(spec.name, layer, result, observation.failure.headline(), round(seconds, 2))
 
 
 def _matches(observation: Observation, likeness: Likeness) -> bool:
     return observation.failure is not None and likeness.holds(observation.failure)
 
 
-def _enters(rows: Sequence[Row]) -> str:
+def _enters(rows: Sequence[AblationRow]) -> str:
     """The first layer of torch that fails, the backend where none does."""
     for row in rows:
         if row.layer and row.result in (SAME, OTHER):

@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 
 from ...store.index.index import Result
 from ..commands.console import plain
-from .retest import Answer
+from .retest import RetestAnswer
 
 
-def junit(answers: Sequence[Answer], suite: str) -> bytes:
+def junit(answers: Sequence[RetestAnswer], suite: str) -> bytes:
     """The document, UTF-8; ``suite`` is the name of the suite."""
     tests = [_test(answer) for answer in answers]
     seconds = sum(answer.retest.seconds for answer in answers if answer.retest is not None)
@@ -37,11 +37,11 @@ def junit(answers: Sequence[Answer], suite: str) -> bytes:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
 
 
-def _test(answer: Answer) -> ElementTree.Element:
-    capture, found = answer.subject.capture, answer.retest
+def _test(answer: RetestAnswer) -> ElementTree.Element:
+    capture, found = answer.case.capture, answer.retest
     test = ElementTree.Element("testcase", {
-        "classname": _text(answer.subject.backend or "backend", 200),
-        "name": _text(f"{answer.subject.name} {capture.kind}", 200),
+        "classname": _text(answer.case.backend or "backend", 200),
+        "name": _text(f"{answer.case.name} {capture.kind}", 200),
         "time": f"{0.0 if found is None else found.seconds:.3f}",
     })  # fmt: skip
     said = _text(f"{answer.result}: {answer.said}" if answer.said else answer.result, 1000)
@@ -58,9 +58,9 @@ def _test(answer: Answer) -> ElementTree.Element:
     return test
 
 
-def details(answer: Answer) -> str:
+def details(answer: RetestAnswer) -> str:
     """What there is to say of an answer, in lines."""
-    capture = answer.subject.capture
+    capture = answer.case.capture
     lines = [f"{answer.result}: {answer.said}" if answer.said else answer.result, f"captured as {capture.headline}"]
     if answer.standing is not None:
         lines.append(answer.standing.text())

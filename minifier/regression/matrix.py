@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ...store.index.index import Index, Result
 from ..commands.console import plain
-from .retest import Answer, Subject
+from .retest import RetestAnswer, RetestCase
 from .standing import order, standing
 
 _COLORS = {"fixed": "green", "still failing": "yellow", "changed": "red", "cannot run": "dim", "not minified": "dim"}
@@ -27,18 +27,18 @@ class RetestProgress:
         self._console = Console(stderr=True, quiet=quiet)
         self._of = self._done = 0
 
-    def begin(self, subjects: list[Subject]) -> None:
-        self._of = len(subjects)
+    def begin(self, cases: list[RetestCase]) -> None:
+        self._of = len(cases)
 
-    def done(self, answer: Answer) -> None:
+    def done(self, answer: RetestAnswer) -> None:
         self._done += 1
         found = answer.retest
         time = "answered before the interruption" if answer.resumed else f"{found.seconds if found else 0:.1f} s"
-        text = f"[{self._done}/{self._of}] {answer.subject.name} {answer.subject.backend}: {answer.result} ({time})"
+        text = f"[{self._done}/{self._of}] {answer.case.name} {answer.case.backend}: {answer.result} ({time})"
         self._console.print(Text(plain(text)), soft_wrap=True)
 
 
-def answers(rows: Sequence[Answer], *, console: Console | None = None) -> None:
+def answers(rows: Sequence[RetestAnswer], *, console: Console | None = None) -> None:
     """Two lines for each case, what it is and what is said of it; and how many of each result."""
     console = console or Console()
     if not rows:
@@ -58,15 +58,15 @@ def answers(rows: Sequence[Answer], *, console: Console | None = None) -> None:
     console.print(Text(", ".join(f"{count} {result}" for result, count in counts.items()) + _verdict(rows)))
 
 
-def _cells(row: Answer) -> tuple[str, str, str, str]:
+def _cells(row: RetestAnswer) -> tuple[str, str, str, str]:
     mark = "" if row.expected or row.result == Result.CANNOT_RUN.value else "!"
-    kind, backend = plain(row.subject.capture.kind), plain(row.subject.backend, 28)
-    return str(row.subject.capture.id), kind, backend, row.result + mark
+    kind, backend = plain(row.case.capture.kind), plain(row.case.backend, 28)
+    return str(row.case.capture.id), kind, backend, row.result + mark
 
 
-def _verdict(rows: Sequence[Answer]) -> str:
+def _verdict(rows: Sequence[RetestAnswer]) -> str:
     wrong = [row for row in rows if not row.expected and row.result != Result.CANNOT_RUN.value]
-    return f"; not as expected (!): {', '.join(plain(row.subject.name, 60) for row in wrong)}" if wrong else ""
+    return f"; not as expected (!): {', '.join(plain(row.case.name, 60) for row in wrong)}" if wrong else ""
 
 
 def matrix(index: Index, ids: Sequence[int] = ()) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .retest import Answer, Options, Subject
+    from .retest import RetestAnswer, RetestCase, RetestOptions
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,11 +36,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     from ...store.index.sqlite import is_index
 
-    found: pytest.Collector = Cases.from_parent(parent, path=file_path)
+    found: pytest.Collector = RetestFile.from_parent(parent, path=file_path)
     return found if is_index(file_path) else None
 
 
-class Cases(pytest.File):
+class RetestFile(pytest.File):
     """An index whose minimal cases are tests."""
 
     def collect(self) -> Iterator[pytest.Item]:
@@ -51,20 +51,20 @@ class Cases(pytest.File):
 
         try:
             with Index.open(str(self.path), readonly=True) as index:
-                subjects, skipped = collect(index, (), self.options(), lambda question: False)
+                cases, skipped = collect(index, (), self.options(), lambda question: False)
                 self.known = index.retests()
         except (StoreError, InvalidSpec) as error:
             raise self.CollectError(str(error)) from error
-        found = [(subject, "") for subject in subjects] + [(answer.subject, answer.said) for answer in skipped]
-        for subject, reason in sorted(found, key=lambda pair: pair[0].capture.id):
-            yield Case.from_parent(self, name=subject.name, subject=subject, reason=reason)
+        found = [(case, "") for case in cases] + [(answer.case, answer.said) for answer in skipped]
+        for case, reason in sorted(found, key=lambda pair: pair[0].capture.id):
+            yield RetestItem.from_parent(self, name=case.name, case=case, reason=reason)
 
-    def options(self) -> Options:
-        from .retest import Options
+    def options(self) -> RetestOptions:
+        from .retest import RetestOptions
         from .standing import Expect
 
         given = self.config.getoption
-        return Options(
+        return RetestOptions(
             backends=tuple(given("--minify-backend")), expect=Expect(given("--minify-expect")),
             timeout=given("--minify-timeout"), trust=given("--minify-trust"), record=given("--minify-record"),
         )  # fmt: skip
@@ -74,16 +74,16 @@ class NotAsExpected(Exception):
     """A case that does what was not expected of it; the text is what the report shows."""
 
 
-class Case(pytest.Item):
+class RetestItem(pytest.Item):
     """A minimal case under a backend. ``reason`` says why there is none to run."""
 
-    parent: Cases
+    parent: RetestFile
 
-    def __init__(self, *, subject: Subject, reason: str, **rest: Any) -> None:
+    def __init__(self, *, case: RetestCase, reason: str, **rest: Any) -> None:
         super().__init__(**rest)
-        self.subject = subject
+        self.case = case
         self.reason = reason
-        self.extra_keyword_matches |= {subject.backend, subject.capture.kind, subject.capture.phase}
+        self.extra_keyword_matches |= {case.backend, case.capture.kind, case.capture.phase}
 
     def runtest(self) -> None:
         from ...store.index.index import Index, Result
@@ -92,11 +92,11 @@ class Case(pytest.Item):
         if self.reason:
             pytest.skip(self.reason)
         options = self.parent.options()
-        found, log = run(self.subject, options.timeout)
+        found, log = run(self.case, options.timeout)
         if options.record:
             with Index.open(str(self.path)) as index:
-                found = keep(index, self.subject, found)
-        answer = judge(self.subject, found, self.parent.known, options.expect)
+                found = keep(index, self.case, found)
+        answer = judge(self.case, found, self.parent.known, options.expect)
         self.add_report_section("call", "log of the case", log)
         self.user_properties += [("result", answer.result), *((f"version:{k}", v) for k, v in found.versions.items())]
         if found.result is Result.CANNOT_RUN:
@@ -104,12 +104,12 @@ class Case(pytest.Item):
         if not answer.expected:
             raise NotAsExpected(self.explain(answer))
         if found.result is not Result.FIXED:
-            pytest.xfail(f"{answer.result}: {answer.said or self.subject.capture.headline}")
+            pytest.xfail(f"{answer.result}: {answer.said or self.case.capture.headline}")
 
-    def explain(self, answer: Answer) -> str:
+    def explain(self, answer: RetestAnswer) -> str:
         from .junit import details
 
-        command = f"minify repro {self.path.name} {self.subject.capture.id}"
+        command = f"minify repro {self.path.name} {self.case.capture.id}"
         return f"{details(answer)}\nexpected: {self.config.getoption('--minify-expect')}\nthe script: {command}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:

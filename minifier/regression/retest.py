@@ -38,7 +38,7 @@ CHANCE, MOST_RUNS = 0.05, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RetestOptions:
     """``runs`` fresh processes a case, at least 2, of ``timeout`` seconds each; ``jobs`` cases at a time."""
 
     backends: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RetestCase:
     """A minimal case and the backend to run it under: ``text`` is the script, with what must lie beside it."""
 
     capture: CaptureInfo
@@ -64,7 +64,7 @@ class Subject:
     carried: str = ""
     runs: int = 2
     #: Why there is no script that could be run.
-    hindrance: str = ""
+    blocked_reason: str = ""
     distribution: str = ""
 
     @property
@@ -73,10 +73,10 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What became of a subject: ``retest`` is None where the case was never minified, and ``said`` says so."""
+class RetestAnswer:
+    """What became of a case: ``retest`` is None where the case was never minified, and ``said`` says so."""
 
-    subject: Subject
+    case: RetestCase
     retest: Retest | None
     expected: bool
     standing: Standing | None
@@ -91,9 +91,9 @@ class Answer:
         return NOT_MINIFIED if self.retest is None else self.retest.result.value
 
     def to_json(self) -> dict[str, Any]:
-        capture, found = self.subject.capture, self.retest
+        capture, found = self.case.capture, self.retest
         row: dict[str, Any] = {
-            "id": capture.id, "signature": capture.signature, "kind": capture.kind, "backend": self.subject.backend,
+            "id": capture.id, "signature": capture.signature, "kind": capture.kind, "backend": self.case.backend,
             "result": self.result, "as_expected": self.expected, "said": self.said,
         }  # fmt: skip
         if found is None:
@@ -109,57 +109,59 @@ class Answer:
 def retest(
     db: str,
     ids: Sequence[int],
-    options: Options,
+    options: RetestOptions,
     *,
     confirm: Callable[[str], bool] = lambda question: False,
-    begin: Callable[[list[Subject]], None] = lambda subjects: None,
-    done: Callable[[Answer], None] = lambda answer: None,
-) -> list[Answer]:
+    begin: Callable[[list[RetestCase]], None] = lambda cases: None,
+    done: Callable[[RetestAnswer], None] = lambda answer: None,
+) -> list[RetestAnswer]:
     """Run the minimal cases of ``db`` again, those of ``ids`` or all; the answers, in order.
 
     ``begin`` is told what there is to do, ``done`` each answer as it comes. Raises `StoreError`.
     """
     with Index.open(db, readonly=not options.record) as index:
-        subjects, skipped = collect(index, ids, options, confirm)
-        begin(subjects)
+        cases, skipped = collect(index, ids, options, confirm)
+        begin(cases)
         known = index.retests([c.id for c in index.captures(ids)] if ids else [])
         round_id: int | None = None
         answered: list[Retest] = []
         if options.record:
-            config = {"cases": [s.name for s in subjects], "runs": options.runs, "versions": installation()}
+            config = {"cases": [s.name for s in cases], "runs": options.runs, "versions": installation()}
             round_id, answered = index.begin_round(config, resume=not options.again)
         earlier = {(row.capture, row.backend): row for row in answered}
         before = [row for row in known if row.id not in {r.id for r in answered}]
-        answers = {answer.subject.name: answer for answer in skipped}
+        answers = {answer.case.name: answer for answer in skipped}
 
-        def answer(subject: Subject, found: Retest, log: str = "", *, resumed: bool = False) -> None:
-            made = replace(judge(subject, found, before, options.expect), log=log, resumed=resumed)
-            answers[subject.name] = made
+        def answer(case: RetestCase, found: Retest, log: str = "", *, resumed: bool = False) -> None:
+            made = replace(judge(case, found, before, options.expect), log=log, resumed=resumed)
+            answers[case.name] = made
             done(made)
 
-        for subject in [s for s in subjects if (s.capture.id, s.backend) in earlier]:
-            answer(subject, earlier[subject.capture.id, subject.backend], resumed=True)
-        todo = [s for s in subjects if s.name not in answers]
-        for subject, found, log in _run_all(todo, options):
-            answer(subject, keep(index, subject, found, round_id) if options.record else found, log)
+        for case in [s for s in cases if (s.capture.id, s.backend) in earlier]:
+            answer(case, earlier[case.capture.id, case.backend], resumed=True)
+        todo = [s for s in cases if s.name not in answers]
+        for case, found, log in _run_all(todo, options):
+            answer(case, keep(index, case, found, round_id) if options.record else found, log)
         if round_id is not None:
             index.finish_round(round_id)
-    return sorted(answers.values(), key=lambda a: (a.subject.capture.id, not a.subject.own, a.subject.backend))
+    return sorted(answers.values(), key=lambda a: (a.case.capture.id, not a.case.own, a.case.backend))
 
 
 def collect(
-    index: Index, ids: Sequence[int], options: Options, confirm: Callable[[str], bool]
-) -> tuple[list[Subject], list[Answer]]:
+    index: Index, ids: Sequence[int], options: RetestOptions, confirm: Callable[[str], bool]
+) -> tuple[list[RetestCase], list[RetestAnswer]]:
     """The cases to run, and an answer for each capture that has none."""
-    subjects, skipped = [], []
+    cases, skipped = [], []
     for capture in index.captures(ids):
         repro = index.repro(capture.id, "script")
         if repro is None or not repro.verified:
-            subject = Subject(capture, capture.backend, own=True)
-            skipped.append(Answer(subject, None, expected=True, standing=None, said=_unminified(index, capture, repro)))
+            case = RetestCase(capture, capture.backend, own=True)
+            skipped.append(
+                RetestAnswer(case, None, expected=True, standing=None, said=_unminified(index, capture, repro))
+            )
             continue
-        subjects += [_subject(index, capture, repro, name, options, confirm) for name in options.backends or ("",)]
-    return subjects, skipped
+        cases += [_retest_case(index, capture, repro, name, options, confirm) for name in options.backends or ("",)]
+    return cases, skipped
 
 
 def _unminified(index: Index, capture: CaptureInfo, repro: ReproInfo | None) -> str:
@@ -170,23 +172,30 @@ def _unminified(index: Index, capture: CaptureInfo, repro: ReproInfo | None) -> 
     return f"{capture.state}, it has no script: minify run {index.name} {capture.id}"
 
 
-def _subject(
-    index: Index, capture: CaptureInfo, repro: ReproInfo, name: str, options: Options, confirm: Callable[[str], bool]
-) -> Subject:
-    case = index.case(capture.id)
+def _retest_case(
+    index: Index,
+    capture: CaptureInfo,
+    repro: ReproInfo,
+    name: str,
+    options: RetestOptions,
+    confirm: Callable[[str], bool],
+) -> RetestCase:
+    captured = index.case(capture.id)
     own = name in ("", capture.backend)
-    best = index.best(capture) or case
-    subject = Subject(
-        capture, capture.backend if own else name, own, search_path=(*search_path(case), *python_path()),
+    best = index.best(capture) or captured
+    case = RetestCase(
+        capture, capture.backend if own else name, own, search_path=(*search_path(captured), *python_path()),
         runs=enough(repro.verified, repro.runs, options.runs),
     )  # fmt: skip
-    if not (options.trust or index.is_ours(capture.id) or confirm(console.question(capture, case, script=repro.text))):
-        return replace(subject, hindrance="not run: it was made elsewhere, and was not trusted (--trust)")
+    if not (
+        options.trust or index.is_ours(capture.id) or confirm(console.question(capture, captured, script=repro.text))
+    ):
+        return replace(case, blocked_reason="not run: it was made elsewhere, and was not trusted (--trust)")
     if own:
         _, files, _ = stored_repro(index, capture.id, "script")
-        distribution = BackendSpec.from_json(case.backend).distribution
+        distribution = BackendSpec.from_json(captured.backend).distribution
         return replace(
-            subject, text=repro.text, files=tuple(files.items()), carried=carried_from(case), distribution=distribution
+            case, text=repro.text, files=tuple(files.items()), carried=carried_from(captured), distribution=distribution
         )
     spec = named(name, BackendSpec.from_json(best.backend))
     best = replace(best, backend=spec.to_json())
@@ -195,10 +204,10 @@ def _subject(
     try:
         rendered = render(best, index.blobs(best.storages), header=header, embed=SIDE_FILE in repro.text)
     except (Unprintable, CannotLoad) as error:
-        return replace(subject, hindrance=f"no script can be printed: {error}")
+        return replace(case, blocked_reason=f"no script can be printed: {error}")
     files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
     return replace(
-        subject, text=rendered.text, files=tuple(files.items()), search_path=(*search_path(best), *python_path()),
+        case, text=rendered.text, files=tuple(files.items()), search_path=(*search_path(best), *python_path()),
         distribution=spec.distribution,
     )  # fmt: skip
 
@@ -212,16 +221,16 @@ def enough(verified: int, of: int, runs: int) -> int:
     return max(runs, min(needed, MOST_RUNS))
 
 
-def _run_all(subjects: Sequence[Subject], options: Options) -> Iterator[tuple[Subject, Retest, str]]:
-    """Each subject with what became of it and its log, as they come; on Ctrl-C no process is left behind."""
+def _run_all(cases: Sequence[RetestCase], options: RetestOptions) -> Iterator[tuple[RetestCase, Retest, str]]:
+    """Each case with what became of it and its log, as they come; on Ctrl-C no process is left behind."""
     processes = Processes()
     with ThreadPoolExecutor(options.jobs) as together:
-        waiting: dict[Future[tuple[Retest, str]], Subject] = {}
-        left = iter(subjects)
+        waiting: dict[Future[tuple[Retest, str]], RetestCase] = {}
+        left = iter(cases)
         try:
             while True:
-                for subject in left:
-                    waiting[together.submit(run, subject, options.timeout, processes)] = subject
+                for case in left:
+                    waiting[together.submit(run, case, options.timeout, processes)] = case
                     if len(waiting) == options.jobs:
                         break
                 if not waiting:
@@ -233,28 +242,28 @@ def _run_all(subjects: Sequence[Subject], options: Options) -> Iterator[tuple[Su
             raise
 
 
-def run(subject: Subject, timeout: float, processes: Processes | None = None) -> tuple[Retest, str]:
-    """Run a subject: what became of it, not yet in an index, and the log. Raises `Stopped` where ``processes`` were."""
+def run(case: RetestCase, timeout: float, processes: Processes | None = None) -> tuple[Retest, str]:
+    """Run a case: what became of it, not yet in an index, and the log. Raises `Stopped` where ``processes`` were."""
     started = time.monotonic()
-    capture = subject.capture
+    capture = case.capture
     failure = capture.failure or Failure(Kind(capture.kind), Phase(capture.phase))
-    found = Verification(0, 0, hindrance=subject.hindrance)
-    if not subject.hindrance:
+    found = Verification(0, 0, hindrance=case.blocked_reason)
+    if not case.blocked_reason:
         found = verify(
-            subject.text,
+            case.text,
             Likeness(failure).holds,
-            runs=subject.runs,
+            runs=case.runs,
             timeout=timeout,
-            search_path=subject.search_path,
-            files=dict(subject.files),
-            carried=subject.carried,
+            search_path=case.search_path,
+            files=dict(case.files),
+            carried=case.carried,
             processes=processes,
         )
     result, said, other = classify(found)
-    versions = installation(subject.distribution) | dict(found.versions)
+    versions = installation(case.distribution) | dict(found.versions)
     seconds = round(time.monotonic() - started, 1)
     retest = Retest(
-        UNRECORDED, capture.id, subject.backend, result, said, other, found.shown, found.runs, seconds, versions, now()
+        UNRECORDED, capture.id, case.backend, result, said, other, found.shown, found.runs, seconds, versions, now()
     )
     return retest, found.log
 
@@ -275,23 +284,23 @@ def classify(found: Verification) -> tuple[Result, str, str]:
     return Result.CHANGED, f"run without watching it, {found.log.rpartition('[plain: ')[2].partition(',')[0]}", ""
 
 
-def keep(index: Index, subject: Subject, found: Retest, round_id: int | None = None) -> Retest:
+def keep(index: Index, case: RetestCase, found: Retest, round_id: int | None = None) -> Retest:
     """``found`` as the index remembers it."""
     return index.add_retest(
-        subject.capture.id, subject.backend, found.result, said=found.said, signature=found.signature,
+        case.capture.id, case.backend, found.result, said=found.said, signature=found.signature,
         shown=found.shown, runs=found.runs, seconds=found.seconds, versions=found.versions, round_id=round_id,
     )  # fmt: skip
 
 
-def judge(subject: Subject, found: Retest, known: Sequence[Retest], expect: Expect) -> Answer:
+def judge(case: RetestCase, found: Retest, known: Sequence[Retest], expect: Expect) -> RetestAnswer:
     """The answer for what was ``found``, by what was ``known`` before."""
     torch = found.versions.get("torch", "")
-    before = history(subject.capture, subject.backend, known, torch=torch)
-    expected = found.result is not Result.CANNOT_RUN and as_expected(found, before, subject.own, expect)
-    where = standing(subject.capture, subject.backend, [*known, found], torch=torch)
+    before = history(case.capture, case.backend, known, torch=torch)
+    expected = found.result is not Result.CANNOT_RUN and as_expected(found, before, case.own, expect)
+    where = standing(case.capture, case.backend, [*known, found], torch=torch)
     again = "fixed before, and failing again" if any(r.result is Result.FIXED for r in before) else ""
     parts = [found.said, again if found.result in (Result.FAILING, Result.CHANGED) else ""]
-    return Answer(subject, found, expected, where, "; ".join(part for part in parts if part))
+    return RetestAnswer(case, found, expected, where, "; ".join(part for part in parts if part))
 
 
 def installation(distribution: str = "") -> dict[str, str]:

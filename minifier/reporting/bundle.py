@@ -26,14 +26,14 @@ from ...repro_templates.source.anonymous import anonymous
 from ...store.errors import StoreError
 from ...store.index.index import Index
 from . import record
-from .export import FILES, Wish, drawn, handed_out
+from .export import FILES, ExportRequest, drawn, export
 
 #: GitHub takes attachments of at most 25 MB.
 MOST_BYTES = 24 << 20
 #: GitHub takes issues of at most that many characters.
 MOST_CHARACTERS = 65_536
 MANIFEST = "manifest.json"
-_SCRIPT = Wish()
+_SCRIPT = ExportRequest()
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16
 
@@ -82,16 +82,21 @@ class Bundle:
 
 
 def collect(
-    db: str, capture_id: int, wish: Wish = _SCRIPT, *, formats: Sequence[str] = tuple(FORMATS), **options: Any
+    db: str,
+    capture_id: int,
+    request: ExportRequest = _SCRIPT,
+    *,
+    formats: Sequence[str] = tuple(FORMATS),
+    **options: Any,
 ) -> Bundle:
-    """Every format of capture ``capture_id`` and what lies beside them; ``options`` are those of `handed_out`.
+    """Every format of capture ``capture_id`` and what lies beside them; ``options`` are those of `export`.
 
     Raises `StoreError` where there is no verified script, or where it all is larger than `MOST_BYTES`.
     """
     entries: list[Entry] = []
     contents: dict[str, bytes] = {}
     for format in formats:
-        made = handed_out(db, capture_id, replace(wish, format=format), **options)
+        made = export(db, capture_id, replace(request, format=format), **options)
         content = made.text.encode()
         verified, runs = (made.info["verified"], made.info["runs"]) if format in RUN else (0, 0)
         name = FILES[format]
@@ -135,9 +140,9 @@ def _entry(name: str, what: str, content: bytes, verified: int = 0, runs: int = 
     return Entry(name, what, len(content), hashlib.sha256(content).hexdigest(), verified, runs, tentative)
 
 
-def command(index: Index, capture_id: int, wish: Wish = _SCRIPT) -> str:
+def command(index: Index, capture_id: int, request: ExportRequest = _SCRIPT) -> str:
     """The command that files the issue with GitHub's own client, exactly as it can be typed."""
-    text = drawn(index, capture_id, replace(wish, format="issue")).text
+    text = drawn(index, capture_id, replace(request, format="issue")).text
     if len(text) > MOST_CHARACTERS:
         raise StoreError(f"the issue has {len(text):,} characters, GitHub takes {MOST_CHARACTERS:,}: attach a --bundle")
     capture = index.capture(capture_id)
@@ -145,12 +150,12 @@ def command(index: Index, capture_id: int, wish: Wish = _SCRIPT) -> str:
     kept = record.stored(index, capture)
     failure = kept.failure if kept is not None else capture.failure
     spec = BackendSpec.from_json(case.backend)
-    if wish.rename and kept is not None:
+    if request.rename and kept is not None:
         case, kept = anonymous(case, kept)
         failure = kept.failure
     headline = title(case, failure) if failure is not None else f"[{capture.backend}] {capture.headline}"
     name = f"./{index.name}" if index.name.startswith("-") else index.name
-    made = ["minify", "repro", name, str(capture_id), "--format", "issue", *(["--rename"] if wish.rename else [])]
+    made = ["minify", "repro", name, str(capture_id), "--format", "issue", *(["--rename"] if request.rename else [])]
     filed = [
         "gh",
         "issue",

@@ -54,7 +54,7 @@ class NotMinified(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ExportRequest:
     """What a person asked for: a format or the text of a template of their own, names made anonymous, values beside
     the script; ``unverified`` also hands out what did not show the failure."""
 
@@ -65,7 +65,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Handout:
+class Export:
     """A text, the files that must lie beside it, and how often it showed the failure; ``tentative`` says why that is
     not known, or not so."""
 
@@ -82,12 +82,12 @@ def stored_repro(
 
     Raises `StoreError` where there is no script yet, or none that was verified and ``unverified`` is False.
     """
-    found = drawn(index, capture_id, Wish(format, unverified=unverified))
+    found = drawn(index, capture_id, ExportRequest(format, unverified=unverified))
     return found.text, dict(found.files), found.info
 
 
-def drawn(index: Index, capture_id: int, wish: Wish, *, tentative: str = "") -> Handout:
-    """What was wished for, from what the index has. Raises `StoreError` like `stored_repro`."""
+def drawn(index: Index, capture_id: int, request: ExportRequest, *, tentative: str = "") -> Export:
+    """The requested text, made from what the index has. Raises `StoreError` like `stored_repro`."""
     capture = index.capture(capture_id)
     repro = index.repro(capture_id, "script")
     if repro is None and capture.state == "unsupported":
@@ -95,62 +95,62 @@ def drawn(index: Index, capture_id: int, wish: Wish, *, tentative: str = "") -> 
     if repro is None:
         hint = f"minify run {index.name} {capture_id}"
         raise NotMinified(f"capture {capture_id} has no script yet ({capture.state}); make one: {hint}")
-    if not repro.verified and not wish.unverified:
+    if not repro.verified and not request.unverified:
         raise StoreError(
             f"the script of capture {capture_id} did not show the failure in {repro.runs} fresh runs; --force shows it"
         )
-    info = {"id": capture_id, "format": wish.format, "verified": repro.verified, "runs": repro.runs,
+    info = {"id": capture_id, "format": request.format, "verified": repro.verified, "runs": repro.runs,
             "signature": capture.signature}  # fmt: skip
     case, failure = index.best(capture), capture.failure
-    as_stored = wish.format == "script" and not wish.template and not wish.rename
+    as_stored = request.format == "script" and not request.template and not request.rename
     if case is None or failure is None:
-        return Handout(repro.text, {}, info)
+        return Export(repro.text, {}, info)
     embed = SIDE_FILE in repro.text
     if as_stored and not embed:
-        return Handout(repro.text, {}, info)
+        return Export(repro.text, {}, info)
     header = record.stored(index, capture)
     if header is None:
         header = record.make_header(capture, case, failure, queries=capture.queries, timeout=alarm(repro.text))
     if tentative:
         header = replace(header, tentative=tentative)
     blobs = index.blobs(case.storages)
-    if wish.rename:
+    if request.rename:
         case, header = anonymous(case, header)
     try:
-        rendered = render(case, blobs, format=wish.format, header=header, embed=embed, template=wish.template)
+        rendered = render(case, blobs, format=request.format, header=header, embed=embed, template=request.template)
     except TemplateError as error:
         raise StoreError(f"the template cannot be filled: {error}; docs/templates.md lists what it sees") from error
     files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
-    return Handout(repro.text if as_stored else rendered.text, files, info, header.tentative)
+    return Export(repro.text if as_stored else rendered.text, files, info, header.tentative)
 
 
-def handed_out(
-    db: str, capture_id: int, wish: Wish, *, runs: int = 2, timeout: float = 600.0, trust: bool = False
-) -> Handout:
-    """What was wished for, after it has run as its receiver would run it; a text that did so before is not run again.
+def export(
+    db: str, capture_id: int, request: ExportRequest, *, runs: int = 2, timeout: float = 600.0, trust: bool = False
+) -> Export:
+    """The requested text, after it has run as its receiver would run it. A text that was run before is not run again.
 
     Only what this user's own installation made is run unasked, or what is trusted. What was not run, or did not show
     the failure, is handed out as *tentative* and says why.
     """
     with Index.open(db, readonly=True) as index:
-        made = drawn(index, capture_id, wish)
-        if wish.format not in RUN or wish.template or (wish.format == "script" and not wish.rename):
+        made = drawn(index, capture_id, request)
+        if request.format not in RUN or request.template or (request.format == "script" and not request.rename):
             return made
-        name = f"{wish.format}, renamed" if wish.rename else wish.format
+        name = f"{request.format}, renamed" if request.rename else request.format
         known = index.repro(capture_id, name)
         if known is not None and known.text == made.text and known.verified:
             return replace(made, info={**made.info, "verified": known.verified, "runs": known.runs})
         capture, case = index.capture(capture_id), index.case(capture_id)
         if not trust and not index.is_ours(capture_id):
             why = "not run here, where the capture was not made: --trust runs it"
-            return _doubtful(index, capture_id, wish, Verification(0, 0, instead=why))
+            return _doubtful(index, capture_id, request, Verification(0, 0, instead=why))
         failure = capture.failure or Failure(Kind(capture.kind), Phase(capture.phase))
         done = run_format(
-            wish.format, made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,
+            request.format, made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,
             search_path=search_path(case), carried=carried_from(case),
         )  # fmt: skip
         if not done.shown:
-            return _doubtful(index, capture_id, wish, done)
+            return _doubtful(index, capture_id, request, done)
     with suppress(StoreError), Index.open(db) as index:  # a file that cannot be written is run anew each time
         index.save_repro(capture_id, name, made.text, verified=done.shown, runs=done.runs, log=done.log)
     return replace(made, info={**made.info, "verified": done.shown, "runs": done.runs}, tentative=done.instead)
@@ -169,10 +169,10 @@ def template_text(path: Path | None) -> str:
     return text
 
 
-def _doubtful(index: Index, capture_id: int, wish: Wish, done: Verification) -> Handout:
+def _doubtful(index: Index, capture_id: int, request: ExportRequest, done: Verification) -> Export:
     """What did not run, or showed nothing, saying so itself."""
     count = f"{done.shown} of {done.runs} fresh runs showed the failure: " if done.runs else ""
-    made = drawn(index, capture_id, wish, tentative=f"{count}{done.instead}")
+    made = drawn(index, capture_id, request, tentative=f"{count}{done.instead}")
     return replace(made, info={**made.info, "verified": done.shown, "runs": done.runs})
 
 

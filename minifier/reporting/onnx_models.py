@@ -29,7 +29,7 @@ _TASK = "fxminify.minifier.reporting.onnx_models:collect"
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class OnnxModel:
     """``name`` says of which pass it is; ``picture`` is SVG, empty for large models; ``error`` why it was refused."""
 
     name: str
@@ -38,9 +38,9 @@ class Model:
     error: str = ""
 
 
-def find(pool: Workers, case: Case, entry: str, timeout: float) -> list[Model]:
+def find(pool: Workers, case: Case, entry: str, timeout: float) -> list[OnnxModel]:
     """The models of ``case``, whose storages lie in the scratch directory; none where it dies or there are none."""
-    if not pool.learnt(_COMPILER):
+    if not pool.has_imported(_COMPILER):
         return []
     asked = tasks.observation(case, entry if entry in tasks.ENTRIES else "compile")
     reply = pool.submit(_TASK, asked, timeout=timeout).result()
@@ -59,16 +59,16 @@ def collect(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Js
         picture = stored.svg() if len(stored.onnx.graph.node) <= 1000 else ""
         cut = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}...\n"
         name = f"{stored.report.kind} {stored.name}"
-        found.append(asdict(Model(name, cut, picture if len(picture) <= MOST_PICTURE else "", stored.error)))
+        found.append(asdict(OnnxModel(name, cut, picture if len(picture) <= MOST_PICTURE else "", stored.error)))
     return {"models": found}
 
 
-def keep(index: Index, capture: int, models: list[Model]) -> None:
+def keep(index: Index, capture: int, models: list[OnnxModel]) -> None:
     text = json.dumps([asdict(model) for model in models])
     index.save_repro(capture, FORMAT, text, verified=0, runs=0, log="")
 
 
-def stored(index: Index, capture: int) -> list[Model]:
+def stored(index: Index, capture: int) -> list[OnnxModel]:
     """What `keep` kept for ``capture``, as far as it can be read."""
     repro = index.repro(capture, FORMAT)
     try:
@@ -77,12 +77,14 @@ def stored(index: Index, capture: int) -> list[Model]:
         return []
 
 
-def _read(found: object) -> list[Model]:
+def _read(found: object) -> list[OnnxModel]:
     rows = found if isinstance(found, list) else []
     return [_model(row) for row in rows[:MOST_MODELS] if isinstance(row, dict)]
 
 
-def _model(row: Json) -> Model:
+def _model(row: Json) -> OnnxModel:
     """Within the limits of `collect`, whoever wrote the file."""
     name, text, picture, error = (str(row.get(key, "")) for key in ("name", "text", "picture", "error"))
-    return Model(name[:200], text[: MOST_TEXT + 10], picture if len(picture) <= MOST_PICTURE else "", error[:10_000])
+    return OnnxModel(
+        name[:200], text[: MOST_TEXT + 10], picture if len(picture) <= MOST_PICTURE else "", error[:10_000]
+    )

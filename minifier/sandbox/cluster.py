@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ... import __version__
-from . import dask_worker as station
+from . import dask_worker
 from .launcher import BackendImportError, Mode, SandboxError
 from .messages import Json
 from .pool import Ended, Reply, Workers
@@ -117,9 +117,9 @@ class ClusterPool(Workers):
         _Errand(self, request, future).send(self._small(request["needs"]))
         return future
 
-    def learnt(self, module: str) -> bool:
+    def has_imported(self, module: str) -> bool:
         """Whether a worker had to import ``module`` for what it was asked."""
-        answers = self._client.run(station.learnt, self._session, module, on_error="ignore")
+        answers = self._client.run(dask_worker.has_imported, self._session, module, on_error="ignore")
         return any(answer is True for answer in answers.values())
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class ClusterPool(Workers):
             waiting, self._open = list(self._open), set()
         try:
             self._client.cancel(waiting)
-            self._client.run(station.end, self._session, on_error="ignore")
+            self._client.run(dask_worker.end, self._session, on_error="ignore")
         except Exception as error:  # noqa: BLE001  the cluster may be gone: there is nothing left to tidy up then
             _LOG.debug("closing a session: %r", error)
         self.scratch.remove()
@@ -141,7 +141,7 @@ class ClusterPool(Workers):
     def _run(self, request: bytes, storages: dict[str, bytes], done: Callable[[Any], None]) -> Any:
         """The dask future of one message; ``done`` is called with it, in a thread of dask's."""
         name = f"fxminify-{self._session}-{next(self._numbers)}"
-        task = self._client.submit(station.serve, request, storages, key=name, pure=False)
+        task = self._client.submit(dask_worker.serve, request, storages, key=name, pure=False)
         with self._lock:
             self._open.add(task)
         task.add_done_callback(done)
@@ -198,7 +198,7 @@ class _Errand:
             return None
         for key, content in made.items():
             self.pool.scratch.write(key, content)
-        return station.reply_from(answer["reply"]) if "reply" in answer else Reply(Ended.DONE)
+        return dask_worker.reply_from(answer["reply"]) if "reply" in answer else Reply(Ended.DONE)
 
 
 def _needs(argument: Json) -> list[str]:

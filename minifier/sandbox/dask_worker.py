@@ -62,9 +62,9 @@ def end(session: str) -> None:
     _SESSIONS.end(session)
 
 
-def learnt(session: str, module: str) -> bool:
+def has_imported(session: str, module: str) -> bool:
     """Whether a worker of this session had to import ``module`` here."""
-    return _SESSIONS.learnt(session, module)
+    return _SESSIONS.has_imported(session, module)
 
 
 def _json(**content: Any) -> bytes:
@@ -107,9 +107,9 @@ class _Sessions:
         if pool is not None:
             pool.close()
 
-    def learnt(self, session: str, module: str) -> bool:
+    def has_imported(self, session: str, module: str) -> bool:
         pool = self._pools.get(session)
-        return pool is not None and pool.learnt(module)
+        return pool is not None and pool.has_imported(module)
 
     def _start(self, session: str, setup: Json) -> Pool:
         pool = Pool(

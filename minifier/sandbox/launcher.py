@@ -23,7 +23,7 @@ from .scratch import read_output
 
 Mode = Literal["fork", "spawn"]
 #: Modules that workers make the zygote import, at most: compilers make up names without end.
-MOST_LEARNT = 5000
+MOST_IMPORTED = 5000
 
 
 class SandboxError(Exception):
@@ -83,16 +83,16 @@ class Launcher:
         self._waiting: dict[int, Worker] = {}
         self._workers: dict[int, Worker] = {}
         self._number = 0
-        self._learnt: dict[str, None] = {}
+        self._imported: dict[str, None] = {}
         self._preloaded = 0
 
     def learn(self, modules: Sequence[str]) -> None:
         """Have the zygote import, before it forks again, what a worker had to."""
-        self._learnt.update(dict.fromkeys(modules[:MOST_LEARNT]))
+        self._imported.update(dict.fromkeys(modules[:MOST_IMPORTED]))
 
-    def learnt(self, module: str) -> bool:
+    def has_imported(self, module: str) -> bool:
         """Whether a worker had to import ``module``."""
-        return module in self._learnt
+        return module in self._imported
 
     def start(self) -> Ready:
         """Start the zygote and wait until its imports are done.
@@ -113,7 +113,7 @@ class Launcher:
             worker = self._waiting[self._number] = Worker(self._number, Channel(ours))
             try:
                 with theirs:
-                    new = list(self._learnt)[self._preloaded : MOST_LEARNT] if self.mode == "fork" else []
+                    new = list(self._imported)[self._preloaded : MOST_IMPORTED] if self.mode == "fork" else []
                     self._channel.send(Fork(self._number, new), (theirs.fileno(),))
                     self._preloaded += len(new)
             except OSError as exc:

@@ -23,7 +23,7 @@ import psutil
 
 from .launcher import Launcher, Mode, SandboxError, Worker
 from .messages import Answer, Imported, Json, Mark, ProtocolError, Ready, Request, Setup
-from .processes import held_up, oom_kills
+from .processes import cpu_wait_s, oom_kills
 from .scratch import Scratch, read_output
 
 #: Seconds between two looks at the memory and life of a busy worker.
@@ -46,7 +46,7 @@ class Ended(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What became of a request. ``phase`` is the last one announced, ``marks`` when each began, in seconds; ``dirty``
-    says why the worker was not used again although it answered. Of the ``seconds`` it waited ``held_up`` for a
+    says why the worker was not used again although it answered. Of the ``seconds`` it waited ``cpu_wait_s`` for a
     processor."""
 
     ended: Ended
@@ -61,7 +61,7 @@ class Reply:
     marks: dict[str, float] = field(default_factory=dict)
     pid: int = 0
     dirty: str = ""
-    held_up: float = 0.0
+    cpu_wait_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Workers(ABC):
         """``task`` with ``argument`` run by a worker within ``timeout`` seconds; ``fresh``: by an unused one."""
 
     @abstractmethod
-    def learnt(self, module: str) -> bool:
+    def has_imported(self, module: str) -> bool:
         """Whether workers import ``module`` from now on."""
 
     @abstractmethod
@@ -165,9 +165,9 @@ class Pool(Workers):
             slot.thread.start()
         return ready
 
-    def learnt(self, module: str) -> bool:
+    def has_imported(self, module: str) -> bool:
         """Whether a worker had to import ``module`` for what it was asked."""
-        return self._launcher.learnt(module)
+        return self._launcher.has_imported(module)
 
     def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]:
         """Have a worker run ``task`` within ``timeout`` seconds; ``fresh`` asks for an unused worker.
@@ -250,7 +250,7 @@ class _Slot:
         reply = Reply(
             ended, watch.phase, watch.result, watch.error, watch.signal, watch.exit_code,
             read_output(out), read_output(err), watch.seconds, watch.marks, worker.pid, watch.dirty,
-            watch.held_up,
+            watch.cpu_wait_s,
         )  # fmt: skip
         for path in (out, err):
             path.unlink(missing_ok=True)
@@ -300,8 +300,8 @@ class _Watch:
         self.exit_code: int | None = None
         self.seconds = 0.0
         self._began = time.monotonic()
-        self.held_up = 0.0
-        self._held_up_before = held_up(worker.pid)
+        self.cpu_wait_s = 0.0
+        self._cpu_wait_before = cpu_wait_s(worker.pid)
         self._oom_kills = oom_kills()
 
     def until_end(self) -> Ended:
@@ -318,7 +318,7 @@ class _Watch:
 
     def _wait(self) -> Ended:
         while True:
-            self.held_up = max(self.held_up, held_up(self.worker.pid) - self._held_up_before)
+            self.cpu_wait_s = max(self.cpu_wait_s, cpu_wait_s(self.worker.pid) - self._cpu_wait_before)
             left = self._left()
             message = self.worker.channel.receive(max(0.0, min(TICK, left)))
             if isinstance(message, Mark) and message.query == self.job.number:
@@ -343,7 +343,7 @@ class _Watch:
 
     def _left(self) -> float:
         """Seconds until the time limit."""
-        longest = min(self.job.timeout + self.held_up, MOST_STRETCH * self.job.timeout)
+        longest = min(self.job.timeout + self.cpu_wait_s, MOST_STRETCH * self.job.timeout)
         return longest - (time.monotonic() - self._began)
 
     def _died(self) -> Ended:

@@ -96,7 +96,7 @@ def resident(pid: int) -> int:
     return total
 
 
-def held_up(pid: int) -> float:
+def cpu_wait_s(pid: int) -> float:
     """Seconds that the process has waited for a processor while it could have run; 0 where the kernel does not say.
 
     It is the main thread's time (https://docs.kernel.org/scheduler/sched-stats.html).

@@ -1,4 +1,4 @@
-"""The zygote: imports everything once, then does nothing but fork workers and bury them.
+"""The zygote: imports everything once, then does nothing but fork workers and reap them.
 
 It never compiles and never runs an operator, so it has no threads to lose in a fork, and it speaks to the driver
 only. Each worker leads its own session. When one ends, whatever is left of its process group is killed *before* the
@@ -48,7 +48,7 @@ class Zygote:
             ready = {fd for fd, _ in poll.poll()}
             if self.wake.fileno() in ready:
                 self.wake.recv(4096)
-                self.bury()
+                self.reap()
             if self.channel.fileno() in ready:
                 message, fds = self.channel.receive_with_fds()
                 assert isinstance(message, Fork)
@@ -84,7 +84,7 @@ class Zygote:
         process.returncode = 0  # we reap it ourselves, by pid
         return process.pid
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         """Reap every dead child; of a worker, kill the rest of its group first."""
         while True:
             try:

@@ -32,8 +32,8 @@ from ..sandbox.pool import Ended
 from ..tracing.content_address import settle
 from ..tracing.hop_calls import with_distinct_names
 from ..tracing.trace import Trace, lacks_shapes, with_shapes
-from .job import Job
-from .verdict_log import Log
+from .job import CaptureSession
+from .verdict_log import VerdictLog
 
 #: With no more nodes than this the search is done before the first node that differs is known.
 _FEW = 4
@@ -43,14 +43,14 @@ _VALUES_TIMES = 3
 SCRIPT = "script"
 
 
-class Attempt:
+class EntryAttempt:
     """The reduction of ``job`` through one entry to the backend, or (``script``) with the script itself as oracle.
 
     ``patience`` is for a hang: how many times as long its candidates get; None where the result is to be looked at
     once more with `lasting.PATIENCE`, and ``brief`` says that it does not last.
     """
 
-    def __init__(self, job: Job, entry: str, *, patience: float | None = None) -> None:
+    def __init__(self, job: CaptureSession, entry: str, *, patience: float | None = None) -> None:
         self.of = job
         self.entry = entry
         self.patience = patience
@@ -94,7 +94,7 @@ class Attempt:
             **({"from": list(self.of.begun)} if self.of.begun is not None else {}),
             **({"patience": self.patience} if (self.patience or 1.0) != 1.0 else {}),
         }
-        self.log = Log(self.of, self.of.index.begin_reduction(self.of.capture.id, config).id)
+        self.log = VerdictLog(self.of, self.of.index.begin_reduction(self.of.capture.id, config).id)
         start = with_distinct_names(self.of.case)
         trace = self.record(start)
         first = self.begins(trace) if len(start.graph.compute) > _FEW else None

@@ -21,13 +21,13 @@ from ..reducer.history import begin_at
 from ..sandbox.cluster import Cluster, ClusterPool
 from ..sandbox.launcher import BackendImportError, Mode, SandboxError
 from ..sandbox.pool import Pool
-from .attempt import SCRIPT, Attempt
-from .job import Job
-from .options import Listener, Options
+from .attempt import SCRIPT, EntryAttempt
+from .job import CaptureSession
+from .options import Listener, MinifyOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Outcomes:
+class CaptureOutcome:
     """How a capture ended, and the other failures met on the way (their capture ids)."""
 
     state: State
@@ -36,17 +36,17 @@ class Outcomes:
 
 
 def reduce_capture(
-    index: Index, capture: CaptureInfo, options: Options, listener: Listener, cluster: Cluster | None = None
-) -> Outcomes:
+    index: Index, capture: CaptureInfo, options: MinifyOptions, listener: Listener, cluster: Cluster | None = None
+) -> CaptureOutcome:
     """Minify one capture and store its script, on a ``cluster`` if there is one. The state and what it says are the
     caller's to write."""
     case = index.case(capture.id)
     failure = index.failure(capture.id)
     if failure is None:
-        return Outcomes(State.UNSUPPORTED, "no failure was recorded with it")
+        return CaptureOutcome(State.UNSUPPORTED, "no failure was recorded with it")
     spec = BackendSpec.from_json(case.backend)
     if spec.problem:
-        return Outcomes(State.BLOCKED, f"the backend cannot be re-created: {spec.problem}")
+        return CaptureOutcome(State.BLOCKED, f"the backend cannot be re-created: {spec.problem}")
     begun, ways = None, variants(case)
     if options.from_step is not None:
         reduction, case = begin_at(index, capture.id, options.from_step)
@@ -75,14 +75,14 @@ def reduce_capture(
                 if shown.reproduced:
                     break
             if not shown.reproduced:
-                return Outcomes(State.NOT_REPRODUCED, shown.reason + earlier(capture))
-            return _attempts(Job(index, capture, case, shown, pool, options, listener, begun))
+                return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(capture))
+            return _attempts(CaptureSession(index, capture, case, shown, pool, options, listener, begun))
     except BackendImportError as error:
-        return Outcomes(State.BLOCKED, str(error))
+        return CaptureOutcome(State.BLOCKED, str(error))
     except CannotLoad as error:
-        return Outcomes(State.BLOCKED, str(error))
+        return CaptureOutcome(State.BLOCKED, str(error))
     except SandboxError as error:
-        return Outcomes(State.BLOCKED, f"the workers cannot work: {error}")
+        return CaptureOutcome(State.BLOCKED, f"the workers cannot work: {error}")
 
 
 def variants(case: Case) -> list[Case]:
@@ -117,15 +117,15 @@ def earlier(capture: CaptureInfo) -> str:
     return f"{values}\n{said}: a failure that needs what came before does not show from one graph and one call"
 
 
-def _attempts(job: Job) -> Outcomes:
+def _attempts(job: CaptureSession) -> CaptureOutcome:
     """Through the entry that the replay chose, and through others while the script disagrees with the oracle."""
     shown = job.shown
     others = [entry for entry, seen in shown.entries.items() if seen.matched and entry != shown.entry]
     state, reason = State.UNVERIFIED, ""
-    attempts: list[Attempt] = []
+    attempts: list[EntryAttempt] = []
     try:
         for entry in dict.fromkeys([shown.entry, *others, "compile", SCRIPT]):
-            attempt = Attempt(job, entry)
+            attempt = EntryAttempt(job, entry)
             if attempt.shows():
                 attempts.append(attempt)
                 state, reason = attempt.run()
@@ -140,4 +140,4 @@ def _attempts(job: Job) -> Outcomes:
     if all(attempt.complete for attempt in attempts):  # only now: a run that is killed before resumes them all
         for attempt in attempts:
             attempt.close()
-    return Outcomes(state, reason, tuple(children))
+    return CaptureOutcome(state, reason, tuple(children))

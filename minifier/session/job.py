@@ -15,11 +15,11 @@ from ..oracle.replay import Likeness, Replay
 from ..oracle.verdict import Verdict
 from ..sandbox.pool import Ended, Workers
 from ..tracing.content_address import settle
-from .options import Listener, Options
+from .options import Listener, MinifyOptions
 
 
 @dataclass(slots=True)
-class Job:
+class CaptureSession:
     """A capture that was replayed, the workers that know its backend, and what its attempts have in common."""
 
     index: Index
@@ -27,7 +27,7 @@ class Job:
     case: Case
     shown: Replay
     pool: Workers
-    options: Options
+    options: MinifyOptions
     listener: Listener
     #: The reduction and the step of it that ``case`` is from, where it is not the captured one.
     begun: tuple[int, int] | None = None

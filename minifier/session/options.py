@@ -11,7 +11,7 @@ class PassFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class MinifyOptions:
     """The options of `minify run`. Times are in seconds, ``memory`` in GiB; 0 ``jobs`` are as many as there is room for
     on the cluster of the ``executor``, or 1. ``min_rate`` is the share of runs in which the failure must show, of a
     candidate and of the result."""

@@ -13,8 +13,8 @@ from ...store.index.trust import is_ours
 from ..commands import console
 from ..reducer.history import begin_at
 from ..sandbox.cluster import Cluster, connect
-from .capture import Outcomes, reduce_capture
-from .options import Options
+from .capture import CaptureOutcome, reduce_capture
+from .options import MinifyOptions
 
 #: What a plain `minify run` takes up.
 OPEN = (State.PENDING, State.REDUCING, State.BLOCKED)
@@ -23,7 +23,7 @@ OPEN = (State.PENDING, State.REDUCING, State.BLOCKED)
 def run_pending(
     db: str,
     ids: Sequence[int],
-    options: Options,
+    options: MinifyOptions,
     *,
     again: bool = False,
     quiet: bool = False,
@@ -76,23 +76,23 @@ def run_pending(
 def _one(
     index: Index,
     capture: CaptureInfo,
-    options: Options,
+    options: MinifyOptions,
     progress: console.RunProgress,
     confirm: Callable[[str], bool],
     cluster: Cluster | None,
-) -> Outcomes:
+) -> CaptureOutcome:
     """Minify one capture and write down its state, whatever happens."""
     try:
         case = index.case(capture.id)
         question = console.question(capture, case)
     except (StoreError, InvalidSpec) as error:  # the others still get their turn
         index.set_state(capture.id, State.BLOCKED, str(error))
-        return Outcomes(State.BLOCKED, str(error))
+        return CaptureOutcome(State.BLOCKED, str(error))
     if not options.trust and not is_ours(case, capture.provenance.get("origin")):
         with progress.paused():
             agreed = confirm(question)
         if not agreed:
-            outcome = Outcomes(State.BLOCKED, "not run: it was captured elsewhere, and was not trusted (--trust)")
+            outcome = CaptureOutcome(State.BLOCKED, "not run: it was captured elsewhere, and was not trusted (--trust)")
             index.set_state(capture.id, outcome.state, outcome.reason)
             return outcome
     index.set_state(capture.id, State.REDUCING)

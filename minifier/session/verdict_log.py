@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ..oracle.verdict import Outcome, Verdict
 from ..reducer.history import EXPLAIN, problem_key
-from .job import Job
+from .job import CaptureSession
 
 
-class Log:
+class VerdictLog:
     """Questions and answers by key, in memory and in the index."""
 
-    def __init__(self, job: Job, reduction: int) -> None:
+    def __init__(self, job: CaptureSession, reduction: int) -> None:
         self.job = job
         self.index = index = job.index
         self.reduction = reduction

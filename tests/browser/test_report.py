@@ -163,7 +163,7 @@ def test_hostile_text_is_seen_and_does_nothing(open_page: Any, tmp_path: Path) -
         id = indexes.add(index, replace(case, backend=backend), indexes.failing(hostile, hostile))
         indexes.minify(index, id, indexes.chain(["cos"]), script=f"# {hostile}\n")
         svg = "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9' onload='alert(3)'><script>alert(4)</script>"
-        onnx_models.keep(index, id, [onnx_models.Model("forward", hostile, f"{svg}</svg>")])
+        onnx_models.keep(index, id, [onnx_models.OnnxModel("forward", hostile, f"{svg}</svg>")])
     page = open_page(path)
     page.locator("summary", has_text="forward").click()
     assert page.locator("img").evaluate("image => image.decode().then(() => image.naturalWidth)") == 9

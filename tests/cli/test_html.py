@@ -223,8 +223,8 @@ def test_a_picture_of_an_onnx_model_is_an_image_in_which_nothing_runs(desk: Any)
     indexes.small(desk.db)
     hostile = "<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'><script>alert(2)</script></svg>"
     with Index.open(str(desk.db)) as index:
-        models = [onnx_models.Model("<b>forward", "<x>ir_version", hostile, "no </details>kernel"),
-                  onnx_models.Model("huge", "", "x" * (onnx_models.MOST_PICTURE + 1))]  # fmt: skip
+        models = [onnx_models.OnnxModel("<b>forward", "<x>ir_version", hostile, "no </details>kernel"),
+                  onnx_models.OnnxModel("huge", "", "x" * (onnx_models.MOST_PICTURE + 1))]  # fmt: skip
         onnx_models.keep(index, 1, models)
     page = page_of(desk.db, 1)
     images = [attrs for tag, attrs in Elements(page).found if tag == "img"]

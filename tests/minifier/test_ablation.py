@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fxminify.minifier.regression.ablation import CANNOT, LAYERS, OTHER, PASSES, SAME, Ablation, Row, _enters
+from fxminify.minifier.regression.ablation import CANNOT, LAYERS, OTHER, PASSES, SAME, Ablation, AblationRow, _enters
 from fxminify.store.errors import StoreError
 
 
@@ -22,12 +22,12 @@ from fxminify.store.errors import StoreError
 )
 def test_the_first_layer_that_fails_is_named(results: list[str], enters: str) -> None:
     ladder = [*LAYERS, ("mine", "the backend")]
-    rows = [Row(name, layer, result) for (name, layer), result in zip(ladder, results, strict=True)]
-    assert _enters([*rows, Row("another", "", SAME)]) == enters
+    rows = [AblationRow(name, layer, result) for (name, layer), result in zip(ladder, results, strict=True)]
+    assert _enters([*rows, AblationRow("another", "", SAME)]) == enters
 
 
 def test_an_ablation_is_read_back_and_nothing_else_is() -> None:
-    found = Ablation((Row("eager", "Dynamo", PASSES, "", 0.25),), "Dynamo")
+    found = Ablation((AblationRow("eager", "Dynamo", PASSES, "", 0.25),), "Dynamo")
     assert Ablation.from_text(json.dumps(found.to_json())) == found
     for text in ("", "[]", '{"rows": [{"backend": 1, "more": 2}], "enters": ""}', '{"rows": 3, "enters": ""}'):
         with pytest.raises(StoreError, match="cannot be read"):

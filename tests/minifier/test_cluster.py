@@ -19,7 +19,7 @@ pytest.importorskip("distributed")
 
 from fxminify import __version__
 from fxminify.minifier.sandbox import cluster as clusters
-from fxminify.minifier.sandbox import dask_worker as station
+from fxminify.minifier.sandbox import dask_worker
 from fxminify.minifier.sandbox.cluster import INLINE, Cluster, ClusterPool, NoCluster, connect
 from fxminify.minifier.sandbox.launcher import BackendImportError, SandboxError
 from fxminify.minifier.sandbox.pool import Ended
@@ -90,8 +90,8 @@ def test_a_lost_worker_costs_one_query(cluster: Cluster, pool: ClusterPool) -> N
 
 def test_what_workers_had_to_import_is_known(pool: ClusterPool) -> None:
     assert ask(pool, "imports", {"module": "colorsys"}).ended is Ended.DONE
-    assert pool.learnt("colorsys")
-    assert not pool.learnt("no_such_module")
+    assert pool.has_imported("colorsys")
+    assert not pool.has_imported("no_such_module")
 
 
 def test_a_request_can_be_withdrawn(pool: ClusterPool) -> None:
@@ -109,16 +109,16 @@ def test_a_backend_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
         def __enter__(self) -> None:
             raise BackendImportError("no_such_module", "ModuleNotFoundError: no")
 
-    monkeypatch.setattr(station, "Pool", Broken)
+    monkeypatch.setattr(dask_worker, "Pool", Broken)
     setup = {"backend": {}, "imports": [], "jobs": 1, "memory": None, "mode": "fork", "path": []}
     request = {"version": __version__, "session": "broken", "setup": setup}
-    answer, made = station.serve(json.dumps(request).encode(), {})
+    answer, made = dask_worker.serve(json.dumps(request).encode(), {})
     assert (json.loads(answer), made) == ({"broken": ["no_such_module", "ModuleNotFoundError: no"]}, {})
 
 
 def test_another_version_is_refused() -> None:
     request = {"version": "0.0.0", "session": "s"}
-    answer, made = station.serve(json.dumps(request).encode(), {})
+    answer, made = dask_worker.serve(json.dumps(request).encode(), {})
     assert "it has fxminify" in json.loads(answer)["failed"]
     assert made == {}
 

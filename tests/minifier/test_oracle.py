@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError, Future
 import pytest
 
 from fxminify.minifier.oracle.observation import Observation, Seen, of_reply
-from fxminify.minifier.oracle.oracle import Oracle, Target, Votes, tally, text
+from fxminify.minifier.oracle.oracle import FailureTarget, Oracle, Votes, tally, text
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Reply
@@ -55,7 +55,7 @@ class FakePool:
 
 def verdict(*replies, captured=None, match=Match.EXACT, error_regex=None, votes=None, fresh=False):
     pool = FakePool(*replies)
-    target = Target((signature(captured or error()),), match, error_regex)
+    target = FailureTarget((signature(captured or error()),), match, error_regex)
     answer = Oracle(pool, target, timeout=10, votes=votes).ask(CASE, fresh=fresh)
     assert pool.replies == []
     return answer
@@ -140,7 +140,7 @@ def test_dying_while_results_are_compared_is_our_own_trouble():
 
 def test_our_own_trouble_is_retried_once_in_a_fresh_worker():
     pool = FakePool(INFRA, fails(error()))
-    assert Oracle(pool, Target((signature(error()),)), timeout=10).ask(CASE).same
+    assert Oracle(pool, FailureTarget((signature(error()),)), timeout=10).ask(CASE).same
     assert pool.fresh == [False, True]
     answer = verdict(INFRA, INFRA)
     assert (answer.outcome, answer.detail, answer.seconds) == (Outcome.INFRA, "our mistake", 2.0)
@@ -153,7 +153,7 @@ def test_an_answer_that_is_no_observation_is_our_own_trouble():
 
 def test_fresh_runs_in_a_fresh_worker():
     pool = FakePool(PASSES)
-    Oracle(pool, Target(()), timeout=10).ask(CASE, fresh=True)
+    Oracle(pool, FailureTarget(()), timeout=10).ask(CASE, fresh=True)
     assert pool.fresh == [True]
 
 
@@ -201,7 +201,7 @@ def test_a_cancelled_question_withdraws_what_waits():
         def submit(self, *args, **kwargs):
             return waiting
 
-    future = Oracle(Pool(), Target(()), timeout=10).submit(CASE)
+    future = Oracle(Pool(), FailureTarget(()), timeout=10).submit(CASE)
     assert future.cancel()
     assert waiting.cancelled()
     with pytest.raises(CancelledError):
@@ -210,7 +210,7 @@ def test_a_cancelled_question_withdraws_what_waits():
 
 def test_questions_may_come_from_several_threads():
     pool = FakePool(*[PASSES] * 64)
-    oracle = Oracle(pool, Target(()), timeout=10)
+    oracle = Oracle(pool, FailureTarget(()), timeout=10)
     outcomes = []
     threads = [
         threading.Thread(target=lambda: outcomes.extend(oracle.ask(CASE).outcome for _ in range(8))) for _ in range(8)

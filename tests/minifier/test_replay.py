@@ -9,7 +9,7 @@ import torch
 from captured import capture, spec
 
 from fxminify.minifier.oracle.observation import Observation, Seen
-from fxminify.minifier.oracle.oracle import Oracle, Target, Votes
+from fxminify.minifier.oracle.oracle import FailureTarget, Oracle, Votes
 from fxminify.minifier.oracle.replay import Likeness, Shown, fastest, healthy, replay
 from fxminify.minifier.oracle.verdict import Outcome
 from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
@@ -132,9 +132,9 @@ def test_a_hang_is_given_five_times_what_a_healthy_graph_takes():
 def test_smaller_candidates_of_a_hang_get_less_time():
     node = Node("n", "call_function", {"fn": "torch.relu"})
     sizes = [replace(CASE, graph=Graph((node,) * n)) for n in (1, 25, 50, 1000)]
-    oracle = Oracle(FakePool(), Target(()), timeout=60, healthy=4.0)
+    oracle = Oracle(FakePool(), FailureTarget(()), timeout=60, healthy=4.0)
     assert [oracle.timeout_of(case) for case in sizes] == [pytest.approx(20.8), 40.0, 60.0, 60]
-    assert Oracle(FakePool(), Target(()), timeout=60).timeout_of(sizes[0]) == 60
+    assert Oracle(FakePool(), FailureTarget(()), timeout=60).timeout_of(sizes[0]) == 60
 
 
 def test_what_a_capture_does_not_know_is_not_compared():

@@ -196,7 +196,7 @@ def test_modules_that_a_worker_imports_are_there_in_the_next(pool):
     pool._launcher.learn(["this.module.does.not.exist", "wave"])
     again = observe(pool, "healthy", entry="compile", fresh=True)
     assert again.ended is Ended.DONE
-    assert pool._launcher._preloaded == len(pool._launcher._learnt)
+    assert pool._launcher._preloaded == len(pool._launcher._imported)
 
 
 def test_a_module_that_cannot_be_imported_is_named():

@@ -19,9 +19,9 @@ from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.reducer import simplify
 from fxminify.minifier.reducer.descent import BACK, Descent, Found
 from fxminify.minifier.sandbox.pool import Ended, Reply
-from fxminify.minifier.session.attempt import Attempt
-from fxminify.minifier.session.options import Options, PassFailed
-from fxminify.minifier.session.verdict_log import Log
+from fxminify.minifier.session.attempt import EntryAttempt
+from fxminify.minifier.session.options import MinifyOptions, PassFailed
+from fxminify.minifier.session.verdict_log import VerdictLog
 from fxminify.minifier.tracing.trace import Trace
 from fxminify.store.document.case import Case, TensorSpec
 from fxminify.store.index.index import State, StepInfo
@@ -75,7 +75,7 @@ def descent(
     case: Case, trace: Trace, rate: Rate, seed: int, *, shown: float = 1.0, book: Book | None = None, **options: Any
 ) -> tuple[Descent, Moody, Book]:
     book = book or Book()
-    chosen = Options(**options)
+    chosen = MinifyOptions(**options)
     oracle = Moody(rate, seed, Votes.for_rate(shown, chosen.min_rate))
     failed: Future[Reply] = Future()
     failed.set_result(Reply(Ended.INFRA))
@@ -88,7 +88,11 @@ def descent(
         spent=lambda: False,
     )  # fmt: skip
     there: Any = oracle
-    return Descent(job, there, Log(job, 1), case, trace, (), frozenset(), 10.0, lambda nodes, stage: None), oracle, book
+    return (
+        Descent(job, there, VerdictLog(job, 1), case, trace, (), frozenset(), 10.0, lambda nodes, stage: None),
+        oracle,
+        book,
+    )
 
 
 def both(case: Case) -> float:
@@ -216,17 +220,17 @@ def test_an_earlier_case_is_handed_out_only_if_its_script_is_better(
     case, _ = make(["x"], [("out", "relu", ["x"])], ["out"])
     found, earlier = Found(case, True), Found(replace(case, backward=True), True)
     shares = {id(found): 2 / 3, id(earlier): share}
-    attempt = Attempt.__new__(Attempt)
+    attempt = EntryAttempt.__new__(EntryAttempt)
     emitted = [found]
 
-    def finish(self: Attempt, what: Found) -> tuple[State, str]:
+    def finish(self: EntryAttempt, what: Found) -> tuple[State, str]:
         emitted.append(what)
         self.unprintable = what is earlier and not printable
         return (State.UNVERIFIED if self.unprintable else State.VERIFIED), ""
 
-    monkeypatch.setattr(Attempt, "finish", finish)
-    monkeypatch.setattr(Attempt, "share", lambda self: shares[id(emitted[-1])])
-    monkeypatch.setattr(Attempt, "script_oracle", lambda self: None)
+    monkeypatch.setattr(EntryAttempt, "finish", finish)
+    monkeypatch.setattr(EntryAttempt, "share", lambda self: shares[id(emitted[-1])])
+    monkeypatch.setattr(EntryAttempt, "script_oracle", lambda self: None)
     told: list[Case] = []
     there: Any = attempt
     there.of = SimpleNamespace(shown=SimpleNamespace(rate=rate))

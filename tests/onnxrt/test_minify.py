@@ -38,7 +38,7 @@ def test_a_refused_model_stands_in_the_issue(tmp_path: Path) -> None:
         case = index.case(capture.id)
         scratch.put(index.blobs(case.storages))
         (found,) = onnx_models.collect(tasks.observation(case, "direct"), scratch, lambda phase: None)["models"]
-        onnx_models.keep(index, capture.id, [onnx_models.Model(**found)])
+        onnx_models.keep(index, capture.id, [onnx_models.OnnxModel(**found)])
         (model,) = onnx_models.stored(index, capture.id)
         assert model.picture.startswith("<svg ")
         assert "NOT_IMPLEMENTED" in model.error

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from indexes import add, chain, failing
 
-from fxminify.minifier.session.options import Options
+from fxminify.minifier.session.options import MinifyOptions
 from fxminify.minifier.session.runner import run_pending
 from fxminify.store.index.index import Index, State
 
@@ -86,7 +86,7 @@ def test_minify_run_leaves_alone_what_another_process_is_at_work_on(
 ) -> None:
     with Index.open(db) as index, holder(db, 1) as other:
         index.set_state(1, State.REDUCING)
-        (row,) = run_pending(db, [1], Options())
+        (row,) = run_pending(db, [1], MinifyOptions())
         assert row.state is State.REDUCING
         assert "another process is at work on it" in capsys.readouterr().err
         other.communicate()
@@ -105,5 +105,5 @@ def test_minify_run_does_not_repeat_what_another_process_has_just_done(
         return take(self, id)
 
     monkeypatch.setattr(Claims, "take", late)
-    rows = run_pending(db, [], Options(), quiet=True)
+    rows = run_pending(db, [], MinifyOptions(), quiet=True)
     assert [row.state for row in rows] == [State.VERIFIED, State.VERIFIED]
