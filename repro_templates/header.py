@@ -16,7 +16,7 @@ from .. import __version__
 from ..backends.provenance.installed import Installed
 from ..backends.running.deaths import signal_name
 from ..store.document.case import Case
-from ..store.failure import PRECISION, VALUES, Failure, Kind
+from ..store.failure import PRECISION, VALUES, Failure, FailureKind
 from .report.phrases import code, docstring, headline, markdown, one_line
 
 _WIDTH = 118
@@ -88,7 +88,7 @@ def about(case: Case, header: Header) -> list[str]:
         lines += _wrapped(f"TENTATIVE: {header.tentative}")
     if headline(case, failure).endswith("..."):
         lines += _wrapped(failure.headline(), 600)
-    if failure.kind is not Kind.CRASH and (said := failure.diagnosis()):
+    if failure.kind is not FailureKind.CRASH and (said := failure.diagnosis()):
         lines += _wrapped(f"On standard error: {said}")
     if cause := failure.root_cause():
         lines += _wrapped(f"Cause: {cause}")
@@ -163,7 +163,7 @@ def advice(failure: Failure, hang: int) -> str:
 
 def figures(failure: Failure) -> Iterator[Figures]:
     """The numbers of a divergence, that which names it first."""
-    if failure.kind is not Kind.DIVERGENCE:
+    if failure.kind is not FailureKind.DIVERGENCE:
         return
     others = failure.detail.get("others", ())
     for item in [dict(failure.detail), *(others if isinstance(others, list | tuple) else ())]:

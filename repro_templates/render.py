@@ -17,7 +17,7 @@ from ..backends.provenance import libraries
 from ..backends.provenance.spec import BackendSpec
 from ..backends.running import ambient
 from ..store.document.case import Blobs, Case, Json
-from ..store.failure import Failure, Kind
+from ..store.failure import Failure, FailureKind
 from .environment import environment, own
 from .header import Figures, about, advice, figures, first_node, needs, requirements, story, sure, system, versions
 from .header import Header as Header
@@ -161,7 +161,7 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         equal_nan=header.equal_nan, summed=header.summed,
     )  # fmt: skip
     dies = failure.signal or 0
-    hang = header.timeout if failure.kind is Kind.HANG else 0
+    hang = header.timeout if failure.kind is FailureKind.HANG else 0
     imports = [*imports, *backend.imports, *printed.imports, *inputs.imports]
     limit = memory_limit(case, failure)
     setup = [limit, "", *setup] if limit and setup else [limit] if limit else setup
@@ -198,7 +198,7 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         codes=(0, *exit_codes(failure)),
         needle=" ".join(distinctive(failure).split()),
         timeout=header.timeout,
-        isolated=bool(dies or hang or failure.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY)),
+        isolated=bool(dies or hang or failure.kind in (FailureKind.CRASH, FailureKind.OUT_OF_MEMORY)),
         requirements=requirements(header),
         cells=cells([f"### {markdown_code(first)}", "", fence("\n".join([*lines, how]))], code),
         **_sentences(case, header),

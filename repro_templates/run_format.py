@@ -11,7 +11,7 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..store.failure import Failure, Kind
+from ..store.failure import Failure, FailureKind
 from .notebook import code
 from .verify import Verification, verify
 
@@ -53,4 +53,4 @@ def run_format(
 
 def _leaves(code: int) -> Callable[[Failure], bool]:
     """Whether a process ended with this exit code."""
-    return lambda failure: failure.kind is Kind.CRASH and failure.type == f"exit {code}"
+    return lambda failure: failure.kind is FailureKind.CRASH and failure.type == f"exit {code}"

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from ..backends.running.exceptions import failure_of, portable, text_of, type_name, unwrap
-from ..store.failure import PRECISION, Failure, Kind, Phase
+from ..store.failure import PRECISION, Failure, FailureKind, Phase
 from .source.action import ALIAS_PREFIX, GRADIENT_PREFIX, MISSING_PREFIX, MUTATION_PREFIX, PRECISION_PREFIX
 
 #: ``(file, function)`` of one frame.
@@ -121,7 +121,7 @@ def _divergence(exc: BaseException, stack: list[Place], script: str) -> Failure 
     detail = {"class": kind}
     if short := _PRECISION.match(text):
         detail = {"class": PRECISION, "dtype": short[1], "as": short[2]}
-    return Failure(Kind.DIVERGENCE, phase, type=type_name(exc), message=text, detail=detail)
+    return Failure(FailureKind.DIVERGENCE, phase, type=type_name(exc), message=text, detail=detail)
 
 
 def _class(text: str) -> str:

@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..backends.running import deaths
-from ..store.failure import Failure, Kind, Phase, Signature, signature
+from ..store.failure import Failure, FailureKind, Phase, Signature, signature
 from .tracebacks import phase_of_crash
 
 #: What a fresh process inherits; nothing else of this environment may make a script work.
@@ -185,7 +185,7 @@ def _readings(ended: _Ended, timeout: float) -> list[Failure]:
     failure = failure_of_run(ended, timeout)
     if failure is None:
         return []
-    if failure.kind is not Kind.CRASH or failure.frames:
+    if failure.kind is not FailureKind.CRASH or failure.frames:
         return [failure]
     return [failure, *(replace(failure, phase=phase) for phase in Phase if phase is not failure.phase)]
 

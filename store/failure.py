@@ -21,7 +21,7 @@ VALUES = ("value", "nan", "inf", "number")
 PRECISION = "precision"
 
 
-class Kind(StrEnum):
+class FailureKind(StrEnum):
     COMPILE_ERROR = "compile_error"
     RUNTIME_ERROR = "runtime_error"
     DIVERGENCE = "divergence"
@@ -68,7 +68,7 @@ class Failure:
     exception ``{"nodes": {name: operation}}``, the nodes of the graph that its text names.
     """
 
-    kind: Kind
+    kind: FailureKind
     phase: Phase
     type: str = ""
     message: str = ""
@@ -85,7 +85,7 @@ class Failure:
     def from_json(cls, doc: Mapping[str, Any]) -> Failure:
         """Inverse of `to_json`. Raises `ValueError`, `KeyError` or `TypeError` on anything else."""
         return cls(
-            kind=Kind(doc["kind"]),
+            kind=FailureKind(doc["kind"]),
             phase=Phase(doc["phase"]),
             type=str(doc.get("type", "")),
             message=str(doc.get("message", "")),
@@ -98,10 +98,10 @@ class Failure:
 
     def headline(self) -> str:
         """One line for a person: type and first line of the message, or what stands in for them."""
-        if self.kind is Kind.DIVERGENCE:
+        if self.kind is FailureKind.DIVERGENCE:
             return f"{self.detail.get('class', 'value')}: {self.message}".splitlines()[0]
         text = self.message.strip().splitlines()
-        if self.kind is Kind.CRASH and (said := self.diagnosis()):
+        if self.kind is FailureKind.CRASH and (said := self.diagnosis()):
             return f"{text[0] if text else self.kind}: {said}"
         return f"{self.type}: {text[0]}" if text and self.type else self.type or (text[0] if text else str(self.kind))
 
@@ -153,7 +153,7 @@ class Signature:
         """Whether ``part`` is alike. Of a crash a part may be missing: which of several threads dies first decides
         whether its stack and its last words get out, and what was not seen is no difference."""
         mine, theirs = getattr(self, part), getattr(other, part)
-        unknown = self.kind == Kind.CRASH and part in ("origin", "diagnostics") and not (mine and theirs)
+        unknown = self.kind == FailureKind.CRASH and part in ("origin", "diagnostics") and not (mine and theirs)
         return mine == theirs or unknown
 
     def to_json(self) -> dict[str, Any]:
@@ -172,15 +172,15 @@ def signature(failure: Failure) -> Signature:
     a failure for want of memory are known by their phase alone: where exactly the clock or the allocation struck is
     chance.
     """
-    if failure.kind is Kind.DIVERGENCE:
+    if failure.kind is FailureKind.DIVERGENCE:
         name = str(failure.detail.get("class", "value"))
         if name == PRECISION:
             types = f"computes {failure.detail.get('dtype', '')} as {failure.detail.get('as', '')}"
             return Signature(failure.kind, Phase.FORWARD, message=f"{name}: {types}")
         return Signature(failure.kind, failure.phase, message="value" if name in VALUES else name)
-    if failure.kind in (Kind.HANG, Kind.OUT_OF_MEMORY):
+    if failure.kind in (FailureKind.HANG, FailureKind.OUT_OF_MEMORY):
         return Signature(failure.kind, failure.phase)
-    if failure.kind is Kind.CRASH:  # there is no message, only words of our own
+    if failure.kind is FailureKind.CRASH:  # there is no message, only words of our own
         name = failure.type if failure.signal is None else f"signal {failure.signal}"
         diagnostics = mask(first_error_line(failure.diagnostics))
         return Signature(failure.kind, failure.phase, name, origin=origin(failure), diagnostics=diagnostics)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
-from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index.index import Index, State, StepInfo
+from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.index import Index, State, StepInfo
 
 
 def failing(message: str, type: str = "RuntimeError", **more: Any) -> Failure:
-    return Failure(Kind.COMPILE_ERROR, Phase.COMPILE, type, message, **more)
+    return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, type, message, **more)
 
 
 def chain(operations: list[str], backend: str = "planted", **more: Any) -> Case:

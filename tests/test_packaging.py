@@ -71,7 +71,7 @@ def test_the_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> No
     # A path finder of an editable install comes after PYTHONPATH, so the wheel's package is the one that is found.
     code = (
         "import fxminify, sys; assert fxminify.__file__.startswith(sys.argv[1]), fxminify.__file__;"
-        "from fxminify.store.index.index import Index; Index.open('new.db', create=True).close();"
+        "from fxminify.store.index import Index; Index.open('new.db', create=True).close();"
         "from fxminify.cli import main; main(['list', 'new.db'])"
     )
     env = {**os.environ, "PYTHONPATH": str(target)}
@@ -145,7 +145,7 @@ def test_every_module_is_on_the_map() -> None:
 
 
 def test_states_in_the_readme_are_those_of_the_index() -> None:
-    from fxminify.store.index.index.index import State
+    from fxminify.store.index import State
 
     _, _, after = (ROOT / "README.md").read_text().partition("| state | meaning |\n")
     table, _, _ = after.partition("\n\n")

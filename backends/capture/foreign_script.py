@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...store.errors import StoreError
+from ...store.index import CaptureInfo
 from ...store.index.changes import Changes
-from ...store.index.index import CaptureInfo
 from . import supervise
 from .settings import Settings
 

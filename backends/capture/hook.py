@@ -171,7 +171,7 @@ class _Hook:
             refused = f"the graph could not be kept: {type(exc).__name__}: {exc}"
             log.warning("fxminify: %s", refused)
 
-        from ...store.failure import Failure, Kind, Phase
+        from ...store.failure import Failure, FailureKind, Phase
 
         if region is None:
             try:
@@ -193,7 +193,9 @@ class _Hook:
             self._thread.compiling = around
         if not callable(compiled):
             message = "compiler_fn did not return callable"
-            region.record(Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "AssertionError", message), kept, received.rng)
+            region.record(
+                Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "AssertionError", message), kept, received.rng
+            )
             return compiled
         region.specialized = seam.shape_facts() > facts
         self._thread.region = region

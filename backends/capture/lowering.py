@@ -23,7 +23,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from ...store.failure import Failure, Kind, Phase
+from ...store.failure import Failure, FailureKind, Phase
 from ...store.live import modes
 from ...store.live.snapshot import CannotSnapshot, hint
 from ..provenance import origin
@@ -139,7 +139,7 @@ def lower(
 def _as_forward(failure: Failure, *, compiling: bool) -> Failure:
     """``failure`` of a graph that is compiled and called on its own: a backward graph is called like any other."""
     if compiling:
-        kind = Kind.COMPILE_ERROR if failure.kind is Kind.RUNTIME_ERROR else failure.kind
+        kind = FailureKind.COMPILE_ERROR if failure.kind is FailureKind.RUNTIME_ERROR else failure.kind
         return replace(failure, kind=kind, phase=Phase.COMPILE)
     return replace(failure, phase=Phase.FORWARD) if failure.phase is Phase.BACKWARD else failure
 

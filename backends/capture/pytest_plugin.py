@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     place = db if "://" in db else str(config.invocation_params.dir / db)
     if not hasattr(config, "workerinput"):  # workers of pytest-xdist are given the place, not where pytest was called
         from ...store.errors import StoreError
-        from ...store.index.index import Index
+        from ...store.index import Index
 
         try:
             Index.check(place)

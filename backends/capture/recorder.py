@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...store.document.case import Case, Json, to_json
-from ...store.failure import METADATA, PRECISION, Failure, Kind, Phase, Signature, signature
+from ...store.failure import METADATA, PRECISION, Failure, FailureKind, Phase, Signature, signature
 from ..provenance.spec import BackendSpec
 from .journal import Journal
 from .lowering import CannotLower, Lowered
@@ -133,7 +133,7 @@ class Recorder:
             if not again or self._pid != os.getpid():
                 return
             try:
-                from ...store.index.index import Index
+                from ...store.index import Index
 
                 with Index.open(self.db, create=True) as index:
                     for capture, times in again.items():
@@ -153,7 +153,7 @@ class Recorder:
         asked: Json,
     ) -> None:
         known = signature(failure)
-        of_backend = failure.kind is Kind.DIVERGENCE and failure.detail.get("class") == PRECISION
+        of_backend = failure.kind is FailureKind.DIVERGENCE and failure.detail.get("class") == PRECISION
         key = ("" if of_backend else received.text(), f"{spec.name} {spec.options}", known.digest)
         if of_backend and key not in self._known:
             self._known.update((key, row) for row in self._recorded(spec, known)[:1])
@@ -194,7 +194,7 @@ class Recorder:
 
     def _recorded(self, spec: BackendSpec, known: Signature) -> list[int]:
         """The captures that other processes and former runs made of a failure of the backend as a whole."""
-        from ...store.index.index import Index
+        from ...store.index import Index
 
         if "://" not in self.db and not os.path.exists(self.db):
             return []
@@ -221,7 +221,7 @@ class Recorder:
 
     def _kept_of(self, failure: Failure) -> int | None:
         """The most bytes of a storage to keep for ``failure``."""
-        compiling = failure.kind is Kind.COMPILE_ERROR and failure.phase in (Phase.COMPILE, Phase.GUARDS)
+        compiling = failure.kind is FailureKind.COMPILE_ERROR and failure.phase in (Phase.COMPILE, Phase.GUARDS)
         return self._kept(SMALL if compiling else None)
 
     def _case(
@@ -264,7 +264,7 @@ class Recorder:
         graph_text: str,
         reason: str,
     ) -> int:
-        from ...store.index.index import Index, State
+        from ...store.index import Index, State
         from ...store.index.trust import origin_tag
 
         if case is not None:

@@ -202,7 +202,7 @@ def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure
         _warn(f"the program died ({failure.message}), but its journal cannot be read: nothing captured")
         return []
     from ...store.document.decode import InvalidDocument, validate
-    from ...store.index.index import Index, State
+    from ...store.index import Index, State
     from ...store.index.trust import origin_tag
 
     case, reason = None, str(document.get("reason", ""))

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ...store.failure import PRECISION, Failure, Kind, Phase
+from ...store.failure import PRECISION, Failure, FailureKind, Phase
 from ..running.execution import Run, differentiable
 from .randomness import Drawn
 from .reference import Reference
@@ -68,7 +68,7 @@ class Divergence:
             detail["others"] = [{"class": o.kind, "where": o.where, **o.detail} for o in named]
             more = len(self.others) - len(named)
             message += "\nalso: " + ", ".join(f"{o.where} ({o.kind})" for o in named) + f", {more} more" * (more > 0)
-        return Failure(Kind.DIVERGENCE, self.phase, message=message, detail=detail)
+        return Failure(FailureKind.DIVERGENCE, self.phase, message=message, detail=detail)
 
 
 def compare(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import signal as signals
 
-from ...store.failure import Failure, Frame, Kind, Phase
+from ...store.failure import Failure, FailureKind, Frame, Phase
 from .exceptions import left, portable
 
 _FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
@@ -23,19 +23,19 @@ def crash(phase: Phase, *, signal: int | None = None, exit_code: int | None = No
     if signal is None:
         return left(exit_code, phase, frames, rest)
     message = f"the process died of {signal_name(signal)}"
-    return Failure(Kind.CRASH, phase, "", message, frames=frames, diagnostics=rest, signal=signal)
+    return Failure(FailureKind.CRASH, phase, "", message, frames=frames, diagnostics=rest, signal=signal)
 
 
 def hang(phase: Phase, seconds: float, *, diagnostics: str = "") -> Failure:
     """No answer within ``seconds``."""
     frames, rest = fault_frames(diagnostics)
     message, detail = f"no answer within {seconds:g} s", {"seconds": seconds}
-    return Failure(Kind.HANG, phase, message=message, frames=frames, diagnostics=rest, detail=detail)
+    return Failure(FailureKind.HANG, phase, message=message, frames=frames, diagnostics=rest, detail=detail)
 
 
 def out_of_memory(phase: Phase, message: str, *, diagnostics: str = "") -> Failure:
     """The process was killed for want of memory; ``message`` gives the sizes."""
-    return Failure(Kind.OUT_OF_MEMORY, phase, message=message, diagnostics=fault_frames(diagnostics)[1])
+    return Failure(FailureKind.OUT_OF_MEMORY, phase, message=message, diagnostics=fault_frames(diagnostics)[1])
 
 
 def signal_name(number: int) -> str:

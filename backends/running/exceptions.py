@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...store.failure import Failure, Frame, Kind, Phase
+from ...store.failure import Failure, FailureKind, Frame, Phase
 
 #: Dynamo's envelopes; the exception inside is the backend's own.
 _ENVELOPES = frozenset({"BackendCompilerFailed"})
@@ -42,9 +42,9 @@ def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "", graph
         return left(exit_code(inner), phase, frames_of(inner), said or diagnostics)
     text = text_of(inner)
     if isinstance(inner, MemoryError) or any(m in text for m in _OUT_OF_MEMORY):
-        kind = Kind.OUT_OF_MEMORY
+        kind = FailureKind.OUT_OF_MEMORY
     else:
-        kind = Kind.COMPILE_ERROR if phase in (Phase.COMPILE, Phase.GUARDS) else Kind.RUNTIME_ERROR
+        kind = FailureKind.COMPILE_ERROR if phase in (Phase.COMPILE, Phase.GUARDS) else FailureKind.RUNTIME_ERROR
     causes = tuple((type_name(c), text_of(c)) for c in chain(inner))
     try:
         named = named_nodes([*graphs, *graphs_around(inner)], [text, *(said for _, said in causes)])
@@ -88,7 +88,7 @@ def graphs_around(exc: BaseException) -> Iterator[Any]:
 def left(code: int | None, phase: Phase, frames: tuple[Frame, ...] = (), diagnostics: str = "") -> Failure:
     """The process left with exit ``code`` in the middle of a call, or wanted to."""
     message = f"the process left with exit code {code}"
-    return Failure(Kind.CRASH, phase, f"exit {code}", message, frames=frames, diagnostics=diagnostics)
+    return Failure(FailureKind.CRASH, phase, f"exit {code}", message, frames=frames, diagnostics=diagnostics)
 
 
 def exit_code(exc: SystemExit) -> int:

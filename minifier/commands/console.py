@@ -22,7 +22,7 @@ from ...backends.provenance import libraries
 from ...backends.provenance.spec import BackendSpec
 from ...store.document.case import Case
 from ...store.errors import without_password
-from ...store.index.index import CaptureInfo, Index
+from ...store.index import CaptureInfo, Index
 from ..oracle import first_node
 from ..reducer import history, simplify
 from ..regression.standing import standing

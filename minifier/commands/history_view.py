@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from ...store.index.index import StepInfo
+from ...store.index import StepInfo
 from ..reducer.history import Effort, History
 from ..reporting.explanation import Explanation
 from .console import field, plain, rows

@@ -89,7 +89,7 @@ def capture(db: str, timeout: float | None, module: bool, program: str, args: tu
     """
     from ...backends.capture import supervise
     from ...backends.capture.settings import Settings
-    from ...store.index.index import Index
+    from ...store.index import Index
 
     Index.check(db)
     sys.exit(supervise.run(db, [program, *args], Settings(**settings), module=module, timeout=timeout))
@@ -122,7 +122,7 @@ def import_(files: tuple[Path, ...], db: str, trust: bool, json_: bool, **option
     hangs are captured, too. A file of an accuracy failure is compared with eager.
     """
     from ...backends.capture import foreign_script
-    from ...store.index.index import Index
+    from ...store.index import Index
 
     Index.check(db)
     confirm = (lambda _: True) if trust else ask

@@ -16,7 +16,7 @@ from .verbs import FORMATS, Problem, as_json, ask, at_terminal, database, dump, 
 @as_json
 def list_(db: str, each: bool, json_: bool) -> None:
     """List the failures of DB, those of one signature, which are one bug, in one row."""
-    from ...store.index.index import Index
+    from ...store.index import Index
     from . import console
 
     with Index.open(db, readonly=True) as index:
@@ -35,7 +35,7 @@ def list_(db: str, each: bool, json_: bool) -> None:
 @as_json
 def show(db: str, id_: int, minified: bool, graph: bool, json_: bool) -> None:
     """Show one failure of DB: what failed, where, with which backend, its graph, and what of it matters."""
-    from ...store.index.index import Index
+    from ...store.index import Index
     from ..reporting import explanation
     from . import console, history_view
 
@@ -64,7 +64,7 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
 
     `minify run DB ID --from-step N` goes on from a step.
     """
-    from ...store.index.index import Index
+    from ...store.index import Index
     from ..reducer.history import stored
     from . import history_view
 

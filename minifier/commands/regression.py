@@ -47,7 +47,7 @@ def retest(
     was fixed before, or one that no retest has seen; 3 what ran is as expected, but nothing was run or a case cannot
     run here (its backend is not installed, eager refuses it); 2 an error; 130 interrupted, run it again to go on.
     """
-    from ...store.index.index import Index
+    from ...store.index import Index
     from ..regression import matrix
     from ..regression.junit import junit as document
     from ..regression.retest import RetestOptions, retest

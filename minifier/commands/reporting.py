@@ -53,7 +53,7 @@ def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_
     """Write the page; where only what is inside was asked for, say that and write nothing."""
     from ...repro_templates.report.html import render
     from ...repro_templates.report.phrases import count
-    from ...store.index.index import Index
+    from ...store.index import Index
     from ..reporting.overview import overview
     from ..reporting.privacy_summary import lines, page_listing
 
@@ -98,7 +98,7 @@ def _hand_on(
     force: bool,
     json_: bool,
 ) -> None:
-    from ...store.index.index import Index
+    from ...store.index import Index
     from ..reporting import bundle as bundles
     from ..reporting.export import ExportRequest
     from ..reporting.privacy_summary import lines, listing

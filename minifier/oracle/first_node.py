@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...store.document.case import Case, Graph
-from ...store.failure import VALUES, Failure, Kind, Phase
-from ...store.index.index import Index
+from ...store.failure import VALUES, Failure, FailureKind, Phase
+from ...store.index import Index
 from ..candidate.graph_view import REGIONS
 from ..sandbox.pool import Workers
 from ..tracing.trace import Kind as Recorded
@@ -31,7 +31,7 @@ def find(
 ) -> dict[str, Any] | None:
     """``{"node", "position", "of", "class", "error", "eager_error"}`` of the first value of ``case`` that differs, or
     None where ``failure`` is no divergence of the forward pass or the values do not show it."""
-    differs = failure.kind is Kind.DIVERGENCE and failure.detail.get("class")
+    differs = failure.kind is FailureKind.DIVERGENCE and failure.detail.get("class")
     if not differs or failure.phase is not Phase.FORWARD or entry not in tasks.ENTRIES:
         return None
     classes = VALUES if differs in VALUES else (differs,)
@@ -39,7 +39,7 @@ def find(
     if not names:
         return None
     seen = of_reply(pool.submit("observe", tasks.observation(asked, entry), timeout=timeout).result()).failure
-    if seen is None or seen.kind is not Kind.DIVERGENCE or seen.phase is not Phase.FORWARD:
+    if seen is None or seen.kind is not FailureKind.DIVERGENCE or seen.phase is not Phase.FORWARD:
         return None
     found = {}
     for item in [dict(seen.detail), *seen.detail.get("others", ())]:

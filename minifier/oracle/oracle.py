@@ -19,7 +19,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
 
 from ...store.document.case import Blobs, Case, Json
-from ...store.failure import Failure, Kind, Match, Signature, signature
+from ...store.failure import Failure, FailureKind, Match, Signature, signature
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Reply, Workers
 from . import tasks
@@ -145,7 +145,7 @@ class Oracle:
         seen = signature(failure)
         if self.target.shows(failure):
             return Verdict(Outcome.SAME, seen, failure)
-        outcome = {Kind.HANG: Outcome.TIMEOUT, Kind.CRASH: Outcome.CRASH}.get(failure.kind, Outcome.OTHER)
+        outcome = {FailureKind.HANG: Outcome.TIMEOUT, FailureKind.CRASH: Outcome.CRASH}.get(failure.kind, Outcome.OTHER)
         return Verdict(outcome, seen, failure, detail=failure.headline())
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from ...store.document.case import Case, Graph, Node, TensorSpec
-from ...store.failure import Failure, Kind, Match, Signature, signature
+from ...store.failure import Failure, FailureKind, Match, Signature, signature
 from ..sandbox.pool import Reply, Workers
 from . import tasks
 from .observation import Observation, Seen, of_reply
@@ -93,7 +93,7 @@ def replay(
 ) -> Replay:
     """Replay ``case``, whose storages are in ``pool.scratch``. ``limit`` is the longest a run may take, in seconds:
     for a hang the time after which the capture was given up. Raises `SandboxError` when the workers cannot work."""
-    hangs = captured.kind is Kind.HANG
+    hangs = captured.kind is FailureKind.HANG
     one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
     timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
     session = _Session(pool, case, Likeness(captured, match, error_regex), timeout)
@@ -138,7 +138,7 @@ class Likeness:
         have = replace(
             have,
             diagnostics=have.diagnostics if want.diagnostics else "",
-            origin=have.origin if want.origin or want.kind != Kind.CRASH else "",
+            origin=have.origin if want.origin or want.kind != FailureKind.CRASH else "",
         )
         return want.difference(have, self.match)
 

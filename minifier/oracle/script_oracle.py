@@ -13,7 +13,7 @@ from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import verify
 from ...store.document.case import Blobs, Case
 from ...store.failure import Failure, signature
-from ...store.index.index import CaptureInfo
+from ...store.index import CaptureInfo
 from ..reporting.emit import START, Shows
 from ..reporting.export import carried_from, search_path
 from ..reporting.record import make_header

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...store.document.case import Case
-from ...store.failure import Kind
+from ...store.failure import FailureKind
 from ..oracle import tasks
 from ..oracle.flakiness import Steadiness
 from ..oracle.oracle import Oracle, Votes
@@ -79,7 +79,7 @@ class Descent:
         self._rounds = 0
         by_script = isinstance(oracle, ScriptOracle)
         # A script is run several times anyway, before it is shown, and a hang takes its time.
-        once = by_script or any(failure.kind is Kind.HANG for failure in job.shown.failures)
+        once = by_script or any(failure.kind is FailureKind.HANG for failure in job.shown.failures)
         self.steadiness = Steadiness(
             oracle, log, rate=job.shown.rate, replays=1 if once else job.options.replays, least=job.options.min_rate,
             firmly=SCRIPTS if by_script else None, spent=job.spent,

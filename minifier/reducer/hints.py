@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...store.document.case import Case, Node, tag
-from ...store.failure import VALUES, Failure, Kind
+from ...store.failure import VALUES, Failure, FailureKind
 from ..candidate.graph_view import leaves, reached, target_name
 from ..tracing.hop_calls import body, calls
 
@@ -63,7 +63,7 @@ def blamed(case: Case, failures: Iterable[Failure], first: str | None) -> frozen
     if first is None and len(case.graph.compute) == 1:
         first = case.graph.compute[0].name
     for failure in failures:
-        if failure.kind is Kind.DIVERGENCE:
+        if failure.kind is FailureKind.DIVERGENCE:
             found |= {first} if first is not None and failure.detail.get("class") in VALUES else set()
             continue
         groups = [group for group, belief in _hints(case, case.graph.compute, failure) if belief > SAID]
@@ -84,7 +84,7 @@ def _with_bodies(case: Case, group: tuple[str, ...]) -> tuple[str, ...]:
 
 def _hints(case: Case, nodes: Sequence[Node], failure: Failure) -> Iterator[tuple[tuple[str, ...], float]]:
     """Groups that one failure names, with the belief in each: what is said first counts a little more."""
-    if failure.kind is Kind.DIVERGENCE:
+    if failure.kind is FailureKind.DIVERGENCE:
         yield from _above_output(case, failure)
         return
     said = "\n".join([failure.message, *(m for _, m in reversed(failure.causes)), failure.diagnostics])[:LONGEST]

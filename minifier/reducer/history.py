@@ -15,7 +15,7 @@ from ...repro_templates.source.expressions import Expressions, Unprintable
 from ...repro_templates.source.strides import contiguous
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, tag
 from ...store.errors import StoreError
-from ...store.index.index import Index, StepInfo
+from ...store.index import Index, StepInfo
 from ..oracle.verdict import Outcome
 
 #: Questions under this name belong to the explanation, not to the reduction.

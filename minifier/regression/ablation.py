@@ -15,7 +15,7 @@ from typing import Any
 from ...backends.provenance.spec import BackendSpec
 from ...store.document.case import Blobs, Case
 from ...store.errors import StoreError
-from ...store.index.index import Index
+from ...store.index import Index
 from ..commands import console
 from ..oracle import tasks
 from ..oracle.observation import Observation, Seen, of_reply

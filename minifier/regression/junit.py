@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from ...store.index.index import Result
+from ...store.index import RetestResult
 from ..commands.console import plain
 from .retest import RetestAnswer
 
@@ -45,12 +45,12 @@ def _test(answer: RetestAnswer) -> ElementTree.Element:
         "time": f"{0.0 if found is None else found.seconds:.3f}",
     })  # fmt: skip
     said = _text(f"{answer.result}: {answer.said}" if answer.said else answer.result, 1000)
-    if found is None or found.result is Result.CANNOT_RUN:
+    if found is None or found.result is RetestResult.CANNOT_RUN:
         ElementTree.SubElement(test, "skipped", {"type": "minify.skip", "message": said})
     elif not answer.expected:
         failure = ElementTree.SubElement(test, "failure", {"type": found.result.value, "message": said})
         failure.text = _text(f"{details(answer)}\n{answer.log}", 20_000)
-    elif found.result is not Result.FIXED:
+    elif found.result is not RetestResult.FIXED:
         ElementTree.SubElement(test, "skipped", {"type": "pytest.xfail", "message": said})
     if found is not None:
         versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())

@@ -10,14 +10,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ...store.index.index import Index, Result
+from ...store.index import Index, RetestResult
 from ..commands.console import plain
 from .retest import RetestAnswer, RetestCase
 from .standing import order, standing
 
 _COLORS = {"fixed": "green", "still failing": "yellow", "changed": "red", "cannot run": "dim", "not minified": "dim"}
 #: One character each, for a matrix.
-_MARKS = {Result.FIXED: "fixed", Result.FAILING: "fails", Result.CHANGED: "other", Result.CANNOT_RUN: "-"}
+_MARKS = {
+    RetestResult.FIXED: "fixed",
+    RetestResult.FAILING: "fails",
+    RetestResult.CHANGED: "other",
+    RetestResult.CANNOT_RUN: "-",
+}
 
 
 class RetestProgress:
@@ -59,13 +64,13 @@ def answers(rows: Sequence[RetestAnswer], *, console: Console | None = None) -> 
 
 
 def _cells(row: RetestAnswer) -> tuple[str, str, str, str]:
-    mark = "" if row.expected or row.result == Result.CANNOT_RUN.value else "!"
+    mark = "" if row.expected or row.result == RetestResult.CANNOT_RUN.value else "!"
     kind, backend = plain(row.case.capture.kind), plain(row.case.backend, 28)
     return str(row.case.capture.id), kind, backend, row.result + mark
 
 
 def _verdict(rows: Sequence[RetestAnswer]) -> str:
-    wrong = [row for row in rows if not row.expected and row.result != Result.CANNOT_RUN.value]
+    wrong = [row for row in rows if not row.expected and row.result != RetestResult.CANNOT_RUN.value]
     return f"; not as expected (!): {', '.join(plain(row.case.name, 60) for row in wrong)}" if wrong else ""
 
 
@@ -101,7 +106,7 @@ def show(found: dict[str, Any], *, console: Console | None = None) -> None:
     for column in found["columns"]:
         out.add_column(Text(f"{plain(column['backend'], 24)}\n{plain(column['torch'], 30) or '?'}"))
     for row in found["rows"]:
-        marks = [None if r is None else Result(r["result"]) for r in row["results"]]
+        marks = [None if r is None else RetestResult(r["result"]) for r in row["results"]]
         cells = [Text("") if m is None else Text(_MARKS[m], style=_COLORS[m.value]) for m in marks]
         out.add_row(str(row["id"]), Text(plain(row["kind"])), *cells)
     console.print(out)

@@ -46,7 +46,7 @@ class RetestFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         from ...backends.provenance.spec import InvalidSpec
         from ...store.errors import StoreError
-        from ...store.index.index import Index
+        from ...store.index import Index
         from .retest import collect
 
         try:
@@ -86,7 +86,7 @@ class RetestItem(pytest.Item):
         self.extra_keyword_matches |= {case.backend, case.capture.kind, case.capture.phase}
 
     def runtest(self) -> None:
-        from ...store.index.index import Index, Result
+        from ...store.index import Index, RetestResult
         from .retest import judge, keep, run
 
         if self.reason:
@@ -99,11 +99,11 @@ class RetestItem(pytest.Item):
         answer = judge(self.case, found, self.parent.known, options.expect)
         self.add_report_section("call", "log of the case", log)
         self.user_properties += [("result", answer.result), *((f"version:{k}", v) for k, v in found.versions.items())]
-        if found.result is Result.CANNOT_RUN:
+        if found.result is RetestResult.CANNOT_RUN:
             pytest.skip(f"{answer.result}: {answer.said}")
         if not answer.expected:
             raise NotAsExpected(self.explain(answer))
-        if found.result is not Result.FIXED:
+        if found.result is not RetestResult.FIXED:
             pytest.xfail(f"{answer.result}: {answer.said or self.case.capture.headline}")
 
     def explain(self, answer: RetestAnswer) -> str:

@@ -1,9 +1,9 @@
 """`minify retest`: every minimal case of an index against today's installation.
 
 A case is its verified script, run as `minify verify` runs it: in fresh processes, in an empty directory. Under
-another backend the same case is rendered with that one. What a run shows is a `Result`: the captured failure is there
-still, the script comes to its end in every run, something else fails, or the compiler was never reached and nothing
-is known. Each result is in the index as soon as it is there, so an interrupted retest goes on.
+another backend the same case is rendered with that one. What a run shows is a `RetestResult`: the captured failure is
+there still, the script comes to its end in every run, something else fails, or the compiler was never reached and
+nothing is known. Each result is in the index as soon as it is there, so an interrupted retest goes on.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ...repro_templates.render import render
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Processes, Verification, verify
-from ...store.failure import Failure, Kind, Phase, signature
-from ...store.index.index import CaptureInfo, Index, ReproInfo, Result, Retest
+from ...store.failure import Failure, FailureKind, Phase, signature
+from ...store.index import CaptureInfo, Index, ReproInfo, Retest, RetestResult
 from ...store.index.reductions import now
 from ..commands import console
 from ..oracle.replay import Likeness
@@ -199,7 +199,7 @@ def _retest_case(
         )
     spec = named(name, BackendSpec.from_json(best.backend))
     best = replace(best, backend=spec.to_json())
-    failure = capture.failure or Failure(Kind(capture.kind), Phase(capture.phase))
+    failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
     header = make_header(capture, best, failure, queries=capture.queries, timeout=alarm(repro.text))
     try:
         rendered = render(best, index.blobs(best.storages), header=header, embed=SIDE_FILE in repro.text)
@@ -246,7 +246,7 @@ def run(case: RetestCase, timeout: float, processes: Processes | None = None) ->
     """Run a case: what became of it, not yet in an index, and the log. Raises `Stopped` where ``processes`` were."""
     started = time.monotonic()
     capture = case.capture
-    failure = capture.failure or Failure(Kind(capture.kind), Phase(capture.phase))
+    failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
     found = Verification(0, 0, hindrance=case.blocked_reason)
     if not case.blocked_reason:
         found = verify(
@@ -268,20 +268,20 @@ def run(case: RetestCase, timeout: float, processes: Processes | None = None) ->
     return retest, found.log
 
 
-def classify(found: Verification) -> tuple[Result, str, str]:
+def classify(found: Verification) -> tuple[RetestResult, str, str]:
     """What the runs of a script say: the result, what there is to say of it, the digest of another failure."""
     if found.shown:
-        return Result.FAILING, "" if found.shown == found.runs else f"in {found.shown} of {found.runs} runs", ""
+        return RetestResult.FAILING, "" if found.shown == found.runs else f"in {found.shown} of {found.runs} runs", ""
     if found.hindrance:
-        return Result.CANNOT_RUN, found.hindrance, ""
+        return RetestResult.CANNOT_RUN, found.hindrance, ""
     failure = next((f for f in found.failures if f is not None), None)
-    if failure is not None and failure.kind is Kind.CRASH and failure.signal == 9:
-        return Result.CANNOT_RUN, "it was killed (SIGKILL), as for want of memory", ""
+    if failure is not None and failure.kind is FailureKind.CRASH and failure.signal == 9:
+        return RetestResult.CANNOT_RUN, "it was killed (SIGKILL), as for want of memory", ""
     if failure is not None:
-        return Result.CHANGED, failure.headline(), signature(failure).digest
+        return RetestResult.CHANGED, failure.headline(), signature(failure).digest
     if found.passed == found.runs:
-        return Result.FIXED, "", ""
-    return Result.CHANGED, f"run without watching it, {found.log.rpartition('[plain: ')[2].partition(',')[0]}", ""
+        return RetestResult.FIXED, "", ""
+    return RetestResult.CHANGED, f"run without watching it, {found.log.rpartition('[plain: ')[2].partition(',')[0]}", ""
 
 
 def keep(index: Index, case: RetestCase, found: Retest, round_id: int | None = None) -> Retest:
@@ -296,10 +296,10 @@ def judge(case: RetestCase, found: Retest, known: Sequence[Retest], expect: Expe
     """The answer for what was ``found``, by what was ``known`` before."""
     torch = found.versions.get("torch", "")
     before = history(case.capture, case.backend, known, torch=torch)
-    expected = found.result is not Result.CANNOT_RUN and as_expected(found, before, case.own, expect)
+    expected = found.result is not RetestResult.CANNOT_RUN and as_expected(found, before, case.own, expect)
     where = standing(case.capture, case.backend, [*known, found], torch=torch)
-    again = "fixed before, and failing again" if any(r.result is Result.FIXED for r in before) else ""
-    parts = [found.said, again if found.result in (Result.FAILING, Result.CHANGED) else ""]
+    again = "fixed before, and failing again" if any(r.result is RetestResult.FIXED for r in before) else ""
+    parts = [found.said, again if found.result in (RetestResult.FAILING, RetestResult.CHANGED) else ""]
     return RetestAnswer(case, found, expected, where, "; ".join(part for part in parts if part))
 
 

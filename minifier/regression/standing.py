@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...store.index.index import CaptureInfo, Result, Retest
+from ...store.index import CaptureInfo, Retest, RetestResult
 
 #: The id of a retest that no index has: it is the latest.
 UNRECORDED = 1 << 62
@@ -32,7 +32,7 @@ class Expect(StrEnum):
 class Standing:
     """The last result, ``since`` the retest that gave it first, and the one ``before``, which gave another."""
 
-    result: Result
+    result: RetestResult
     since: Retest
     before: Retest | None
     captured: str
@@ -50,7 +50,7 @@ class Standing:
         names = sorted(changed, key=lambda name: name != "torch")[:3]
         day = self.since.at[:10]
         if self.before is None:  # only under another backend than the capture's
-            phrase = "passes" if self.result is Result.FIXED else _PHRASES[self.result]
+            phrase = "passes" if self.result is RetestResult.FIXED else _PHRASES[self.result]
             found = f"{phrase} since {day}{_with(self.since.versions)}"
         elif names:
             now = ", ".join(f"{name} {changed[name][1]}" for name in names)
@@ -63,16 +63,16 @@ class Standing:
 
 
 _PHRASES = {
-    Result.FAILING: "failing",
-    Result.FIXED: "fixed",
-    Result.CHANGED: "another failure",
-    Result.CANNOT_RUN: "cannot run",
+    RetestResult.FAILING: "failing",
+    RetestResult.FIXED: "fixed",
+    RetestResult.CHANGED: "another failure",
+    RetestResult.CANNOT_RUN: "cannot run",
 }
 _BEFORE = {
-    Result.FAILING: "failed",
-    Result.FIXED: "was fixed",
-    Result.CHANGED: "showed another failure",
-    Result.CANNOT_RUN: "could not run",
+    RetestResult.FAILING: "failed",
+    RetestResult.FIXED: "was fixed",
+    RetestResult.CHANGED: "showed another failure",
+    RetestResult.CANNOT_RUN: "could not run",
 }
 
 
@@ -93,7 +93,7 @@ def standing(capture: CaptureInfo, backend: str, retests: Iterable[Retest], *, t
 def history(capture: CaptureInfo, backend: str, retests: Iterable[Retest], *, torch: str = "") -> list[Retest]:
     """The retests of a case under a backend that say something, in the order of torch's versions."""
     rows = [row for row in retests if row.capture == capture.id and row.backend == backend]
-    rows = [row for row in rows if row.result is not Result.CANNOT_RUN]
+    rows = [row for row in rows if row.result is not RetestResult.CANNOT_RUN]
     if backend == capture.backend:
         rows.insert(0, _captured(capture))
     if torch:
@@ -108,16 +108,16 @@ def as_expected(found: Retest, before: Sequence[Retest], own: bool, expect: Expe
     elsewhere it is from its first retest on.
     """
     if expect is Expect.FIXED:
-        return found.result is Result.FIXED
+        return found.result is RetestResult.FIXED
     if expect is Expect.FAILING:
-        return found.result is Result.FAILING
-    if found.result is Result.FIXED:
+        return found.result is RetestResult.FAILING
+    if found.result is RetestResult.FIXED:
         return True
-    if any(row.result is Result.FIXED for row in before):
+    if any(row.result is RetestResult.FIXED for row in before):
         return False
-    if found.result is Result.FAILING or not (before or own):
+    if found.result is RetestResult.FAILING or not (before or own):
         return True
-    return any(row.result is Result.CHANGED and row.signature == found.signature for row in before)
+    return any(row.result is RetestResult.CHANGED and row.signature == found.signature for row in before)
 
 
 def order(version: str) -> tuple[object, ...]:
@@ -136,7 +136,17 @@ _STAGES = {"dev": 0, "a": 1, "b": 2, "rc": 3}
 def _captured(capture: CaptureInfo) -> Retest:
     versions = {name: str(capture.provenance[name]) for name in ("torch", "python") if capture.provenance.get(name)}
     return Retest(
-        0, capture.id, capture.backend, Result.FAILING, "", capture.signature, 1, 1, 0.0, versions, capture.created
+        0,
+        capture.id,
+        capture.backend,
+        RetestResult.FAILING,
+        "",
+        capture.signature,
+        1,
+        1,
+        0.0,
+        versions,
+        capture.created,
     )
 
 

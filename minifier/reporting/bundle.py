@@ -24,7 +24,7 @@ from ...repro_templates.report.phrases import one_line, title
 from ...repro_templates.run_format import RUN
 from ...repro_templates.source.anonymous import anonymous
 from ...store.errors import StoreError
-from ...store.index.index import Index
+from ...store.index import Index
 from . import record
 from .export import FILES, ExportRequest, drawn, export
 

@@ -16,8 +16,8 @@ from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification, verify
 from ...store.document.case import Blobs, Case
 from ...store.errors import StoreError
-from ...store.failure import VALUES, Failure, Kind, Phase
-from ...store.index.index import CaptureInfo, Index, State
+from ...store.failure import VALUES, Failure, FailureKind, Phase
+from ...store.index import CaptureInfo, Index, State
 from ..commands import console
 from ..oracle.replay import Likeness
 from . import record
@@ -94,7 +94,9 @@ def _ways(failure: Failure) -> tuple[bool, ...]:
     """Whether a script takes the gradients of the sum of the outputs: of wrong ones that is tried first, as a person
     would, though it does not show everything that the worker can see."""
     wrong = (
-        failure.kind is Kind.DIVERGENCE and failure.phase is Phase.BACKWARD and failure.detail.get("class") in VALUES
+        failure.kind is FailureKind.DIVERGENCE
+        and failure.phase is Phase.BACKWARD
+        and failure.detail.get("class") in VALUES
     )
     return (True, False) if wrong else (False,)
 
@@ -142,7 +144,7 @@ def verify_stored(
 
 def _again(index: Index, capture: CaptureInfo, case: Case, text: str, runs: int, timeout: float) -> Verification:
     _, files, _ = stored_repro(index, capture.id, "script", unverified=True)
-    likeness = Likeness(capture.failure or Failure(Kind(capture.kind), Phase(capture.phase)))
+    likeness = Likeness(capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase)))
     return verify(
         text, likeness.holds, runs=runs, timeout=timeout, search_path=search_path(case), files=files,
         carried=carried_from(case),

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from ...store.document.case import Json
 from ...store.errors import StoreError
-from ...store.index.index import Index
+from ...store.index import Index
 from ..oracle.verdict import Outcome
 
 #: Under this name the explanation is kept beside the scripts of a capture.

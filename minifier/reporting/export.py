@@ -22,8 +22,8 @@ from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification
 from ...store.document.case import Case
 from ...store.errors import StoreError
-from ...store.failure import Failure, Kind, Phase
-from ...store.index.index import Index
+from ...store.failure import Failure, FailureKind, Phase
+from ...store.index import Index
 from ..oracle.replay import Likeness
 from . import record
 
@@ -144,7 +144,7 @@ def export(
         if not trust and not index.is_ours(capture_id):
             why = "not run here, where the capture was not made: --trust runs it"
             return _doubtful(index, capture_id, request, Verification(0, 0, instead=why))
-        failure = capture.failure or Failure(Kind(capture.kind), Phase(capture.phase))
+        failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
         done = run_format(
             request.format, made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,
             search_path=search_path(case), carried=carried_from(case),

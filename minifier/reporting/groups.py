@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ...store.index.index import CaptureInfo
+from ...store.index import CaptureInfo
 
 
 def grouped(captures: Iterable[CaptureInfo]) -> list[list[CaptureInfo]]:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from ...store.document.case import Case, Json
-from ...store.index.index import Index
+from ...store.index import Index
 from ..oracle import tasks
 from ..sandbox.pool import Ended, Workers
 

@@ -21,8 +21,8 @@ from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
 from ...store.document.case import Case, Json
 from ...store.errors import StoreError
-from ...store.failure import Failure, Kind
-from ...store.index.index import CaptureInfo, Index
+from ...store.failure import Failure, FailureKind
+from ...store.index import CaptureInfo, Index
 from ..commands import console
 from ..oracle import first_node
 from ..reducer import history
@@ -152,7 +152,7 @@ def _message(failure: Failure | None) -> str:
         return ""
     said = f"{failure.type}: {failure.message}" if failure.type else failure.message
     causes = [f"caused by {kind}: {text}" for kind, text in failure.causes]
-    detail = [json.dumps(dict(failure.detail), indent=1, default=str)] if failure.kind is Kind.DIVERGENCE else []
+    detail = [json.dumps(dict(failure.detail), indent=1, default=str)] if failure.kind is FailureKind.DIVERGENCE else []
     return without_paths("\n".join([said, *causes, *detail]), _LONGEST)
 
 

@@ -18,8 +18,8 @@ from ...backends.provenance.spec import BackendSpec
 from ...repro_templates.header import Header
 from ...store.document.case import Case
 from ...store.failure import Failure, signature
+from ...store.index import CaptureInfo, Index
 from ...store.index.documents import plain
-from ...store.index.index import CaptureInfo, Index
 from ..oracle import first_node
 from ..regression.ablation import stored as stored_ablation
 from . import explanation, onnx_models

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...store.document.case import Case, tag
 from ...store.failure import METADATA, Match
-from ...store.index.index import CaptureInfo, Index, State
+from ...store.index import CaptureInfo, Index, State
 from ..oracle.hang_margin import more_patient
 from ..oracle.replay import LIMIT, replay
 from ..reducer.history import begin_at

@@ -9,7 +9,7 @@ from ...backends.provenance.installed import Installed
 from ...backends.provenance.spec import BackendSpec
 from ...store.document.case import Case
 from ...store.failure import Failure
-from ...store.index.index import CaptureInfo, Index
+from ...store.index import CaptureInfo, Index
 from ...store.index.trust import is_ours, origin_tag
 from ..oracle.replay import Likeness, Replay
 from ..oracle.verdict import Verdict

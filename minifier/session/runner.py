@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...backends.provenance.spec import InvalidSpec
 from ...store.errors import StoreError
-from ...store.index.index import CaptureInfo, Index, State
+from ...store.index import CaptureInfo, Index, State
 from ...store.index.trust import is_ours
 from ..commands import console
 from ..reducer.history import begin_at

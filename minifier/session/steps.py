@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from ...store.document.case import Blobs, Case
-from ...store.index.index import Index, StepInfo
+from ...store.index import Index, StepInfo
 from ..reducer.history import difference
 from ..tracing.content_address import settle
 

@@ -8,7 +8,7 @@ import signal
 
 from ...backends.running.deaths import signal_name
 from ...store.document.case import Case
-from ...store.failure import Failure, Frame, Kind, Phase, mask
+from ...store.failure import Failure, FailureKind, Frame, Phase, mask
 from .privacy import private
 
 
@@ -90,7 +90,7 @@ def _place(case: Case, failure: Failure) -> str:
     return f"{name}: {kind}" if (failure.kind, failure.phase) == _USUAL else f"{name}: {kind} in {failure.phase}"
 
 
-_USUAL = (Kind.COMPILE_ERROR, Phase.COMPILE)
+_USUAL = (FailureKind.COMPILE_ERROR, Phase.COMPILE)
 
 
 def _short(failure: Failure) -> str:
@@ -105,19 +105,19 @@ def summary(case: Case, failure: Failure) -> str:
     after = {Phase.BACKWARD: "in the backward pass", Phase.GUARDS: "while Dynamo makes guards"}.get(failure.phase, "")
     when = f" {after}" if after else ""
     sentences = {
-        Kind.COMPILE_ERROR: f"The backend {name} does not compile a graph that eager runs",
-        Kind.RUNTIME_ERROR: f"What the backend {name} compiled raises{when or ' when it runs'}; eager does not",
-        Kind.DIVERGENCE: f"What the backend {name} compiled and eager disagree{when}",
-        Kind.CRASH: f"The process dies with the backend {name}{when}; eager is fine",
-        Kind.HANG: f"The backend {name} does not come to an end{when}; eager does",
-        Kind.OUT_OF_MEMORY: f"The backend {name} runs out of memory{when}; eager does not",
+        FailureKind.COMPILE_ERROR: f"The backend {name} does not compile a graph that eager runs",
+        FailureKind.RUNTIME_ERROR: f"What the backend {name} compiled raises{when or ' when it runs'}; eager does not",
+        FailureKind.DIVERGENCE: f"What the backend {name} compiled and eager disagree{when}",
+        FailureKind.CRASH: f"The process dies with the backend {name}{when}; eager is fine",
+        FailureKind.HANG: f"The backend {name} does not come to an end{when}; eager does",
+        FailureKind.OUT_OF_MEMORY: f"The backend {name} runs out of memory{when}; eager does not",
     }
     return f"{sentences[failure.kind]}: {code(_short(failure))}"
 
 
 def log(failure: Failure, lines: int = 20) -> str:
     """The error as far as it tells something: the message, the exceptions behind it, the frames of the backend."""
-    if failure.kind is Kind.DIVERGENCE:
+    if failure.kind is FailureKind.DIVERGENCE:
         return ""
     parts = []
     if frames := relevant(failure):
@@ -149,7 +149,7 @@ _CALLS_BACKEND = {
 
 def raised(failure: Failure) -> str:
     """The class of exception that a test of the failure expects, as source; what Dynamo raises is a RuntimeError."""
-    if failure.kind is Kind.DIVERGENCE:
+    if failure.kind is FailureKind.DIVERGENCE:
         return "AssertionError"
     if failure.phase in (Phase.COMPILE, Phase.GUARDS) or failure.type.startswith("torch."):
         return "RuntimeError"
@@ -159,24 +159,24 @@ def raised(failure: Failure) -> str:
 
 def exit_codes(failure: Failure) -> tuple[int, ...]:
     """How a script with this failure ends."""
-    if failure.kind is Kind.HANG:
+    if failure.kind is FailureKind.HANG:
         return (-int(signal.SIGALRM),)
     if failure.signal:
         return (-failure.signal,)
-    if failure.kind is Kind.OUT_OF_MEMORY:
+    if failure.kind is FailureKind.OUT_OF_MEMORY:
         return (1, -int(signal.SIGKILL))
-    left = re.fullmatch(r"exit (\d+)", failure.type) if failure.kind is Kind.CRASH else None
+    left = re.fullmatch(r"exit (\d+)", failure.type) if failure.kind is FailureKind.CRASH else None
     return (int(left[1]) if left else 1,)
 
 
 def expected(failure: Failure) -> str:
-    if failure.kind is Kind.DIVERGENCE:
+    if failure.kind is FailureKind.DIVERGENCE:
         return "The compiled function agrees with eager, as `torch.testing.assert_close` checks."
     return "The compiled function runs, as it does in eager."
 
 
 def actual(failure: Failure, timeout: int) -> str:
-    if failure.kind is Kind.HANG:
+    if failure.kind is FailureKind.HANG:
         return f"No answer within {timeout} s."
     if failure.signal:
         return f"The process dies of {signal_name(failure.signal)} in {failure.phase}."
@@ -185,9 +185,9 @@ def actual(failure: Failure, timeout: int) -> str:
 
 def distinctive(failure: Failure) -> str:
     """A part of the message that a rerun prints too: its longest stretch without numbers, names or paths."""
-    if failure.kind is Kind.DIVERGENCE:
+    if failure.kind is FailureKind.DIVERGENCE:
         return "AssertionError"
-    if failure.kind in (Kind.CRASH, Kind.HANG):
+    if failure.kind in (FailureKind.CRASH, FailureKind.HANG):
         return ""
     first = (failure.message.strip().splitlines() or [""])[0]
     stretches = [s.strip() for s in re.split(r"<\w+>|[^ -~]", mask(first))]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...store.document.case import Case, tag
-from ...store.failure import PRECISION, VALUES, Failure, Kind, Phase
+from ...store.failure import PRECISION, VALUES, Failure, FailureKind, Phase
 from .effects import draws, mutates
 from .expressions import Unprintable, string
 from .function import Printed
@@ -61,9 +61,9 @@ def make_action(
     ``earlier`` are the inputs of calls before, of which those that are None are the last call's. ``summed`` compares
     the gradients of the sum of all outputs instead of those that the worker compared.
     """
-    if earlier and (failure.kind is Kind.DIVERGENCE or case.calls > 1):
+    if earlier and (failure.kind is FailureKind.DIVERGENCE or case.calls > 1):
         raise Unprintable("a failure that needs other calls first is printed only where it is an exception")
-    kind = str(failure.detail.get("class", "value")) if failure.kind is Kind.DIVERGENCE else ""
+    kind = str(failure.detail.get("class", "value")) if failure.kind is FailureKind.DIVERGENCE else ""
     backward = failure.phase is Phase.BACKWARD
     twice = bool(kind) and kind != "alias"
     separate = kind == "mutation" or ((twice or case.calls > 1) and mutates(case.graph))

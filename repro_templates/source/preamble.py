@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from ...store.document.case import Case
-from ...store.failure import Failure, Kind
+from ...store.failure import Failure, FailureKind
 from .literals import itemsize
 
 #: What a script that runs out of memory may take besides what its inputs need, in GiB: torch alone takes one.
@@ -39,7 +39,9 @@ def ordered(lines: Iterable[str]) -> list[str]:
 
 def memory_limit(case: Case, failure: Failure) -> str:
     """The line that keeps a failure which would take all memory of a machine from doing so; empty for every other."""
-    if failure.kind is not Kind.OUT_OF_MEMORY or any(spec.device not in ("cpu", "meta") for spec in case.tensors):
+    if failure.kind is not FailureKind.OUT_OF_MEMORY or any(
+        spec.device not in ("cpu", "meta") for spec in case.tensors
+    ):
         return ""
     limit = MEMORY + 4 * sum(spec.numel * itemsize(spec.dtype) for spec in case.tensors) // 2**30
     return f"resource.setrlimit(resource.RLIMIT_DATA, ({limit} << 30, {limit} << 30))  # or it takes all there is"

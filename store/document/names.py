@@ -42,7 +42,7 @@ class UnknownName(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameTable:
     """The table. Sets hold full names (``torch.relu``, ``aten::add.Tensor``, ``sum`` as a method)."""
 
     functions: frozenset[str]
@@ -74,11 +74,11 @@ class Names:
 
 
 @cache
-def table() -> Names:
+def table() -> NameTable:
     """The shipped table, read once."""
     doc = json.loads(Path(__file__).with_name("names.json").read_text("ascii"))
     ops = frozenset(doc["ops"])
-    return Names(
+    return NameTable(
         functions=frozenset(doc["functions"]),
         ops=ops,
         packets=frozenset(op.partition(".")[0] for op in ops),

@@ -160,7 +160,7 @@ class BlobStore:
             return stream.read(size)
 
 
-class StoredBlobs(Mapping[str, bytes]):
+class BlobView(Mapping[str, bytes]):
     """Storages of an index, each read when it is asked for."""
 
     def __init__(self, store: BlobStore, keys: Iterable[str]) -> None:

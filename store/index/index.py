@@ -23,17 +23,25 @@ from ..document.case import Blobs, Case, Json
 from ..errors import ForeignValue, StoreError
 from ..failure import Failure, Signature
 from . import trust
-from .blobs import INLINE_LIMIT, StoredBlobs
+from .blobs import INLINE_LIMIT, BlobView
 from .claims import Claims
 from .database import check_place, open_database
 from .documents import digest, dumps, graph_hash, loads, pack, plain
 from .reductions import ReductionInfo, ReproInfo, StoredVerdict, now, precedence
 from .retests import Retest, Retests
 from .steps import StepInfo, Steps
-from .tables import CaptureRow, DocumentRow, ReductionRow, ReproRow, Result, State
+from .tables import CaptureRow, DocumentRow, ReductionRow, ReproRow, RetestResult, State
 
 __all__ = [
-    "CaptureInfo", "Index", "ReductionInfo", "ReproInfo", "Result", "Retest", "State", "StepInfo", "StoreError",
+    "CaptureInfo",
+    "Index",
+    "ReductionInfo",
+    "ReproInfo",
+    "Retest",
+    "RetestResult",
+    "State",
+    "StepInfo",
+    "StoreError",
     "StoredVerdict",
 ]  # fmt: skip
 
@@ -237,7 +245,7 @@ class Index(Steps, Retests):
 
     def blobs(self, keys: Iterable[str]) -> Blobs:
         """Storages by key, each read and verified when it is asked for."""
-        return StoredBlobs(self._blobs, keys)
+        return BlobView(self._blobs, keys)
 
     def set_state(self, id: int, state: State, reason: str = "") -> None:
         with self._database.writing() as session:

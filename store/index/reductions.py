@@ -71,7 +71,7 @@ class ReproInfo:
 
 
 class Reductions:
-    """What `fxminify.store.index.index.Index` can do for one reduction. Needs an open database."""
+    """What `fxminify.store.index.Index` can do for one reduction. Needs an open database."""
 
     def __init__(self, database: Database, inline_limit: int = INLINE_LIMIT) -> None:
         self._database = database

@@ -16,7 +16,7 @@ from ..document.case import Json
 from ..errors import ForeignValue
 from .documents import digest, dumps, loads
 from .reductions import Reductions, now
-from .tables import CaptureRow, Result, RetestRow, RoundRow
+from .tables import CaptureRow, RetestResult, RetestRow, RoundRow
 
 #: Modules whose versions are kept with a retest, and the longest name or version.
 MOST_VERSIONS, LONGEST = 100, 100
@@ -35,7 +35,7 @@ class Retest:
     id: int
     capture: int
     backend: str
-    result: Result
+    result: RetestResult
     said: str
     signature: str
     shown: int
@@ -49,7 +49,7 @@ class Retest:
 
 
 class Retests(Reductions):
-    """What `fxminify.store.index.index.Index` can do for `minify retest`."""
+    """What `fxminify.store.index.Index` can do for `minify retest`."""
 
     def begin_round(self, config: Json, *, resume: bool = True) -> tuple[int, list[Retest]]:
         """A round of retests with this ``config``, and what it has answered: the last one, where it was interrupted."""
@@ -76,7 +76,7 @@ class Retests(Reductions):
         self,
         capture_id: int,
         backend: str,
-        result: Result,
+        result: RetestResult,
         *,
         said: str = "",
         signature: str = "",
@@ -91,9 +91,9 @@ class Retests(Reductions):
         with self._database.writing() as session:
             self._need(session, CaptureRow, capture_id)
             row = RetestRow(
-                round=round_id, capture=capture_id, backend=backend, result=Result(result).value, said=said[:2000],
-                signature=signature[:32], shown=shown, runs=runs, seconds=float(seconds), versions=dumps(kept),
-                at=now(),
+                round=round_id, capture=capture_id, backend=backend, result=RetestResult(result).value,
+                said=said[:2000], signature=signature[:32], shown=shown, runs=runs, seconds=float(seconds),
+                versions=dumps(kept), at=now(),
             )  # fmt: skip
             session.add(row)
             session.flush()
@@ -113,7 +113,7 @@ def _retest(row: RetestRow) -> Retest:
     if len(versions) > MOST_VERSIONS or any(type(v) is not str or len(v) > LONGEST for v in versions.values()):
         raise ForeignValue(f"versions of retest {row.id} that cannot be read")
     try:
-        result = Result(row.result)
+        result = RetestResult(row.result)
         datetime.fromisoformat(row.at)
     except ValueError as exc:
         raise ForeignValue(f"a result or a time of retest {row.id} that cannot be read") from exc

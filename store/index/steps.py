@@ -44,7 +44,7 @@ class StepInfo:
 
 
 class Steps(Reductions):
-    """What `fxminify.store.index.index.Index` can do for the history of a reduction."""
+    """What `fxminify.store.index.Index` can do for the history of a reduction."""
 
     def add_step(self, reduction_id: int, step: StepInfo, case: Case | None = None, blobs: Blobs | None = None) -> None:
         """Write ``step`` down; with a ``case`` it is kept, and becomes the best of the reduction."""

@@ -33,7 +33,7 @@ class State(StrEnum):
     BLOCKED = "blocked"  # something must be done first (a module to install...); the reason says what
 
 
-class Result(StrEnum):
+class RetestResult(StrEnum):
     """What became of a minimal case when it was run again."""
 
     FAILING = "still failing"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fxminify.store.index.index import CaptureInfo, Index
+from fxminify.store.index import CaptureInfo, Index
 from fxminify.store.live.build import build
 
 

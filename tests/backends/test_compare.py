@@ -20,7 +20,7 @@ from fxminify.backends.comparison.randomness import drawn
 from fxminify.backends.comparison.reference import Reference
 from fxminify.backends.running.execution import copy_inputs, cotangents, execute
 from fxminify.store.failure import Phase, signature
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 
 FAILURES = Path(__file__).parents[1] / "failures"
 

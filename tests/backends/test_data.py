@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fxminify
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 
 MEGABYTE = 1 << 20
 

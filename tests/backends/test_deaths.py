@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from fxminify.backends.running import deaths
-from fxminify.store.failure import Frame, Kind, Phase
+from fxminify.store.failure import FailureKind, Frame, Phase
 from fxminify.store.failure import signature as signature_of
 
 
@@ -30,7 +30,7 @@ def dump(tmp_path_factory):
 
 def test_the_stack_of_a_crash_becomes_frames(dump):
     failure = deaths.crash(Phase.COMPILE, signal=11, diagnostics=dump)
-    assert failure.kind is Kind.CRASH
+    assert failure.kind is FailureKind.CRASH
     assert failure.frames[-3:-1] == (Frame("lowering.py", "compile", 6), Frame("lowering.py", "lower", 4))
     assert failure.frames[-1].file == "ctypes/__init__.py"
     assert failure.diagnostics == "error: bad opcode\n"
@@ -73,7 +73,7 @@ def test_leaving_by_exit_code_is_no_signal():
 
 def test_a_hang_and_a_memory_kill():
     assert deaths.hang(Phase.COMPILE, 10).message == "no answer within 10 s"
-    assert deaths.out_of_memory(Phase.FORWARD, "2 GiB").kind is Kind.OUT_OF_MEMORY
+    assert deaths.out_of_memory(Phase.FORWARD, "2 GiB").kind is FailureKind.OUT_OF_MEMORY
 
 
 def test_names_of_signals():

@@ -15,7 +15,7 @@ from torch import nn
 import fxminify
 from fxminify.backends.comparison.precision import rounded
 from fxminify.store.failure import signature
-from fxminify.store.index.index import CaptureInfo, Index
+from fxminify.store.index import CaptureInfo, Index
 
 from . import wrong_backends  # noqa: F401  registers them
 

@@ -22,7 +22,7 @@ from torch import fx
 
 import fxminify
 from fxminify.backends.capture import hook
-from fxminify.store.index.index import CaptureInfo, Index
+from fxminify.store.index import CaptureInfo, Index
 
 Backend = Callable[..., Any]
 

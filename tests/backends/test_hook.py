@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 import fxminify
-from fxminify.store.index.index import Index, State
+from fxminify.store.index import Index, State
 
 from .hooked import Failed, captures, edits_in_place, failing, inputs, model, names
 

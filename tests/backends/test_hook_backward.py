@@ -14,7 +14,7 @@ from torch import fx
 
 import fxminify
 from fxminify.store.document.case import Case
-from fxminify.store.index.index import CaptureInfo, Index
+from fxminify.store.index import CaptureInfo, Index
 from fxminify.store.live.build import build
 
 

@@ -15,7 +15,7 @@ from torch import fx
 import fxminify
 from fxminify.backends.running.exceptions import failure_of
 from fxminify.store.failure import Failure, Phase, signature
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 
 from .hooked import Failed, captures, failing, failing_at_run, inputs, model
 

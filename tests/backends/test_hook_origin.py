@@ -12,7 +12,7 @@ import torch
 import fxminify
 from fxminify.backends.capture.received import device_imports
 from fxminify.store.document.case import Case
-from fxminify.store.index.index import CaptureInfo, Index, State
+from fxminify.store.index import CaptureInfo, Index, State
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 import fxminify
-from fxminify.store.index.index import Index, State
+from fxminify.store.index import Index, State
 
 
 def refuses(gm: fx.GraphModule, example_inputs: list[Any]) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fxminify.store.index.index import CaptureInfo, Index
+from fxminify.store.index import CaptureInfo, Index
 
 pytestmark = pytest.mark.slow
 

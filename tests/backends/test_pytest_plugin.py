@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fxminify.store.index.index import CaptureInfo, Index
+from fxminify.store.index import CaptureInfo, Index
 
 ENTRY = "[pytest11]\nfxminify = fxminify.backends.capture.pytest_plugin\n"
 CONFTEST = """

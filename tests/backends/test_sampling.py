@@ -13,7 +13,7 @@ from torch import fx
 import fxminify
 from fxminify.backends.capture.settings import Settings
 from fxminify.backends.comparison.sampling import Sampling
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from fxminify.backends.shipped.faulty import FAULTS, faulty
 from fxminify.backends.shipped.options_reader import InvalidOption
 from fxminify.backends.shipped.print_graph import print_graph
 from fxminify.backends.shipped.torchscript import optimize_for_inference
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 
 
 def model(x: torch.Tensor) -> torch.Tensor:

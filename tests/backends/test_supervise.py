@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fxminify.store.index.index import CaptureInfo, Index
+from fxminify.store.index import CaptureInfo, Index
 
 FAILURES = Path(__file__).parents[1] / "failures"
 CAPTURE = """

@@ -11,7 +11,7 @@ import pytest
 
 from fxminify.minifier.reporting.overview import overview
 from fxminify.repro_templates.report.html import render
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 
 #: What a browser may say of a page that is in order: nothing.
 Open = Callable[..., Any]

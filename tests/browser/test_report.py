@@ -11,7 +11,7 @@ import indexes
 import pytest
 
 from fxminify.minifier.reporting import onnx_models
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 
 #: WCAG 2.1 asks for this contrast between text and what it stands on.
 CONTRAST = 4.5

@@ -17,8 +17,8 @@ from fxminify.minifier.reporting import overview as overviews
 from fxminify.minifier.reporting.overview import overview
 from fxminify.repro_templates.report.html import render
 from fxminify.store.document.case import Graph, Node
-from fxminify.store.failure import Failure, Frame, Kind, Phase
-from fxminify.store.index.index import Index
+from fxminify.store.failure import Failure, FailureKind, Frame, Phase
+from fxminify.store.index import Index
 
 HOSTILE = (
     "</script><script>alert(1)</script>", "</template><img src=x onerror=alert(1)>", "]]></style><svg onload=alert(1)>",
@@ -128,7 +128,7 @@ def test_nothing_of_a_capture_becomes_markup(tmp_path: Path) -> None:
         with Index.open(str(tmp_path / name), create=True) as index:
             for text in texts:
                 failure = Failure(
-                    Kind.RUNTIME_ERROR, Phase.FORWARD, f"Error{text}", text, ((f"Cause{text}", text),),
+                    FailureKind.RUNTIME_ERROR, Phase.FORWARD, f"Error{text}", text, ((f"Cause{text}", text),),
                     (Frame(text, text, 3),), diagnostics=text,
                 )  # fmt: skip
                 case = indexes.chain(["sin", "cos"])  # a context or a mode like that is refused when it is read

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 from fxminify.store.live.build import build
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from indexes import one_relu
 
-from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index.index import Index, State
+from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.index import Index, State
 
 READING = [["list", "repro.db"], ["show", "repro.db", "1"], ["repro", "repro.db", "1"]]
 WRITING = [["run", "repro.db"], ["verify", "repro.db"]]
@@ -21,7 +21,7 @@ VERBS = [*READING, *WRITING]
 def store(db: Path, failure: Failure | None = None, **backend: Any) -> int:
     """A capture made by hand: no torch."""
     case, blobs = one_relu(**backend)
-    failure = failure or Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
+    failure = failure or Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
     with Index.open(str(db), create=True) as index:
         return index.add(
             case=case, blobs=blobs, failure=failure, signature=signature(failure), provenance={"program": "x.py"}
@@ -136,7 +136,7 @@ HOSTILE = "boom \x1b[31mred\x1b[0m \x07 \x9b2J \u202e txet [bold]markup[/bold] [
 
 
 def test_a_hostile_message_neither_colours_the_terminal_nor_moves_its_cursor(desk: Any) -> None:
-    failure = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", HOSTILE, diagnostics=HOSTILE)
+    failure = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", HOSTILE, diagnostics=HOSTILE)
     store(desk.db, failure, name="[red]ba\x1b[1mckend[/red]")
     for verb in (["list"], ["show", "repro.db", 1]):
         done = desk.minify(*verb, COLUMNS="200")
@@ -148,7 +148,7 @@ def test_a_hostile_message_neither_colours_the_terminal_nor_moves_its_cursor(des
 
 
 def test_a_terminal_that_knows_only_ascii(desk: Any) -> None:
-    store(desk.db, Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "caf\u00e9 \u4f60 \U0001f600"))
+    store(desk.db, Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "caf\u00e9 \u4f60 \U0001f600"))
     for verb in (["list"], ["show", "repro.db", 1]):
         done = desk.minify(*verb, PYTHONIOENCODING="ascii")
         assert done.returncode == 0, done.stderr

@@ -13,10 +13,10 @@ from typing import Any
 from indexes import one_relu
 
 from fxminify.minifier.reporting import bundle as bundles
-from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index.index import Index, State
+from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.index import Index, State
 
-FAILURE = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "no kernel for 'relu' in /home/me/x.cpp")
+FAILURE = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "no kernel for 'relu' in /home/me/x.cpp")
 
 
 def minified(db: Path, *, verified: int = 3, **backend: Any) -> int:

@@ -16,7 +16,7 @@ from rich.console import Console
 from fxminify.minifier.commands import console
 from fxminify.minifier.reporting.overview import overview
 from fxminify.store.document.case import Graph, Node
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 
 
 def terminal(width: int = 80, **more: Any) -> Console:

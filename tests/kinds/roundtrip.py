@@ -23,12 +23,12 @@ from fxminify.repro_templates.source.function import print_graph
 from fxminify.repro_templates.source.inputs import SIDE_FILE, print_inputs
 from fxminify.store.document.case import Case, Graph, Node, to_json
 from fxminify.store.document.decode import InvalidDocument, parse, validate
-from fxminify.store.failure import Failure, Kind, Phase
+from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.live.build import build, build_value
 from fxminify.store.live.encode import Encoder, Unsupported
 
 SPEC = BackendSpec("eager", "registered", "eager")
-FAILURE = Failure(Kind.COMPILE_ERROR, Phase.COMPILE)
+FAILURE = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 import fxminify
 from fxminify.backends.capture.settings import Settings
-from fxminify.store.index.index import CaptureInfo, Index
+from fxminify.store.index import CaptureInfo, Index
 from fxminify.store.live.build import build
 
 PROGRAM = Path(__file__).parent / "programs" / "levels.py"

@@ -6,9 +6,9 @@ from captured import capture, spec
 from fxminify.minifier.oracle import first_node
 from fxminify.minifier.sandbox.pool import Pool
 from fxminify.minifier.tracing.trace import record
-from fxminify.store.failure import Failure, Kind, Phase
+from fxminify.store.failure import Failure, FailureKind, Phase
 
-WRONG = Failure(Kind.DIVERGENCE, Phase.FORWARD, detail={"class": "value", "where": "output 0"})
+WRONG = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, detail={"class": "value", "where": "output 0"})
 
 
 def program(x):
@@ -27,5 +27,5 @@ def test_the_first_node_is_named_although_all_that_follow_differ_too() -> None:
         assert (found["node"], found["class"]) == ("acosh", "inf")
         names = [n.name for n in case.graph.compute]
         assert (found["position"], found["of"]) == (names.index("acosh") + 1, len(names))
-        gradient = Failure(Kind.DIVERGENCE, Phase.BACKWARD, detail={"class": "value"})
+        gradient = Failure(FailureKind.DIVERGENCE, Phase.BACKWARD, detail={"class": "value"})
         assert first_node.find(pool, case, trace, gradient, "direct", 120.0) is None

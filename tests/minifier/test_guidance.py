@@ -10,7 +10,7 @@ from made import Fails, Step, code, make, ops, spec
 from fxminify.minifier.reducer.engine import Engine
 from fxminify.minifier.reducer.hints import blamed, named
 from fxminify.store.document.case import Case, Graph, Node, Value
-from fxminify.store.failure import Failure, Frame, Kind, Phase
+from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 
 COMMON = ("add", "mul", "gelu", "linear", "layer_norm", "view", "softmax")
 #: One culprit of a kind, named as real compilers name it: what was said, and the operator in the graph.
@@ -43,7 +43,7 @@ def tower(operation: str, at: int = 50, count: int = 100) -> list[Step]:
 
 
 def failure(message: str = "", **more: object) -> Failure:
-    return Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", message, **more)  # type: ignore[arg-type]
+    return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", message, **more)  # type: ignore[arg-type]
 
 
 def engine(fails: object, case: Case, trace: object, *failures: Failure) -> tuple[Case, int]:
@@ -120,7 +120,7 @@ def test_prose_names_nothing_that_comes_before_an_operator() -> None:
 def test_of_a_divergence_what_differs_depends_on_counts() -> None:
     steps: list[Step] = [("a", "exp", ["x"]), ("b", "log", ["a"]), ("c", "erf", ["x"]), ("d", "sin", ["c"])]
     case, _ = make(["x"], [*steps, ("e", "cos", ["d"])], ["b", "e"])
-    differs = Failure(Kind.DIVERGENCE, Phase.FORWARD, message="output 0: differs", detail={"where": "output 0"})
+    differs = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, message="output 0: differs", detail={"where": "output 0"})
     assert named(case, [differs]) == (("a", "b"),)
 
 
@@ -191,7 +191,8 @@ def test_whom_an_error_blames() -> None:
     assert blamed(case, [failure("aten.erf after aten.gelu")], None) == frozenset()
     assert blamed(case, [failure("it went wrong")], None) == frozenset()
     wrong = {
-        kind: Failure(Kind.DIVERGENCE, Phase.FORWARD, detail={"class": kind}) for kind in ("nan", "value", "stride")
+        kind: Failure(FailureKind.DIVERGENCE, Phase.FORWARD, detail={"class": kind})
+        for kind in ("nan", "value", "stride")
     }
     assert blamed(case, [wrong["value"]], "n3") == {"n3"}
     assert blamed(case, [wrong["nan"]], "n3") == {"n3"}

@@ -16,8 +16,8 @@ from fxminify.minifier.reducer.history import EXPLAIN, begin_at, describe, diffe
 from fxminify.minifier.session.verdict_log import VerdictLog
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.errors import StoreError
-from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index.index import Index, StepInfo
+from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.index import Index, StepInfo
 
 CASE, _ = make(["x", "y"], [("a", "sin", ["x"]), ("b", "add", ["a", "y"]), ("c", "relu", ["b"])], ["c"])
 
@@ -97,7 +97,7 @@ def test_methods_attributes_and_bodies_have_lines() -> None:
 def test_a_history_counts_what_each_pass_asked_and_brought(tmp_path: Path, finished: bool) -> None:
     zeros = replace(CASE.tensors[0], storage=None, init={"fn": "full", "value": 0.0})
     case = replace(CASE, tensors=(zeros, zeros), backend={"name": "b"})
-    failure = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
+    failure = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
     with Index.open(str(tmp_path / "repro.db"), create=True) as index:
         index.add(case=case, blobs={}, failure=failure, signature=signature(failure), provenance={})
         assert stored(index, 1) is None
@@ -121,7 +121,7 @@ def test_a_history_counts_what_each_pass_asked_and_brought(tmp_path: Path, finis
 def test_what_was_wrong_with_a_pass_is_kept_and_is_no_question(tmp_path: Path) -> None:
     zeros = replace(CASE.tensors[0], storage=None, init={"fn": "full", "value": 0.0})
     case = replace(CASE, tensors=(zeros, zeros), backend={"name": "b"})
-    failure = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
+    failure = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
     with Index.open(str(tmp_path / "repro.db"), create=True) as index:
         index.add(case=case, blobs={}, failure=failure, signature=signature(failure), provenance={})
         reduction = index.begin_reduction(1, {}).id
@@ -145,7 +145,7 @@ def test_going_on_from_a_step_runs_what_the_capture_names(tmp_path: Path) -> Non
     zeros = replace(CASE.tensors[0], storage=None, init={"fn": "full", "value": 0.0})
     backend = {"name": "b", "module": "mine", "mode": "default", "options": {"dict": [["a", 1], ["b", 2]]}}
     case = replace(CASE, tensors=(zeros, zeros), backend=backend, imports=({"module": "myops"},))
-    failure = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
+    failure = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
     step = replace(
         case,
         backend={"name": "evil", "module": "evil", "options": {"dict": [["b", 3], ["c", 4]]}},

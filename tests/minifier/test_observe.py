@@ -13,7 +13,7 @@ from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.minifier.oracle.observation import Observation, Seen
 from fxminify.minifier.oracle.observe import observe, source_function
 from fxminify.store.document.case import Graph, Node
-from fxminify.store.failure import Kind, Phase, signature
+from fxminify.store.failure import FailureKind, Phase, signature
 
 BOTH = pytest.mark.parametrize("entry", ["direct", "compile"])
 
@@ -66,10 +66,10 @@ def test_eager_finishes_before_the_backend_is_asked(entry):
 
 
 FAILURES = {
-    "cannot_lower": (Kind.COMPILE_ERROR, Phase.COMPILE, "NotImplementedError", "cannot lower relu"),
-    "fails_at_run": (Kind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "no kernel for relu of [4]"),
-    "exits": (Kind.CRASH, Phase.COMPILE, "exit 4", "the process left with exit code 4"),
-    "allocates": (Kind.OUT_OF_MEMORY, Phase.COMPILE, "RuntimeError", None),
+    "cannot_lower": (FailureKind.COMPILE_ERROR, Phase.COMPILE, "NotImplementedError", "cannot lower relu"),
+    "fails_at_run": (FailureKind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "no kernel for relu of [4]"),
+    "exits": (FailureKind.CRASH, Phase.COMPILE, "exit 4", "the process left with exit code 4"),
+    "allocates": (FailureKind.OUT_OF_MEMORY, Phase.COMPILE, "RuntimeError", None),
 }
 
 
@@ -106,7 +106,7 @@ def test_a_failure_in_guards_shows_through_compile_only():
     direct = observe(*case, "direct", backend=bad_guards)
     compiled = observe(*case, "compile", backend=bad_guards)
     assert direct.seen is Seen.PASS
-    assert (compiled.failure.kind, compiled.failure.phase) == (Kind.COMPILE_ERROR, Phase.GUARDS)
+    assert (compiled.failure.kind, compiled.failure.phase) == (FailureKind.COMPILE_ERROR, Phase.GUARDS)
     assert (compiled.failure.type, compiled.failure.message.strip()) == ("IndexError", "list index out of range")
 
 
@@ -127,7 +127,7 @@ def test_a_divergence_is_looked_for_only_when_asked(entry):
     assert seen((case, blobs), entry)[0].seen is Seen.PASS
     observation, marks = seen((replace(case, compare=True), blobs), entry)
     assert marks[-1] == "compare"
-    assert (observation.failure.kind, observation.failure.detail["class"]) == (Kind.DIVERGENCE, "value")
+    assert (observation.failure.kind, observation.failure.detail["class"]) == (FailureKind.DIVERGENCE, "value")
 
 
 @BOTH
@@ -235,7 +235,7 @@ def test_real_failures_have_one_signature_through_both_entries(name, backend):
         case = capture(function, inputs, spec(*backend), context={"grad": False})
     direct, compiled = (seen(case, entry)[0].failure for entry in ("direct", "compile"))
     assert signature(direct) == signature(compiled)
-    assert direct.kind is Kind.COMPILE_ERROR
+    assert direct.kind is FailureKind.COMPILE_ERROR
     if name == "039_ort_lgamma":
         assert "prims.lgamma" in signature(direct).message
 

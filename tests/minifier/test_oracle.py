@@ -11,14 +11,14 @@ from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Reply
 from fxminify.store.document.case import Case, Graph, Node
-from fxminify.store.failure import Failure, Frame, Kind, Match, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Frame, Match, Phase, signature
 
 CASE = Case(Graph((Node("output", "output", "output", (None,)),)), ())
 
 
 def error(message="cannot lower relu", type="RuntimeError", file="be.py", **more):
     frames = (Frame(file, "lower", 3),)
-    return Failure(Kind.COMPILE_ERROR, Phase.COMPILE, type=type, message=message, frames=frames, **more)
+    return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, type=type, message=message, frames=frames, **more)
 
 
 def fails(failure, stderr=""):
@@ -109,7 +109,7 @@ def test_a_regular_expression_overrides_the_signature():
 
 
 def test_a_captured_crash_is_same_only_with_its_signal():
-    crash = Failure(Kind.CRASH, Phase.COMPILE, signal=11)
+    crash = Failure(FailureKind.CRASH, Phase.COMPILE, signal=11)
     assert verdict(CRASH, captured=crash).same
     answer = verdict(Reply(Ended.CRASH, "compile", signal=8), captured=crash)
     assert (answer.outcome, answer.signature.type) == (Outcome.CRASH, "signal 8")
@@ -117,20 +117,20 @@ def test_a_captured_crash_is_same_only_with_its_signal():
 
 
 def test_a_captured_hang_is_same_in_its_phase():
-    hang = Failure(Kind.HANG, Phase.COMPILE)
+    hang = Failure(FailureKind.HANG, Phase.COMPILE)
     assert verdict(HANG, captured=hang).same
     assert verdict(Reply(Ended.TIMEOUT, "forward"), captured=hang).outcome is Outcome.TIMEOUT
 
 
 def test_a_captured_lack_of_memory_is_same_however_it_shows():
-    memory = Failure(Kind.OUT_OF_MEMORY, Phase.COMPILE, type="RuntimeError", message="not enough memory")
+    memory = Failure(FailureKind.OUT_OF_MEMORY, Phase.COMPILE, type="RuntimeError", message="not enough memory")
     assert verdict(MEMORY, captured=memory).same
 
 
 @pytest.mark.parametrize("ended", [Ended.CRASH, Ended.TIMEOUT, Ended.MEMORY])
 @pytest.mark.parametrize("phase", ["eager", "trace"])
 def test_dying_before_the_backend_was_asked_is_invalid(ended, phase):
-    captured = Failure(Kind.CRASH, Phase.COMPILE, signal=11)
+    captured = Failure(FailureKind.CRASH, Phase.COMPILE, signal=11)
     assert verdict(Reply(ended, phase, signal=11), captured=captured).outcome is Outcome.INVALID
 
 

@@ -14,11 +14,13 @@ from fxminify.minifier.oracle.replay import Likeness, Shown, fastest, healthy, r
 from fxminify.minifier.oracle.verdict import Outcome
 from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
 from fxminify.store.document.case import Case, Graph, Node
-from fxminify.store.failure import Failure, Frame, Kind, Match, Phase, Signature, signature
+from fxminify.store.failure import Failure, FailureKind, Frame, Match, Phase, Signature, signature
 
 CASE = Case(Graph((Node("output", "output", "output", (None,)),)), (), context={"threads": 1})
-ERROR = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "cannot lower relu", frames=(Frame("be.py", "f"),))
-HANG = Failure(Kind.HANG, Phase.COMPILE, message="no answer within 60 s")
+ERROR = Failure(
+    FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "cannot lower relu", frames=(Frame("be.py", "f"),)
+)
+HANG = Failure(FailureKind.HANG, Phase.COMPILE, message="no answer within 60 s")
 
 
 def fails(failure=ERROR, seconds=1.0, stderr=""):
@@ -141,7 +143,7 @@ def test_what_a_capture_does_not_know_is_not_compared():
     seen = replace(ERROR, diagnostics="error: diagnosis")
     assert Likeness(ERROR).difference(seen) is None
     assert Likeness(seen).difference(ERROR) == "diagnostics"
-    crash = Failure(Kind.CRASH, Phase.FORWARD, signal=8)
+    crash = Failure(FailureKind.CRASH, Phase.FORWARD, signal=8)
     placed = replace(crash, frames=(Frame("be.py", "run"),))
     assert Likeness(crash).difference(placed) is None
     assert Likeness(placed).difference(replace(crash, frames=(Frame("be.py", "other"),))) == "origin"
@@ -179,11 +181,11 @@ def test_a_healthy_graph_is_healthy(pool):
 @pytest.mark.parametrize(
     ("backend", "failure"),
     [
-        ("segfaults", Failure(Kind.CRASH, Phase.COMPILE, signal=11)),
-        ("aborts_at_run", Failure(Kind.CRASH, Phase.FORWARD, signal=8)),
-        ("generic", Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "compilation failed",
+        ("segfaults", Failure(FailureKind.CRASH, Phase.COMPILE, signal=11)),
+        ("aborts_at_run", Failure(FailureKind.CRASH, Phase.FORWARD, signal=8)),
+        ("generic", Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "compilation failed",
                             frames=(Frame("faulty_backends.py", "generic"),))),
-        ("allocates", Failure(Kind.OUT_OF_MEMORY, Phase.COMPILE)),
+        ("allocates", Failure(FailureKind.OUT_OF_MEMORY, Phase.COMPILE)),
     ],
 )  # fmt: skip
 def test_from_capture_to_verdicts(pool, backend, failure):
@@ -200,7 +202,7 @@ def test_from_capture_to_verdicts(pool, backend, failure):
 
 def test_a_slip_is_another_bug(pool):
     failure = Failure(
-        Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "compilation failed",
+        FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "compilation failed",
         frames=(Frame("faulty_backends.py", "generic"),),
     )  # fmt: skip
     oracle = replay(pool, captured(pool, "generic"), failure, runs=1).oracle(pool)
@@ -219,7 +221,7 @@ def test_a_real_hang_is_replayed_within_its_time(pool):
 
 def test_a_flaky_backend_is_voted_on(pool):
     failure = Failure(
-        Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "now and then",
+        FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "now and then",
         frames=(Frame("faulty_backends.py", "every_other"),),
     )  # fmt: skip
     case = captured(pool, "every_other")

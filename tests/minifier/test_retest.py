@@ -24,14 +24,18 @@ from fxminify.cli import main
 from fxminify.minifier.regression.retest import classify, enough
 from fxminify.repro_templates.verify import Verification
 from fxminify.store.document.case import Case, Graph, Node
-from fxminify.store.failure import Failure, Frame, Kind, Phase, signature
-from fxminify.store.index.index import Index
+from fxminify.store.failure import Failure, FailureKind, Frame, Phase, signature
+from fxminify.store.index import Index
 from fxminify.store.index.trust import origin_tag
 
 FAILS, PASSES, DIES = "raise RuntimeError('planted: no lowering')", "pass", "import os; os._exit(7)"
 KEY_ERROR = "raise KeyError('another')"
 FAILURE = Failure(
-    Kind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "planted: no lowering", frames=(Frame("toy.py", "compile"),)
+    FailureKind.RUNTIME_ERROR,
+    Phase.FORWARD,
+    "RuntimeError",
+    "planted: no lowering",
+    frames=(Frame("toy.py", "compile"),),
 )
 
 
@@ -305,7 +309,7 @@ def test_a_script_that_passes_only_where_it_is_watched_is_not_fixed() -> None:
 
 
 def test_a_script_that_was_killed_cannot_run() -> None:
-    killed = Failure(Kind.CRASH, Phase.COMPILE, signal=9)
+    killed = Failure(FailureKind.CRASH, Phase.COMPILE, signal=9)
     assert classify(Verification(0, 2, (killed,)))[0] == "cannot run"
 
 

@@ -21,7 +21,7 @@ from fxminify.minifier.oracle.observation import Seen, of_reply
 from fxminify.minifier.sandbox.launcher import BackendImportError, SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Pool
 from fxminify.store.document.case import to_json
-from fxminify.store.failure import Kind, Phase, signature
+from fxminify.store.failure import FailureKind, Phase, signature
 
 HERE = str(pathlib.Path(__file__).parent)
 
@@ -95,7 +95,7 @@ def test_a_backend_that_mutates_global_state_does_not_reach_the_next_candidate(p
 
 def test_a_segfault_in_the_compiler(pool):
     failure = of_reply(observe(pool, "segfaults")).failure
-    assert (failure.kind, failure.phase, failure.signal) == (Kind.CRASH, Phase.COMPILE, signal.SIGSEGV)
+    assert (failure.kind, failure.phase, failure.signal) == (FailureKind.CRASH, Phase.COMPILE, signal.SIGSEGV)
     assert failure.diagnostics == "error: lowering relu\n"
     assert [f.function for f in failure.frames[-2:]] == ["segfaults", "string_at"]
 
@@ -103,33 +103,43 @@ def test_a_segfault_in_the_compiler(pool):
 @pytest.mark.parametrize("entry", tasks.ENTRIES)
 def test_a_crash_at_run_is_the_same_through_both_entries(pool, entry):
     failure = of_reply(observe(pool, "aborts_at_run", entry=entry)).failure
-    assert (failure.kind, failure.phase, failure.signal) == (Kind.CRASH, Phase.FORWARD, signal.SIGFPE)
+    assert (failure.kind, failure.phase, failure.signal) == (FailureKind.CRASH, Phase.FORWARD, signal.SIGFPE)
     assert (failure.frames[-1].file, failure.frames[-1].function) == ("faulty_backends.py", "run")
 
 
 def test_leaving_by_os_exit_is_a_crash(pool):
     failure = of_reply(observe(pool, "leaves")).failure
-    assert (failure.kind, failure.phase, failure.type, failure.signal) == (Kind.CRASH, Phase.COMPILE, "exit 3", None)
+    assert (failure.kind, failure.phase, failure.type, failure.signal) == (
+        FailureKind.CRASH,
+        Phase.COMPILE,
+        "exit 3",
+        None,
+    )
 
 
 def test_sys_exit_ends_a_program_and_not_a_worker(pool):
     reply = observe(pool, "exits")
     assert reply.ended is Ended.DONE
     failure = of_reply(reply).failure
-    assert (failure.kind, failure.phase, failure.type, failure.signal) == (Kind.CRASH, Phase.COMPILE, "exit 4", None)
+    assert (failure.kind, failure.phase, failure.type, failure.signal) == (
+        FailureKind.CRASH,
+        Phase.COMPILE,
+        "exit 4",
+        None,
+    )
 
 
 @pytest.mark.parametrize("entry", tasks.ENTRIES)
 def test_a_hang_ends_in_time(pool, entry):
     began = time.monotonic()
     failure = of_reply(observe(pool, "hangs", entry=entry, timeout=2.0)).failure
-    assert (failure.kind, failure.phase) == (Kind.HANG, Phase.COMPILE)
+    assert (failure.kind, failure.phase) == (FailureKind.HANG, Phase.COMPILE)
     assert time.monotonic() - began < 8
 
 
 def test_a_memory_hog_is_out_of_memory(pool):
     failure = of_reply(observe(pool, "hogs")).failure
-    assert (failure.kind, failure.phase) == (Kind.OUT_OF_MEMORY, Phase.COMPILE)
+    assert (failure.kind, failure.phase) == (FailureKind.OUT_OF_MEMORY, Phase.COMPILE)
 
 
 def test_one_huge_allocation_is_out_of_memory_too(pool):

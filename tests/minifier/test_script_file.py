@@ -11,10 +11,14 @@ from click.testing import CliRunner
 
 from fxminify.cli import main
 from fxminify.minifier.reporting.script_file import digests, named
-from fxminify.store.failure import Failure, Frame, Kind, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Frame, Phase, signature
 
 FAILURE = Failure(
-    Kind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "planted: no lowering", frames=(Frame("repro.py", "<module>"),)
+    FailureKind.RUNTIME_ERROR,
+    Phase.FORWARD,
+    "RuntimeError",
+    "planted: no lowering",
+    frames=(Frame("repro.py", "<module>"),),
 )
 DIGEST = signature(FAILURE).digest
 SCRIPT = '"""eager: it fails\n\nMinified by fxminify 0.1.0. Signature ' + DIGEST + '.\n"""\n'
@@ -67,6 +71,8 @@ def test_a_file_that_is_not_there_and_a_number_that_means_nothing(tmp_path: Path
 def test_what_a_capture_may_lack_is_no_difference() -> None:
     whole = replace(FAILURE, diagnostics="error: boom\n")
     assert digests(whole) == {signature(whole).digest, DIGEST}
-    crash = Failure(Kind.CRASH, Phase.FORWARD, signal=11, frames=(Frame("a.py", "f"),), diagnostics="error: boom\n")
-    assert signature(Failure(Kind.CRASH, Phase.FORWARD, signal=11)).digest in digests(crash)
+    crash = Failure(
+        FailureKind.CRASH, Phase.FORWARD, signal=11, frames=(Frame("a.py", "f"),), diagnostics="error: boom\n"
+    )
+    assert signature(Failure(FailureKind.CRASH, Phase.FORWARD, signal=11)).digest in digests(crash)
     assert named(SCRIPT) == DIGEST

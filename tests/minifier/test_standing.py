@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from fxminify.minifier.regression.standing import Expect, as_expected, history, order, standing
-from fxminify.store.index.index import CaptureInfo, Result, Retest, State
+from fxminify.store.index import CaptureInfo, Retest, RetestResult, State
 
 OLD, NEW = "2.13.0+cpu", "2.14.0"
-FAILING, FIXED, CHANGED, CANNOT = Result.FAILING, Result.FIXED, Result.CHANGED, Result.CANNOT_RUN
+FAILING, FIXED, CHANGED, CANNOT = (
+    RetestResult.FAILING,
+    RetestResult.FIXED,
+    RetestResult.CHANGED,
+    RetestResult.CANNOT_RUN,
+)
 
 
 def captured(torch: str = OLD) -> CaptureInfo:
@@ -87,7 +92,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("before", "result", "expected"), KNOWN)
-def test_nothing_worse_than_known(before: tuple[Any, ...], result: Result, expected: bool) -> None:
+def test_nothing_worse_than_known(before: tuple[Any, ...], result: RetestResult, expected: bool) -> None:
     """A regression stays one until it is fixed again; a retest with a newer torch does not count for an older one."""
     (found,) = retests((result, NEW, "inductor", "v1:b" if result is CHANGED else ""))
     rows = history(captured(), "inductor", retests(*before), torch=NEW)
@@ -101,7 +106,7 @@ def test_under_another_backend_the_first_retest_says_what_is_known() -> None:
 
 
 @pytest.mark.parametrize(("expect", "right"), [(Expect.FIXED, FIXED), (Expect.FAILING, FAILING)])
-def test_who_knows_what_every_case_must_do_can_say_so(expect: Expect, right: Result) -> None:
+def test_who_knows_what_every_case_must_do_can_say_so(expect: Expect, right: RetestResult) -> None:
     for result in (FIXED, FAILING, CHANGED):
         (found,) = retests((result, NEW))
         assert as_expected(found, [], True, expect) is (result is right)

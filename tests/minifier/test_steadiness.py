@@ -24,7 +24,7 @@ from fxminify.minifier.session.options import MinifyOptions, PassFailed
 from fxminify.minifier.session.verdict_log import VerdictLog
 from fxminify.minifier.tracing.trace import Trace
 from fxminify.store.document.case import Case, TensorSpec
-from fxminify.store.index.index import State, StepInfo
+from fxminify.store.index import State, StepInfo
 
 Rate = Callable[[Case], float]
 

@@ -21,7 +21,7 @@ from fxminify.minifier.reporting.record import make_header
 from fxminify.minifier.sandbox.scratch import Scratch
 from fxminify.repro_templates.render import render
 from fxminify.store.failure import mask
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 
 
 def erf(x: torch.Tensor) -> torch.Tensor:

@@ -27,7 +27,7 @@ import pytest
 import torch
 
 import fxminify
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 from fxminify.store.live.build import build
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -17,9 +17,11 @@ from fxminify.repro_templates.run_format import run_format
 from fxminify.repro_templates.source.anonymous import anonymous
 from fxminify.repro_templates.source.device import named
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
-from fxminify.store.failure import Failure, Kind, Phase
+from fxminify.store.failure import Failure, FailureKind, Phase
 
-FAILURE = Failure(Kind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "no kernel for L_self_secret_layer_ (3 inputs)")
+FAILURE = Failure(
+    FailureKind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "no kernel for L_self_secret_layer_ (3 inputs)"
+)
 HEADER = Header(FAILURE, "v1:0123456789ab", "2.13.0", "3.11", "Linux x86_64", nodes=12, queries=7, runs="3 of 3")
 
 

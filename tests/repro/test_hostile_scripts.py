@@ -25,7 +25,7 @@ from fxminify.repro_templates.render import FORMATS, render
 from fxminify.repro_templates.source.anonymous import anonymous
 from fxminify.repro_templates.source.expressions import Unprintable
 from fxminify.store.document.case import Case
-from fxminify.store.failure import Failure, Frame, Kind, Phase
+from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 
 BLOBS = {KEY: bytes(8)}
 EAGER = {"name": "eager", "how": "registered", "target": "eager"}
@@ -36,7 +36,7 @@ BREAKS = (
     f"\n{PLANTED}()\n", f'"""\n{PLANTED}()\n"""', f"');{PLANTED}()#", "../../x", "C:\\Users\\me\\x", "-rf", "--", "%s",
     "/home/me/secret/model.py", "x" * 300, "HF_TOKEN=hf_abcdefghijklmnopqrstuvw", "\ud800", "e\u0301", "\t", "\x7f",
 )  # fmt: skip
-HEADER = Header(Failure(Kind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "boom"), torch="2.13.0", nodes=3)
+HEADER = Header(Failure(FailureKind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "boom"), torch="2.13.0", nodes=3)
 
 
 def faults(case: Case, header: Header) -> list[str]:
@@ -126,15 +126,15 @@ def capture(draw: random.Random) -> tuple[Case, Header]:
         "context": draw.choice(contexts), "imports": [], "backward": False,
         "compare": False, **_whole(doc), "torch": text(), "backend": backend,
     })  # fmt: skip
-    kind = draw.choice(list(Kind))
+    kind = draw.choice(list(FailureKind))
     detail = {"class": draw.choice(["value", "nan", text()]), "where": text(), "error": draw.choice(["1.0", text()]),
               "eager_error": "nan", "others": [{"class": "value", "error": "2", "eager_error": "1", "where": text()}],
               "dtype": text()}  # fmt: skip
     failure = Failure(
         kind, draw.choice(list(Phase)), draw.choice(["RuntimeError", text()]), text() + "\n" + text(),
         causes=((text(), text()),), frames=(Frame(text(), text(), 3),), diagnostics="error: " + text(),
-        signal=draw.choice([None, 11]) if kind is Kind.CRASH else None,
-        detail=detail if kind is Kind.DIVERGENCE else {},
+        signal=draw.choice([None, 11]) if kind is FailureKind.CRASH else None,
+        detail=detail if kind is FailureKind.DIVERGENCE else {},
     )  # fmt: skip
     installed = Installed(
         text(), text(), text(), (Package("onnx", "1.0", "onnx==1.0"),), (text(),), ((text(), text()),)

@@ -17,19 +17,19 @@ from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.repro_templates.render import FORMATS, Header, render
 from fxminify.repro_templates.tracebacks import failure_in_script
 from fxminify.store.document.case import Case
-from fxminify.store.failure import Failure, Kind, Phase
+from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.live.encode import encode
 
 X = torch.tensor([1.0, 1e30])
 DIVERGENCE = Failure(
-    Kind.DIVERGENCE,
+    FailureKind.DIVERGENCE,
     Phase.FORWARD,
     message="output 0: 1 of 2 elements differ",
     detail={"class": "value", "where": "output 0"},
 )
 GRADIENT = replace(DIVERGENCE, phase=Phase.BACKWARD)
 ALIAS = replace(DIVERGENCE, detail={"class": "alias", "where": "output 0", "expected": "input 0", "actual": "no input"})
-ERROR = Failure(Kind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "index out of bounds: 37")
+ERROR = Failure(FailureKind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "index out of bounds: 37")
 HEADER = Header(
     ERROR, "v1:ab12cd34ef56", "2.13.0+cpu", "3.11", "Linux x86_64", nodes=214, queries=14, timeout=60, equal_nan=False
 )
@@ -130,16 +130,16 @@ def test_nan_counts_as_nan_unless_eager_gives_none() -> None:
 
 
 def test_a_crash_has_nothing_around_it_and_a_hang_an_alarm() -> None:
-    crash = Failure(Kind.CRASH, Phase.FORWARD, message="the process died of SIGFPE", signal=8)
+    crash = Failure(FailureKind.CRASH, Phase.FORWARD, message="the process died of SIGFPE", signal=8)
     text = script(lambda x: x.sin(), X, failure=crash)
     assert "Run it: it dies of SIGFPE while the bug is there" in text
     assert "import signal" not in text
-    hang = Failure(Kind.HANG, Phase.COMPILE, message="no answer within 60 s")
+    hang = Failure(FailureKind.HANG, Phase.COMPILE, message="no answer within 60 s")
     assert "import signal\n\nimport torch\n\nsignal.alarm(60)\n" in script(lambda x: x.sin(), X, failure=hang)
 
 
 def test_who_runs_a_script_keeps_some_memory() -> None:
-    killed = Failure(Kind.OUT_OF_MEMORY, Phase.COMPILE, message="9 GiB resident")
+    killed = Failure(FailureKind.OUT_OF_MEMORY, Phase.COMPILE, message="9 GiB resident")
     limit = "resource.setrlimit(resource.RLIMIT_DATA, ({0} << 30, {0} << 30))  # or it takes all there is\n"
     assert "import resource\n\nimport torch\n\n" + limit.format(4) in script(lambda x: x.sin(), X, failure=killed)
     large = torch.zeros(1 << 28)
@@ -229,7 +229,11 @@ def test_faults_that_only_a_comparison_finds(
     with pytest.raises(AssertionError, match=f"^{message}") as caught:
         run(faulty(name, function, x, failure=failure))
     seen = failure_in_script(caught.value, "repro.py")
-    assert (seen.kind, seen.phase, seen.detail["class"]) == (Kind.DIVERGENCE, failure.phase, failure.detail["class"])
+    assert (seen.kind, seen.phase, seen.detail["class"]) == (
+        FailureKind.DIVERGENCE,
+        failure.phase,
+        failure.detail["class"],
+    )
     run(faulty(name, function, x, failure=failure, backend="eager"))
 
 
@@ -261,7 +265,7 @@ def test_cotangents_are_those_of_the_worker() -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_hostile_messages_stay_text(format: str) -> None:
     hostile = 'a """\nimport evil\n\\ \x1b]0;x\u2028 ``` \r \u202e at /home/me/secret/file.py:3'
-    failure = Failure(Kind.RUNTIME_ERROR, Phase.FORWARD, 'Bad"""', hostile)
+    failure = Failure(FailureKind.RUNTIME_ERROR, Phase.FORWARD, 'Bad"""', hostile)
     case, blobs = case_of(lambda x: x.sin(), X)
     header = replace(HEADER, failure=failure, torch='2"""\n', backend="\\")
     text = render(case, blobs, format=format, header=header).text
@@ -316,7 +320,7 @@ def test_the_bisect_file_answers_gone_there_or_cannot_tell(body: str, status: in
 
 
 def test_the_bisect_file_knows_a_signal(tmp_path: Path) -> None:
-    crash = Failure(Kind.CRASH, Phase.FORWARD, message="the process died of SIGFPE", signal=8)
+    crash = Failure(FailureKind.CRASH, Phase.FORWARD, message="the process died of SIGFPE", signal=8)
     head = script(lambda x: x.sin(), X, format="bisect", failure=crash).partition("\nimport torch\n")[0]
     for number, status in ((8, 1), (11, 125)):
         (tmp_path / "bisect_me.py").write_text(f"{head}\nimport os\nos.kill(os.getpid(), {number})\n")

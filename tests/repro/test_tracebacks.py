@@ -11,7 +11,7 @@ import torch
 from fxminify.backends.running.exceptions import failure_of
 from fxminify.repro_templates.source.action import ALIAS_PREFIX, GRADIENT_PREFIX, MUTATION_PREFIX
 from fxminify.repro_templates.tracebacks import failure_in_script, phase_of, phase_of_crash, phase_of_places, places
-from fxminify.store.failure import Kind, Phase
+from fxminify.store.failure import FailureKind, Phase
 
 HERE = "test_tracebacks.py"
 
@@ -70,7 +70,7 @@ def test_an_error_while_compiling() -> None:
     exc = raised(lambda: torch.compile(forward, backend=cannot_compile)(torch.ones(2)))
     assert phase_of(exc) is Phase.COMPILE
     failure = failure_in_script(exc, HERE)
-    assert (failure.kind, failure.type) == (Kind.COMPILE_ERROR, "KeyError")
+    assert (failure.kind, failure.type) == (FailureKind.COMPILE_ERROR, "KeyError")
 
 
 def test_an_error_of_a_registered_backend_inside_autograd() -> None:
@@ -84,7 +84,7 @@ def test_an_error_of_a_registered_backend_inside_autograd() -> None:
 def test_an_error_of_the_compiled_function() -> None:
     exc = raised(lambda: torch.compile(forward, backend=compiles_what_cannot_run)(torch.ones(2)))
     assert phase_of(exc) is Phase.FORWARD
-    assert failure_in_script(exc, HERE).kind is Kind.RUNTIME_ERROR
+    assert failure_in_script(exc, HERE).kind is FailureKind.RUNTIME_ERROR
 
 
 def test_an_error_in_backward() -> None:
@@ -105,7 +105,7 @@ def test_a_backward_graph_that_does_not_compile_fails_in_backward() -> None:
 def test_an_error_while_guards_are_made() -> None:
     exc = raised(lambda: torch.compile(lambda n, x: x * n, backend=spoils_guards, dynamic=True)(5, torch.ones(3, 5)))
     assert phase_of(exc) is Phase.GUARDS
-    assert failure_of(exc, phase_of(exc)).kind is Kind.COMPILE_ERROR
+    assert failure_of(exc, phase_of(exc)).kind is FailureKind.COMPILE_ERROR
 
 
 def test_an_error_of_eager_is_in_forward() -> None:
@@ -129,7 +129,7 @@ def test_an_error_of_eager_is_in_forward() -> None:
 def test_a_failing_comparison_names_its_class(actual: Any, expected: Any, kind: str) -> None:
     exc = raised(lambda: torch.testing.assert_close(actual, expected, check_stride=True))
     failure = failure_in_script(exc, HERE)
-    assert (failure.kind, failure.phase, failure.detail) == (Kind.DIVERGENCE, Phase.FORWARD, {"class": kind})
+    assert (failure.kind, failure.phase, failure.detail) == (FailureKind.DIVERGENCE, Phase.FORWARD, {"class": kind})
 
 
 def test_prefixes_tell_mutation_gradients_and_aliasing() -> None:
@@ -150,7 +150,7 @@ def test_prefixes_tell_mutation_gradients_and_aliasing() -> None:
 
 def test_an_assertion_of_somebody_else_is_no_divergence() -> None:
     exc = raised(lambda: torch.testing.assert_close(torch.zeros(2), torch.ones(2)))
-    assert failure_in_script(exc, "repro.py").kind is Kind.RUNTIME_ERROR
+    assert failure_in_script(exc, "repro.py").kind is FailureKind.RUNTIME_ERROR
 
 
 def test_a_crash_is_placed_by_the_stack_that_faulthandler_prints() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fxminify.repro_templates.verify import Verification, verify
-from fxminify.store.failure import Failure, Kind, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Phase, signature
 
 
 def anything(failure: Failure) -> bool:
@@ -35,7 +35,7 @@ def test_a_script_that_ends_shows_nothing() -> None:
 
 def test_an_exception_is_reported_with_its_type_message_and_place() -> None:
     failure = the(run("def go():\n    raise KeyError('no lowering')\ngo()"))
-    assert (failure.kind, failure.type, failure.message) == (Kind.RUNTIME_ERROR, "KeyError", "'no lowering'")
+    assert (failure.kind, failure.type, failure.message) == (FailureKind.RUNTIME_ERROR, "KeyError", "'no lowering'")
     assert (failure.frames[-1].file, failure.frames[-1].function) == ("repro.py", "go")
 
 
@@ -46,23 +46,23 @@ def test_an_exception_before_torch_is_imported_is_reported_too() -> None:
 
 def test_a_signal_is_a_crash_with_its_python_stack() -> None:
     failure = the(run("import os, signal\ndef die():\n    os.kill(os.getpid(), signal.SIGSEGV)\ndie()"))
-    assert (failure.kind, failure.signal) == (Kind.CRASH, signal.SIGSEGV)
+    assert (failure.kind, failure.signal) == (FailureKind.CRASH, signal.SIGSEGV)
     assert failure.frames[-1].function == "die"
 
 
 def test_leaving_the_process_is_a_crash_with_its_exit_code() -> None:
     failure = the(run("import os\nos._exit(77)"))
-    assert (failure.kind, failure.type) == (Kind.CRASH, "exit 77")
+    assert (failure.kind, failure.type) == (FailureKind.CRASH, "exit 77")
     raised = the(run("import sys\ndef leave():\n    sys.exit('error: no kernel')\nleave()"))
-    assert (raised.kind, raised.type, raised.frames[-1].function) == (Kind.CRASH, "exit 1", "leave")
+    assert (raised.kind, raised.type, raised.frames[-1].function) == (FailureKind.CRASH, "exit 1", "leave")
     assert raised.diagnostics == "error: no kernel\n"
 
 
 def test_sigalrm_and_the_timeout_are_hangs() -> None:
     alarmed = the(run("import signal\nsignal.alarm(1)\nwhile True: pass"))
-    assert (alarmed.kind, alarmed.signal) == (Kind.HANG, None)
+    assert (alarmed.kind, alarmed.signal) == (FailureKind.HANG, None)
     late = the(run("import time\ntime.sleep(60)", timeout=2))
-    assert late.kind is Kind.HANG
+    assert late.kind is FailureKind.HANG
 
 
 def test_the_signature_decides_whether_it_is_the_failure() -> None:
@@ -142,7 +142,7 @@ def test_a_failing_comparison_is_a_divergence_of_its_class() -> None:
     """
     for actual, kind in {"torch.zeros(2)": "value", "torch.ones(2, dtype=torch.int64)": "dtype"}.items():
         failure = the(run(script.format(actual)))
-        assert (failure.kind, failure.phase, failure.detail["class"]) == (Kind.DIVERGENCE, Phase.FORWARD, kind)
+        assert (failure.kind, failure.phase, failure.detail["class"]) == (FailureKind.DIVERGENCE, Phase.FORWARD, kind)
 
 
 def test_source_that_a_script_carries_raises_in_the_file_it_is_from() -> None:
@@ -151,5 +151,5 @@ def test_source_that_a_script_carries_raises_in_the_file_it_is_from() -> None:
 
 
 def test_a_process_that_left_without_a_stack_does_not_say_in_which_phase() -> None:
-    left = Failure(Kind.CRASH, Phase.COMPILE, "exit 77")
+    left = Failure(FailureKind.CRASH, Phase.COMPILE, "exit 77")
     assert the(run("import os\nos._exit(77)", signature(left))).phase is Phase.COMPILE

@@ -5,8 +5,8 @@ import os
 import signal
 
 from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
-from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index.index import Index, Result, StepInfo
+from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.index import Index, RetestResult, StepInfo
 
 
 def small_case(
@@ -27,7 +27,7 @@ def small_case(
 
 
 def boom(text: str = "boom") -> Failure:
-    return Failure(Kind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", text)
+    return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", text)
 
 
 def add(index: Index, case: Case, blobs: Blobs, text: str = "boom", **more) -> int:
@@ -105,4 +105,4 @@ def add_retests(path: str, backend: str, count: int) -> None:
     with Index.open(path) as index:
         round_id, _ = index.begin_round({"cases": ["1"]})
         for _ in range(count):
-            index.add_retest(1, backend, Result.FAILING, round_id=round_id, **answer)
+            index.add_retest(1, backend, RetestResult.FAILING, round_id=round_id, **answer)

@@ -13,11 +13,11 @@ from indexes import add, chain, failing
 
 from fxminify.minifier.session.options import MinifyOptions
 from fxminify.minifier.session.runner import run_pending
-from fxminify.store.index.index import Index, State
+from fxminify.store.index import Index, State
 
 HOLDER = """
 import sys
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 with Index.open(sys.argv[1]) as index, index.claims() as claims:
     print(claims.take(int(sys.argv[2])), flush=True)
     sys.stdin.read()

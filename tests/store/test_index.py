@@ -15,8 +15,8 @@ from sqlalchemy import create_engine
 
 from fxminify.store.document.case import Node
 from fxminify.store.errors import without_password
-from fxminify.store.failure import Failure, Kind, Phase, signature
-from fxminify.store.index.index import Index, State, StoreError
+from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.index import Index, State, StoreError
 from fxminify.store.index.tables import SCHEMA, Base
 
 
@@ -34,7 +34,7 @@ def index(path: str):
 def test_a_capture_comes_back_whole(path: str) -> None:
     case, blobs = small_case(content=bytes(range(16)))
     failure = Failure(
-        Kind.RUNTIME_ERROR, Phase.FORWARD, "ValueError", "no\nmore", causes=(("KeyError", "x"),), signal=6
+        FailureKind.RUNTIME_ERROR, Phase.FORWARD, "ValueError", "no\nmore", causes=(("KeyError", "x"),), signal=6
     )
     with Index.open(path, create=True) as index:
         id = add(index, case, blobs, failure=failure, signature=signature(failure), provenance={"argv": ["a", "b"]})
@@ -281,7 +281,7 @@ def test_no_hint_shows_a_password(given: str) -> None:
 
 
 def test_the_index_needs_no_torch() -> None:
-    code = "import sys, fxminify.store.index.index; assert 'torch' not in sys.modules and 'alembic' not in sys.modules"
+    code = "import sys, fxminify.store.index; assert 'torch' not in sys.modules and 'alembic' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -11,7 +11,7 @@ import index_tasks
 import pytest
 from index_tasks import add, add_many, small_case
 
-from fxminify.store.index.index import Index
+from fxminify.store.index import Index
 
 SPAWN = multiprocessing.get_context("spawn")
 

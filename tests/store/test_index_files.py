@@ -14,7 +14,7 @@ import index_tasks
 import pytest
 from index_tasks import add, small_case
 
-from fxminify.store.index.index import Index, StoreError
+from fxminify.store.index import Index, StoreError
 
 HERE = Path(__file__).parent
 
@@ -217,7 +217,7 @@ FILL = """
 import os, resource, signal, sys
 sys.path.insert(0, sys.argv[2])
 from index_tasks import add, small_case
-from fxminify.store.index.index import Index, StoreError
+from fxminify.store.index import Index, StoreError
 index = Index.open(sys.argv[1], inline_limit=int(sys.argv[3]))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
@@ -256,7 +256,7 @@ def test_full_disk_as_sqlite_says_it(path: str) -> None:
 def test_an_index_does_not_cross_a_fork(path: str) -> None:
     code = f"""
 import os, sys
-from fxminify.store.index.index import Index, StoreError
+from fxminify.store.index import Index, StoreError
 index = Index.open({path!r})
 if os.fork() == 0:
     try:

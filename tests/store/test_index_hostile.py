@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from index_tasks import add, small_case
 
+from fxminify.store.index import Index, StoreError
 from fxminify.store.index.documents import MAX_DOCUMENT
-from fxminify.store.index.index import Index, StoreError
 
 Edit = Callable[..., None]
 

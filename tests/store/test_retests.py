@@ -14,8 +14,7 @@ import pytest
 from alembic import command
 from index_tasks import add, add_retests, small_case
 
-from fxminify.store.index import database
-from fxminify.store.index.index import Index, Result, StoreError
+from fxminify.store.index import Index, RetestResult, StoreError, database
 from fxminify.store.index.trust import origin_tag
 
 ANSWER = {"shown": 2, "runs": 2, "seconds": 1.5, "versions": {"torch": "2.13.0"}}
@@ -43,7 +42,7 @@ def edit(path: str, *statements: str) -> None:
 
 def test_a_retest_is_kept_with_its_versions(path: str) -> None:
     with Index.open(path) as index:
-        kept = index.add_retest(1, "inductor", Result.CHANGED, said="KeyError: 1", signature="v1:b", **ANSWER)
+        kept = index.add_retest(1, "inductor", RetestResult.CHANGED, said="KeyError: 1", signature="v1:b", **ANSWER)
     with Index.open(path, readonly=True) as index:
         assert index.retests() == index.retests([1]) == [kept]
         assert index.retests([2]) == []
@@ -54,7 +53,7 @@ def test_an_unfinished_round_goes_on_and_a_finished_one_does_not(path: str) -> N
     with Index.open(path) as index:
         first, answered = index.begin_round({"cases": ["1"]})
         assert answered == []
-        kept = index.add_retest(1, "inductor", Result.FIXED, round_id=first, **ANSWER)
+        kept = index.add_retest(1, "inductor", RetestResult.FIXED, round_id=first, **ANSWER)
         assert index.begin_round({"cases": ["1"]}) == (first, [kept])
         assert index.begin_round({"cases": ["1", "2"]}) == (first + 1, [])
         again, _ = index.begin_round({"cases": ["1"]}, resume=False)
@@ -111,7 +110,7 @@ def test_a_file_of_the_first_schema_is_brought_up_to_date(
     assert Path(old).read_bytes() == before
     os.chmod(old, 0o600)
     with Index.open(old) as index:
-        index.add_retest(1, "inductor", Result.FAILING, **ANSWER)
+        index.add_retest(1, "inductor", RetestResult.FAILING, **ANSWER)
         assert [c.verified for c in index.captures()] == [3]
         assert not index.is_ours(1)
 
@@ -134,7 +133,7 @@ def test_a_schema_that_never_was_is_refused(path: str, revision: str) -> None:
 )  # fmt: skip
 def test_values_we_never_write(path: str, change: str) -> None:
     with Index.open(path) as index:
-        index.add_retest(1, "inductor", Result.FAILING, **ANSWER)
+        index.add_retest(1, "inductor", RetestResult.FAILING, **ANSWER)
     edit(path, f"UPDATE retests SET {change}")
     with Index.open(path, readonly=True) as index, pytest.raises(StoreError, match="fxminify never wrote"):
         index.retests()
@@ -143,7 +142,7 @@ def test_values_we_never_write(path: str, change: str) -> None:
 def test_too_many_versions_are_cut_down_when_they_are_written(path: str) -> None:
     versions = {f"{n:03}" * 40: "9" * 500 for n in range(200)}
     with Index.open(path) as index:
-        index.add_retest(1, "inductor", Result.FIXED, **{**ANSWER, "versions": versions})
+        index.add_retest(1, "inductor", RetestResult.FIXED, **{**ANSWER, "versions": versions})
         (kept,) = index.retests()
     assert (len(kept.versions), {len(v) for v in kept.versions.values()}) == (100, {100})
 

@@ -15,8 +15,8 @@ from indexes import chain, failing, minify
 from sqlalchemy import create_engine
 
 from fxminify.store.errors import StoreError
-from fxminify.store.failure import Kind
-from fxminify.store.index.index import Index, State
+from fxminify.store.failure import FailureKind
+from fxminify.store.index import Index, State
 from fxminify.store.index.tables import SCHEMA, Base
 
 URL = os.environ.get("FXMINIFY_POSTGRES", "")
@@ -79,7 +79,7 @@ def test_what_is_stored_is_read(url: str) -> None:
         (row,) = index.captures()
         assert (row.state, row.occurrences, row.nodes_before, row.nodes_after) == (State.VERIFIED, 2, 2, 1)
         assert row.failure is not None
-        assert row.failure.kind is Kind.COMPILE_ERROR
+        assert row.failure.kind is FailureKind.COMPILE_ERROR
         assert index.case(first) == chain(["relu", "sin"])
         script = index.repro(first)
         assert script is not None

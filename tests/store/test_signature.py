@@ -9,8 +9,8 @@ import pytest
 
 from fxminify.store.failure import (
     Failure,
+    FailureKind,
     Frame,
-    Kind,
     Match,
     Phase,
     Signature,
@@ -22,7 +22,7 @@ from fxminify.store.failure import (
 
 
 def error(message="", type="RuntimeError", **more):
-    return Failure(Kind.COMPILE_ERROR, Phase.COMPILE, type=type, message=message, **more)
+    return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, type=type, message=message, **more)
 
 
 SAME = {
@@ -116,7 +116,7 @@ def test_what_tells_bugs_apart_is_not_masked(one, other):
 def test_a_node_goes_by_what_it_calls_whatever_its_name_is():
     nodes = {"hidden_states": "roll", "h": "erf", "mask_1": "where"}
     text = "no kernel for hidden_states, node h, name='mask_1': h is bad"
-    named = Failure(Kind.COMPILE_ERROR, Phase.COMPILE, message=text, detail={"nodes": nodes})
+    named = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, message=text, detail={"nodes": nodes})
     assert signature(named).message == "no kernel for roll, node erf, name='where': h is bad"
 
 
@@ -142,7 +142,7 @@ def test_type_origin_and_phase_are_part_of_the_signature():
     assert base == signature(error("x", frames=(Frame("main.py", "f", 1), Frame("torch/a.py", "lower", 99))))
     assert base.difference(signature(error("x", "ValueError", frames=(Frame("torch/a.py", "lower", 3),)))) == "type"
     assert base.difference(signature(error("x", frames=(Frame("torch/b.py", "lower", 3),)))) == "origin"
-    later = Failure(Kind.RUNTIME_ERROR, Phase.FORWARD, type="RuntimeError", message="x")
+    later = Failure(FailureKind.RUNTIME_ERROR, Phase.FORWARD, type="RuntimeError", message="x")
     assert base.difference(signature(later)) == "kind"
 
 
@@ -231,17 +231,25 @@ def test_a_message_ends_where_advice_and_stacks_begin():
 
 
 def test_hangs_and_memory_are_known_by_kind_and_phase():
-    hang = Failure(Kind.HANG, Phase.COMPILE, diagnostics="error: half a line", message="no answer in 10 s")
+    hang = Failure(FailureKind.HANG, Phase.COMPILE, diagnostics="error: half a line", message="no answer in 10 s")
     assert signature(hang) == Signature("hang", "compile")
-    killed = Failure(Kind.OUT_OF_MEMORY, Phase.COMPILE, message="514 MiB resident")
-    refused = Failure(Kind.OUT_OF_MEMORY, Phase.COMPILE, type="RuntimeError", message="not enough memory: 12 bytes")
+    killed = Failure(FailureKind.OUT_OF_MEMORY, Phase.COMPILE, message="514 MiB resident")
+    refused = Failure(
+        FailureKind.OUT_OF_MEMORY, Phase.COMPILE, type="RuntimeError", message="not enough memory: 12 bytes"
+    )
     assert signature(killed) == signature(refused)
 
 
 def test_crashes_are_known_by_signal_place_and_diagnostics():
     def crash(signum, place="lower", diagnostics=""):
         return signature(
-            Failure(Kind.CRASH, Phase.COMPILE, signal=signum, frames=(Frame("be.py", place),), diagnostics=diagnostics)
+            Failure(
+                FailureKind.CRASH,
+                Phase.COMPILE,
+                signal=signum,
+                frames=(Frame("be.py", place),),
+                diagnostics=diagnostics,
+            )
         )
 
     assert crash(11).type == "signal 11"
@@ -257,7 +265,7 @@ def test_threads_that_die_together_are_one_crash_whoever_is_first():
     what = "  what():  kernel, /tmp/x/c1.main.cpp:208, index out of bounds: 0 <= tmp56 < 8L"
     orders = [f"{thrown}\n{what}\nterminate called recursively", f"terminate called recursively\n{thrown}\n{what}",
               f"terminate called recursively{thrown}\n{what}", "terminate called recursively"]  # fmt: skip
-    seen = [signature(Failure(Kind.CRASH, Phase.FORWARD, signal=6, diagnostics=text)) for text in orders]
+    seen = [signature(Failure(FailureKind.CRASH, Phase.FORWARD, signal=6, diagnostics=text)) for text in orders]
     assert all(a.matches(b) for a in seen for b in seen)
     assert seen[0].diagnostics == "what(): kernel, <path>, index out of bounds: <n> <= tmp < <n>"
 
@@ -269,7 +277,9 @@ def test_masking_a_huge_message_is_quick_and_bounded():
 @pytest.mark.parametrize("unit", ["x", "_1", "/", "[ ", "Warning"])
 def test_masking_takes_linear_time_whatever_repeats(unit):
     before = time.process_time()
-    signature(Failure(Kind.COMPILE_ERROR, Phase.COMPILE, message=unit * 20_000, diagnostics=f"error: {unit * 20_000}"))
+    signature(
+        Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, message=unit * 20_000, diagnostics=f"error: {unit * 20_000}")
+    )
     assert time.process_time() - before < 3
 
 

@@ -11,8 +11,7 @@ from alembic.config import Config
 from index_tasks import add, small_case
 from sqlalchemy import create_engine
 
-from fxminify.store.index import reductions, sqlite, tables
-from fxminify.store.index.index import Index, StepInfo
+from fxminify.store.index import Index, StepInfo, reductions, sqlite, tables
 from fxminify.store.index.steps import LONGEST
 from fxminify.store.index.tables import SCHEMA
 
