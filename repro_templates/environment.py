@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from .report import phrases as wording
-from .source.preamble import ordered
+from .report import phrases
+from .source.layout import ordered
 
 if TYPE_CHECKING:
     from .render import Context
@@ -79,8 +79,8 @@ def _furnish(found: jinja2.Environment) -> None:
         "ascii": _source,
         "ordered": ordered,
         "json": lambda value: json.dumps(value, indent=1, ensure_ascii=True),
-        "code": wording.code,
-        "fence": wording.fence,
-        "cell": wording.cell,
-        "markdown": wording.markdown,
+        "code": phrases.code,
+        "fence": phrases.fence,
+        "cell": phrases.cell,
+        "markdown": phrases.markdown,
     }

@@ -37,14 +37,12 @@ from .report.phrases import (
     title,
 )
 from .report.phrases import code as markdown_code
-from .source import device
-from .source.action import Action, make_action
+from .source.action import DEVICE, Action, accelerator, make_action, memory_limit, with_device
 from .source.expressions import Unprintable
 from .source.function import print_graph
 from .source.inputs import print_inputs
+from .source.layout import bound, ordered, spaced, split
 from .source.naming import OWN, RESERVED, identifier
-from .source.preamble import bound, memory_limit, ordered, split
-from .source.spacing import spaced
 
 FORMATS = MappingProxyType({"script": "script.py.j2", "pytest": "pytest.py.j2", "issue": "issue.md.j2",
                             "notebook": "notebook.ipynb.j2", "bisect": "bisect.py.j2"})  # fmt: skip
@@ -169,14 +167,14 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         [*imports, "import torch", *(["import signal"] if hang else []), *(["import resource"] if limit else [])]
     )
     functions = printed.text
-    if only := device.accelerator(case):
+    if only := accelerator(case):
         setup = [
-            f'{device.NAME} = "{only}"  # the one line to change to run it elsewhere',
+            f'{DEVICE} = "{only}"  # the one line to change to run it elsewhere',
             *([""] if setup else []),
             *setup,
         ]
-        functions = device.named(functions, only)
-        action = Action(device.named(action.inputs, only), device.named(action.body, only))
+        functions = with_device(functions, only)
+        action = Action(with_device(action.inputs, only), with_device(action.body, only))
     lines, how = about(case, header), advice(failure, hang)
     alarm = [f"signal.alarm({hang})"] if hang else []
     code = ["\n".join([*imports, "", *alarm, *setup, *surroundings.setup]), functions, action.inputs, action.body]

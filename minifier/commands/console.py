@@ -223,7 +223,7 @@ def code(text: str, language: str = "python", *, console: Console | None = None)
 def drawing(index: Index, capture_id: int, *, console: Console | None = None) -> None:
     """The minimal graph of a capture drawn in text, the captured one where there is none smaller yet."""
     from ...repro_templates.report.phrases import count
-    from ...repro_templates.report.text_graph import lanes
+    from ...repro_templates.report.text_graph import text_graph
 
     console = console or Console()
     info = index.capture(capture_id)
@@ -232,7 +232,7 @@ def drawing(index: Index, capture_id: int, *, console: Console | None = None) ->
     head = count(case.graph.count, "compute node") + ("" if best is not None else f", not minified yet: {info.state}")
     console.print(Text(plain(f"Failure {capture_id}: {head}"), style="bold"), soft_wrap=True)
     first = first_node.stored(index, capture_id) or {}
-    for line in lanes(case.graph, culprits={str(first.get("node"))}, ascii=not console.encoding.startswith("utf")):
+    for line in text_graph(case.graph, culprits={str(first.get("node"))}, ascii=not console.encoding.startswith("utf")):
         fit = "ellipsis" if console.is_terminal else "ignore"
         console.print(Text(plain(line)), no_wrap=True, overflow=fit, crop=console.is_terminal)  # type: ignore[arg-type]
 

@@ -27,7 +27,7 @@ from ...backends.provenance.spec import BackendSpec
 from ...backends.running import ambient
 from ...backends.running.exceptions import failure_of, type_name
 from ...backends.running.execution import Run, copy_inputs, execute
-from ...repro_templates.source.function import Printed, print_graph
+from ...repro_templates.source.function import PrintedGraph, print_graph
 from ...repro_templates.source.naming import is_operation
 from ...store.document.case import Blobs, Case, tag
 from ...store.failure import Phase
@@ -215,7 +215,7 @@ def name_inputs(gm: torch.fx.GraphModule) -> None:
     gm.recompile()
 
 
-def source_function(case: Case, blobs: Blobs) -> tuple[Printed, Callable[..., Any]]:
+def source_function(case: Case, blobs: Blobs) -> tuple[PrintedGraph, Callable[..., Any]]:
     """The function that the script defines for this case, with the tensors that its graph holds, and how it printed."""
     printed = print_graph(case)
     text = "\n".join(["import torch", *printed.imports, "", printed.text, ""])

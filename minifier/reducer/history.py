@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from ...repro_templates.source.elements import contiguous
 from ...repro_templates.source.expressions import Expressions, Unprintable
-from ...repro_templates.source.strides import contiguous
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, tag
 from ...store.errors import StoreError
 from ...store.index import Index, StepInfo

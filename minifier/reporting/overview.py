@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from ...repro_templates.report.curve import curve
-from ...repro_templates.report.html import Detail, Group, Model, Report, Row, Step
+from ...repro_templates.report.html import Detail, FailureReport, FailureRow, Group, OnnxModel, Step
 from ...repro_templates.report.phrases import count, without_paths
 from ...repro_templates.report.picture import MOST_NODES, picture
 from ...repro_templates.source.expressions import Unprintable
@@ -40,7 +40,7 @@ _LONGEST = 8000
 _LINES = 60
 
 
-def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> Report:
+def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> FailureReport:
     """The report of the captures ``ids`` of ``index``, of all where none are named.
 
     Raises `StoreError` for an id that is not there.
@@ -68,7 +68,7 @@ def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> Repo
             f"{len(details)} of {len(order):,} failures are here in full, those of different signatures first; "
             f"minify report {name} ID makes a report of the others."
         )
-    return Report(name, tuple(groups), tuple(details), tuple(notes))
+    return FailureReport(name, tuple(groups), tuple(details), tuple(notes))
 
 
 def _name(index: Index) -> str:
@@ -84,14 +84,14 @@ def _group(rows: Sequence[CaptureInfo]) -> Group:
     )
 
 
-def _row(capture: CaptureInfo) -> Row:
-    return Row(
+def _row(capture: CaptureInfo) -> FailureRow:
+    return FailureRow(
         capture.id, str(capture.state), capture.backend, capture.nodes_before, capture.nodes_after,
         capture.occurrences, without_paths(capture.reason or capture.headline, 200),
     )  # fmt: skip
 
 
-def _order(groups: Sequence[Group]) -> list[Row]:
+def _order(groups: Sequence[Group]) -> list[FailureRow]:
     """All rows, the best one of each group first."""
     ranked = [
         sorted(group.rows, key=lambda row: (row.state != "verified", row.after is None, row.after or 0, row.id))
@@ -101,7 +101,7 @@ def _order(groups: Sequence[Group]) -> list[Row]:
     return first + [row for rows in ranked for row in rows[1:]]
 
 
-def _detail(index: Index, capture: CaptureInfo, row: Row, nodes: int) -> Detail:
+def _detail(index: Index, capture: CaptureInfo, row: FailureRow, nodes: int) -> Detail:
     failure = capture.failure
     detail = Detail(
         row,
@@ -237,11 +237,11 @@ def _sections(index: Index, capture: CaptureInfo) -> Iterator[tuple[str, tuple[s
         yield "What passes", (without_paths(found.twin.what, 1000), *(without_paths(line, 500) for line in lines))
 
 
-def _models(index: Index, capture: CaptureInfo) -> tuple[Model, ...]:
+def _models(index: Index, capture: CaptureInfo) -> tuple[OnnxModel, ...]:
     """What an ONNX Runtime backend made of the case."""
     most, picture = onnx_models.MOST_TEXT, onnx_models.MOST_PICTURE
     return tuple(
-        Model(m.name[:200], without_paths(m.text, most), m.picture if len(m.picture) <= picture else "",
+        OnnxModel(m.name[:200], without_paths(m.text, most), m.picture if len(m.picture) <= picture else "",
               without_paths(m.error, 500))
         for m in onnx_models.stored(index, capture.id)
     )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...backends.provenance.spec import BackendSpec
-from ...repro_templates.report.html import Report
+from ...repro_templates.report.html import FailureReport
 from ...repro_templates.report.phrases import count, one_line
 from ...repro_templates.report.privacy import revealing
 from ...store.document.case import Case, operators
@@ -41,7 +41,7 @@ def listing(case: Case, failure: Failure | None, files: Mapping[str, bytes], *, 
     return {"inside": [one_line(text, 300) for text in inside], "look_at": look, "not_inside": list(NEVER)}
 
 
-def page_listing(report: Report, page: str) -> dict[str, list[str]]:
+def page_listing(report: FailureReport, page: str) -> dict[str, list[str]]:
     """The same of the HTML report ``page``, which shows captured graphs, too."""
     details = report.details
     parts = {

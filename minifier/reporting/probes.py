@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS
+from ...repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS, contiguous
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
-from ...repro_templates.source.strides import contiguous
 from ...store.document.case import Blobs, Case, Graph, Node, TensorSpec, Value, refs, tag
 from ...store.document.names import UnknownName, check_target
 from ..passes.dimensions import hinted

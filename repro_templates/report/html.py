@@ -34,7 +34,7 @@ LONGEST = 400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FailureRow:
     """One failure in the list; ``embedded`` where the report has all of it. Sizes are compute nodes."""
 
     id: int
@@ -55,7 +55,7 @@ class Group:
     headline: str
     kind: str
     phase: str
-    rows: tuple[Row, ...]
+    rows: tuple[FailureRow, ...]
 
     @property
     def seen(self) -> int:
@@ -96,7 +96,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class OnnxModel:
     """An ONNX model that a backend made of the case. ``svg`` is from the index, so it is shown as an image, in which
     nothing runs, and never as markup."""
 
@@ -114,7 +114,7 @@ class Model:
 class Detail:
     """All that the report says of one failure. Texts are plain; ``curve`` is SVG of `repro_templates.report.curve`."""
 
-    row: Row
+    row: FailureRow
     title: str
     facts: tuple[tuple[str, str], ...]
     message: str = ""
@@ -131,13 +131,13 @@ class Detail:
     layers: tuple[tuple[str, ...], ...] = ()
     enters: str = ""
     environment: tuple[tuple[str, str], ...] = ()
-    models: tuple[Model, ...] = ()
+    models: tuple[OnnxModel, ...] = ()
     sections: tuple[tuple[str, tuple[str, ...]], ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FailureReport:
     """The whole page. ``name`` is that of the index, without its directory; ``notes`` say what was left out."""
 
     name: str
@@ -155,7 +155,7 @@ class Report:
         return sorted({row.state for group in self.groups for row in group.rows})
 
 
-def render(report: Report) -> str:
+def render(report: FailureReport) -> str:
     """The page: one HTML file, nothing beside it."""
     style = _resource("report.css").replace("/* graphs */", drawing.STYLE)
     script = _resource("report.js")
@@ -190,7 +190,7 @@ def _finalize(value: object) -> object:
     return printable(value) if type(value) is str else value
 
 
-def _chunks(items: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
+def _chunks(items: Sequence[FailureRow], size: int) -> Iterator[Sequence[FailureRow]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
 

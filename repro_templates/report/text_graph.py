@@ -32,12 +32,12 @@ _ASCII = str.maketrans({**dict.fromkeys("└┘┌┐├┤┬┴┼", "+"), "�
 MOST_LANES = 20
 
 
-def lanes(graph: Graph, *, culprits: Collection[str] = (), ascii: bool = False) -> list[str]:
+def text_graph(graph: Graph, *, culprits: Collection[str] = (), ascii: bool = False) -> list[str]:
     """The lines of the drawing; those of a body follow under its name. Nodes in ``culprits`` are pointed at."""
     out = list(_drawn(graph, culprits))
     for path, attr in graph.attrs.items():
         if "graph" in attr:
-            out += ["", f"{path}:", *(f"  {line}" for line in lanes(attr["graph"], culprits=culprits))]
+            out += ["", f"{path}:", *(f"  {line}" for line in text_graph(attr["graph"], culprits=culprits))]
     return [line.translate(_ASCII) for line in out] if ascii else out
 
 

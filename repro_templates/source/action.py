@@ -7,18 +7,19 @@ of their own where the graph may write to them, and the same seed where it may d
 
 from __future__ import annotations
 
+import io
 import re
 import textwrap
-from collections.abc import Sequence
+import tokenize
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...store.document.case import Case, tag
+from ...store.document.case import Case, Graph, Node, every_node, tag
 from ...store.failure import PRECISION, VALUES, Failure, FailureKind, Phase
-from .effects import draws, mutates
 from .expressions import Unprintable, string
-from .function import Printed
-from .inputs import Inputs
-from .layout import INDENT, WIDTH, Call, Statement
+from .function import PrintedGraph
+from .inputs import PrintedInputs, itemsize
+from .layout import INDENT, WIDTH, PrintedCall, Statement
 
 #: More inputs than these are made in a function.
 _FEW_INPUTS = 6
@@ -46,13 +47,13 @@ class Action:
 
 def make_action(
     case: Case,
-    printed: Printed,
-    inputs: Inputs,
+    printed: PrintedGraph,
+    inputs: PrintedInputs,
     failure: Failure,
     arguments: str,
     managers: Sequence[str],
     *,
-    earlier: Sequence[Inputs] = (),
+    earlier: Sequence[PrintedInputs] = (),
     equal_nan: bool = True,
     summed: bool = False,
 ) -> Action:
@@ -86,7 +87,13 @@ def make_action(
 
 class _Maker:
     def __init__(
-        self, case: Case, printed: Printed, inputs: Inputs, compiled: str, managers: Sequence[str], in_function: bool
+        self,
+        case: Case,
+        printed: PrintedGraph,
+        inputs: PrintedInputs,
+        compiled: str,
+        managers: Sequence[str],
+        in_function: bool,
     ) -> None:
         self.case = case
         self.printed = printed
@@ -95,7 +102,7 @@ class _Maker:
         self.managers = managers
         self.in_function = in_function
         self.seed = ["torch.manual_seed(0)"] if draws(case.graph) else []
-        self.earlier: Sequence[Inputs] = ()
+        self.earlier: Sequence[PrintedInputs] = ()
         self.arguments = "*make_inputs()" if in_function else ", ".join(inputs.arguments)
 
     def marks(self, arguments: Sequence[str]) -> list[Statement]:
@@ -105,7 +112,7 @@ class _Maker:
             dynamic = self.case.tensors[value["tensor"]].dynamic if tag(value) == "tensor" else ()
             if dynamic and name != "None":
                 which = repr(dynamic[0] if len(dynamic) == 1 else dynamic)
-                marks.append(Statement(Call("torch._dynamo.mark_dynamic", (name, which))))
+                marks.append(Statement(PrintedCall("torch._dynamo.mark_dynamic", (name, which))))
         return marks
 
     def read(self, failure: Failure) -> None:
@@ -141,7 +148,7 @@ class _Maker:
             if len(short) <= WIDTH:
                 return ["def make_inputs():", short]
         lines = [replace(s, depth=s.depth + 1).layout() for s in statements]
-        last = Statement(Call("return ", tuple(results), brackets=("[", "]")), depth=1)
+        last = Statement(PrintedCall("return ", tuple(results), brackets=("[", "]")), depth=1)
         return ["def make_inputs():", *lines, last.layout()]
 
     def exception(self, backward: bool) -> str:
@@ -295,3 +302,109 @@ class _Maker:
         if self.managers:
             text = f"with {', '.join(self.managers)}:\n{textwrap.indent(text, INDENT)}"
         return f"{text}\n{after}" if after else text
+
+
+_IN_PLACE_OPERATORS = frozenset(
+    {"iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift",
+     "setitem", "delitem", "setattr"}
+)  # fmt: skip
+#: Functions that update the statistics they are given unless told that they do not train.
+_UPDATES_STATISTICS = frozenset(
+    {"batch_norm", "instance_norm", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update",
+     "cudnn_batch_norm", "fused_moving_avg_obs_fake_quant", "embedding_renorm_", "set_", "resize_"}
+)  # fmt: skip
+_KNOWN = frozenset({"aten", "prims", "prim", "quantized_decomposed", "_c10d_functional"})
+_RANDOM = re.compile(
+    r"(?:rand|randn|randint|randperm)(?:_like)?_?|(?:\w*_)?(?:dropout|dropout1d|dropout2d|dropout3d)_?|normal_?|"
+    r"bernoulli_?|multinomial|poisson|binomial|rrelu_?|rrelu_with_noise\w*|gumbel_softmax|uniform_?|exponential_|"
+    r"cauchy_|geometric_|log_normal_|random_|_sample_dirichlet|_standard_gamma|fractional_max_pool[23]d\w*|"
+    r"inductor_random|inductor_randint|native_dropout|_fused_dropout|manual_seed|seed|"
+    r"multi_head_attention_forward|lstm|gru|rnn_tanh|rnn_relu"
+)
+
+
+def functions(graph: Graph) -> Iterator[tuple[Node, str, str]]:
+    """``(node, namespace, bare name)`` of every call of ``graph`` and its sub-graphs."""
+    for node in every_node(graph):
+        if node.op == "call_method":
+            yield node, "method", str(node.target)
+        elif node.op == "call_module":
+            yield node, "module", str(node.target)
+        elif node.op == "call_function" and (kind := tag(node.target)):
+            text = str(node.target[kind])
+            namespace, _, rest = text.rpartition("::")
+            name = rest.partition(".")[0] if kind in ("op", "packet") else rest.rpartition(".")[2]
+            yield node, namespace or kind, name
+
+
+def mutates(graph: Graph) -> bool:
+    """Whether a run may write into a tensor that existed before it."""
+    return any(_writes(node, namespace, name) for node, namespace, name in functions(graph))
+
+
+def draws(graph: Graph) -> bool:
+    """Whether a run may draw from the random generator."""
+    return any(_draws(node, name) for node, _, name in functions(graph))
+
+
+def _draws(node: Node, name: str) -> bool:
+    if "scaled_dot_product" in name:  # random with a dropout probability, the only positional float
+        return node.kwargs.get("dropout_p", 0.0) != 0.0 or any(type(a) is float and a for a in node.args)
+    if name == "dropout" and (False in node.args[2:3] or node.kwargs.get("training") is False):
+        return False
+    return _RANDOM.fullmatch(name) is not None
+
+
+def _writes(node: Node, namespace: str, name: str) -> bool:
+    if namespace == "module" or name in _UPDATES_STATISTICS or name in _IN_PLACE_OPERATORS:
+        return True
+    if name.endswith("_") and not name.endswith("__"):
+        return True
+    if "out" in node.kwargs or node.kwargs.get("inplace", False) is not False:
+        return True
+    if namespace in ("method", "fn", "hop"):
+        return any(value is True for value in node.args) and name in ("relu", "dropout", "hardtanh", "elu", "silu")
+    return namespace not in _KNOWN or node.target.get("op", "").endswith(("out", "_out"))
+
+
+DEVICE = "DEVICE"
+_BEFORE = (("device", "="), ("torch", ".", "device", "("), (".", "to", "("))
+
+
+def accelerator(case: Case) -> str:
+    """The one device of the case that is neither the CPU nor ``meta``; nothing where there is none, or several."""
+    found = {t.device for t in case.tensors} - {"cpu", "meta"}
+    return found.pop() if len(found) == 1 else ""
+
+
+def with_device(source: str, device: str) -> str:
+    """``source`` with `DEVICE` in the place of the string ``device``, wherever a device is meant."""
+    if not device:
+        return source
+    lines = source.splitlines(keepends=True)
+    before: list[str] = []
+    places = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        is_device = token.type == tokenize.STRING and token.string in (f'"{device}"', f"'{device}'")
+        if is_device and any(tuple(before[-len(words) :]) == words for words in _BEFORE):
+            places.append((token.start, token.end))
+        if token.type not in (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT):
+            before.append(token.string)
+    for (row, start), (_, end) in reversed(places):
+        line = lines[row - 1]
+        lines[row - 1] = line[:start] + DEVICE + line[end:]
+    return "".join(lines)
+
+
+#: What a script that runs out of memory may take besides what its inputs need, in GiB: torch alone takes one.
+MEMORY = 4
+
+
+def memory_limit(case: Case, failure: Failure) -> str:
+    """The line that keeps a failure which would take all memory of a machine from doing so; empty for every other."""
+    if failure.kind is not FailureKind.OUT_OF_MEMORY or any(
+        spec.device not in ("cpu", "meta") for spec in case.tensors
+    ):
+        return ""
+    limit = MEMORY + 4 * sum(spec.numel * itemsize(spec.dtype) for spec in case.tensors) // 2**30
+    return f"resource.setrlimit(resource.RLIMIT_DATA, ({limit} << 30, {limit} << 30))  # or it takes all there is"

@@ -1,7 +1,11 @@
-"""Raw storage bytes as numbers, and numbers as the shortest source that gives the same bits back.
+"""What a strided tensor holds: bytes as numbers, the shortest source of a number, and the calls that give strides.
 
 numpy knows most dtypes; bfloat16 and the float8 family are widened to float32, which holds each of their values
 exactly. A dtype known to neither (packed and quantized ones) has no numbers here: `is_numeric` says so.
+
+Strides read as the call that makes them: `.t()`, `.permute(...)`, `.expand(...)`, a memory format. `view` starts from
+values in memory order and never copies; `restride` starts from a contiguous tensor whose values stand in logical order
+and copies them into another layout. Both follow torch's own arithmetic, also for dimensions of size 1.
 """
 
 from __future__ import annotations
@@ -145,3 +149,65 @@ def _float8(dtype: str) -> tuple[float, ...]:
             value = math.nan
         values.append(value)
     return tuple(values)
+
+
+Shape = tuple[int, ...]
+
+_FORMATS = {4: ("channels_last", (0, 2, 3, 1)), 5: ("channels_last_3d", (0, 2, 3, 4, 1))}
+
+
+def contiguous(shape: Shape) -> Shape:
+    """Row-major strides, as torch gives them to a new tensor (a size of 0 counts as 1)."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def view(shape: Shape, stride: Shape) -> tuple[Shape, str] | None:
+    """The shape of a contiguous tensor, and the view of it that has ``shape`` and ``stride``; None where none has."""
+    if stride == contiguous(shape):
+        return shape, ""
+    if 0 in shape:
+        return None
+    return _expanded(shape, stride) or _permuted(shape, stride)
+
+
+def restride(shape: Shape, stride: Shape) -> str | None:
+    """What to call on a contiguous tensor of ``shape`` so that its values lie by ``stride``; None if they overlap."""
+    permuted = _permuted(shape, stride)
+    if permuted and len(shape) in _FORMATS and min(shape) > 1:
+        name, order = _FORMATS[len(shape)]
+        if permuted[0] == tuple(shape[d] for d in order):
+            return f".to(memory_format=torch.{name})"
+    if permuted and len(shape) == 2 and min(shape) > 1:
+        return ".t().contiguous().t()"
+    if permuted and permuted[1] == ".mT" and min(shape) > 1:
+        return ".mT.contiguous().mT"
+    return None
+
+
+def _permuted(shape: Shape, stride: Shape) -> tuple[Shape, str] | None:
+    order = sorted(range(len(shape)), key=lambda d: (-stride[d], d))
+    source = tuple(shape[d] for d in order)
+    if tuple(stride[d] for d in order) != contiguous(source):
+        return None
+    back = tuple(order.index(d) for d in range(len(shape)))
+    if len(shape) == 2:
+        return source, ".t()"
+    if back == (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2):
+        return source, ".mT"
+    return source, f".permute({', '.join(map(repr, back))})"
+
+
+def _expanded(shape: Shape, stride: Shape) -> tuple[Shape, str] | None:
+    source = tuple(1 if step == 0 and size > 1 else size for size, step in zip(shape, stride, strict=True))
+    kept = tuple(
+        0 if step == 0 and size > 1 else c for size, step, c in zip(shape, stride, contiguous(source), strict=True)
+    )
+    if source == shape or kept != stride:
+        return None
+    while source and source[0] == 1 and shape[len(shape) - len(source)] > 1:
+        source = source[1:]
+    return source, f".expand({', '.join(map(repr, shape))})"

@@ -3,7 +3,7 @@
 The text is what the maintainer of a backend reads, what `torch.compile` traces in the script, and what a worker
 executes for the ``compile`` entry, so it must mean exactly what the graph means. Operators print as infix, methods
 as methods, slices as slices, paired autocast calls as ``with`` blocks; each sub-graph is a function before its
-user; a tensor the graph holds becomes a module-level name (`Printed.constants`). Nothing here imports torch or
+user; a tensor the graph holds becomes a module-level name (`PrintedGraph.constants`). Nothing here imports torch or
 builds a graph, and no string of the case reaches the text unchecked (see `expressions`).
 """
 
@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 
 from ...store.document.case import Case, Graph, Node, Value, refs, tag
 from ..report.privacy import private
-from . import hops
 from .expressions import Expressions, Unprintable, is_name
-from .layout import Call, Statement, signature
+from .layout import PrintedCall, Statement, signature
 from .naming import Scope, input_names, unnumbered
 
 _INFIX = {
@@ -59,7 +58,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class PrintedGraph:
     """``text`` defines the sub-graphs' functions and then the graph's own, called ``name``.
 
     A graph whose output is a tuple of one value prints as a function that returns that value, not a tuple, and is
@@ -74,7 +73,7 @@ class Printed:
     constants: tuple[Constant, ...] = ()
 
 
-def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] = ()) -> Printed:
+def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] = ()) -> PrintedGraph:
     """The graph of ``case`` as a function ``name``, or one like it where that is among the ``reserved`` names.
 
     Raises `Unprintable`, naming the node.
@@ -82,7 +81,7 @@ def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] 
     module = _Module(reserved)
     function = module.globals.fresh(name)
     parameters = module.define(case.graph, function, top=True)
-    return Printed(
+    return PrintedGraph(
         name=function,
         text="\n\n".join(module.definitions),
         parameters=tuple(parameters),
@@ -106,14 +105,14 @@ class _Module:
 
         A ``single`` one returns the value in the tuple that the graph returns.
         """
-        bare, _ = hops.single(graph)
+        bare, _ = _untupled(graph)
         attributes: dict[str, str] = {}
         for path, attr in graph.attrs.items():
             base = unnumbered(path.rpartition(".")[2])
             if "graph" in attr:
                 attributes[path] = self.globals.fresh(base)
                 self.define(attr["graph"], attributes[path], single=path in bare)
-                if decorator := hops.decorators(graph).get(path):
+                if decorator := _decorators(graph).get(path):
                     self.definitions[-1] = f"@{decorator}\n{self.definitions[-1]}"
             elif "tensor" in attr:
                 attributes[path] = self.constant(attr["tensor"], base, attr.get("kind", "attribute"))
@@ -147,7 +146,7 @@ class _Function:
         self.uses = Counter(r for n in graph.nodes for r in refs([list(n.args), list(n.kwargs.values())]))
         self.last_use = {r: i for i, n in enumerate(graph.nodes) for r in n.inputs}
         self.depth = 1
-        _, self.single = hops.single(graph)
+        _, self.single = _untupled(graph)
         self.contexts = _contexts(graph)
         self.comments = len(graph.compute) > 2
 
@@ -190,11 +189,11 @@ class _Function:
         else:
             raise Unprintable(f"the attribute {path!r} has no source form")
 
-    def method(self, node: Node) -> Call:
+    def method(self, node: Node) -> PrintedCall:
         if not is_name(str(node.target)):
             raise Unprintable(f"{node.target!r} is no method")
         receiver, *arguments = self.arguments(node)
-        return Call(f"{_atom(receiver)}.{node.target}", tuple(arguments))
+        return PrintedCall(f"{_atom(receiver)}.{node.target}", tuple(arguments))
 
     def arguments(self, node: Node) -> list[str]:
         positional = [self.expressions.value(a) for a in node.args]
@@ -213,10 +212,10 @@ class _Function:
         if name == "builtins.getattr":
             self.assign(node, f"{_atom(self.expressions.value(node.args[0]))}.{node.args[1]}")
             return
-        if (call := hops.call(node, self.expressions, self.module.definitions, self.module.globals)) is not None:
+        if (call := _hop_call(node, self.expressions, self.module.definitions, self.module.globals)) is not None:
             self.assign(node, call)
             return
-        self.assign(node, Call(self.expressions.target(node.target), tuple(self.arguments(node))))
+        self.assign(node, PrintedCall(self.expressions.target(node.target), tuple(self.arguments(node))))
 
     def operator(self, position: int, node: Node, name: str) -> bool:
         """Print a function of `operator` in its syntax; False where it has none."""
@@ -267,7 +266,7 @@ class _Function:
         self.state(f"with {manager}({', '.join([first, *rest])}):")
         self.depth += 1
 
-    def assign(self, node: Node, expression: str | Call) -> None:
+    def assign(self, node: Node, expression: str | PrintedCall) -> None:
         """Bind the node's name to ``expression``, or just evaluate it where nothing reads it."""
         self.names[node.name] = self.scope.fresh(unnumbered(node.name)) if self.uses[node.name] else "None"
         target = self.names[node.name] if self.uses[node.name] else ""
@@ -288,7 +287,9 @@ class _Function:
             value, items = items[0], []
         last = self.statements[-1] if self.statements else None
         if len(items) > 1:
-            self.statements.append(Statement(Call("return ", tuple(self.expressions.value(i) for i in items)), depth=1))
+            self.statements.append(
+                Statement(PrintedCall("return ", tuple(self.expressions.value(i) for i in items)), depth=1)
+            )
         elif last and last.target and last.depth == 1 and last.target == self.name_of(value, once=True):
             self.statements[-1] = Statement(_prefixed("return ", last.expression), depth=1, comment=last.comment)
         else:
@@ -320,8 +321,10 @@ def _single(output: Node) -> bool:
     return bool(output.args) and len(_items(output.args[0])) == 1
 
 
-def _prefixed(text: str, expression: str | Call) -> str | Call:
-    return replace(expression, head=text + expression.head) if isinstance(expression, Call) else text + expression
+def _prefixed(text: str, expression: str | PrintedCall) -> str | PrintedCall:
+    return (
+        replace(expression, head=text + expression.head) if isinstance(expression, PrintedCall) else text + expression
+    )
 
 
 def _contexts(graph: Graph) -> dict[str, bool]:
@@ -347,3 +350,102 @@ def _is_public(name: object) -> bool:
 def _atom(text: str) -> str:
     """``text`` in parentheses unless it binds tightly by itself."""
     return text if _SIMPLE.match(text) else f"({text})"
+
+
+#: What the function of a sub-graph must be, where Dynamo traces the operator's call.
+_DECORATORS = {"scan": "torch.fx.symbolic_trace", "invoke_subgraph": "torch.compiler.nested_compile_region"}
+
+
+def _decorators(graph: Graph) -> dict[str, str]:
+    """The decorator for each sub-graph, by attribute path, whose operator wants more than a plain function."""
+    paths = {n.name: str(n.target) for n in graph.nodes if n.op == "get_attr"}
+    calls = [(n, n.target.get("hop")) for n in graph.nodes if n.op == "call_function"]
+    return {paths[r]: _DECORATORS[hop] for n, hop in calls if hop in _DECORATORS for r in n.inputs if r in paths}
+
+
+def _untupled(graph: Graph) -> tuple[set[str], set[str]]:
+    """Sub-graphs that return one value, and the calls of which that is the result: they need no tuple.
+
+    Attribute paths and names of nodes. Only where every reader of every call takes the value out of the tuple.
+    """
+    paths = {
+        n.name: str(n.target) for n in graph.nodes if n.op == "get_attr" and "graph" in graph.attrs.get(n.target, {})
+    }
+    bodies: dict[str, set[str]] = {n.name: {paths[r] for r in n.inputs if r in paths} for n in graph.compute}
+    nodes = {n.name: n for n in graph.nodes}
+    refused = {p for p in paths.values() if len(_items(graph.attrs[p]["graph"].output.args[0])) != 1}
+    readers: dict[str, list[Node]] = {name: [] for name, read in bodies.items() if read}
+    for node in graph.nodes:
+        for name in readers.keys() & set(node.inputs):
+            readers[name].append(node)
+    calls = {
+        name
+        for name, users in readers.items()
+        if nodes[name].op == "call_function"
+        and nodes[name].target.get("hop") in _SINGLE
+        and all(u.op == "call_function" and list(u.args) == [{"ref": name}, 0] and _is_getitem(u) for u in users)
+    }
+    before = -1
+    while len(refused) != before:
+        before = len(refused)
+        calls = {name for name in calls if not bodies[name] & refused}
+        refused |= {path for name in readers if name not in calls for path in bodies[name]}
+    return set(paths.values()) - refused, calls
+
+
+def _is_getitem(node: Node) -> bool:
+    return str(node.target.get("fn", "")).endswith("operator.getitem")
+
+
+def _hop_call(node: Node, expressions: Expressions, definitions: list[str], names: Scope) -> PrintedCall | None:
+    """The call of a higher-order operator in its natural form, None for every other function.
+
+    What must be defined first is appended to ``definitions`` under a name from ``names``.
+    """
+    operator = node.target.get("hop")
+    arguments = [expressions.value(a) for a in node.args] if operator in _FORMS else []
+    if operator == "tag_activation_checkpoint":
+        expressions.imports.add("import torch.utils.checkpoint")
+        keywords = [expressions.keyword(k, v) for k, v in node.kwargs.items()]
+        return PrintedCall("torch.utils.checkpoint.checkpoint", (*arguments, *keywords))
+    if operator == "invoke_subgraph" and len(arguments) >= 2:
+        region, _, *operands = arguments
+        return PrintedCall(region, tuple(operands))
+    if operator == "autograd_function_apply" and len(arguments) >= 2:
+        forward, backward, *operands = arguments
+        name = names.take(f"{forward.title().replace('_', '')}Function")
+        definitions.append(_autograd_function(name, forward, backward, node.kwargs))
+        return PrintedCall(f"{name}.apply", tuple(operands))
+    if operator == "flex_attention" and 7 <= len(node.args) <= 9 and not node.kwargs:
+        return PrintedCall(
+            "torch.ops.higher_order.flex_attention", tuple(_flex_attention(list(node.args), expressions))
+        )
+    return None
+
+
+#: Their functions may return a tensor as well as a tuple; so does the call then.
+_SINGLE = frozenset({"cond", "tag_activation_checkpoint", "invoke_subgraph"})
+_FORMS = frozenset({"tag_activation_checkpoint", "invoke_subgraph", "autograd_function_apply"})
+
+
+def _flex_attention(arguments: list[Value], expressions: Expressions) -> list[str]:
+    """Seven arguments, as users give them: what the score and mask functions read besides is closed over."""
+    texts = [expressions.value(a) for a in arguments[:7]]
+    scores, masks = ([*_items(a)] for a in (*arguments[7:9], *[None] * (9 - len(arguments))))
+    if scores:
+        texts[3] = f"lambda *args: {texts[3]}(*args, {expressions.items(scores)})"
+    if masks and (block_mask := _items(arguments[4])):
+        mask = f"lambda *args: {expressions.value(block_mask[-1])}(*args, {expressions.items(masks)})"
+        texts[4] = f"({', '.join([*(expressions.value(v) for v in block_mask[:-1]), mask])})"
+    return texts
+
+
+def _autograd_function(name: str, forward: str, backward: str, options: Mapping[str, Value]) -> str:
+    """The class whose ``apply`` does what the operator does; ``forward`` returns outputs and saved values."""
+    lines = [f"class {name}(torch.autograd.Function):", "    @staticmethod", "    def forward(ctx, *args):"]
+    lines += [f"        outputs, ctx.saved = {forward}(*args)"]
+    for key, method in (("non_differentiable_idx", "mark_non_differentiable"), ("dirty_idx", "mark_dirty")):
+        if outputs := ", ".join(f"outputs[{i}]" for i in _items(options.get(key)) if type(i) is int):
+            lines += [f"        ctx.{method}({outputs})"]
+    lines += ["        return outputs", "", "    @staticmethod", "    def backward(ctx, *gradients):"]
+    return "\n".join([*lines, f"        return {backward}(*gradients, *ctx.saved)"])

@@ -1,12 +1,15 @@
-"""Statements of a printed function, laid out in lines of at most `WIDTH` columns.
+"""How the printed Python is laid out: lines of at most `WIDTH` columns, import blocks, blank lines.
 
 A call or tuple that does not fit is broken between its arguments; a string or a nested value is never broken, so a
-line holding a long one may stay longer.
+line with a long one may stay longer. `spaced` puts blank lines where every formatter has them; it only changes gaps
+between top-level statements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 WIDTH = 110
@@ -14,7 +17,7 @@ INDENT = "    "
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PrintedCall:
     """``head(items...)tail``; with an empty head a tuple. ``brackets`` may hold what never moves to another line."""
 
     head: str
@@ -26,7 +29,7 @@ class Call:
         opening, closing = self.brackets
         return f"{self.head}{opening}{', '.join(self.items)}{closing}{self.tail}"
 
-    def then(self, tail: str) -> Call:
+    def then(self, tail: str) -> PrintedCall:
         """This call with ``tail`` (``.t()``) applied to its result."""
         return replace(self, tail=self.tail + tail)
 
@@ -42,7 +45,7 @@ class Call:
 class Statement:
     """``target = expression``, or the expression alone, ``depth`` blocks deep."""
 
-    expression: str | Call
+    expression: str | PrintedCall
     target: str = ""
     depth: int = 0
     comment: str = ""
@@ -76,3 +79,82 @@ def block(items: Sequence[str], indent: str) -> str:
             lines.append(indent)
         lines[-1] += f"{item}, "
     return "\n".join(line.rstrip() for line in lines)
+
+
+_BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
+
+
+def spaced(source: str) -> str:
+    """``source``, which must be Python."""
+    body = ast.parse(source).body
+    lines = source.split("\n")
+    ends = [node.end_lineno or 0 for node in body]
+    if any(_start(node) < end for node, end in zip(body[1:], ends, strict=False)):
+        return source  # two statements in one line
+    out = lines[: _start(body[0])] if body else lines
+    for before, node in zip([None, *body], body, strict=False):
+        if before is not None:
+            gap = lines[before.end_lineno or 0 : _start(node)]
+            comments = [line for line in gap if line.strip()]
+            out += [""] * _blank(before, node, len(gap) - len(comments)) + comments
+        out += lines[_start(node) : node.end_lineno]
+    return "\n".join([*out, *lines[body[-1].end_lineno or 0 :]] if body else out)
+
+
+def _start(node: ast.stmt) -> int:
+    """Its first line, decorators included, counted from 0."""
+    decorators = node.decorator_list if isinstance(node, _BLOCKS) else []
+    return min([node.lineno, *(d.lineno for d in decorators)]) - 1
+
+
+def _blank(before: ast.stmt, node: ast.stmt, have: int) -> int:
+    """How many blank lines belong between two statements."""
+    if isinstance(before, _BLOCKS) or isinstance(node, _BLOCKS):
+        return 2
+    if isinstance(before, ast.Expr) and isinstance(before.value, ast.Constant) and isinstance(before.value.value, str):
+        return 1
+    if isinstance(before, _IMPORTS) and (not isinstance(node, _IMPORTS) or (_standard(before) and not _standard(node))):
+        return max(1, have)
+    return have
+
+
+def _standard(node: ast.Import | ast.ImportFrom) -> bool:
+    name = (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+    return name.partition(".")[0] in sys.stdlib_module_names
+
+
+def split(lines: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Import lines at the head, and the rest."""
+    lines = list(lines)
+    count = next((i for i, line in enumerate(lines) if not line.startswith(("import ", "from "))), len(lines))
+    return lines[:count], lines[count:]
+
+
+def ordered(lines: Iterable[str]) -> list[str]:
+    """Import lines once each: the standard library, torch, everything else; comments kept."""
+    unique: dict[str, str] = {}
+    for line in lines:
+        statement = line.partition("  #")[0].strip()
+        if len(line) >= len(unique.get(statement, "")):
+            unique[statement] = line
+    merged = sorted(s for s in unique if s.startswith("from math import "))
+    if len(merged) > 1:
+        names = ", ".join(s.removeprefix("from math import ") for s in merged)
+        unique = {s: line for s, line in unique.items() if s not in merged} | {f"from math import {names}": ""}
+        unique[f"from math import {names}"] = f"from math import {names}"
+    rank = {"torch": 2, "pytest": 1, **dict.fromkeys(sys.stdlib_module_names, 0)}
+    return [unique[s] for s in sorted(unique, key=lambda s: (rank.get(s.split()[1].partition(".")[0], 3), len(s), s))]
+
+
+def bound(lines: Iterable[str]) -> frozenset[str]:
+    """Names that the lines bind at top level."""
+    names = set()
+    for node in ast.parse("\n".join(lines)).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {a.asname or a.name.partition(".")[0] for a in node.names}
+        else:
+            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return frozenset(names)

@@ -11,8 +11,7 @@ import torch
 from made import Held
 
 from fxminify.minifier.passes.dimensions import resized, smaller_dimensions
-from fxminify.repro_templates.source.elements import numbers
-from fxminify.repro_templates.source.strides import contiguous
+from fxminify.repro_templates.source.elements import contiguous, numbers
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.live.build import build
 from fxminify.store.live.encode import encode

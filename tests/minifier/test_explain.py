@@ -19,7 +19,7 @@ from fxminify.minifier.reducer.keys import Keys
 from fxminify.minifier.reporting import remake
 from fxminify.minifier.reporting.explain import explain
 from fxminify.minifier.reporting.explanation import Aspect, Explanation
-from fxminify.repro_templates.source.strides import contiguous
+from fxminify.repro_templates.source.elements import contiguous
 from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
 from fxminify.store.live.build import build, build_value
 

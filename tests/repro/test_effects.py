@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fxminify.repro_templates.source.effects import draws, mutates
+from fxminify.repro_templates.source.action import draws, mutates
 from fxminify.store.document.case import Graph, Node
 
 

@@ -14,8 +14,8 @@ from fxminify.repro_templates.header import Header, sure, versions
 from fxminify.repro_templates.notebook import code
 from fxminify.repro_templates.render import FORMATS, Context, render
 from fxminify.repro_templates.run_format import run_format
+from fxminify.repro_templates.source.action import with_device
 from fxminify.repro_templates.source.anonymous import anonymous
-from fxminify.repro_templates.source.device import named
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, FailureKind, Phase
 
@@ -113,7 +113,7 @@ def test_one_line_names_the_accelerator() -> None:
 
 def test_a_string_that_reads_like_the_device_stays() -> None:
     source = "f('cuda:0', x.to(\"cuda:0\"), device='cuda:0')  # cuda:0\n"
-    assert named(source, "cuda:0") == "f('cuda:0', x.to(DEVICE), device=DEVICE)  # cuda:0\n"
+    assert with_device(source, "cuda:0") == "f('cuda:0', x.to(DEVICE), device=DEVICE)  # cuda:0\n"
 
 
 def test_ratios_that_are_none_are_not_said() -> None:

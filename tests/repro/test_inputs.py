@@ -287,7 +287,7 @@ def test_recipes_offer_the_values_a_failure_may_hang_on() -> None:
 
 
 def test_native_draws_are_those_of_the_build() -> None:
-    from fxminify.repro_templates.source.literals import is_drawn_natively
+    from fxminify.repro_templates.source.inputs import is_drawn_natively
     from fxminify.store.document.names import table
     from fxminify.store.live import build
 

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from fxminify.repro_templates.source.spacing import spaced
+from fxminify.repro_templates.source.layout import spaced
 
 
 def test_gaps_are_those_of_a_formatter() -> None:
