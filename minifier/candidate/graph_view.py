@@ -1,6 +1,6 @@
 """What passes look at: a case, the trace of its values, and facts derived from both.
 
-A `Subject` is made once for each accepted case; everything on it is computed on first use and then only read, so
+A `GraphView` is made once for each accepted case; everything on it is computed on first use and then only read, so
 that thousands of candidates can be derived from it cheaply.
 """
 
@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ...store.document.case import Case, Node, TensorSpec, Value, tag
-from ..tracing.trace import Kind, Recorded, Trace
+from ..tracing.trace import Recorded, Trace, ValueKind
 
 #: State switched on by one node and off by a later one: dropping only one of the two would leak into what follows.
 PAIRS = {
@@ -39,11 +39,11 @@ WRAPPERS = frozenset(
      "_set_fwd_grad_enabled", "_saved_tensors_hooks_disable", "_saved_tensors_hooks_enable"}
 )  # fmt: skip
 
-Sort = tuple[str, tuple[int, ...]]
+TensorType = tuple[str, tuple[int, ...]]
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Subject:
+class GraphView:
     """A case under reduction. ``trace`` was recorded on it or on an ancestor: names are kept by every patch.
 
     ``hints`` are groups of nodes that the failure names, see `fxminify.minifier.reducer.hints`;
@@ -65,9 +65,9 @@ class Subject:
         #: The placeholders that stand for recorded values: candidates share them as they share nodes.
         self.stand_ins = {} if stand_ins is None else stand_ins
 
-    def after(self, case: Case) -> Subject:
+    def after(self, case: Case) -> GraphView:
         """``case``, made from this one."""
-        return Subject(case, self.trace, self.hints, self.stand_ins, self.blamed)
+        return GraphView(case, self.trace, self.hints, self.stand_ins, self.blamed)
 
     @cached_property
     def nodes(self) -> dict[str, Node]:
@@ -140,12 +140,12 @@ class Subject:
     @cached_property
     def written(self) -> frozenset[str]:
         """Compute nodes whose value can be written into the graph."""
-        return frozenset(name for name in self.compute if self.value(name).kind is Kind.LITERAL)
+        return frozenset(name for name in self.compute if self.value(name).kind is ValueKind.LITERAL)
 
     @cached_property
     def opaque(self) -> frozenset[str]:
         """Compute nodes whose value can neither be given nor written."""
-        return frozenset(name for name in self.compute if self.value(name).kind is Kind.OPAQUE)
+        return frozenset(name for name in self.compute if self.value(name).kind is ValueKind.OPAQUE)
 
     @cached_property
     def literals(self) -> frozenset[str]:
@@ -173,15 +173,17 @@ class Subject:
             return None if index is None else self.case.tensors[index]
         return self.trace.tensor(name)
 
-    def sort(self, name: str) -> Sort | None:
-        """Element type and shape of a tensor: nodes of one sort can stand in for each other."""
-        if name not in self._sorts:
+    def tensor_type(self, name: str) -> TensorType | None:
+        """Element type and shape of a tensor: nodes of one type can stand in for each other."""
+        if name not in self._tensor_types:
             spec = self.tensor(name)
-            self._sorts[name] = None if spec is None else (f"{spec.dtype}:{spec.device}:{spec.layout}", spec.shape)
-        return self._sorts[name]
+            self._tensor_types[name] = (
+                None if spec is None else (f"{spec.dtype}:{spec.device}:{spec.layout}", spec.shape)
+            )
+        return self._tensor_types[name]
 
     @cached_property
-    def _sorts(self) -> dict[str, Sort | None]:
+    def _tensor_types(self) -> dict[str, TensorType | None]:
         return {}
 
     def kind(self, name: str) -> str:
@@ -194,13 +196,13 @@ class Subject:
         return {name: i for i, name in enumerate(self.compute)}
 
     @cached_property
-    def by_sort(self) -> dict[Sort, list[str]]:
-        """Tensors by sort, in the order of the graph."""
-        groups: dict[Sort, list[str]] = {}
+    def by_tensor_type(self) -> dict[TensorType, list[str]]:
+        """Tensors by type, in the order of the graph."""
+        groups: dict[TensorType, list[str]] = {}
         for node in self.case.graph.nodes:
-            sort = self.sort(node.name) if node.op != "output" else None
-            if sort is not None:
-                groups.setdefault(sort, []).append(node.name)
+            tensor_type = self.tensor_type(node.name) if node.op != "output" else None
+            if tensor_type is not None:
+                groups.setdefault(tensor_type, []).append(node.name)
         return groups
 
     @cached_property
@@ -211,28 +213,32 @@ class Subject:
         read, the rest over the nodes. Sums to one.
         """
         kinds = [repr(n.target) for n in self.case.graph.nodes if n.is_compute]
-        sorts = [(kind, *map(self.sort, self.inputs[name])) for kind, name in zip(kinds, self.compute, strict=True)]
-        by_kind, by_sort = (
-            {k: 0.45 / (len(counted) * n) for k, n in counted.items()} for counted in (Counter(kinds), Counter(sorts))
+        types = [
+            (kind, *map(self.tensor_type, self.inputs[name])) for kind, name in zip(kinds, self.compute, strict=True)
+        ]
+        by_kind, by_tensor_type = (
+            {k: 0.45 / (len(counted) * n) for k, n in counted.items()} for counted in (Counter(kinds), Counter(types))
         )
         each = 0.1 / max(len(kinds), 1)
-        return tuple(each + by_kind[kind] + by_sort[sort] for kind, sort in zip(kinds, sorts, strict=True))
+        return tuple(
+            each + by_kind[kind] + by_tensor_type[tensor_type] for kind, tensor_type in zip(kinds, types, strict=True)
+        )
 
     @cached_property
-    def units(self) -> tuple[tuple[str, ...], ...]:
+    def atoms(self) -> tuple[tuple[str, ...], ...]:
         """Compute nodes that only make sense together, in the order of their first node.
 
         A producer of an opaque value goes with the ``getitem`` nodes that take it apart, a switch with the one that
-        undoes it, and a functorch region is one unit.
+        undoes it, and a functorch region is one atom.
         """
         return self._grouped(PAIRS, REGIONS)
 
     @cached_property
     def pieces(self) -> tuple[tuple[str, ...], ...]:
-        """What the functorch regions consist of: the units that are left when a region is but its brackets."""
+        """What the functorch regions consist of: the atoms that are left when a region is but its brackets."""
         if not self.brackets:
             return ()
-        whole = set(self.units)
+        whole = set(self.atoms)
         return tuple(group for group in self._grouped(PAIRS | REGIONS, {}) if group not in whole)
 
     @cached_property
@@ -269,7 +275,7 @@ class Subject:
             kind = self.kind(name)
             if kind == "getitem":
                 for source in self.inputs[name][:1]:
-                    if source in leader and self.value(source).kind is Kind.OPAQUE:
+                    if source in leader and self.value(source).kind is ValueKind.OPAQUE:
                         join(source, name)
             if region:
                 join(region[-1][0], name)
@@ -339,4 +345,4 @@ def _holds_tensor(value: Value) -> bool:
     return False
 
 
-_UNKNOWN = Recorded(Kind.OPAQUE)
+_UNKNOWN = Recorded(ValueKind.OPAQUE)

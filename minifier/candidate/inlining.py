@@ -1,4 +1,4 @@
-"""A higher-order operator replaced by the nodes of its bodies: the edit `Inline` of the top-level graph.
+"""A higher-order operator replaced by the nodes of its subgraphs: the edit `Inline` of the top-level graph.
 
 No operator is told from another. What the recording noted (which value outside a placeholder stood for, what the first
 call gave it) says what the nodes read, and the shapes say which results can take the place of the operator's.
@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...store.document.case import Case, Graph, Json, Node, Value, map_refs, refs, tag
-from ..tracing.hop_calls import Call, calls, items
-from ..tracing.trace import Kind, copied
-from .graph_view import Subject
+from ..tracing.hop_calls import HopCall, hop_calls, items
+from ..tracing.trace import ValueKind, copied
+from .graph_view import GraphView
 from .subgraphs import picks, with_inputs
 
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """The nodes of all bodies of the call ``node`` take its place in the top-level graph.
+    """The nodes of all subgraphs of the call ``node`` take its place in the top-level graph.
 
     Placeholders become what the call gave them, or an input with the value of the first call. Readers of a result
-    read what the body returned if that is of the same shape and type, else they are given the recorded result.
+    read what the subgraph returned if that is of the same shape and type, else they are given the recorded result.
     """
 
     node: str
@@ -29,32 +29,32 @@ class Inline:
     def order(self) -> tuple[int, int]:
         return 0, 0
 
-    def apply(self, subject: Subject) -> Case:
-        made = [c for c in calls(subject.case.graph) if c.node.name == self.node]
+    def apply(self, view: GraphView) -> Case:
+        made = [c for c in hop_calls(view.case.graph) if c.node.name == self.node]
         if not made:
-            return subject.case
-        return _Inlining(subject, made).case() or subject.case
+            return view.case
+        return _Inlining(view, made).case() or view.case
 
 
 class _Inlining:
     """One application of `Inline`."""
 
-    def __init__(self, subject: Subject, made: list[Call]) -> None:
-        self.subject = subject
-        self.trace = subject.trace
+    def __init__(self, view: GraphView, made: list[HopCall]) -> None:
+        self.view = view
+        self.trace = view.trace
         self.made = made
         self.node = made[0].node
-        self.taken = set(subject.nodes)
+        self.taken = set(view.nodes)
         self.inputs: list[tuple[Node, str]] = []
         self.nodes: list[Node] = []
         self.attrs: dict[str, Json] = {}
         self.leaves: list[list[Value]] = []
 
     def case(self) -> Case | None:
-        taken = [self.body(call, path) for call in self.made for path in call.paths]
+        taken = [self.subgraph(call, path) for call in self.made for path in call.paths]
         if not any(taken):
             return None
-        case, graph = self.subject.case, self.subject.case.graph
+        case, graph = self.view.case, self.view.case.graph
         results = self.results()
         if results is None:
             return None
@@ -77,9 +77,9 @@ class _Inlining:
         names = [*dict.fromkeys([origin for _, origin in self.inputs]), *(m for m in missing if m in read)]
         return with_inputs(edited, [n for n in names if n in read], self.trace)
 
-    def body(self, call: Call, path: str) -> bool:
-        """Take over the nodes of one body. False where what it was given is not known."""
-        graph: Graph = self.subject.case.graph.attrs[path]["graph"]
+    def subgraph(self, call: HopCall, path: str) -> bool:
+        """Take over the nodes of one subgraph. False where what it was given is not known."""
+        graph: Graph = self.view.case.graph.attrs[path]["graph"]
         given = self.given(call, path, graph)
         if given is None:
             return False
@@ -99,8 +99,8 @@ class _Inlining:
         self.leaves.append([v for v in _leaves(output) if tag(v) == "ref"])
         return True
 
-    def given(self, call: Call, path: str, graph: Graph) -> dict[str, Value] | None:
-        """What the body's placeholders become."""
+    def given(self, call: HopCall, path: str, graph: Graph) -> dict[str, Value] | None:
+        """What the subgraph's placeholders become."""
         given: dict[str, Value] = {}
         placeholders = graph.placeholders
         operands: list[Value] = call.operands if path in call.shared else []
@@ -112,11 +112,11 @@ class _Inlining:
                 outside = {"ref": recorded.alias}
             if outside is not None and self.is_alike(outside, node.name):
                 given[node.name] = outside
-            elif recorded is None or recorded.kind is Kind.OPAQUE:
+            elif recorded is None or recorded.kind is ValueKind.OPAQUE:
                 if any(node.name in n.inputs for n in graph.nodes):
                     return None
                 given[node.name] = None
-            elif recorded.kind is Kind.LITERAL:
+            elif recorded.kind is ValueKind.LITERAL:
                 given[node.name] = recorded.literal
             else:
                 name = copied(node.name, self.taken) if node.name in self.taken else node.name
@@ -129,13 +129,13 @@ class _Inlining:
         if tag(value) != "ref":
             return True
         spec = self.trace.tensor(name)
-        now = self.subject.tensor(value["ref"])
+        now = self.view.tensor(value["ref"])
         return spec is None or now is None or (spec.shape, spec.dtype) == (now.shape, now.dtype)
 
     def attribute(self, path: str, name: str) -> str:
         base = f"{path}_{name}".replace(".", "_")
         free, count = base, 0
-        while free in self.subject.case.graph.attrs or free in self.attrs:
+        while free in self.view.case.graph.attrs or free in self.attrs:
             count += 1
             free = f"{base}_{count}"
         self.attrs[free] = {}
@@ -143,10 +143,10 @@ class _Inlining:
 
     def results(self) -> tuple[dict[str, Value], list[str], set[str]] | None:
         """What readers of a result read instead, the results that must be given, and the nodes that go."""
-        graph, name = self.subject.case.graph, self.node.name
+        graph, name = self.view.case.graph, self.node.name
         picked = picks(graph, name)
         if picked is None:
-            users = self.subject.users[name]
+            users = self.view.users[name]
             if users and not self.leaves[0]:
                 return None
             return {name: self.leaves[0][0]} if users else {}, [], set()
@@ -162,9 +162,9 @@ class _Inlining:
 
     def is_result(self, user: str, leaf: Value) -> bool:
         """Whether ``leaf`` can stand for the result ``user``."""
-        outside = leaf["ref"] in self.subject.nodes
-        spec = self.subject.tensor(leaf["ref"]) if outside else self.trace.tensor(leaf["ref"])
-        wanted = self.subject.tensor(user)
+        outside = leaf["ref"] in self.view.nodes
+        spec = self.view.tensor(leaf["ref"]) if outside else self.trace.tensor(leaf["ref"])
+        wanted = self.view.tensor(user)
         return spec is not None and wanted is not None and (spec.shape, spec.dtype) == (wanted.shape, wanted.dtype)
 
 

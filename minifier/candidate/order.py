@@ -3,10 +3,10 @@
 The size of a case is a tuple of natural numbers, the most important first, and only what is smaller in the order of
 tuples may take the place of the best case. There is no endless descent in that order, so every reduction ends:
 
-1. compute nodes, those of bodies included;
+1. compute nodes, those of subgraphs included;
 2. nodes that are no part of a decomposition, so a composite operation is larger than any single part of it;
 3. returned values;
-4. inputs, those of bodies included;
+4. inputs, those of subgraphs included;
 5. ranks of what is called: the plain operation of each form is the smallest (`RANKS`);
 6. written arguments, the items of lists among them;
 7. the numbers among them, which weigh what they are.
@@ -43,10 +43,10 @@ OTHER = 2
 
 def size(case: Case) -> Size:
     """The size of ``case``."""
-    return Sizes().size(case)
+    return SizeCache().size(case)
 
 
-class Sizes:
+class SizeCache:
     """Sizes of cases that share most of their nodes."""
 
     def __init__(self) -> None:

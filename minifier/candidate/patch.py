@@ -4,11 +4,11 @@ Four edits cover what passes propose, and patches merge by union, so any set of 
 
 * ``drop``: a compute node goes; who read it is given the recorded value (an input) or the number itself, and what it
   was the last to read is returned, so that the rest of the graph stays as live as it was;
-* ``replace``: every reader of a node reads another value of the same sort instead;
+* ``replace``: every reader of a node reads another value of the same type instead;
 * ``cut``: a returned value is no longer returned;
 * ``erase``: a node that nothing returned depends on goes, and its dead readers with it.
 
-``edits`` is what happens to bodies of higher-order operators, see `fxminify.minifier.candidate.subgraphs`; they come
+``edits`` is what happens to subgraphs of higher-order operators, see `fxminify.minifier.candidate.subgraphs`; they come
 first.
 
 `apply` then tidies up what nobody can miss: nodes that became dead through the edit, unused inputs, attributes and
@@ -22,22 +22,22 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, map_refs, tag
-from ..tracing.trace import Kind
-from .graph_view import Subject, reached
+from ..tracing.trace import ValueKind
+from .graph_view import GraphView, reached
 
 
 class Edit(Protocol):
-    """An edit of a body or of its call, see `minifier.candidate.subgraphs`. Lower ``order`` goes first."""
+    """An edit of a subgraph or of its call, see `minifier.candidate.subgraphs`. Lower ``order`` goes first."""
 
     @property
     def order(self) -> tuple[int, int]: ...
 
-    def apply(self, subject: Subject) -> Case: ...
+    def apply(self, view: GraphView) -> Case: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """See the module docstring. ``cut`` holds positions in `Subject.outputs`."""
+    """See the module docstring. ``cut`` holds positions in `GraphView.outputs`."""
 
     drop: frozenset[str] = frozenset()
     replace: Mapping[str, Value] = field(default_factory=dict)
@@ -66,45 +66,45 @@ def merge(patches: Iterable[Patch]) -> Patch:
     )
 
 
-def apply(subject: Subject, patch: Patch) -> Case | None:
+def apply(view: GraphView, patch: Patch) -> Case | None:
     """The case with ``patch`` applied, None where no compute node or nothing to return would be left."""
     if patch.edits:
-        case = subject.case
+        case = view.case
         for change in sorted(patch.edits, key=lambda e: e.order):
-            case = change.apply(subject if case is subject.case else Subject(case, subject.trace))
-        if case is subject.case and len(patch.edits) == 1:
+            case = change.apply(view if case is view.case else GraphView(case, view.trace))
+        if case is view.case and len(patch.edits) == 1:
             return None
-        subject = Subject(case, subject.trace)
-        there = {n: v for n, v in patch.replace.items() if tag(v) != "ref" or v["ref"] in subject.nodes}
+        view = GraphView(case, view.trace)
+        there = {n: v for n, v in patch.replace.items() if tag(v) != "ref" or v["ref"] in view.nodes}
         patch = replace(patch, replace=there, edits=())
-    kept = _closure(subject, patch)
+    kept = _closure(view, patch)
     if not kept:
         return None
-    edit = _Edit(subject, patch, kept)
+    edit = _Edit(view, patch, kept)
     outputs = edit.outputs()
     if patch.replace or patch.cut or patch.erase:
         kept = edit.kept = edit.without_dead(outputs)
-    if not kept or (not outputs and subject.outputs and not patch.drop):
+    if not kept or (not outputs and view.outputs and not patch.drop):
         return None
     return edit.case(outputs)
 
 
-def reduced(subject: Subject, patch: Patch) -> tuple[Graph, list[str]] | None:
-    """The body that ``subject`` is about with ``patch`` applied, and the values it must be given besides.
+def reduced(view: GraphView, patch: Patch) -> tuple[Graph, list[str]] | None:
+    """The subgraph that ``view`` is about with ``patch`` applied, and the values it must be given besides.
 
     It returns what it returned, and has all the placeholders it had. None where nothing changes.
     """
     if not patch:
         return None
-    edit = _Edit(subject, patch, _closure(subject, patch))
-    base = subject.case.graph
+    edit = _Edit(view, patch, _closure(view, patch))
+    base = view.case.graph
     output = base.output.map_values(lambda value: map_refs(value, edit.read))
     edit.kept = edit.without_dead([{"ref": name} for name in output.inputs])
-    body = [edit.rewired(n) for n in base.nodes if n.name in edit.kept]
-    read = dict.fromkeys(r for n in (*body, output) for r in n.inputs)
+    subgraph = [edit.rewired(n) for n in base.nodes if n.name in edit.kept]
+    read = dict.fromkeys(r for n in (*subgraph, output) for r in n.inputs)
     attributes = [n for n in base.nodes if n.op == "get_attr" and n.name in read]
-    missing = [r for r in read if subject.nodes[r].is_compute and r not in edit.kept]
-    nodes = (*base.placeholders, *edit.placed(attributes, body), output)
+    missing = [r for r in read if view.nodes[r].is_compute and r not in edit.kept]
+    nodes = (*base.placeholders, *edit.placed(attributes, subgraph), output)
     paths = {n.target for n in nodes if n.op in ("get_attr", "call_module")}
     return Graph(nodes, {p: a for p, a in base.attrs.items() if p in paths}, base.training), missing
 
@@ -117,25 +117,25 @@ def without_unused_tensors(case: Case) -> Case:
     return replace(case, graph=graph, inputs=inputs, earlier=earlier, context=context, tensors=tensors.used())
 
 
-def _closure(subject: Subject, patch: Patch) -> set[str]:
+def _closure(view: GraphView, patch: Patch) -> set[str]:
     """Names of the compute nodes that stay: those not dropped, and producers whose value cannot be given."""
     gone = patch.drop | patch.erase
-    kept = set(subject.computed - gone)
+    kept = set(view.computed - gone)
     if patch.erase:
-        doomed = [n for n in patch.erase if n in subject.nodes]
+        doomed = [n for n in patch.erase if n in view.nodes]
         while doomed:
-            for user in subject.users[doomed.pop()]:
+            for user in view.users[doomed.pop()]:
                 if user in kept:
                     kept.discard(user)
                     doomed.append(user)
-    if not patch.drop or subject.opaque.isdisjoint(gone):
+    if not patch.drop or view.opaque.isdisjoint(gone):
         return kept
-    unit = {name: group for group in subject.units if len(group) > 1 for name in group}
+    atom = {name: group for group in view.atoms if len(group) > 1 for name in group}
     stack = list(kept)
     while stack:
-        for source in subject.inputs[stack.pop()]:
-            if source in gone and source not in kept and source in subject.opaque:
-                pulled = [n for n in unit.get(source, (source,)) if n not in kept]
+        for source in view.inputs[stack.pop()]:
+            if source in gone and source not in kept and source in view.opaque:
+                pulled = [n for n in atom.get(source, (source,)) if n not in kept]
                 kept.update(pulled)
                 stack.extend(pulled)
     return kept
@@ -144,8 +144,8 @@ def _closure(subject: Subject, patch: Patch) -> set[str]:
 class _Edit:
     """One application of a patch."""
 
-    def __init__(self, subject: Subject, patch: Patch, kept: set[str]) -> None:
-        self.subject = subject
+    def __init__(self, view: GraphView, patch: Patch, kept: set[str]) -> None:
+        self.view = view
         self.patch = patch
         self.kept = kept
         self.substitutes = {name: self._resolved(name) for name in patch.replace}
@@ -164,30 +164,30 @@ class _Edit:
         value: Value = self.substitutes.get(name, {"ref": name})
         if tag(value) == "ref":
             name = value["ref"]
-            node = self.subject.nodes[name]
+            node = self.view.nodes[name]
             if node.is_compute and name not in self.kept:
-                recorded = self.subject.value(name)
-                if recorded.kind is Kind.LITERAL:
+                recorded = self.view.value(name)
+                if recorded.kind is ValueKind.LITERAL:
                     return recorded.literal
         return value
 
     def outputs(self) -> list[Value]:
         """What the candidate returns: what was returned and is still made, and what lost a reader."""
-        subject, patch = self.subject, self.patch
-        values = [v for i, v in enumerate(subject.outputs) if i not in patch.cut]
+        view, patch = self.view, self.patch
+        values = [v for i, v in enumerate(view.outputs) if i not in patch.cut]
         if not patch.drop:
             return self._unique(map_refs(values, self.read))
         # What is returned but not made here comes first: inputs handed through, constants.
         made = [self.read(v["ref"]) if tag(v) == "ref" else v for v in values if not self._is_made(v)]
-        wanted = set(subject.output_names)
+        wanted = set(view.output_names)
         for i in patch.cut:
-            if tag(subject.outputs[i]) == "ref":
-                wanted.discard(subject.outputs[i]["ref"])
-        for name in subject.in_order(self.kept):
+            if tag(view.outputs[i]) == "ref":
+                wanted.discard(view.outputs[i]["ref"])
+        for name in view.in_order(self.kept):
             if name not in self.substitutes:
-                users = subject.users[name]
+                users = view.users[name]
                 lost = not self.kept.issuperset(users) and any(
-                    u not in self.kept and subject.nodes[u].is_compute for u in users
+                    u not in self.kept and view.nodes[u].is_compute for u in users
                 )
                 if (name in wanted or lost or not users) and self._can_be_returned(name):
                     made.append({"ref": name})
@@ -195,11 +195,13 @@ class _Edit:
 
     def _can_be_returned(self, name: str) -> bool:
         """Whether a value means something outside: a tensor, and none that a transform which is kept wraps."""
-        value = self.subject.value(name)
-        return value.kind is Kind.TENSOR and not (value.wrapped and any(n in self.kept for n in self.subject.brackets))
+        value = self.view.value(name)
+        return value.kind is ValueKind.TENSOR and not (
+            value.wrapped and any(n in self.kept for n in self.view.brackets)
+        )
 
     def _is_made(self, value: Value) -> bool:
-        return tag(value) == "ref" and self.subject.nodes[value["ref"]].is_compute
+        return tag(value) == "ref" and self.view.nodes[value["ref"]].is_compute
 
     @staticmethod
     def _unique(values: list[Value]) -> list[Value]:
@@ -218,7 +220,7 @@ class _Edit:
         return {name: self._sources(name) for name in self.kept}
 
     def _sources(self, name: str) -> tuple[str, ...]:
-        read = self.subject.inputs[name]
+        read = self.view.inputs[name]
         if self.substitutes or self.patch.drop:
             values = [self.read(source) for source in read]
             return tuple(dict.fromkeys(v["ref"] for v in values if tag(v) == "ref"))
@@ -230,32 +232,32 @@ class _Edit:
         start = [v["ref"] for v in outputs if tag(v) == "ref"]
         inner = {n: tuple(s for s in sources if s in edges) for n, sources in edges.items()}
         live = reached(inner, [n for n in start if n in inner])
-        kept = {n for n in self.kept if n in live or n not in self.subject.live}
+        kept = {n for n in self.kept if n in live or n not in self.view.live}
         # A side effect may still read what became dead.
         return set(reached({n: inner[n] for n in inner}, list(kept)))
 
     def case(self, outputs: list[Value]) -> Case:
-        """The candidate. Nodes that do not change are shared with the subject's case."""
-        subject, kept = self.subject, self.kept
-        base = subject.case.graph
+        """The candidate. Nodes that do not change are shared with the view's case."""
+        view, kept = self.view, self.kept
+        base = view.case.graph
         first: dict[str, str] = {}
-        body: list[Node] = []
-        for name in subject.in_order(kept):
-            node, read = subject.nodes[name], subject.inputs[name]
+        subgraph: list[Node] = []
+        for name in view.in_order(kept):
+            node, read = view.nodes[name], view.inputs[name]
             if not kept.issuperset(read) or (self.substitutes and not self.substitutes.keys().isdisjoint(read)):
-                if self.substitutes or not subject.written.isdisjoint(read):
+                if self.substitutes or not view.written.isdisjoint(read):
                     read, node = self._sources(node.name), self.rewired(node)
                 for source in read:
                     if source not in kept:
                         first.setdefault(source, name)
-            body.append(node)
+            subgraph.append(node)
         for value in outputs:
             if tag(value) == "ref" and value["ref"] not in kept:
                 first.setdefault(value["ref"], base.output.name)
         placeholders, given, attributes = [], [], []
-        tensors = _Tensors(subject.case.tensors)
-        for name in subject.in_order(first):
-            node = subject.nodes[name]
+        tensors = _Tensors(view.case.tensors)
+        for name in view.in_order(first):
+            node = view.nodes[name]
             if node.op == "get_attr":
                 attributes.append(node)
             else:
@@ -263,27 +265,27 @@ class _Edit:
                 placeholders.append(made)
                 given.append(value)
         output = Node(base.output.name, "output", "output", ({"tuple": outputs},))
-        nodes = (*placeholders, *self.placed(attributes, body), output)
+        nodes = (*placeholders, *self.placed(attributes, subgraph), output)
         paths = {n.target for n in nodes if n.op in ("get_attr", "call_module")}
         attrs = {path: tensors.moved(attr) for path, attr in base.attrs.items() if path in paths}
-        if subject.literals:
-            nodes = tuple(tensors.moved_node(n) if n.name in subject.literals else n for n in nodes)
+        if view.literals:
+            nodes = tuple(tensors.moved_node(n) if n.name in view.literals else n for n in nodes)
         return replace(
-            subject.case,
+            view.case,
             graph=Graph(nodes, attrs, base.training),
             inputs=tuple(given),
-            context=tensors.moved(subject.case.context),
+            context=tensors.moved(view.case.context),
             earlier=self._earlier({n.name for n in placeholders}, tensors),
             tensors=tensors.used(),
         )
 
     def _earlier(self, names: set[str], tensors: _Tensors) -> tuple[Json, ...]:
         """Earlier calls with the inputs that are left."""
-        calls = [{n: tensors.moved(v) for n, v in call.items() if n in names} for call in self.subject.case.earlier]
+        calls = [{n: tensors.moved(v) for n, v in call.items() if n in names} for call in self.view.case.earlier]
         return tuple(call for call in calls if call)
 
     def rewired(self, node: Node) -> Node:
-        read = self.subject.inputs[node.name]
+        read = self.view.inputs[node.name]
         if all(source in self.kept and source not in self.substitutes for source in read):
             return node
         changed = {s: v for s in read if (v := self.read(s)) != {"ref": s}}
@@ -291,23 +293,23 @@ class _Edit:
             return node
         return node.map_values(lambda value: map_refs(value, lambda name: changed.get(name, {"ref": name})))
 
-    def placed(self, attributes: list[Node], body: list[Node]) -> list[Node]:
+    def placed(self, attributes: list[Node], subgraph: list[Node]) -> list[Node]:
         """Attributes are read where they were read before."""
         if not attributes:
-            return body
-        position = self.subject.position
-        return sorted([*attributes, *body], key=lambda n: position[n.name])
+            return subgraph
+        position = self.view.position
+        return sorted([*attributes, *subgraph], key=lambda n: position[n.name])
 
     def _input(self, node: Node, reader: str, tensors: _Tensors) -> tuple[Node, Value]:
         """The placeholder for ``node`` and its input, as ``reader``, the first to read it, would have seen it."""
-        subject, trace = self.subject, self.subject.trace
+        view, trace = self.view, self.view.trace
         at = trace.positions.get(reader, len(trace.positions))
-        recorded = subject.value(node.name)
+        recorded = view.value(node.name)
         index = recorded.snapshot(at)
         if node.op == "placeholder":
-            value = subject.case.inputs[subject.given[node.name]]
+            value = view.case.inputs[view.given[node.name]]
             if tag(value) == "tensor" and index is not None:
-                now, then = subject.case.tensors[value["tensor"]], trace.tensors[index]
+                now, then = view.case.tensors[value["tensor"]], trace.tensors[index]
                 # An input that another pass has already simplified stays as it is.
                 if now.storage is not None and (now.dtype, now.shape) == (then.dtype, then.shape):
                     return node, tensors.recorded(trace.tensors, index)
@@ -315,10 +317,10 @@ class _Edit:
         if index is None:
             index = recorded.snapshots[0][1]
         spec = trace.tensors[index]
-        made = subject.stand_ins.get((node.name, index))
+        made = view.stand_ins.get((node.name, index))
         if made is None:
             meta: Json = {"dtype": spec.dtype, "shape": list(spec.shape)}
-            made = subject.stand_ins[node.name, index] = Node(node.name, "placeholder", node.name, meta=meta)
+            made = view.stand_ins[node.name, index] = Node(node.name, "placeholder", node.name, meta=meta)
         return made, tensors.recorded(trace.tensors, index)
 
 

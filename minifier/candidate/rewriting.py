@@ -1,7 +1,7 @@
 """Edits of what a node calls and what it is given: the node keeps its name and its readers. No torch here.
 
 A *place* says where a value stands in a node: the position or the name of an argument, then positions inside of lists.
-What only the former call read goes with it. As the edits of bodies do, these do nothing where their node is gone or
+What only the former call read goes with it. As the edits of subgraphs do, these do nothing where their node is gone or
 looks otherwise by now. Values are put first, then lists get shorter, then arguments go: so places mean what they meant.
 """
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from ...store.document.case import Case, Node, Value, map_refs, tag
-from ..tracing.hop_calls import Path, body, exists, items, with_body
-from .graph_view import PAIRS, REGIONS, WRAPPERS, Subject, target_name
-from .subgraphs import BodySubject, picks, without_dead
+from ..tracing.hop_calls import Path, exists, items, subgraph, with_subgraph
+from .graph_view import PAIRS, REGIONS, WRAPPERS, GraphView, target_name
+from .subgraphs import SubgraphView, picks, without_dead
 
 #: Where in the arguments of a node: a position or a name, then positions inside of lists.
 Place = tuple[int | str, ...]
@@ -39,9 +39,9 @@ class Become:
     def order(self) -> tuple[int, int]:
         return -len(self.path), 0
 
-    def apply(self, subject: Subject) -> Case:
+    def apply(self, view: GraphView) -> Case:
         return _edited(
-            subject, self.path, self.node, lambda n: Node(n.name, self.op, self.target, self.args, dict(self.kwargs))
+            view, self.path, self.node, lambda n: Node(n.name, self.op, self.target, self.args, dict(self.kwargs))
         )
 
 
@@ -58,8 +58,8 @@ class Omit:
     def order(self) -> tuple[int, int]:
         return -len(self.path), -_KIND - (self.argument if isinstance(self.argument, int) else 0)
 
-    def apply(self, subject: Subject) -> Case:
-        return _edited(subject, self.path, self.node, self._without)
+    def apply(self, view: GraphView) -> Case:
+        return _edited(view, self.path, self.node, self._without)
 
     def _without(self, node: Node) -> Node | None:
         at = self.argument
@@ -86,8 +86,8 @@ class Put:
     def order(self) -> tuple[int, int]:
         return -len(self.path), self.turn - 3 * _KIND
 
-    def apply(self, subject: Subject) -> Case:
-        return _edited(subject, self.path, self.node, lambda n: put(n, self.place, self.value))
+    def apply(self, view: GraphView) -> Case:
+        return _edited(view, self.path, self.node, lambda n: put(n, self.place, self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class Shorten:
     def order(self) -> tuple[int, int]:
         return -len(self.path), -self.index - 2 * _KIND
 
-    def apply(self, subject: Subject) -> Case:
-        return _edited(subject, self.path, self.node, self._shorter)
+    def apply(self, view: GraphView) -> Case:
+        return _edited(view, self.path, self.node, self._shorter)
 
     def _shorter(self, node: Node) -> Node | None:
         found = get(node, self.place)
@@ -129,9 +129,9 @@ class TakeApart:
     def order(self) -> tuple[int, int]:
         return -len(self.path), -1
 
-    def apply(self, subject: Subject) -> Case:
-        parts, case = subject.trace.parts.get(self.node), subject.case
-        graph = body(case.graph, self.path) if exists(case.graph, self.path) else None
+    def apply(self, view: GraphView) -> Case:
+        parts, case = view.trace.parts.get(self.node), view.case
+        graph = subgraph(case.graph, self.path) if exists(case.graph, self.path) else None
         if parts is None or graph is None or all(n.name != self.node for n in graph.nodes):
             return case
         result = parts.output.args[0]
@@ -150,7 +150,7 @@ class TakeApart:
                 nodes += parts.compute
             elif not results or node.name not in substitutes:
                 nodes.append(node.map_values(lambda v: map_refs(v, lambda n: substitutes.get(n, {"ref": n}))))
-        return replace(case, graph=with_body(case.graph, self.path, replace(graph, nodes=tuple(nodes))))
+        return replace(case, graph=with_subgraph(case.graph, self.path, replace(graph, nodes=tuple(nodes))))
 
 
 def inside(value: Value) -> list[Value] | None:
@@ -210,12 +210,12 @@ def _places(place: Place, value: Value) -> Iterator[tuple[Place, Value]]:
         yield from _places((*place, index), item)
 
 
-def _edited(subject: Subject, path: Path, name: str, edit: Callable[[Node], Node | None]) -> Case:
+def _edited(view: GraphView, path: Path, name: str, edit: Callable[[Node], Node | None]) -> Case:
     """The case with one node of the graph at ``path`` edited, less what only that node needed."""
-    case = subject.case
+    case = view.case
     if not exists(case.graph, path):
         return case
-    graph = body(case.graph, path)
+    graph = subgraph(case.graph, path)
     before = {n.name: n for n in takewhile(lambda n: n.name != name, graph.nodes)}
     old = graph.nodes[len(before)] if len(before) < len(graph.nodes) else None
     new = None if old is None else edit(old)
@@ -223,19 +223,19 @@ def _edited(subject: Subject, path: Path, name: str, edit: Callable[[Node], Node
         return case
     new = replace(new, meta={k: v for k, v in new.meta.items() if k not in ("shape", "dtype")})
     graph = replace(graph, nodes=tuple(new if n is old else n for n in graph.nodes))
-    return without_dead(replace(case, graph=with_body(case.graph, path, graph)), case, path, subject.trace)
+    return without_dead(replace(case, graph=with_subgraph(case.graph, path, graph)), case, path, view.trace)
 
 
 #: Calls that only mean something together with others.
 _PAIRED = frozenset({*PAIRS, *PAIRS.values(), *REGIONS, *REGIONS.values(), *WRAPPERS})
 
 
-def editable(subject: Subject) -> list[Node]:
+def editable(view: GraphView) -> list[Node]:
     """The nodes of a graph that may be edited: none that calls a graph, or decides when a loop ends, or what state is
     switched on.
     """
-    fixed = subject.fixed if isinstance(subject, BodySubject) else frozenset[str]()
-    nodes = (subject.nodes[name] for name in subject.compute if name not in fixed)
+    fixed = view.fixed if isinstance(view, SubgraphView) else frozenset[str]()
+    nodes = (view.nodes[name] for name in view.compute if name not in fixed)
     return [
         n
         for n in nodes

@@ -1,10 +1,10 @@
-"""Edits of the bodies of higher-order operators: what a `Patch` carries besides its edits of the top-level graph.
+"""Edits of the subgraphs of higher-order operators: what a `Patch` carries besides its edits of the top-level graph.
 
 An edit is plain data and addresses a graph by its path. What it does depends on the case it meets, since edits are
-combined freely: where its node is gone, or the operator leaves no room, it does nothing. Inside a body the rules are
-those of `minifier.candidate.patch`, with two differences: what a body returns keeps its form, and a value whose
+combined freely: where its node is gone, or the operator leaves no room, it does nothing. Inside a subgraph the rules
+are those of `minifier.candidate.patch`, with two differences: what a subgraph returns keeps its form, and a value whose
 producer
-goes is given as a further operand of every call of the body (`provide`), so that it comes from outside in the end.
+goes is given as a further operand of every call of the subgraph (`provide`), so that it comes from outside in the end.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, map_refs, refs, tag
-from ..tracing.hop_calls import Call, Path, body, calls, deciding, exists, items, paths, with_body
+from ..tracing.hop_calls import HopCall, Path, deciding, exists, hop_calls, items, paths, subgraph, with_subgraph
 from ..tracing.trace import Trace, copied
-from .graph_view import Subject
+from .graph_view import GraphView, reached
 from .patch import Patch, reduced
 
 
-class BodySubject(Subject):
-    """A body as passes see it: the placeholders have the values that the first call gave them."""
+class SubgraphView(GraphView):
+    """A subgraph as passes see it: the placeholders have the values that the first call gave them."""
 
     def __init__(self, case: Case, path: Path, trace: Trace) -> None:
-        graph = body(case.graph, path)
+        graph = subgraph(case.graph, path)
         super().__init__(replace(case, graph=graph, inputs=(None,) * len(graph.placeholders)), trace)
         self.path = path
         #: Nodes that decide when a loop ends: without them it may never.
-        self.fixed = deciding(body(case.graph, path[:-1])).get(path[-1], frozenset())
+        self.fixed = deciding(subgraph(case.graph, path[:-1])).get(path[-1], frozenset())
 
     def tensor(self, name: str) -> TensorSpec | None:
         return self.trace.tensor(name) if name in self.given else super().tensor(name)
 
 
-def graphs(subject: Subject) -> list[tuple[Path, Subject]]:
-    """The top-level graph and every body, as passes see them."""
-    return [((), subject), *((b.path, b) for b in bodies(subject))]
+def graphs(view: GraphView) -> list[tuple[Path, GraphView]]:
+    """The top-level graph and every subgraph, as passes see them."""
+    return [((), view), *((b.path, b) for b in subgraphs(view))]
 
 
-def bodies(subject: Subject) -> list[BodySubject]:
-    """Every body of a case, the outer ones first."""
-    return [BodySubject(subject.case, path, subject.trace) for path in paths(subject.case.graph)]
+def subgraphs(view: GraphView) -> list[SubgraphView]:
+    """Every subgraph of a case, the outer ones first."""
+    return [SubgraphView(view.case, path, view.trace) for path in paths(view.case.graph)]
 
 
 @dataclass(frozen=True, slots=True)
-class OfBody:
-    """An edit of the body at ``path``. Inner ones go first."""
+class OfSubgraph:
+    """An edit of the subgraph at ``path``. Inner ones go first."""
 
     path: Path
 
@@ -53,20 +53,20 @@ class OfBody:
     def order(self) -> tuple[int, int]:
         return -len(self.path), 0
 
-    def inner(self, subject: Subject) -> BodySubject | None:
-        """The body, if it is still there."""
-        case = subject.case
-        return BodySubject(case, self.path, subject.trace) if exists(case.graph, self.path) else None
+    def inner(self, view: GraphView) -> SubgraphView | None:
+        """The subgraph, if it is still there."""
+        case = view.case
+        return SubgraphView(case, self.path, view.trace) if exists(case.graph, self.path) else None
 
 
 @dataclass(frozen=True, slots=True)
 class OfCall:
-    """An edit of what stands at ``index`` of the call of ``body`` by ``node``, in the graph at ``path``. Those at the
-    end go first, so that the others keep their places."""
+    """An edit of what stands at ``index`` of the call of ``subgraph`` by ``node``, in the graph at ``path``. Those at
+    the end go first, so that the others keep their places."""
 
     path: Path
     node: str
-    body: str
+    subgraph: str
     index: int
 
     @property
@@ -75,31 +75,31 @@ class OfCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Inside(OfBody):
-    """``patch`` (drops, replacements and erasures) applied to the body at ``path``."""
+class Inside(OfSubgraph):
+    """``patch`` (drops, replacements and erasures) applied to the subgraph at ``path``."""
 
     patch: Patch
 
-    def apply(self, subject: Subject) -> Case:
-        case, inner = subject.case, self.inner(subject)
+    def apply(self, view: GraphView) -> Case:
+        case, inner = view.case, self.inner(view)
         if inner is None:
             return case
         made = reduced(inner, _valid(inner, self.patch))
         if made is None:
             return case
         graph, missing = made
-        edited = replace(case, graph=with_body(case.graph, self.path, graph))
-        return provide(edited, self.path, missing, subject.trace) or case
+        edited = replace(case, graph=with_subgraph(case.graph, self.path, graph))
+        return provide(edited, self.path, missing, view.trace) or case
 
 
 @dataclass(frozen=True, slots=True)
-class Zeros(OfBody):
-    """The node ``name`` of the body at ``path`` becomes zeros of its shape and type."""
+class Zeros(OfSubgraph):
+    """The node ``name`` of the subgraph at ``path`` becomes zeros of its shape and type."""
 
     name: str
 
-    def apply(self, subject: Subject) -> Case:
-        case, inner = subject.case, self.inner(subject)
+    def apply(self, view: GraphView) -> Case:
+        case, inner = view.case, self.inner(view)
         if inner is None:
             return case
         node, spec = inner.nodes.get(self.name), inner.tensor(self.name)
@@ -112,21 +112,22 @@ class Zeros(OfBody):
         zeros = Node(node.name, "call_function", target, (list(spec.shape),), kwargs, node.meta)
         graph = inner.case.graph
         graph = replace(graph, nodes=tuple(zeros if n is node else n for n in graph.nodes))
-        edited = replace(case, graph=with_body(case.graph, self.path, graph))
-        return without_dead(edited, case, self.path, subject.trace)
+        edited = replace(case, graph=with_subgraph(case.graph, self.path, graph))
+        return without_dead(edited, case, self.path, view.trace)
 
 
 @dataclass(frozen=True, slots=True)
 class Operand(OfCall):
-    """The operand at ``index`` of the call of ``body`` by ``node`` goes where no body reads it, or gets it twice."""
+    """The operand at ``index`` of the call of ``subgraph`` by ``node`` goes where no subgraph reads it, or gets it
+    twice."""
 
-    def apply(self, subject: Subject) -> Case:
-        case = subject.case
-        graph, call = found(case, self.path, self.node, self.body)
+    def apply(self, view: GraphView) -> Case:
+        case = view.case
+        graph, call = found(case, self.path, self.node, self.subgraph)
         if call is None or not call.free or self.index >= len(call.operands):
             return case
         count = len(call.operands)
-        group = [c for c in calls(graph) if c.free and set(c.shared) & set(call.shared)]
+        group = [c for c in hop_calls(graph) if c.free and set(c.shared) & set(call.shared)]
         if any(len(c.operands) != count or set(c.shared) != set(call.shared) for c in group):
             return case
         same = call.operands.index(call.operands[self.index])
@@ -139,26 +140,26 @@ class Operand(OfCall):
             elif any(gone.name in n.inputs for n in inner.nodes):
                 return case
             inner = replace(inner, nodes=tuple(n for n in inner.nodes if n is not gone))
-            graph = with_body(graph, (name,), inner)
+            graph = with_subgraph(graph, (name,), inner)
         for other in group:
             operands = other.operands
             graph = _with_node(graph, other.with_operands(operands[: self.index] + operands[self.index + 1 :]))
         return without_dead(
-            replace(case, graph=with_body(case.graph, self.path, graph)), case, self.path, subject.trace
+            replace(case, graph=with_subgraph(case.graph, self.path, graph)), case, self.path, view.trace
         )
 
-    def is_twin(self, group: list[Call], other: int) -> bool:
+    def is_twin(self, group: list[HopCall], other: int) -> bool:
         """Whether every call gives the same operand there."""
         return all(c.operands[other] == c.operands[self.index] for c in group)
 
 
 @dataclass(frozen=True, slots=True)
-class Result(OfCall):
-    """What ``body`` returns to ``node`` at ``index`` goes where nothing reads it."""
+class OperatorResult(OfCall):
+    """What ``subgraph`` returns to ``node`` at ``index`` goes where nothing reads it."""
 
-    def apply(self, subject: Subject) -> Case:
-        case = subject.case
-        graph, call = found(case, self.path, self.node, self.body)
+    def apply(self, view: GraphView) -> Case:
+        case = view.case
+        graph, call = found(case, self.path, self.node, self.subgraph)
         if call is None:
             return case
         picked = picks(graph, self.node)
@@ -170,20 +171,20 @@ class Result(OfCall):
         for name in returning:
             inner: Graph = graph.attrs[name]["graph"]
             values = items(inner.output.args[0])
-            graph = with_body(graph, (name,), _returning(inner, values[: self.index] + values[self.index + 1 :]))
+            graph = with_subgraph(graph, (name,), _returning(inner, values[: self.index] + values[self.index + 1 :]))
         for name, index in picked.items():
             if index > self.index:
                 node = next(n for n in graph.nodes if n.name == name)
                 graph = _with_node(graph, replace(node, args=(node.args[0], index - 1)))
-        edited = replace(case, graph=with_body(case.graph, self.path, graph))
+        edited = replace(case, graph=with_subgraph(case.graph, self.path, graph))
         for name in returning:
-            edited = without_dead(edited, case, (*self.path, name), subject.trace)
+            edited = without_dead(edited, case, (*self.path, name), view.trace)
         return edited
 
 
 @dataclass(frozen=True, slots=True)
-class Shift(OfBody):
-    """The body at ``path``, the only one of its call, returns ``source`` at ``index``, whatever shape that has.
+class Shift(OfSubgraph):
+    """The subgraph at ``path``, the only one of its call, returns ``source`` at ``index``, whatever shape that has.
 
     Who read the former value outside is given what was recorded of it.
     """
@@ -191,12 +192,12 @@ class Shift(OfBody):
     index: int
     source: str
 
-    def apply(self, subject: Subject) -> Case:
-        case, outer = subject.case, self.path[:-1]
+    def apply(self, view: GraphView) -> Case:
+        case, outer = view.case, self.path[:-1]
         if not exists(case.graph, self.path):
             return case
-        inner, graph = body(case.graph, self.path), body(case.graph, outer)
-        users = [c for c in calls(graph) if self.path[-1] in c.paths]
+        inner, graph = subgraph(case.graph, self.path), subgraph(case.graph, outer)
+        users = [c for c in hop_calls(graph) if self.path[-1] in c.paths]
         values = items(inner.output.args[0])
         if len(users) != 1 or self.index >= len(values) or all(n.name != self.source for n in inner.nodes):
             return case
@@ -204,7 +205,7 @@ class Shift(OfBody):
         if picked is None:
             return case
         values[self.index] = {"ref": self.source}
-        graph = with_body(graph, self.path[-1:], _returning(inner, values))
+        graph = with_subgraph(graph, self.path[-1:], _returning(inner, values))
         returned = set(refs(list(graph.output.args)))
         missing = []
         for name, index in picked.items():
@@ -214,17 +215,17 @@ class Shift(OfBody):
                     missing.append(name)
                 elif name not in returned:
                     continue
-        edited = replace(case, graph=with_body(case.graph, outer, graph))
-        done = provide(edited, outer, missing, subject.trace)
-        return case if done is None else without_dead(done, case, self.path, subject.trace)
+        edited = replace(case, graph=with_subgraph(case.graph, outer, graph))
+        done = provide(edited, outer, missing, view.trace)
+        return case if done is None else without_dead(done, case, self.path, view.trace)
 
 
-def found(case: Case, path: Path, node: str, name: str) -> tuple[Graph, Call | None]:
-    """The graph at ``path``, and the call of its body ``name`` that ``node`` makes, if both are still there."""
+def found(case: Case, path: Path, node: str, name: str) -> tuple[Graph, HopCall | None]:
+    """The graph at ``path``, and the call of its subgraph ``name`` that ``node`` makes, if both are still there."""
     if not exists(case.graph, path):
         return case.graph, None
-    graph = body(case.graph, path)
-    return graph, next((c for c in calls(graph) if c.node.name == node and name in c.paths), None)
+    graph = subgraph(case.graph, path)
+    return graph, next((c for c in hop_calls(graph) if c.node.name == node and name in c.paths), None)
 
 
 def picks(graph: Graph, name: str) -> dict[str, int] | None:
@@ -248,7 +249,8 @@ def picks(graph: Graph, name: str) -> dict[str, int] | None:
 def provide(case: Case, path: Path, names: Iterable[str], trace: Trace) -> Case | None:
     """``case`` with placeholders ``names`` in the graph at ``path``, for values that were recorded.
 
-    They become operands of every call of the body, up to inputs of the case. None where a call takes no more operands.
+    They become operands of every call of the subgraph, up to inputs of the case. None where a call takes no more
+    operands.
     """
     names = list(names)
     if not names:
@@ -256,8 +258,8 @@ def provide(case: Case, path: Path, names: Iterable[str], trace: Trace) -> Case 
     if not path:
         return with_inputs(case, names, trace)
     outer, own = path[:-1], path[-1]
-    graph = body(case.graph, outer)
-    users = [c for c in calls(graph) if own in c.paths]
+    graph = subgraph(case.graph, outer)
+    users = [c for c in hop_calls(graph) if own in c.paths]
     if not users or any(not c.free or own not in c.shared for c in users):
         return None
     taken = {n.name for n in graph.nodes}
@@ -273,10 +275,10 @@ def provide(case: Case, path: Path, names: Iterable[str], trace: Trace) -> Case 
         for name in names:
             more.append(name if other == own else copied(name, inside))
             inside.add(more[-1])
-        graph = with_body(graph, (other,), _with_placeholders(inner, more))
+        graph = with_subgraph(graph, (other,), _with_placeholders(inner, more))
     for call in users:
         graph = _with_node(graph, call.with_operands([*call.operands, *({"ref": n} for n in given)]))
-    return provide(replace(case, graph=with_body(case.graph, outer, graph)), outer, given, trace)
+    return provide(replace(case, graph=with_subgraph(case.graph, outer, graph)), outer, given, trace)
 
 
 def with_inputs(case: Case, names: list[str], trace: Trace) -> Case | None:
@@ -350,13 +352,13 @@ def without_dead(edited: Case, before: Case, path: Path, trace: Trace) -> Case:
     """``edited`` less the nodes of the graph at ``path`` that are dead now and were not before."""
     if not exists(edited.graph, path):
         return edited
-    live = BodySubject(before, path, trace).live if path else Subject(before, trace).live
-    graph = body(edited.graph, path)
-    subject = Subject(replace(edited, graph=graph), trace)
-    dead = {n for n in subject.compute if n in live and n not in subject.live}
+    live = SubgraphView(before, path, trace).live if path else GraphView(before, trace).live
+    graph = subgraph(edited.graph, path)
+    view = GraphView(replace(edited, graph=graph), trace)
+    dead = {n for n in view.compute if n in live and n not in view.live}
     while True:
         # What an older side effect reads stays.
-        needed = {n for n in dead if any(u not in dead for u in subject.users[n])}
+        needed = {n for n in dead if any(u not in dead for u in view.users[n])}
         if not needed:
             break
         dead -= needed
@@ -365,20 +367,90 @@ def without_dead(edited: Case, before: Case, path: Path, trace: Trace) -> Case:
     nodes = [n for n in nodes if n.op != "get_attr" or n.name in read]
     targets = {n.target for n in nodes if n.op in ("get_attr", "call_module")}
     attrs = {name: attr for name, attr in graph.attrs.items() if name in targets}
-    return replace(edited, graph=with_body(edited.graph, path, Graph(tuple(nodes), attrs, graph.training)))
+    return replace(edited, graph=with_subgraph(edited.graph, path, Graph(tuple(nodes), attrs, graph.training)))
 
 
-def _valid(subject: BodySubject, patch: Patch) -> Patch:
+def _valid(view: SubgraphView, patch: Patch) -> Patch:
     """``patch`` less what names nodes that are gone, or that must stay."""
-    names = subject.nodes.keys() - subject.fixed
+    names = view.nodes.keys() - view.fixed
     return Patch(
         drop=frozenset(n for n in patch.drop if n in names),
-        replace={
-            n: v for n, v in patch.replace.items() if n in names and (tag(v) != "ref" or v["ref"] in subject.nodes)
-        },
+        replace={n: v for n, v in patch.replace.items() if n in names and (tag(v) != "ref" or v["ref"] in view.nodes)},
         erase=frozenset(n for n in patch.erase if n in names),
     )
 
 
 #: What makes zeros in a graph of functions, and in one of operators.
 _ZEROS: tuple[Json, Json] = ({"fn": "torch.zeros"}, {"op": "aten::zeros.default"})
+
+#: Positions of the lists of operands, whose items are the placeholders in order, and whether the first is carried.
+_LISTS = {"while_loop": ((2,), True), "scan": ((1, 2), True), "map_impl": ((1,), False)}
+
+
+@dataclass(frozen=True, slots=True)
+class Slot(OfCall):
+    """The operand at ``index``, counted over all lists, of the call of ``subgraph`` by ``node`` goes with its
+    results."""
+
+    def apply(self, view: GraphView) -> Case:
+        case = view.case
+        graph, call = found(case, self.path, self.node, self.subgraph)
+        if call is None or self.index >= len(slots(call.node)):
+            return case
+        at, place, carried = slots(call.node)[self.index]
+        group = items(call.node.args[at])
+        picked = picks(graph, self.node)
+        if picked is None or len(group) < 2 or (carried and self.index in picked.values()):
+            return case
+        for number, name in enumerate(call.paths):
+            returns = carried and number == len(call.paths) - 1
+            inner = _less(graph.attrs[name]["graph"], self.index, returns=returns)
+            if inner is None:
+                return case
+            graph = with_subgraph(graph, (name,), inner)
+        group = group[:place] + group[place + 1 :]
+        args = list(call.node.args)
+        args[at] = {"tuple": group} if tag(args[at]) == "tuple" else group
+        changed = {self.node: replace(call.node, args=tuple(args))}
+        for name, index in picked.items() if carried else ():
+            if index > self.index:
+                node = next(n for n in graph.nodes if n.name == name)
+                changed[name] = replace(node, args=(node.args[0], index - 1))
+        graph = replace(graph, nodes=tuple(changed.get(n.name, n) for n in graph.nodes))
+        return replace(case, graph=with_subgraph(case.graph, self.path, graph))
+
+
+def slots(node: Node) -> list[tuple[int, int, bool]]:
+    """For each operand of a loop in such a list: the position of the list, its place there, whether it is carried."""
+    operator = node.target.get("hop", "") if isinstance(node.target, dict) else ""
+    lists, carries = _LISTS.get(operator, ((), False))
+    if any(at >= len(node.args) for at in lists):
+        return []
+    return [
+        (at, place, carries and at == lists[0]) for at in lists for place in range(len(items(node.args[at])))
+    ]  # fmt: skip
+
+
+def _less(graph: Graph, index: int, *, returns: bool) -> Graph | None:
+    """A subgraph without its placeholder, and without its result, at ``index``; None where other results depend on
+    it."""
+    placeholders = graph.placeholders
+    if index >= len(placeholders):
+        return None
+    gone, output = placeholders[index], graph.output
+    if returns:
+        old: Value = output.args[0]
+        values = items(old)
+        values = values[:index] + values[index + 1 :]
+        if not values:
+            return None
+        output = replace(output, args=({"tuple": values} if tag(old) == "tuple" else values,))
+    reads = {n.name: n.inputs for n in graph.nodes[:-1]}
+    needed = reached(reads, list(output.inputs))
+    before = reached(reads, list(graph.output.inputs))
+    dead = {n.name for n in graph.nodes[:-1] if n.op != "placeholder" and n.name in before and n.name not in needed}
+    kept = [n for n in graph.nodes[:-1] if n is not gone and n.name not in dead]
+    if any(gone.name in n.inputs or dead & set(n.inputs) for n in (*kept, output)):
+        return None
+    targets = {n.target for n in kept if n.op in ("get_attr", "call_module")}
+    return Graph((*kept, output), {p: a for p, a in graph.attrs.items() if p in targets}, graph.training)

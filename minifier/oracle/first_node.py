@@ -16,8 +16,7 @@ from ...store.failure import VALUES, Failure, FailureKind, Phase
 from ...store.index import Index
 from ..candidate.graph_view import REGIONS
 from ..sandbox.pool import Workers
-from ..tracing.trace import Kind as Recorded
-from ..tracing.trace import Trace
+from ..tracing.trace import Trace, ValueKind
 from . import tasks
 from .observation import of_reply
 
@@ -57,7 +56,7 @@ def find(
 def returning_all(case: Case, trace: Trace) -> tuple[Case, list[str]]:
     """``case`` returning the tensor of every compute node in order, and their names; none where a value has no meaning
     outside of its region."""
-    names = [n.name for n in case.graph.compute if (v := trace.values.get(n.name)) and v.kind is Recorded.TENSOR]
+    names = [n.name for n in case.graph.compute if (v := trace.values.get(n.name)) and v.kind is ValueKind.TENSOR]
     targets = json.dumps([n.target for n in case.graph.compute])
     if any(opened in targets for opened in REGIONS):
         return case, []

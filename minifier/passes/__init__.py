@@ -1,7 +1,7 @@
 """The passes of a reduction, and what is asked of one.
 
-A pass looks at a `minifier.candidate.graph_view.Subject` and proposes `minifier.candidate.patch.Patch` objects. It is a
-pure function of the subject and a step number: no state, no randomness, no torch, no oracle. It promises
+A pass looks at a `minifier.candidate.graph_view.GraphView` and proposes `minifier.candidate.patch.Patch` objects. It
+is a pure function of the view and a step number: no state, no randomness, no torch, no oracle. It promises
 
 * **independence**: the patches of one proposal may be applied in any combination (of two that replace the same
   node the first counts); the search it names decides which;
@@ -20,13 +20,13 @@ function and a row here; `minify passes` prints the table.
 
 from __future__ import annotations
 
-from . import arguments, bypass, dead, inputs, nodes, numbers, operators, outputs, parts, shortcuts, simpler
+from . import arguments, dead, inputs, nodes, numbers, operators, outputs, parts, reroute, simpler
 from .proposal import Pass, Proposal
 
 PASSES: tuple[Pass, ...] = (
     Pass(
         "flatten",
-        "Puts the bodies of all higher-order operators in their place, at once: few failures need an operator around.",
+        "Puts the subgraphs of all higher-order operators in their place, at once: few failures need one around.",
         operators.flatten,
         coarse=True,
     ),
@@ -47,9 +47,9 @@ PASSES: tuple[Pass, ...] = (
         outputs.propose,
     ),
     Pass(
-        "jumps",
+        "replace-with-ancestor",
         "Lets readers of a value read the earliest one of the same shape and type that will do: paths get short.",
-        bypass.jumps,
+        reroute.replace_with_ancestor,
         coarse=True,
     ),
     Pass(
@@ -59,7 +59,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "inline",
-        "Puts the bodies of one higher-order operator in its place: its nodes read what they were given.",
+        "Puts the subgraphs of one higher-order operator in its place: its nodes read what they were given.",
         operators.inline,
     ),
     Pass(
@@ -68,48 +68,48 @@ PASSES: tuple[Pass, ...] = (
         nodes.singles,
     ),
     Pass(
-        "bypass",
+        "skip-to-operand",
         "Lets readers of a value read a direct input of its producer of the same shape and type: shapes stay.",
-        bypass.singles,
+        reroute.skip_to_operand,
     ),
     Pass(
-        "body-jumps",
-        "As jumps, inside the body of a higher-order operator.",
-        operators.body_jumps,
+        "subgraph-replace-with-ancestor",
+        "As replace-with-ancestor, inside the subgraph of a higher-order operator.",
+        operators.subgraph_replace_with_ancestor,
         coarse=True,
     ),
     Pass(
-        "body-nodes",
-        "As nodes, inside a body: the operator is given the recorded value as one more operand.",
-        operators.body_nodes,
+        "subgraph-nodes",
+        "As nodes, inside a subgraph: the operator is given the recorded value as one more operand.",
+        operators.subgraph_nodes,
     ),
     Pass(
-        "body-bypass",
-        "As bypass, inside a body: what it returns keeps its shape and type.",
-        operators.body_bypass,
+        "subgraph-skip-to-operand",
+        "As skip-to-operand, inside a subgraph: what it returns keeps its shape and type.",
+        operators.subgraph_skip_to_operand,
     ),
     Pass(
-        "body-zeros",
-        "Makes values inside a body zeros of their shape and type, so that a branch need not compute anything.",
-        operators.body_zeros,
+        "subgraph-zeros",
+        "Makes values inside a subgraph zeros of their shape and type, so that a branch need not compute anything.",
+        operators.subgraph_zeros,
     ),
     Pass(
-        "body-ends",
-        "Takes away results and operands of a higher-order operator that nothing reads, and lets its body return less.",
-        operators.body_ends,
+        "subgraph-ends",
+        "Takes away results and operands of a higher-order operator that nothing reads; its subgraph returns less.",
+        operators.subgraph_ends,
     ),
     Pass(
-        "body-dead",
-        "As dead, inside a body: what nothing returned depends on goes.",
-        operators.body_dead,
+        "subgraph-dead",
+        "As dead, inside a subgraph: what nothing returned depends on goes.",
+        operators.subgraph_dead,
     ),
 )
 
 REPLACEMENTS: tuple[Pass, ...] = (
     Pass(
-        "shortcuts",
+        "reroute",
         "Lets readers of a value read any earlier result instead, as it is or by one reshape, expand, slice or select.",
-        shortcuts.propose,
+        reroute.reroute,
         late=True,
     ),
     Pass(

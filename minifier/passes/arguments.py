@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...store.document.case import Node, refs
-from ..candidate.graph_view import Subject, target_name
+from ..candidate.graph_view import GraphView, target_name
 from ..candidate.patch import Patch
 from ..candidate.rewriting import Omit, Shorten, editable, inside, places
 from ..candidate.subgraphs import graphs
@@ -16,23 +16,23 @@ from .proposal import Proposal, each
 DIMENSIONS = frozenset({"dim", "dims", "axis", "axes"})
 
 
-def propose(subject: Subject, step: int) -> Proposal | None:
+def propose(view: GraphView, step: int) -> Proposal | None:
     """Everything at once: most failures depend on no argument. Then each alone."""
     if step > 0:
         return None
-    return each((*_defaults(subject), *_lists(subject), *at(0, subject)))
+    return each((*_defaults(view), *_lists(view), *at(0, view)))
 
 
-def _defaults(subject: Subject) -> Iterator[Patch]:
+def _defaults(view: GraphView) -> Iterator[Patch]:
     """Every argument that may be left out, by the signature that was recorded of what the node calls."""
-    for path, inner in graphs(subject):
+    for path, inner in graphs(view):
         for node in editable(inner):
             for names, argument in _optional(inner, node):
                 yield Patch(edits=(Omit(path, node.name, argument, names),))
 
 
-def _optional(subject: Subject, node: Node) -> list[tuple[tuple[str, ...], int | str]]:
-    signature = subject.trace.signatures.get(node.name, ())
+def _optional(view: GraphView, node: Node) -> list[tuple[tuple[str, ...], int | str]]:
+    signature = view.trace.signatures.get(node.name, ())
     names = tuple(name for name, _ in signature)
     free = [i for i, (_, optional) in enumerate(signature) if optional]
     known = [(names, i) for i in free if i < len(node.args) <= len(names)]
@@ -40,9 +40,9 @@ def _optional(subject: Subject, node: Node) -> list[tuple[tuple[str, ...], int |
     return [*known, *(((), key) for key in node.kwargs if key not in required)]
 
 
-def _lists(subject: Subject) -> Iterator[Patch]:
+def _lists(view: GraphView) -> Iterator[Patch]:
     """Every item of a list of values (what ``cat`` and ``stack`` join, what an index consists of) or of dimensions."""
-    for path, inner in graphs(subject):
+    for path, inner in graphs(view):
         for node in editable(inner):
             for place, value in places(node):
                 listed = inside(value)
@@ -57,8 +57,8 @@ def _lists(subject: Subject) -> Iterator[Patch]:
                         yield Patch(edits=(Shorten(path, node.name, place, i),))
 
 
-def _names_dimensions(subject: Subject, node: Node, argument: int | str) -> bool:
-    signature = subject.trace.signatures.get(node.name, ())
+def _names_dimensions(view: GraphView, node: Node, argument: int | str) -> bool:
+    signature = view.trace.signatures.get(node.name, ())
     if isinstance(argument, int):
         argument = signature[argument][0] if argument < len(signature) else ""
     return argument in DIMENSIONS and target_name(node) != "permute"

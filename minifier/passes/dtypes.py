@@ -90,12 +90,12 @@ def converted(
     for i in data_tensors(case) if tensors else ():
         if only is None or only == i:
             specs[i] = _converted(case, i, change, storages) or specs[i]
-    body = _following(case.graph, change) if graph else case.graph
-    if tuple(specs) == case.tensors and body == case.graph:
+    subgraph = _following(case.graph, change) if graph else case.graph
+    if tuple(specs) == case.tensors and subgraph == case.graph:
         return case
     given = dict(zip((n.name for n in case.graph.placeholders), case.inputs, strict=True))
-    nodes = tuple(_described(node, given.get(node.name), specs) for node in body.nodes)
-    return replace(case, tensors=tuple(specs), graph=replace(body, nodes=nodes))
+    nodes = tuple(_described(node, given.get(node.name), specs) for node in subgraph.nodes)
+    return replace(case, tensors=tuple(specs), graph=replace(subgraph, nodes=nodes))
 
 
 def _converted(case: Case, index: int, change: Mapping[str, str], storages: Storages) -> TensorSpec | None:

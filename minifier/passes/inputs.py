@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from ...store.document.case import tag
-from ..candidate.graph_view import Subject
+from ..candidate.graph_view import GraphView
 from ..candidate.patch import Patch
 from .proposal import Proposal, each
 
 
-def propose(subject: Subject, step: int) -> Proposal | None:
+def propose(view: GraphView, step: int) -> Proposal | None:
     """First numbers are written into the graph, then inputs that look alike become one."""
-    case = subject.case
+    case = view.case
     if step == 0:
         return each(
             tuple(
                 Patch(replace={name: value["sym"]["hint"] if tag(value) == "sym" else value})
-                for name, i in subject.given.items()
+                for name, i in view.given.items()
                 if tag(value := case.inputs[i]) == "sym" or type(value) in (int, float, bool)
             )
         )
     if step == 1:
         first: dict[object, str] = {}
         patches = []
-        for name, i in subject.given.items():
+        for name, i in view.given.items():
             spec = case.input_tensor(i)
             if spec is None:
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...store.document.case import Node, Value, tag
-from ..candidate.graph_view import Subject
+from ..candidate.graph_view import GraphView
 from ..candidate.order import weight
 from ..candidate.patch import Patch
 from ..candidate.rewriting import Place, Put, editable, inside, places
@@ -21,11 +21,11 @@ LADDER = (*(1 << n for n in range(1, 11)), *(10**n for n in range(4, 19)))
 MOST = 16
 
 
-def plain(subject: Subject, step: int) -> Proposal | None:
+def plain(view: GraphView, step: int) -> Proposal | None:
     """All numbers to 1, then, if they are few, each to as small a step of the ladder as will do."""
     if step == 0:
-        return each(tuple(at(1, subject)))
-    found = _all(subject)
+        return each(tuple(at(1, view)))
+    found = _all(view)
     if len(found) > MOST or step - 1 >= len(found):
         return None
     path, node, place, value = found[step - 1]
@@ -36,27 +36,27 @@ def plain(subject: Subject, step: int) -> Proposal | None:
     return Proposal(tuple(Patch(edits=(e,)) for e in edits), lambda: farthest(chances))
 
 
-def at(number: int, subject: Subject) -> Iterator[Patch]:
+def at(number: int, view: GraphView) -> Iterator[Patch]:
     """Every number that is less plain than 0 or 1, as that."""
-    for path, node, place, value in _all(subject):
+    for path, node, place, value in _all(view):
         if weight(new := type(value)(number)) < weight(value):
             yield Patch(edits=(Put(path, node.name, place, new),))
 
 
-def _all(subject: Subject) -> list[tuple[Path, Node, Place, Value]]:
-    return [(path, *found) for path, inner in graphs(subject) for found in _numbers(inner)]
+def _all(view: GraphView) -> list[tuple[Path, Node, Place, Value]]:
+    return [(path, *found) for path, inner in graphs(view) for found in _numbers(inner)]
 
 
-def _numbers(subject: Subject) -> Iterator[tuple[Node, Place, Value]]:
+def _numbers(view: GraphView) -> Iterator[tuple[Node, Place, Value]]:
     """Numbers and flags among the arguments, less those that are sizes: `smaller_dimensions` changes these."""
-    for node in editable(subject):
-        sizes = {size for name in (node.name, *node.inputs) if (spec := subject.tensor(name)) for size in spec.shape}
+    for node in editable(view):
+        sizes = {size for name in (node.name, *node.inputs) if (spec := view.tensor(name)) for size in spec.shape}
         shapes = {
             place
             for place, value in places(node)
             if (items := inside(value)) and tag(value) != "slice" and any(type(i) is int and i in sizes for i in items)
         }
-        if node.op == "call_method" and not subject.trace.signatures.get(node.name):  # sizes, or dimensions to permute
+        if node.op == "call_method" and not view.trace.signatures.get(node.name):  # sizes, or dimensions to permute
             shapes |= {(i,) for i, a in enumerate(node.args) if type(a) is int}
         for place, value in places(node):
             if type(value) in (bool, int, float) and not any(place[:n] in shapes for n in range(1, len(place) + 1)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..candidate.graph_view import Subject
+from ..candidate.graph_view import GraphView
 from ..candidate.patch import Patch
 from .searches import Search, dense
 
@@ -28,7 +28,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One row of the table. ``propose(subject, step)`` gives the proposal of a step, None after the last step.
+    """One row of the table. ``propose(view, step)`` gives the proposal of a step, None after the last step.
 
     A ``coarse`` pass takes big steps while the case is large. It runs once, and again only where other passes have
     removed a quarter of the nodes since; the fixpoint that makes a result 1-minimal is that of the other passes.
@@ -38,7 +38,7 @@ class Pass:
 
     name: str
     summary: str
-    propose: Callable[[Subject, int], Proposal | None]
+    propose: Callable[[GraphView, int], Proposal | None]
     coarse: bool = False
     late: bool = False
 

@@ -1,4 +1,4 @@
-"""Call a plain operation of the same form: what was computed need not matter, only what shapes and types it had.
+"""HopCall a plain operation of the same form: what was computed need not matter, only what shapes and types it had.
 
 The form of a call is read from its values, not from its name: one tensor to one like it, two tensors to what they
 broadcast to, a reduction, another shape, another type. So operators nobody has heard of have one, too.
@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import prod
 
 from ...store.document.case import TensorSpec, Value
-from ..candidate.graph_view import Subject
+from ..candidate.graph_view import GraphView
 from ..candidate.order import RANKS, rank
 from ..candidate.patch import Patch
 from ..candidate.rewriting import Become, editable
@@ -27,17 +27,17 @@ Form = tuple[str, tuple[Value, ...], dict[str, Value]]
 _INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64"})
 
 
-def plain(subject: Subject, step: int) -> Proposal | None:
+def plain(view: GraphView, step: int) -> Proposal | None:
     """Each node's plain operation, then, where there are several, the second one for those that are something else.
 
     An operation that is alone and is not the plain one is the culprit itself. So is one that the failure blames.
     """
-    if step > 1 or (step == 1 and len(subject.compute) == 1):
+    if step > 1 or (step == 1 and len(view.compute) == 1):
         return None
     patches = []
-    for path, inner in graphs(subject):
+    for path, inner in graphs(view):
         for node in editable(inner):
-            if node.name in subject.blamed:
+            if node.name in view.blamed:
                 continue
             overload = isinstance(node.target, dict) and "op" in node.target
             found = (f for f in forms(inner, node.name, second=step == 1) if RANKS[f[0]] < rank(node))
@@ -65,12 +65,12 @@ _OVERLOADS = {
 }  # fmt: skip
 
 
-def forms(subject: Subject, name: str, *, second: bool) -> Iterator[Form]:
+def forms(view: GraphView, name: str, *, second: bool) -> Iterator[Form]:
     """Plain calls that give a tensor of the shape and type of ``name``, the likeliest first."""
-    result = subject.tensor(name)
+    result = view.tensor(name)
     if result is None or result.layout != "strided":
         return
-    given = [(s, spec) for s in subject.inputs[name] if (spec := subject.tensor(s)) is not None]
+    given = [(s, spec) for s in view.inputs[name] if (spec := view.tensor(s)) is not None]
     if not given:
         if not second:
             kwargs = {"dtype": {"dtype": result.dtype}, "device": {"device": result.device}}

@@ -18,7 +18,7 @@ MOST_MARKS = 16
 
 
 def fewer_calls(case: Case, storages: Storages) -> Candidates:
-    """Call what was compiled less often: once, or the least power of two that will do."""
+    """HopCall what was compiled less often: once, or the least power of two that will do."""
     for i in reversed(range(len(case.earlier))):
         if (yield (candidate := replace(case, earlier=case.earlier[:i] + case.earlier[i + 1 :]))):
             case = candidate

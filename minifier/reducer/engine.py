@@ -16,9 +16,9 @@ from itertools import count, islice
 from typing import Protocol
 
 from ...store.document.case import Case
-from ..candidate.graph_view import Subject
+from ..candidate.graph_view import GraphView
 from ..candidate.lint import flaw
-from ..candidate.order import Sizes
+from ..candidate.order import SizeCache
 from ..oracle.verdict import Outcome, Verdict
 from ..passes import PASSES, Pass, Proposal
 from ..session.options import PassFailed
@@ -33,7 +33,7 @@ SMALL = 16
 STEPS = 1000
 #: What passes propose, by their names and steps, for a case that may be the best one next.
 Proposed = dict[tuple[str, int], Proposal | None]
-Imagined = tuple[Subject, Proposed]
+Imagined = tuple[GraphView, Proposed]
 #: Who is told that a pass raised, or made a patch that cannot be applied or gives no graph: the error, and the pass.
 Problem = Callable[[Exception, str], None]
 
@@ -108,7 +108,7 @@ class Engine:
         self._hints, self._blamed = hints, blamed
         self._clock = clock
         self._keys = Keys()
-        self._sizes = Sizes()
+        self._sizes = SizeCache()
         self._broken: set[str] = set()
         self._studied = ""
         self._flying: dict[str, tuple[Case, Future[Verdict]]] = {}
@@ -124,13 +124,13 @@ class Engine:
     @property
     def best(self) -> Case:
         """The smallest failing case so far."""
-        return self._subject.case
+        return self._view.case
 
     def run(self, case: Case, trace: Trace) -> Result:
         """Reduce ``case``, which is known to fail; ``trace`` was recorded on it."""
         self._started = self._clock()
         self._trace, self._studied = trace, ""
-        self._subject = Subject(case, trace, self._hints, blamed=self._blamed)
+        self._view = GraphView(case, trace, self._hints, blamed=self._blamed)
         self._best_key = ""
         self._start_nodes = self._sizes.nodes(case)
         reason = ""
@@ -172,7 +172,7 @@ class Engine:
         self._studied = self._key_of_best()
         if trace is not None:
             self._trace = trace
-            self._subject = Subject(self.best, trace, self._hints, blamed=self._blamed)
+            self._view = GraphView(self.best, trace, self._hints, blamed=self._blamed)
             self._proposed.clear()
 
     def _run_pass(self, p: Pass) -> None:
@@ -204,14 +204,14 @@ class Engine:
         """What ``p`` proposes for the best case, or the ``imagined`` one; worked out once for each. Of errors
         ``problem`` is told, if given: who only asks ahead may ask what is never going to be asked.
         """
-        subject, proposed = imagined or (self._subject, self._proposed)
+        view, proposed = imagined or (self._view, self._proposed)
         if p.name in self._broken:
             return None
         if (p.name, step) not in proposed:
             try:
-                if step > STEPS + len(subject.position) * 4:
+                if step > STEPS + len(view.position) * 4:
                     raise RecursionError(f"after {step} steps it has not come to an end")
-                proposed[p.name, step] = p.propose(subject, step)
+                proposed[p.name, step] = p.propose(view, step)
             except Exception as exc:  # noqa: BLE001  an error in one pass is no reason to lose what the others can do
                 if problem is not None:
                     self._broken.add(p.name)
@@ -230,7 +230,7 @@ class Engine:
     def _search(self, name: str, proposal: Proposal) -> bool:
         """Find which patches can be applied together, applying them as they are found. True if any was."""
         before = self.best
-        question = Question(self._subject, name, proposal)
+        question = Question(self._view, name, proposal)
         while question.kept is not None:
             case = question.candidate(question.kept, self._problem)
             same = self._check(case, question)
@@ -311,9 +311,9 @@ class Engine:
         if self._is_best(case):
             return
         key = self._keys.key(case)
-        if len(case.graph.compute) > len(self._subject.compute):
-            self._coarse.clear()  # a body has become part of the graph: there is something to take big steps in again
-        self._subject = self._subject.after(case)
+        if len(case.graph.compute) > len(self._view.compute):
+            self._coarse.clear()  # a subgraph has become part of the graph: big steps may pay again
+        self._view = self._view.after(case)
         self._proposed.clear()
         self._imagined.clear()
         self._best_key = key
@@ -340,7 +340,7 @@ class Engine:
             looked += 1
             kept = question.after(assumed)
             if kept is None:
-                if question.subject is self._subject:  # of what is imagined nothing further is
+                if question.view is self._view:  # of what is imagined nothing further is
                     then = self._after_success(question, assumed) if any(assumed) else following
                     queue.extendleft((later, ()) for later in islice(then, 1))
                 continue
@@ -371,7 +371,7 @@ class Engine:
                 if proposal is None:
                     break
                 if proposal.patches:
-                    yield Question(self._subject if imagined is None else imagined[0], p.name, proposal)
+                    yield Question(self._view if imagined is None else imagined[0], p.name, proposal)
 
     def _after_success(self, question: Question, assumed: tuple[bool, ...]) -> Iterator[Question]:
         """The questions that come after ``question``, the running one, where the answers to what it still asks are
@@ -380,7 +380,7 @@ class Engine:
         case = question.candidate(question.after(assumed[:last]) or ())
         if case is None or question.grows:
             return iter(())
-        imagined = self._imagined.setdefault(self._keys.key(case), (self._subject.after(case), {}))
+        imagined = self._imagined.setdefault(self._keys.key(case), (self._view.after(case), {}))
         return self._following(imagined, again=question.again)
 
     def _collect(self) -> None:

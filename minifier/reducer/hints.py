@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ...store.document.case import Case, Node, tag
 from ...store.failure import VALUES, Failure, FailureKind
 from ..candidate.graph_view import leaves, reached, target_name
-from ..tracing.hop_calls import body, calls
+from ..tracing.hop_calls import hop_calls, subgraph
 
 #: No more hints than this are followed.
 MOST = 3
@@ -51,7 +51,7 @@ def named(case: Case, failures: Iterable[Failure], first: str | None = None) -> 
             beliefs[group] = max(belief, beliefs.get(group, 0.0))
     order = sorted(beliefs, key=lambda g: (-beliefs[g], len(g), g))
     groups = [*([(first,)] if first is not None else []), *[g for g in order if len(g) * 2 <= len(nodes)][:MOST]]
-    return tuple(_with_bodies(case, group) for group in groups)
+    return tuple(_with_subgraphs(case, group) for group in groups)
 
 
 def blamed(case: Case, failures: Iterable[Failure], first: str | None) -> frozenset[str]:
@@ -72,13 +72,13 @@ def blamed(case: Case, failures: Iterable[Failure], first: str | None) -> frozen
     return frozenset(found)
 
 
-def _with_bodies(case: Case, group: tuple[str, ...]) -> tuple[str, ...]:
-    """``group`` and what it calls: where the bodies of an operator take its place, their nodes are the hint."""
+def _with_subgraphs(case: Case, group: tuple[str, ...]) -> tuple[str, ...]:
+    """``group`` and what it calls: where the subgraphs of an operator take its place, their nodes are the hint."""
     taken = {
         source for n in case.graph.compute if n.name in group and target_name(n) == "getitem" for source in n.inputs
     }
-    called = [path for call in calls(case.graph) if call.node.name in taken.union(group) for path in call.paths]
-    within = [n.name for path in called for n in body(case.graph, (path,)).compute]
+    called = [path for call in hop_calls(case.graph) if call.node.name in taken.union(group) for path in call.paths]
+    within = [n.name for path in called for n in subgraph(case.graph, (path,)).compute]
     return tuple(dict.fromkeys((*group, *within)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...store.document.case import Case
-from ..candidate.graph_view import Subject
+from ..candidate.graph_view import GraphView
 from ..candidate.patch import apply, merge
 from ..passes import Proposal
 from ..passes.searches import Items
@@ -18,8 +18,8 @@ from ..passes.searches import Items
 class Question:
     """A running search: the candidate it asks about, and what it would ask after assumed answers."""
 
-    def __init__(self, subject: Subject, name: str, proposal: Proposal) -> None:
-        self.subject = subject
+    def __init__(self, view: GraphView, name: str, proposal: Proposal) -> None:
+        self.view = view
         #: The pass that asks.
         self.name = name
         self._base = () if proposal.base is None else (proposal.base,)
@@ -45,7 +45,7 @@ class Question:
         stays = set(kept)
         patches = [p for i, p in enumerate(self._patches) if i not in stays]
         try:
-            return apply(self.subject, merge((*self._base, *patches)))
+            return apply(self.view, merge((*self._base, *patches)))
         except Exception as exc:  # noqa: BLE001  as above: the patch is at fault, not the reduction
             if problem is not None:
                 problem(exc, self.name)

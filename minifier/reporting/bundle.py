@@ -164,7 +164,7 @@ def command(index: Index, capture_id: int, request: ExportRequest = _SCRIPT) -> 
         repository(spec),
         "--title",
         one_line(headline, 140),
-        "--body-file",
+        "--subgraph-file",
         "-",
     ]
     return f"{shlex.join(made)} | {shlex.join(filed)}"

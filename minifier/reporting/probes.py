@@ -382,6 +382,6 @@ def with_node(case: Case, name: str, node: Node) -> Case:
 
 
 def _mapped(graph: Graph, edit: Any) -> Graph:
-    """``graph`` with ``edit`` applied to every argument, in bodies, too."""
+    """``graph`` with ``edit`` applied to every argument, in subgraphs, too."""
     attrs = {p: {**a, "graph": _mapped(a["graph"], edit)} if "graph" in a else a for p, a in graph.attrs.items()}
     return replace(graph, nodes=tuple(n.map_values(edit) if n.is_compute else n for n in graph.nodes), attrs=attrs)

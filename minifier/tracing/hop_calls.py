@@ -1,9 +1,11 @@
 """Calls of sub-graphs: which graphs a higher-order operator is given, and which operands they read. No torch here.
 
-Operators are told apart as little as can be. A *call* is a node that reads an attribute which is a graph, its *body*.
-What a body is called with stands at the end of the arguments: in the last list (``cond``, ``while_loop``, ``scan``,
-``map``...), or one by one after the body (``tag_activation_checkpoint``, ``wrap...``, ``invoke_subgraph``). These are
-its *operands*: the last placeholders of the body stand for them, and they may be more or fewer as long as every body
+Operators are told apart as little as can be. A *call* is a node that reads an attribute which is a graph, its
+*subgraph*.
+What a subgraph is called with stands at the end of the arguments: in the last list (``cond``, ``while_loop``, ``scan``,
+``map``...), or one by one after the subgraph (``tag_activation_checkpoint``, ``wrap...``, ``invoke_subgraph``). These
+are its *operands*: the last placeholders of the subgraph stand for them, and they may be more or fewer as long as every
+subgraph
 of the call agrees. Where neither holds (``autograd_function_apply``), a call has no operands that could come or go.
 """
 
@@ -14,21 +16,21 @@ from dataclasses import dataclass, replace
 
 from ...store.document.case import Case, Graph, Node, Value, map_refs, refs, tag
 
-#: From the top-level graph to a body: attribute paths, one for each level.
+#: From the top-level graph to a subgraph: attribute paths, one for each level.
 Path = tuple[str, ...]
 
 #: What else the functions of ``flex_attention`` read stands in a list of its own for each.
 _FLEX = {"flex_attention": (3, 7), "flex_attention_backward": (7, 12)}
-#: Operators of which the number of operands also says something of another body's results.
+#: Operators of which the number of operands also says something of another subgraph's results.
 _FIXED = frozenset({"autograd_function_apply", "custom_function_call"})
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HopCall:
     """``node`` calls the graphs at ``paths`` (attribute paths of the graph it stands in).
 
     ``at`` is the position of its list of operands, or of the first one where they stand one by one (``spread``);
-    the bodies in ``shared`` are given them. ``free`` is whether there may be more or fewer.
+    the subgraphs in ``shared`` are given them. ``free`` is whether there may be more or fewer.
     """
 
     node: Node
@@ -60,58 +62,61 @@ def items(value: Value) -> list[Value]:
     return list(found) if isinstance(found, list) else []
 
 
-def calls(graph: Graph) -> list[Call]:
-    """The calls of a graph, in order; those of its bodies are not among them. An operand list is in the last call."""
+def hop_calls(graph: Graph) -> list[HopCall]:
+    """The calls of a graph, in order; those of its subgraphs are not among them. An operand list is in the last
+    call."""
     if not any("graph" in attr for attr in graph.attrs.values()):
         return []
-    bodies = {n.name: n.target for n in graph.nodes if n.op == "get_attr" and "graph" in graph.attrs.get(n.target, {})}
-    found: list[Call] = []
+    subgraphs = {
+        n.name: n.target for n in graph.nodes if n.op == "get_attr" and "graph" in graph.attrs.get(n.target, {})
+    }
+    found: list[HopCall] = []
     for node in graph.nodes:
-        if node.is_compute and (names := [n for n in node.inputs if n in bodies]):
-            found += _calls_of(graph, node, names, bodies)
+        if node.is_compute and (names := [n for n in node.inputs if n in subgraphs]):
+            found += _calls_of(graph, node, names, subgraphs)
     return found
 
 
-def _calls_of(graph: Graph, node: Node, names: list[str], bodies: dict[str, str]) -> Iterator[Call]:
-    paths = tuple(dict.fromkeys(bodies[n] for n in names))
+def _calls_of(graph: Graph, node: Node, names: list[str], subgraphs: dict[str, str]) -> Iterator[HopCall]:
+    paths = tuple(dict.fromkeys(subgraphs[n] for n in names))
     operator = node.target.get("hop", "") if isinstance(node.target, dict) else ""
     if operator in _FLEX:
         first, lists = _FLEX[operator]
         for at, values in ((lists, list(node.args[first : first + 1])), (lists + 1, list(node.args[first + 1 :][:1]))):
-            own = tuple(bodies[r] for r in refs(values) if r in bodies)
+            own = tuple(subgraphs[r] for r in refs(values) if r in subgraphs)
             if own:
                 given = at if at < len(node.args) and _fits(graph, own, len(items(node.args[at]))) else None
-                yield Call(node, own, given, shared=own if given is not None else (), free=given is not None)
+                yield HopCall(node, own, given, shared=own if given is not None else (), free=given is not None)
         return
     mentioned = [i for i, a in enumerate(node.args) if any(r in names for r in refs([a]))]
     yield _call(graph, node, paths, mentioned, operator)
 
 
-def _call(graph: Graph, node: Node, paths: tuple[str, ...], mentioned: list[int], operator: str) -> Call:
+def _call(graph: Graph, node: Node, paths: tuple[str, ...], mentioned: list[int], operator: str) -> HopCall:
     if not mentioned:
-        return Call(node, paths, free=False)
+        return HopCall(node, paths, free=False)
     last, args = mentioned[-1], node.args
     if operator in _FIXED:
         known = len(graph.attrs[paths[0]]["graph"].placeholders) == len(args) - last - 1
-        return Call(node, paths, last + 1 if known else None, spread=True, shared=paths[:known], free=False)
+        return HopCall(node, paths, last + 1 if known else None, spread=True, shared=paths[:known], free=False)
     if len(args) - 1 > last and (tag(args[-1]) == "tuple" or isinstance(args[-1], list)):
         if _fits(graph, paths, len(items(args[-1]))):
-            return Call(node, paths, len(args) - 1, shared=paths)
-        return Call(node, paths, free=False)
+            return HopCall(node, paths, len(args) - 1, shared=paths)
+        return HopCall(node, paths, free=False)
     start = last + 1
     while start < len(args) and tag(args[start]) != "ref":
         start += 1
     for at in range(last + 1, start + 1):
         if len(paths) == 1 and len(graph.attrs[paths[0]]["graph"].placeholders) == len(args) - at:
-            return Call(node, paths, at, spread=True, shared=paths)
-    return Call(node, paths, free=False)
+            return HopCall(node, paths, at, spread=True, shared=paths)
+    return HopCall(node, paths, free=False)
 
 
 def _fits(graph: Graph, paths: tuple[str, ...], count: int) -> bool:
     return all(len(graph.attrs[p]["graph"].placeholders) >= count for p in paths)
 
 
-def body(graph: Graph, path: Path) -> Graph:
+def subgraph(graph: Graph, path: Path) -> Graph:
     """The graph at ``path``; the empty path is ``graph`` itself."""
     for part in path:
         graph = graph.attrs[part]["graph"]
@@ -119,7 +124,7 @@ def body(graph: Graph, path: Path) -> Graph:
 
 
 def exists(graph: Graph, path: Path) -> bool:
-    """Whether there is a body at ``path``."""
+    """Whether there is a subgraph at ``path``."""
     for part in path:
         if "graph" not in graph.attrs.get(part, {}):
             return False
@@ -127,16 +132,16 @@ def exists(graph: Graph, path: Path) -> bool:
     return True
 
 
-def with_body(graph: Graph, path: Path, new: Graph) -> Graph:
+def with_subgraph(graph: Graph, path: Path, new: Graph) -> Graph:
     """``graph`` with another graph at ``path``."""
     if not path:
         return new
-    inner = with_body(graph.attrs[path[0]]["graph"], path[1:], new)
+    inner = with_subgraph(graph.attrs[path[0]]["graph"], path[1:], new)
     return replace(graph, attrs={**graph.attrs, path[0]: {**graph.attrs[path[0]], "graph": inner}})
 
 
 def paths(graph: Graph) -> list[Path]:
-    """Every body of a graph, and those inside it, the outer ones first."""
+    """Every subgraph of a graph, and those inside it, the outer ones first."""
     found: list[Path] = []
     for name, attr in graph.attrs.items():
         if "graph" in attr:
@@ -152,7 +157,7 @@ def with_distinct_names(case: Case) -> Case:
     taken = {n.name for n in case.graph.nodes}
     graph = case.graph
     for path in inner:
-        old = body(graph, path)
+        old = subgraph(graph, path)
         names: dict[str, str] = {}
         for node in old.nodes:
             name, count = node.name, 0
@@ -162,7 +167,7 @@ def with_distinct_names(case: Case) -> Case:
             taken.add(name)
             names[node.name] = name
         if any(a != b for a, b in names.items()):
-            graph = with_body(graph, path, renamed(old, names))
+            graph = with_subgraph(graph, path, renamed(old, names))
     return replace(case, graph=graph)
 
 
@@ -176,10 +181,11 @@ def renamed(graph: Graph, names: dict[str, str]) -> Graph:
 
 
 def positions(graph: Graph, start: int = 0) -> dict[str, int]:
-    """A number for every node in the order of execution, the nodes of a body before the call that reads it first."""
+    """A number for every node in the order of execution, the nodes of a subgraph before the call that reads it
+    first."""
     numbers: dict[str, int] = {}
     called: dict[str, list[str]] = {}
-    for call in calls(graph):
+    for call in hop_calls(graph):
         called.setdefault(call.node.name, []).extend(call.paths)
     done: set[str] = set()
     for node in graph.nodes:
@@ -192,10 +198,10 @@ def positions(graph: Graph, start: int = 0) -> dict[str, int]:
 
 
 def deciding(graph: Graph) -> dict[str, frozenset[str]]:
-    """By body, the nodes on which it depends when a ``while_loop`` of ``graph`` ends: all of its condition, and what
-    the loop makes of the values that the condition reads."""
+    """By subgraph, the nodes on which it depends when a ``while_loop`` of ``graph`` ends: all of its condition, and
+    what the loop makes of the values that the condition reads."""
     found: dict[str, frozenset[str]] = {}
-    for call in calls(graph):
+    for call in hop_calls(graph):
         if not isinstance(call.node.target, dict) or call.node.target.get("hop") != "while_loop" or len(call.paths) < 2:
             continue
         condition, loop = (graph.attrs[p]["graph"] for p in call.paths[:2])

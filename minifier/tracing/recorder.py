@@ -8,8 +8,8 @@ counter: there the name and the schema of the operator tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain, count
 from typing import Any
@@ -17,19 +17,18 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from ...store.document.case import Blobs, Case, Graph, TensorSpec
+from ...store.document.case import Blobs, Case, Graph, TensorSpec, Value, tag
 from ...store.live.build import build
 from ...store.live.encode import Encoder, Unsupported
-from ...store.live.modes import as_it_was, one_of_batch
-from . import hop_calls as calls
-from . import subgraphs as bodies
-from .trace import Kind, Put, Recorded, Trace
+from ...store.live.modes import as_it_was, is_fake, one_of_batch
+from .hop_calls import HopCall, Path, hop_calls, positions
+from .trace import Put, Recorded, Trace, ValueKind
 
 
 def run(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None) -> Trace:
     """See `fxminify.minifier.tracing.trace.record`."""
     given = frozenset(n.name for n in case.graph.placeholders)
-    return recorded(case, blobs, put, live, lambda gm, tape: Recorder(gm, case.graph, tape, given=given))
+    return recorded(case, blobs, put, live, lambda gm, tape: RecordingInterpreter(gm, case.graph, tape, given=given))
 
 
 def recorded(
@@ -37,11 +36,11 @@ def recorded(
     blobs: Blobs,
     put: Put,
     live: list[object] | None,
-    make: Callable[[fx.GraphModule, Tape], Recorder],
+    make: Callable[[fx.GraphModule, Tape], RecordingInterpreter],
 ) -> Trace:
     """What the recorder that ``make`` gives writes down when it runs ``case``."""
     gm, inputs = build(case, blobs, live=live)
-    tape = Tape(put, calls.positions(case.graph))
+    tape = Tape(put, positions(case.graph))
     recorder = make(gm, tape)
     problem = ""
     state = torch.get_rng_state()
@@ -71,11 +70,11 @@ class Tape:
         self.put = put
         self.positions = positions
         self.specs: list[TensorSpec] = []
-        self.kinds: dict[str, tuple[Kind, Any]] = {}
+        self.kinds: dict[str, tuple[ValueKind, Any]] = {}
         self.snapshots: dict[str, list[tuple[int, int]]] = {}
         self.alias: dict[str, str] = {}
         self.wrapped: set[str] = set()
-        #: What the bodies that have run returned, by the identity of the module.
+        #: What the subgraphs that have run returned, by the identity of the module.
         self.returned: dict[int, Any] = {}
 
     def recorded(self) -> dict[str, Recorded]:
@@ -88,15 +87,15 @@ class Tape:
 
     def keep(self, name: str, value: Any, *, at: int, clip: bool) -> None:
         if isinstance(value, torch.Tensor):
-            self.kinds[name] = (Kind.TENSOR, None)
+            self.kinds[name] = (ValueKind.TENSOR, None)
             if not self.snapshot(name, value, at=at, clip=clip):
-                self.kinds[name] = (Kind.OPAQUE, None)
+                self.kinds[name] = (ValueKind.OPAQUE, None)
             return
         try:
             literal = None if next(_tensors([value]), None) is not None else (Encoder().value(value),)
         except Unsupported:
             literal = None
-        self.kinds[name] = (Kind.OPAQUE, None) if literal is None else (Kind.LITERAL, literal[0])
+        self.kinds[name] = (ValueKind.OPAQUE, None) if literal is None else (ValueKind.LITERAL, literal[0])
 
     def snapshot(self, name: str, tensor: torch.Tensor, *, at: int, clip: bool) -> bool:
         """Copy ``tensor`` aside. False where there is nothing to copy."""
@@ -125,8 +124,9 @@ class Tape:
         return True
 
 
-class Recorder(fx.Interpreter):
-    """Runs one graph; recorders of their own run its bodies. ``given`` are inputs of which the case has the value."""
+class RecordingInterpreter(fx.Interpreter):
+    """Runs one graph; recorders of their own run its subgraphs. ``given`` are inputs of which the case has the
+    value."""
 
     def __init__(self, gm: fx.GraphModule, graph: Graph, tape: Tape, given: frozenset[str] = frozenset()) -> None:
         super().__init__(gm)
@@ -137,13 +137,13 @@ class Recorder(fx.Interpreter):
         # `as_strided` counts from the start of a storage, whatever view it is given.
         self.clip = not any("as_strided" in str(n.target) for n in gm.graph.nodes)
         self.data = graph
-        self.calls: dict[str, list[calls.Call]] = {}
-        for call in calls.calls(graph):
+        self.calls: dict[str, list[HopCall]] = {}
+        for call in hop_calls(graph):
             self.calls.setdefault(call.node.name, []).append(call)
 
-    def inner(self, gm: fx.GraphModule, graph: Graph) -> Recorder:
-        """A recorder for a body."""
-        return Recorder(gm, graph, self.tape)
+    def inner(self, gm: fx.GraphModule, graph: Graph) -> RecordingInterpreter:
+        """A recorder for a subgraph."""
+        return RecordingInterpreter(gm, graph, self.tape)
 
     def run_node(self, n: fx.Node) -> Any:
         if n.op == "output":
@@ -151,13 +151,13 @@ class Recorder(fx.Interpreter):
         name = self.names[n]
         before = self._versions(n) if n.op.startswith("call") else {}
         made = self.calls.get(name, ())
-        with bodies.watched(self, made) if made else nullcontext():
+        with watched(self, made) if made else nullcontext():
             result = super().run_node(n)
         written = [t for t, version in before.values() if _was_written(n, t, version)]
         if written:
             self._again(written, self.tape.positions[name])
         if isinstance(result, torch.Tensor) and (name in self.given or n.op == "get_attr"):
-            self.tape.kinds[name] = (Kind.TENSOR, None)  # the case itself holds the first value
+            self.tape.kinds[name] = (ValueKind.TENSOR, None)  # the case itself holds the first value
             return result
         self.tape.keep(name, result, at=self.tape.positions[name], clip=self.clip)
         return result
@@ -204,3 +204,110 @@ def _address(t: torch.Tensor) -> int:
         return t.untyped_storage().data_ptr()
     except RuntimeError:  # no storage, as sparse tensors have none
         return id(t)
+
+
+# Subgraphs of higher-order operators
+
+
+@contextmanager
+def watched(outer: RecordingInterpreter, made: Sequence[HopCall]) -> Iterator[None]:
+    """Record the subgraphs of the calls that one node makes while it runs, the others of them afterwards."""
+    modules = {path: _module(outer.module, (path,)) for call in made for path in call.paths}
+    for path, module in modules.items():
+        if id(module) not in outer.tape.returned:
+            module.forward = _hook(outer, made, path, module)
+    try:
+        yield
+    finally:
+        for module in modules.values():
+            module.__dict__.pop("forward", None)
+    for call in made:
+        for path in call.paths:
+            if id(modules[path]) not in outer.tape.returned:
+                _run_aside(outer, call, path, modules[path])
+
+
+def _hook(outer: RecordingInterpreter, made: Sequence[HopCall], path: str, module: Any) -> Any:
+    original = module.forward
+
+    def forward(*args: Any) -> Any:
+        if id(module) in outer.tape.returned or not all(map(_is_real, args)):
+            return original(*args)
+        module.__dict__.pop("forward", None)
+        return _run(outer, made, path, module, args)
+
+    return forward
+
+
+def _run(outer: RecordingInterpreter, made: Sequence[HopCall], path: str, module: Any, args: Sequence[Any]) -> Any:
+    """Run a subgraph on ``args`` and record it."""
+    outer.tape.returned[id(module)] = None
+    graph = outer.data.attrs[path]["graph"]
+    names = {id(v): outer.names[n] for n, v in outer.env.items() if isinstance(v, torch.Tensor)}
+    looks = {_look(v): outer.names[n] for n, v in reversed(outer.env.items()) if isinstance(v, torch.Tensor)}
+    read = {name for call in made for name in call.node.inputs}
+    for node, value in zip(graph.placeholders, args, strict=False):
+        if isinstance(value, torch.Tensor):
+            alias = names.get(id(value)) or looks.get(_look(value), "")
+            if alias in read:
+                outer.tape.alias[node.name] = alias
+    result = outer.inner(module, graph).run(*args)
+    outer.tape.returned[id(module)] = result
+    return result
+
+
+def _run_aside(outer: RecordingInterpreter, call: HopCall, path: str, module: Any) -> None:
+    """Run a subgraph that the operator did not call, for what its nodes give."""
+    placeholders = outer.data.attrs[path]["graph"].placeholders
+    values = {outer.names[n]: v for n, v in outer.env.items()}
+    operands = [_operand(value, values) for value in call.operands]
+    if path not in call.shared or len(operands) != len(placeholders):
+        saved = _results(outer, call, path)
+        if len(saved) != len(placeholders):
+            return
+        operands = saved
+    else:
+        for node, value in zip(placeholders, call.operands, strict=True):
+            if tag(value) == "ref":
+                outer.tape.alias[node.name] = value["ref"]
+    copies = [v.detach().clone().requires_grad_(v.requires_grad) if _is_copied(v) else v for v in operands]
+    try:
+        _run(outer, (), path, module, copies)
+    except Exception:  # noqa: BLE001  a branch that was not taken may not run at all; its nodes just have no values
+        outer.tape.returned[id(module)] = None
+
+
+def _results(outer: RecordingInterpreter, call: HopCall, path: str) -> list[Any]:
+    """Stand-ins for what a backward function is given: gradients of ones and what the forward function saved."""
+    first = outer.tape.returned.get(id(_module(outer.module, (call.paths[0],))))
+    if path == call.paths[0] or not isinstance(first, tuple | list) or len(first) != 2:
+        return []
+    outputs, saved = ([*part] if isinstance(part, tuple | list) else [part] for part in first)
+    return [torch.ones_like(t) if isinstance(t, torch.Tensor) else None for t in outputs] + saved
+
+
+def _operand(value: Value, values: dict[str, Any]) -> Any:
+    return values.get(value["ref"]) if tag(value) == "ref" else value
+
+
+def _is_copied(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or not value.requires_grad)
+
+
+def _is_real(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return not isinstance(value, fx.Proxy | torch.SymInt | torch.SymFloat | torch.SymBool)
+    return not is_fake(value) and not torch._is_functional_tensor(value)
+
+
+def _look(value: torch.Tensor) -> tuple[Any, ...]:
+    try:
+        return value.data_ptr(), tuple(value.shape), value.stride(), value.dtype
+    except RuntimeError:  # no storage, as fake and sparse tensors have none
+        return (id(value),)
+
+
+def _module(module: Any, path: Path) -> Any:
+    for part in path:
+        module = module.get_submodule(part)
+    return module

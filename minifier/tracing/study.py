@@ -1,7 +1,7 @@
 """A recording that also learns what nodes consist of: their decompositions, and the signatures of what they call.
 
-The parts of a node are recorded as the bodies of an operator are, at the position of the node and under names of their
-own (`fxminify.minifier.candidate.order.PART`), so a part can take the place of the whole. Imports torch.
+The parts of a node are recorded as the subgraphs of an operator are, at the position of the node and under names of
+their own (`fxminify.minifier.candidate.order.PART`), so a part can take the place of the whole. Imports torch.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ...store.live.encode import encode
 from ...store.live.modes import one_of_batch
 from ..candidate.graph_view import target_name
 from ..candidate.order import DEEPEST, OTHER, PART, generation, rank
-from . import hop_calls as calls
+from . import hop_calls
 from .decompose import decomposition
-from .recorder import Recorder, Tape, recorded
+from .recorder import RecordingInterpreter, Tape, recorded
 from .signatures import Parameters, parameters
 from .trace import Put, Trace
 
@@ -33,7 +33,7 @@ def study(case: Case, blobs: Blobs, *, put: Put) -> Trace:
     """Run ``case`` once in eager mode, as `fxminify.minifier.tracing.trace.record` does, and take its calls apart."""
     learned = _Learned()
 
-    def make(gm: fx.GraphModule, tape: Tape) -> Recorder:
+    def make(gm: fx.GraphModule, tape: Tape) -> RecordingInterpreter:
         return _Student(gm, case.graph, tape, learned, frozenset(n.name for n in case.graph.placeholders))
 
     trace = recorded(case, blobs, put, None, make)
@@ -46,8 +46,8 @@ class _Learned:
         self.parts: dict[str, Graph] = {}
 
 
-class _Student(Recorder):
-    """A recorder, of bodies as well, that looks at each call before it runs."""
+class _Student(RecordingInterpreter):
+    """A recorder, of subgraphs as well, that looks at each call before it runs."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class _Student(Recorder):
         self.learned = learned
         self.ours = {node.name: node for node in graph.nodes}
 
-    def inner(self, gm: fx.GraphModule, graph: Graph) -> Recorder:
+    def inner(self, gm: fx.GraphModule, graph: Graph) -> RecordingInterpreter:
         return _Student(gm, graph, self.tape, self.learned)
 
     def run_node(self, n: fx.Node) -> Any:
@@ -87,7 +87,7 @@ class _Student(Recorder):
                 return
             torch.set_rng_state(state)
             given = frozenset(p.name for p in graph.placeholders)
-            Recorder(traced, graph, self.tape, given=given).run(*copy_inputs(tensors))
+            RecordingInterpreter(traced, graph, self.tape, given=given).run(*copy_inputs(tensors))
             self.learned.parts[self.names[n]] = graph
         except Exception:  # noqa: BLE001  what cannot be taken apart stays whole
             return
@@ -103,7 +103,7 @@ class _Student(Recorder):
         for i, node in enumerate(graph.compute):
             names[node.name] = f"{own}{PART}{i}_{target_name(node)}"
             self.tape.positions[names[node.name]] = self.tape.positions[own]
-        return calls.renamed(graph, names)
+        return hop_calls.renamed(graph, names)
 
 
 def _call_of(n: fx.Node, operands: list[fx.Node], values: dict[fx.Node, Any]) -> Callable[..., Any]:

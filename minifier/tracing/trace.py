@@ -1,7 +1,7 @@
 """What the values of a case's nodes are: the record of one eager run, as data.
 
 With a trace every subset of nodes is a valid graph, because a result whose producer is gone can be given as an input.
-Three kinds of value are told apart (`Kind`):
+Three kinds of value are told apart (`ValueKind`):
 
 * a **tensor** is kept as one or more snapshots. A node that works in place gives the value under a name a second
   meaning, so each later version is a snapshot of its own, valid *from* a position in the graph on;
@@ -9,7 +9,7 @@ Three kinds of value are told apart (`Kind`):
 * an **opaque** value (a tuple of tensors, a generator, a context object) can be neither: whoever keeps a reader of it
   keeps its producer.
 
-Nodes of bodies (the sub-graphs of higher-order operators) are recorded as they are run first, under the names that
+Nodes of subgraphs (the sub-graphs of higher-order operators) are recorded as they are run first, under the names that
 `minifier.tracing.hop_calls.with_distinct_names` gave them. A tensor that a transform wraps (inside ``vmap``, say) is
 recorded as one element of the batch: what a node alone, without the transform, can be given.
 
@@ -33,7 +33,7 @@ Put = Callable[[str, bytes], None]
 COPY = "__copy"
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     TENSOR = "tensor"
     LITERAL = "literal"
     OPAQUE = "opaque"
@@ -43,11 +43,11 @@ class Kind(StrEnum):
 class Recorded:
     """The value of one node. ``snapshots`` are ``(first position that may read it, index into Trace.tensors)``.
 
-    ``alias`` is the node outside of a body that a placeholder of the body stood for; ``wrapped`` is a tensor that means
-    nothing outside of the transform that made it.
+    ``alias`` is the node outside of a subgraph that a placeholder of the subgraph stood for; ``wrapped`` is a tensor
+    that means nothing outside of the transform that made it.
     """
 
-    kind: Kind
+    kind: ValueKind
     snapshots: tuple[tuple[int, int], ...] = ()
     literal: Value = None
     alias: str = ""
@@ -109,7 +109,7 @@ class Trace:
         """Inverse of `to_json`."""
         return cls(
             values={
-                n: Recorded(Kind(kind), tuple((int(a), int(b)) for a, b in snapshots), literal, alias, wrapped)
+                n: Recorded(ValueKind(kind), tuple((int(a), int(b)) for a, b in snapshots), literal, alias, wrapped)
                 for n, (kind, snapshots, literal, alias, wrapped) in doc["values"].items()
             },
             tensors=tuple(

@@ -75,7 +75,8 @@ def test_the_command_for_gh_is_one_that_a_shell_reads_back(desk: Any) -> None:
     assert shlex.split(made) == ["minify", "repro", "repro.db", "1", "--format", "issue"]
     assert shlex.split(filed) == [
         "gh", "issue", "create", "--repo", "pytorch/pytorch",
-        "--title", "[eager] torch.relu: compile error: RuntimeError: no kernel for 'relu' in x.cpp", "--body-file", "-",
+        "--title", "[eager] torch.relu: compile error: RuntimeError: no kernel for 'relu' in x.cpp",
+        "--subgraph-file", "-",
     ]  # fmt: skip
 
 

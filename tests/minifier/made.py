@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from fxminify.minifier.candidate.graph_view import Subject
+from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import apply
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import Pass
 from fxminify.minifier.reducer.simplify import Simplifying
-from fxminify.minifier.tracing.trace import Kind, Recorded, Trace
+from fxminify.minifier.tracing.trace import Recorded, Trace, ValueKind
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 
 Step = tuple[str, str, Sequence[str]]
@@ -42,8 +42,8 @@ def make(
     case = Case(Graph(tuple(nodes)), tuple({"tensor": i} for i in range(len(given))), given)
     recorded = tuple(spec(shapes.get(name, (4,)), f"{name}@0") for name, _, _ in steps)
     positions = {n.name: i for i, n in enumerate(nodes)}
-    values = {name: Recorded(Kind.TENSOR, ((positions[name] + 1, i),)) for i, (name, _, _) in enumerate(steps)}
-    values |= {name: Recorded(Kind.TENSOR) for name in inputs}
+    values = {name: Recorded(ValueKind.TENSOR, ((positions[name] + 1, i),)) for i, (name, _, _) in enumerate(steps)}
+    values |= {name: Recorded(ValueKind.TENSOR) for name in inputs}
     return case, Trace(values, recorded, positions)
 
 
@@ -100,12 +100,12 @@ class Held(dict[str, bytes]):
 
 def assert_nothing_more_can_go(best: Case, trace: Trace, passes: Sequence[Pass], fails: Callable[[Case], bool]) -> None:
     """No single edit that a pass stands for makes ``best`` smaller and still fails."""
-    subject = Subject(best, trace)
+    view = GraphView(best, trace)
     for p in passes:
         step = 0
-        while not p.coarse and (proposal := p.propose(subject, step)) is not None:
+        while not p.coarse and (proposal := p.propose(view, step)) is not None:
             for patch in proposal.patches:
-                candidate = apply(subject, patch)
+                candidate = apply(view, patch)
                 if candidate is not None and size(candidate) < size(best):
                     assert not fails(candidate), f"{p.name} can still go on with {patch}"
             step += 1

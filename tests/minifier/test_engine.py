@@ -9,7 +9,7 @@ from threading import Lock
 import pytest
 from made import Fails, code, make, ops
 
-from fxminify.minifier.candidate.graph_view import Subject
+from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import Patch
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
@@ -231,14 +231,14 @@ def test_a_pass_that_brings_nothing_waits_until_the_others_are_done() -> None:
     case, trace = tower(12, {5: "asinh"})
     ran: list[str] = []
 
-    def useless(subject: Subject, step: int) -> Proposal | None:
+    def useless(view: GraphView, step: int) -> Proposal | None:
         ran.append("useless")
         return each((Patch(drop=frozenset(["n5"])),)) if step == 0 else None
 
-    def slow(subject: Subject, step: int) -> Proposal | None:
+    def slow(view: GraphView, step: int) -> Proposal | None:
         """One node a round."""
         ran.append("slow")
-        gone = [n for n in subject.compute if n != "n5"]
+        gone = [n for n in view.compute if n != "n5"]
         return each((Patch(drop=frozenset(gone[-1:])),)) if step == 0 and gone else None
 
     passes = (Pass("useless", "Asks in vain.", useless), Pass("slow", "Takes one node.", slow))
@@ -270,11 +270,11 @@ def test_keys_see_what_counts_and_nothing_else() -> None:
     assert keys.key(replace(case, tensors=(replace(case.tensors[0], dtype="float16"),))) != keys.key(case)
 
 
-def broken(subject: Subject, step: int) -> Proposal | None:
+def broken(view: GraphView, step: int) -> Proposal | None:
     raise LookupError("no such node")
 
 
-def idle(subject: Subject, step: int) -> Proposal | None:
+def idle(view: GraphView, step: int) -> Proposal | None:
     """Changes nothing, and never comes to an end."""
     return each((Patch(erase=frozenset(["nobody"])),))
 
@@ -285,14 +285,14 @@ class Swap:
 
     order: tuple[int, int] = (0, 0)
 
-    def apply(self, subject: Subject) -> Case:
-        graph = subject.case.graph
+    def apply(self, view: GraphView) -> Case:
+        graph = view.case.graph
         *first, last, output = [n for n in graph.nodes if n.op != "placeholder"]
-        return replace(subject.case, graph=replace(graph, nodes=(*graph.placeholders, last, *first, output)))
+        return replace(view.case, graph=replace(graph, nodes=(*graph.placeholders, last, *first, output)))
 
 
-def swap(subject: Subject, step: int) -> Proposal | None:
-    return each((Patch(drop=frozenset([subject.compute[0]]), edits=(Swap(),)),)) if step == 0 else None
+def swap(view: GraphView, step: int) -> Proposal | None:
+    return each((Patch(drop=frozenset([view.compute[0]]), edits=(Swap(),)),)) if step == 0 else None
 
 
 FAULTY = {
@@ -320,15 +320,15 @@ def test_a_faulty_pass_is_noted_and_the_others_go_on(kind: str, jobs: int) -> No
 def test_what_a_pass_does_with_a_case_that_is_only_asked_ahead_about_does_not_count(strict: bool) -> None:
     """With two workers later passes look at a case that is gone before their turn comes."""
 
-    def early(subject: Subject, step: int) -> Proposal | None:
+    def early(view: GraphView, step: int) -> Proposal | None:
         if step > 0:
             return None
-        if len(subject.compute) > 1:
+        if len(view.compute) > 1:
             raise LookupError("not yet")
-        return Proposal((Patch(replace={subject.compute[0]: {"ref": "nobody"}}),), lambda: sweep((0,)))
+        return Proposal((Patch(replace={view.compute[0]: {"ref": "nobody"}}),), lambda: sweep((0,)))
 
-    def most(subject: Subject, step: int) -> Proposal | None:
-        rest = frozenset(name for name in subject.compute if name != "n20")
+    def most(view: GraphView, step: int) -> Proposal | None:
+        rest = frozenset(name for name in view.compute if name != "n20")
         return Proposal((Patch(drop=rest),), lambda: sweep((0,))) if step == 0 and rest else None
 
     case, trace = tower(30, {20: "asinh"})
@@ -344,8 +344,8 @@ def test_what_a_pass_does_with_a_case_that_is_only_asked_ahead_about_does_not_co
 
 
 def test_a_patch_that_cannot_be_applied_is_noted() -> None:
-    def unknown(subject: Subject, step: int) -> Proposal | None:
-        return each((Patch(replace={subject.compute[0]: {"ref": "nobody"}}),)) if step == 0 else None
+    def unknown(view: GraphView, step: int) -> Proposal | None:
+        return each((Patch(replace={view.compute[0]: {"ref": "nobody"}}),)) if step == 0 else None
 
     case, trace = tower(30, {20: "asinh"})
     result, _ = run(has("asinh"), case, trace, passes=(Pass("unknown", "Names nothing.", unknown), *PASSES))
@@ -356,8 +356,8 @@ def test_a_patch_that_cannot_be_applied_is_noted() -> None:
 def test_late_passes_run_where_the_others_end_on_a_case_studied_anew() -> None:
     seen = []
 
-    def late(subject: Subject, step: int) -> Proposal | None:
-        seen.append((len(subject.compute), subject.trace is again))
+    def late(view: GraphView, step: int) -> Proposal | None:
+        seen.append((len(view.compute), view.trace is again))
         return None
 
     case, trace = tower(30, {20: "asinh"})

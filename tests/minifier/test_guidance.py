@@ -175,12 +175,12 @@ def test_of_an_operator_with_bodies_what_stands_in_them_is_the_hint() -> None:
     nodes = (
         Node("x", "placeholder", "x"),
         *(called(f"a{i}", "relu", f"a{i - 1}" if i else "x") for i in range(9)),
-        Node("body", "get_attr", "body"),
-        Node("w", "call_function", {"hop": "tag_activation_checkpoint"}, (ref("body"), ref("a8"))),
+        Node("subgraph", "get_attr", "subgraph"),
+        Node("w", "call_function", {"hop": "tag_activation_checkpoint"}, (ref("subgraph"), ref("a8"))),
         Node("g", "call_function", {"fn": "_operator.getitem"}, (ref("w"), 0)),
         Node("output", "output", "output", ({"tuple": [ref("g")]},)),
     )
-    case = Case(Graph(nodes, {"body": {"graph": inner}}), ({"tensor": 0},), (spec(),))
+    case = Case(Graph(nodes, {"subgraph": {"graph": inner}}), ({"tensor": 0},), (spec(),))
     assert named(case, [], "g") == (("g", "s"),)
     assert named(case, [failure("no lowering for tag_activation_checkpoint")]) == (("w", "s"),)
 

@@ -6,10 +6,10 @@ from itertools import combinations
 import pytest
 from made import code, make
 
-from fxminify.minifier.candidate.graph_view import Subject
+from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import Patch, apply, merge
-from fxminify.minifier.passes import PASSES, bypass, dead, inputs, nodes, outputs
+from fxminify.minifier.passes import PASSES, dead, inputs, nodes, outputs, reroute
 from fxminify.minifier.passes.proposal import Proposal
 
 STEPS = [
@@ -25,38 +25,38 @@ STEPS = [
 SHAPES = {"x": (2, 2), "y": (2, 2), "a": (2, 2), "b": (2, 2), "f": (2, 2), "g": (2, 2), "z": (2, 2)}
 
 
-def subject() -> Subject:
-    return Subject(*make(["x", "y"], STEPS, ["g", "a"], SHAPES))
+def view() -> GraphView:
+    return GraphView(*make(["x", "y"], STEPS, ["g", "a"], SHAPES))
 
 
 def results(proposal: Proposal | None) -> list[str]:
     assert proposal is not None
-    s = subject()
+    s = view()
     return [code(case) for p in proposal.patches if (case := apply(s, p)) is not None]
 
 
 def test_every_unit_is_a_patch_of_nodes() -> None:
-    proposal = nodes.singles(subject(), 0)
+    proposal = nodes.singles(view(), 0)
     assert proposal is not None
     assert [sorted(p.drop) for p in proposal.patches] == [[name] for name, _, _ in STEPS]
-    assert nodes.singles(subject(), 1) is None
+    assert nodes.singles(view(), 1) is None
 
 
 def test_rare_operations_weigh_more() -> None:
-    weight = dict(zip(subject().compute, subject().weights, strict=True))
+    weight = dict(zip(view().compute, view().weights, strict=True))
     assert weight["a"] > 1.5 * weight["d"]
     assert sum(weight.values()) == pytest.approx(1)
 
 
 def test_what_is_handed_through_is_one_patch_more() -> None:
-    s = Subject(*make(["x", "y"], STEPS, ["y", "g", "x"], SHAPES))
+    s = GraphView(*make(["x", "y"], STEPS, ["y", "g", "x"], SHAPES))
     proposal = nodes.singles(s, 0)
     assert proposal is not None
     assert proposal.patches[-1] == Patch(cut=frozenset([0, 2]))
 
 
 def test_bypass_takes_each_input_of_the_same_sort_in_turn() -> None:
-    first, second = bypass.singles(subject(), 0), bypass.singles(subject(), 1)
+    first, second = reroute.skip_to_operand(view(), 0), reroute.skip_to_operand(view(), 1)
     assert first is not None
     assert second is not None
     assert [dict(p.replace) for p in first.patches] == [
@@ -68,11 +68,11 @@ def test_bypass_takes_each_input_of_the_same_sort_in_turn() -> None:
         {"z": {"ref": "g"}},
     ]
     assert [dict(p.replace) for p in second.patches] == [{"b": {"ref": "y"}}, {"g": {"ref": "a"}}]
-    assert bypass.singles(subject(), 2) is None
+    assert reroute.skip_to_operand(view(), 2) is None
 
 
 def test_jumps_go_to_any_node_above_of_the_same_sort_the_furthest_first() -> None:
-    steps = [bypass.jumps(subject(), step) for step in range(len(STEPS) + 1)]
+    steps = [reroute.replace_with_ancestor(view(), step) for step in range(len(STEPS) + 1)]
     sources = [[next(iter(p.replace.items())) for p in s.patches] for s in steps if s is not None]
     assert sources[0] == []  # z is dead
     assert sources[1] == [("g", {"ref": n}) for n in ("x", "y", "a", "b", "f")]
@@ -82,23 +82,23 @@ def test_jumps_go_to_any_node_above_of_the_same_sort_the_furthest_first() -> Non
 
 
 def test_outputs_that_are_read_go_first() -> None:
-    assert results(outputs.propose(subject(), 0)) == [
-        code(apply(subject(), Patch(cut=frozenset([0])))),  # type: ignore[arg-type]
-        code(apply(subject(), Patch(cut=frozenset([1])))),  # type: ignore[arg-type]
+    assert results(outputs.propose(view(), 0)) == [
+        code(apply(view(), Patch(cut=frozenset([0])))),  # type: ignore[arg-type]
+        code(apply(view(), Patch(cut=frozenset([1])))),  # type: ignore[arg-type]
     ]
-    last = outputs.propose(subject(), 1)
+    last = outputs.propose(view(), 1)
     assert last is not None
     assert [p.cut for p in last.patches] == [{0}, {1}]
 
 
 def test_dead_nodes_are_proposed_with_side_effects_or_without() -> None:
-    proposal = dead.propose(subject(), 0)
+    proposal = dead.propose(view(), 0)
     assert proposal is not None
     assert [p.erase for p in proposal.patches] == [{"z"}]
 
 
 def test_inputs_that_look_alike_become_one() -> None:
-    proposal = inputs.propose(subject(), 1)
+    proposal = inputs.propose(view(), 1)
     assert proposal is not None
     assert [dict(p.replace) for p in proposal.patches] == [{"y": {"ref": "x"}}]
 
@@ -106,7 +106,7 @@ def test_inputs_that_look_alike_become_one() -> None:
 def test_numbers_become_literals() -> None:
     case, trace = make(["x", "n", "m"], [("a", "view", ["x", "n", "m"])], ["a"])
     symbol = {"sym": {"kind": "SymInt", "expr": "s0", "hint": 4}}
-    s = Subject(replace(case, inputs=(case.inputs[0], symbol, 2)), trace)
+    s = GraphView(replace(case, inputs=(case.inputs[0], symbol, 2)), trace)
     proposal = inputs.propose(s, 0)
     assert proposal is not None
     written = apply(s, merge(proposal.patches))
@@ -117,7 +117,7 @@ def test_numbers_become_literals() -> None:
 
 @pytest.mark.parametrize("name", [p.name for p in PASSES])
 def test_any_two_patches_go_together_and_none_makes_the_case_larger(name: str) -> None:
-    row, s = next(p for p in PASSES if p.name == name), subject()
+    row, s = next(p for p in PASSES if p.name == name), view()
     step = 0
     while (proposal := row.propose(s, step)) is not None:
         for some in [*combinations(proposal.patches, 1), *combinations(proposal.patches, 2)]:

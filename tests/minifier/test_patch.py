@@ -4,17 +4,17 @@ from dataclasses import replace
 
 from made import code, make, spec
 
-from fxminify.minifier.candidate.graph_view import Subject
+from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import Patch, apply, merge
-from fxminify.minifier.tracing.trace import Kind, Recorded, Trace
+from fxminify.minifier.tracing.trace import Recorded, Trace, ValueKind
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 
 CHAIN = make(["x"], [("a", "sin", ["x"]), ("b", "cos", ["a"]), ("c", "add", ["b", "x"])], ["c"])
 
 
 def applied(patch: Patch, made: tuple[Case, Trace] = CHAIN) -> str:
-    case = apply(Subject(*made), patch)
+    case = apply(GraphView(*made), patch)
     return "nothing" if case is None else code(case)
 
 
@@ -80,7 +80,7 @@ def test_inputs_handed_through_are_returned_until_they_are_cut() -> None:
 
 
 def test_recorded_tensors_take_the_place_of_dropped_nodes() -> None:
-    case = apply(Subject(*CHAIN), Patch(drop=frozenset("ab")))
+    case = apply(GraphView(*CHAIN), Patch(drop=frozenset("ab")))
     assert case is not None
     assert [t.storage for t in case.tensors] == ["in:x", "b@0"]
     assert case.inputs == ({"tensor": 0}, {"tensor": 1})
@@ -89,7 +89,7 @@ def test_recorded_tensors_take_the_place_of_dropped_nodes() -> None:
 def test_an_alias_shares_its_storage_and_unused_tensors_go() -> None:
     case, trace = make(["x", "y", "z"], [("a", "add", ["x", "z"])], ["a"])
     case = replace(case, tensors=(spec(storage="one"), spec(storage="two"), spec(storage="one")))
-    reduced = apply(Subject(case, trace), Patch())
+    reduced = apply(GraphView(case, trace), Patch())
     assert reduced is not None
     assert [t.storage for t in reduced.tensors] == ["one", "one"]
     assert reduced.inputs == ({"tensor": 0}, {"tensor": 1})
@@ -98,10 +98,10 @@ def test_an_alias_shares_its_storage_and_unused_tensors_go() -> None:
 def test_a_reader_sees_the_version_it_saw() -> None:
     made, trace = make(["x"], [("a", "sin", ["x"]), ("m", "relu_", ["a"]), ("b", "cos", ["a"])], ["m", "b"])
     early, late = spec(storage="a@0"), spec(storage="a@1")
-    values = {**trace.values, "a": Recorded(Kind.TENSOR, ((2, 3), (3, 4)))}
-    subject = Subject(made, replace(trace, values=values, tensors=(*trace.tensors, early, late)))
-    without_a = apply(subject, Patch(drop=frozenset("a")))
-    without_both = apply(subject, Patch(drop=frozenset("am")))
+    values = {**trace.values, "a": Recorded(ValueKind.TENSOR, ((2, 3), (3, 4)))}
+    view = GraphView(made, replace(trace, values=values, tensors=(*trace.tensors, early, late)))
+    without_a = apply(view, Patch(drop=frozenset("a")))
+    without_both = apply(view, Patch(drop=frozenset("am")))
     assert without_a is not None
     assert without_both is not None
     assert [t.storage for t in without_a.tensors] == ["a@0"]
@@ -110,8 +110,8 @@ def test_a_reader_sees_the_version_it_saw() -> None:
 
 def test_numbers_are_written_where_they_are_read() -> None:
     case, trace = make(["x"], [("n", "size", ["x"]), ("a", "view", ["x", "n"])], ["a"])
-    subject = Subject(case, replace(trace, values={**trace.values, "n": Recorded(Kind.LITERAL, literal=4)}))
-    reduced = apply(subject, Patch(drop=frozenset("n")))
+    view = GraphView(case, replace(trace, values={**trace.values, "n": Recorded(ValueKind.LITERAL, literal=4)}))
+    reduced = apply(view, Patch(drop=frozenset("n")))
     assert reduced is not None
     assert reduced.graph.compute[0].args == ({"ref": "x"}, 4)
 
@@ -125,11 +125,11 @@ def test_whoever_reads_a_tuple_keeps_its_producer() -> None:
         Node("c", "call_function", {"fn": "torch.cat"}, ({"ref": "s"},)),
         Node("output", "output", "output", ({"tuple": [{"ref": "g0"}, {"ref": "g1"}, {"ref": "c"}]},)),
     )
-    values = {n: Recorded(Kind.TENSOR, ((0, 0),)) for n in ("g0", "g1", "c")} | {"s": Recorded(Kind.OPAQUE)}
+    values = {n: Recorded(ValueKind.TENSOR, ((0, 0),)) for n in ("g0", "g1", "c")} | {"s": Recorded(ValueKind.OPAQUE)}
     case = Case(Graph(nodes), ({"tensor": 0},), (spec(),))
-    subject = Subject(case, Trace(values, (spec(),), {n.name: i for i, n in enumerate(nodes)}))
-    assert subject.units == (("s", "g0", "g1"), ("c",))
-    kept = apply(subject, Patch(drop=frozenset(["s", "g0", "g1"])))
+    view = GraphView(case, Trace(values, (spec(),), {n.name: i for i, n in enumerate(nodes)}))
+    assert view.atoms == (("s", "g0", "g1"), ("c",))
+    kept = apply(view, Patch(drop=frozenset(["s", "g0", "g1"])))
     assert kept is not None
     assert code(kept) == "x -> s = split(x) -> g0 = getitem(s) -> g1 = getitem(s) -> c = cat(s) -> g0, g1, c"
 
@@ -140,7 +140,7 @@ def test_what_switches_state_on_goes_with_what_switches_it_off() -> None:
         [("e", "_enter_autocast", []), ("a", "mm", ["x"]), ("q", "_exit_autocast", ["e"]), ("b", "cos", ["a"])],
         ["b"],
     )
-    assert Subject(case, trace).units == (("e", "q"), ("a",), ("b",))
+    assert GraphView(case, trace).atoms == (("e", "q"), ("a",), ("b",))
 
 
 def test_a_functorch_region_is_one_unit() -> None:
@@ -156,7 +156,7 @@ def test_a_functorch_region_is_one_unit() -> None:
         ],
         ["b"],
     )
-    assert Subject(case, trace).units == (("i", "w", "s", "r", "d"), ("b",))
+    assert GraphView(case, trace).atoms == (("i", "w", "s", "r", "d"), ("b",))
 
 
 def test_only_used_attributes_stay() -> None:
@@ -168,7 +168,7 @@ def test_only_used_attributes_stay() -> None:
     )
     attrs = {"w": {"tensor": 0, "kind": "buffer"}, "v": {"tensor": 1, "kind": "parameter"}}
     case = Case(Graph(nodes, attrs), (), (spec(storage="w"), spec(storage="v")))
-    reduced = apply(Subject(case, Trace({"a": Recorded(Kind.TENSOR)}, (), {})), Patch())
+    reduced = apply(GraphView(case, Trace({"a": Recorded(ValueKind.TENSOR)}, (), {})), Patch())
     assert reduced is not None
     assert reduced.graph.attrs == {"v": {"tensor": 0, "kind": "parameter"}}
     assert reduced.tensors == (spec(storage="v"),)
@@ -178,7 +178,7 @@ def test_tensors_of_the_context_move_along() -> None:
     case, trace = make(["x", "y"], [("a", "sin", ["y"])], ["a"])
     state = TensorSpec("uint8", (5,), (1,), storage="rng")
     case = replace(case, tensors=(*case.tensors, state), context={"rng": {"cpu": {"tensor": 2}}})
-    reduced = apply(Subject(case, trace), Patch())
+    reduced = apply(GraphView(case, trace), Patch())
     assert reduced is not None
     assert reduced.tensors[reduced.context["rng"]["cpu"]["tensor"]] == state
 

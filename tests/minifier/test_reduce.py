@@ -9,7 +9,7 @@ import torch
 from torch import fx, nn
 
 import fxminify
-from fxminify.minifier.tracing.trace import Kind, Trace, record
+from fxminify.minifier.tracing.trace import Trace, ValueKind, record
 from fxminify.store.document.case import Case
 from fxminify.store.live.encode import encode
 from fxminify.store.live.modes import functorch_depth
@@ -109,9 +109,9 @@ def test_kinds_of_values() -> None:
 
     trace, _ = trace_of(f, [torch.ones(4, 2)])
     kinds = {name: value.kind for name, value in trace.values.items()}
-    assert kinds["split"] is Kind.OPAQUE
-    assert kinds["getitem"] is kinds["reshape"] is Kind.TENSOR
-    assert (kinds["size"], trace.values["size"].literal) == (Kind.LITERAL, 2)
+    assert kinds["split"] is ValueKind.OPAQUE
+    assert kinds["getitem"] is kinds["reshape"] is ValueKind.TENSOR
+    assert (kinds["size"], trace.values["size"].literal) == (ValueKind.LITERAL, 2)
 
 
 def test_recording_leaves_the_random_state_alone() -> None:
@@ -124,7 +124,7 @@ def test_recording_leaves_the_random_state_alone() -> None:
 
 def test_a_graph_that_breaks_down_is_recorded_until_there() -> None:
     trace, _ = trace_of(lambda x: torch.mm(torch.sin(x), x), [torch.ones(2, 3)])
-    assert trace.values["sin"].kind is Kind.TENSOR
+    assert trace.values["sin"].kind is ValueKind.TENSOR
     assert "mm" not in trace.values
     assert trace.problem.startswith("RuntimeError")
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from made import Fails, Step, called, code, make, ops, spec
 
-from fxminify.minifier.candidate.graph_view import Subject
+from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
 from fxminify.minifier.reducer.engine import Engine
-from fxminify.minifier.tracing.trace import Kind, Recorded, Trace
+from fxminify.minifier.tracing.trace import Recorded, Trace, ValueKind
 from fxminify.store.document.case import Case, Graph, Node
 
 FOUR, ROWS = (4,), (2, 4)
@@ -42,7 +42,9 @@ def one(
     )
     given = tuple(spec(s, f"in:{name}") for name, s in inputs.items())
     case = Case(Graph(nodes), tuple({"tensor": i} for i in range(len(given))), given)
-    values = {name: Recorded(Kind.TENSOR) for name in inputs} | {"n": Recorded(Kind.TENSOR, ((len(inputs) + 1, 0),))}
+    values = {name: Recorded(ValueKind.TENSOR) for name in inputs} | {
+        "n": Recorded(ValueKind.TENSOR, ((len(inputs) + 1, 0),))
+    }
     trace = Trace(values, (spec(shape, "n@0", dtype),), {n.name: i for i, n in enumerate(nodes)})
     return case, replace(trace, signatures={"n": signature} if signature else {})
 
@@ -192,18 +194,18 @@ def shortened(
 ) -> tuple[str, Node]:
     """The result on one line, and what became of the node ``e``."""
     made = make(["x"], steps, outputs, {"x": ROWS, **shapes})
-    row = next(p for p in REPLACEMENTS if p.name == "shortcuts")
+    row = next(p for p in REPLACEMENTS if p.name == "reroute")
     best = Engine(Fails(fails), passes=(*PASSES, row)).run(*made).case
     return code(best), next((n for n in best.graph.compute if n.name == "e"), best.graph.compute[0])
 
 
 def connected(case: Case) -> bool:
     """``atan`` depends on ``asinh``."""
-    subject = Subject(case, Trace({}, (), {}))
-    kinds = {name: subject.kind(name) for name in subject.compute}
+    view = GraphView(case, Trace({}, (), {}))
+    kinds = {name: view.kind(name) for name in view.compute}
     first = [n for n, kind in kinds.items() if kind == "asinh"]
     last = [n for n, kind in kinds.items() if kind == "atan"]
-    return any(subject.ancestors[b] >> subject.position[a] & 1 for a in first for b in last)
+    return any(view.ancestors[b] >> view.position[a] & 1 for a in first for b in last)
 
 
 WAYS = [
@@ -238,6 +240,6 @@ def test_a_result_that_it_does_not_depend_on_will_do() -> None:
 
     steps: list[Step] = [("s", "sinh", ["x"]), ("e", "split", ["w"]), ("t", "tan", ["s"]), ("z", "atan", ["e"])]
     case, trace = make(["x", "w"], steps, ["t", "z"], dict.fromkeys("xsetz", ROWS))
-    row = next(p for p in REPLACEMENTS if p.name == "shortcuts")
+    row = next(p for p in REPLACEMENTS if p.name == "reroute")
     best = Engine(Fails(fails), passes=(*PASSES, row)).run(case, trace).case
     assert code(best) == "x -> s = sinh(x) -> t = tan(s) -> z = atan(s) -> t, z"

@@ -19,9 +19,9 @@ from fxminify.minifier.passes import PASSES, REPLACEMENTS
 from fxminify.minifier.reducer.account import Result
 from fxminify.minifier.reducer.engine import Engine
 from fxminify.minifier.sandbox.scratch import Scratch
-from fxminify.minifier.tracing.hop_calls import body, paths
+from fxminify.minifier.tracing.hop_calls import paths, subgraph
 from fxminify.minifier.tracing.study import study
-from fxminify.minifier.tracing.trace import Kind, Trace
+from fxminify.minifier.tracing.trace import Trace, ValueKind
 from fxminify.repro_templates.source.function import print_graph
 from fxminify.store.document.case import Case
 from fxminify.store.live.build import build
@@ -37,7 +37,7 @@ def studied(function: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Case, 
 
 def kinds(case: Case) -> set[str]:
     """What the nodes of all graphs of a case call."""
-    graphs = [body(case.graph, path) for path in ((), *paths(case.graph))]
+    graphs = [subgraph(case.graph, path) for path in ((), *paths(case.graph))]
     return {target_name(node) for graph in graphs for node in graph.compute}
 
 
@@ -132,7 +132,7 @@ def test_a_worker_keeps_what_it_studied_apart_from_what_was_recorded_before() ->
         trace = Trace.from_json(tasks.study(tasks.studying(case, "k:"), scratch, lambda phase: None))
         assert all(t.storage is None or (t.storage.startswith("k:") and t.storage in scratch) for t in trace.tensors)
         assert trace.parts["softmax"].compute[2].name == "softmax__part2_exp"
-        assert trace.value("softmax__part2_exp").kind is Kind.TENSOR  # type: ignore[union-attr]
+        assert trace.value("softmax__part2_exp").kind is ValueKind.TENSOR  # type: ignore[union-attr]
         part = replace(case, graph=trace.parts["softmax"])
         printed = print_graph(replace(part, inputs=case.inputs)).text
         assert "exp = torch.ops.aten.exp.default(" in printed
@@ -157,7 +157,7 @@ INSIDE: list[tuple[str, Callable[..., Any], set[str], list[str]]] = [
         {"softmax", "exp"},
         ["cond", "exp", "getitem"],
     ),
-    (  # of another shape than the whole: what the body returns takes its form
+    (  # of another shape than the whole: what the subgraph returns takes its form
         "tag_activation_checkpoint",
         lambda x: checkpoint(lambda x: F.layer_norm(x, (4,)).sin(), x, use_reentrant=False).cos(),
         {"layer_norm", "rsqrt"},

@@ -1,4 +1,4 @@
-"""Graphs with bodies: results are 1-minimal, whatever fails; every candidate is well-formed; jobs change nothing."""
+"""Graphs with subgraphs: results are 1-minimal, whatever fails; every candidate is well-formed; jobs change nothing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from random import Random
 import pytest
 from made import SHAPES, Fails, assert_nothing_more_can_go, make, random_case, spec
 
-from fxminify.minifier.candidate.graph_view import Subject, target_name
+from fxminify.minifier.candidate.graph_view import GraphView, target_name
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import apply, merge
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, REPLACEMENTS
 from fxminify.minifier.reducer.engine import Engine
-from fxminify.minifier.tracing.hop_calls import calls, positions, renamed, with_distinct_names
-from fxminify.minifier.tracing.trace import Kind, Recorded, Trace
+from fxminify.minifier.tracing.hop_calls import hop_calls, positions, renamed, with_distinct_names
+from fxminify.minifier.tracing.trace import Recorded, Trace, ValueKind
 from fxminify.store.document.case import Case, Graph, Node
 
 #: Operator, and whether its operands are a list.
@@ -30,36 +30,36 @@ OPERATORS = [
 
 
 def nested_case(rng: Random) -> tuple[Case, Trace]:
-    """A random graph whose last nodes read a call of one or two random bodies."""
+    """A random graph whose last nodes read a call of one or two random subgraphs."""
     case, trace = random_case(rng)
     graph, values, tensors = case.graph, dict(trace.values), list(trace.tensors)
     for number in range(rng.randrange(1, 3)):
         operator, listed = rng.choice(OPERATORS)
-        names = [n.name for n in graph.nodes[:-1] if n.op != "get_attr" and values[n.name].kind is Kind.TENSOR]
+        names = [n.name for n in graph.nodes[:-1] if n.op != "get_attr" and values[n.name].kind is ValueKind.TENSOR]
         operands = rng.sample(names, min(len(names), rng.randrange(1, 4)))
-        bodies = []
+        subgraphs = []
         for branch in range(1 if operator != "cond" else 2):
-            body, inner = _body(rng, len(operands), f"b{number}{branch}")
-            bodies.append((f"body_{number}_{branch}", body))
+            subgraph, inner = _body(rng, len(operands), f"b{number}{branch}")
+            subgraphs.append((f"body_{number}_{branch}", subgraph))
             for name, value in inner.values.items():
                 snapshots = tuple((at, i + len(tensors)) for at, i in value.snapshots)
                 alias = operands[int(name[1:])] if name.startswith("x") else ""
                 values[f"b{number}{branch}{name}"] = replace(value, snapshots=snapshots, alias=alias)
             tensors += inner.tensors
-        read = [Node(path, "get_attr", path) for path, _ in bodies]
+        read = [Node(path, "get_attr", path) for path, _ in subgraphs]
         given = [{"ref": n} for n in operands]
-        first = [{"ref": path} for path, _ in bodies]
+        first = [{"ref": path} for path, _ in subgraphs]
         call = Node(
             f"call{number}", "call_function", {"hop": operator}, (*first, given) if listed else (*first, *given)
         )
         item = Node(f"item{number}", "call_function", {"fn": "_operator.getitem"}, ({"ref": call.name}, 0))
-        values[call.name] = Recorded(Kind.OPAQUE)
-        values[item.name] = Recorded(Kind.TENSOR, ((0, len(tensors)),))
+        values[call.name] = Recorded(ValueKind.OPAQUE)
+        values[item.name] = Recorded(ValueKind.TENSOR, ((0, len(tensors)),))
         tensors.append(spec(rng.choice(SHAPES), f"{item.name}@0"))
         output = graph.output
         returned = {"tuple": [*output.args[0]["tuple"], {"ref": item.name}]}
         nodes = (*graph.nodes[:-1], *read, call, item, replace(output, args=(returned,)))
-        graph = Graph(nodes, {**graph.attrs, **{path: {"graph": body} for path, body in bodies}})
+        graph = Graph(nodes, {**graph.attrs, **{path: {"graph": subgraph} for path, subgraph in subgraphs}})
     case = with_distinct_names(replace(case, graph=graph))
     return case, Trace(values, tuple(tensors), positions(case.graph))
 
@@ -74,14 +74,14 @@ def _body(rng: Random, inputs: int, prefix: str) -> tuple[Graph, Trace]:
         shapes[f"n{i}"] = rng.choice(SHAPES)
         names.append(f"n{i}")
     case, trace = make([f"x{i}" for i in range(inputs)], steps, [names[-1]], shapes)
-    own = {n: Recorded(Kind.TENSOR, ((0, len(trace.tensors) + i),)) for i, n in enumerate(names[:inputs])}
+    own = {n: Recorded(ValueKind.TENSOR, ((0, len(trace.tensors) + i),)) for i, n in enumerate(names[:inputs])}
     tensors = (*trace.tensors, *(spec(shapes[n], f"{prefix}{n}@0") for n in names[:inputs]))
     moved = {n.name: f"{prefix}{n.name}" for n in case.graph.nodes}
     return renamed(case.graph, moved), Trace({**trace.values, **own}, tensors, {})
 
 
 def kinds(graph: Graph) -> list[str]:
-    """The operations of a graph and its bodies."""
+    """The operations of a graph and its subgraphs."""
     inner = [k for attr in graph.attrs.values() if "graph" in attr for k in kinds(attr["graph"])]
     return [*map(target_name, graph.compute), *inner]
 
@@ -91,7 +91,7 @@ def inside(graph: Graph) -> list[str]:
 
 
 def check(graph: Graph, inputs: int | None = None) -> None:
-    """References lead to earlier nodes, names differ, calls give their bodies what they take."""
+    """References lead to earlier nodes, names differ, calls give their subgraphs what they take."""
     seen: set[str] = set()
     for node in graph.nodes:
         assert set(node.inputs) <= seen, node
@@ -100,7 +100,7 @@ def check(graph: Graph, inputs: int | None = None) -> None:
         if node.op == "get_attr":
             assert node.target in graph.attrs
     assert inputs is None or len(graph.placeholders) == inputs
-    for call in calls(graph):
+    for call in hop_calls(graph):
         for path in call.shared:
             assert len(graph.attrs[path]["graph"].placeholders) == len(call.operands)
     for attr in graph.attrs.values():
@@ -132,15 +132,15 @@ def test_nothing_more_can_go(seed: int) -> None:
 def test_any_patches_of_a_pass_go_together(seed: int) -> None:
     rng = Random(seed)
     case, trace = nested_case(rng)
-    subject = Subject(case, trace)
+    view = GraphView(case, trace)
     for p in (*PASSES, *REPLACEMENTS):
         for step in range(6):
-            proposal = p.propose(subject, step)
+            proposal = p.propose(view, step)
             if proposal is None:
                 break
             for _ in range(4):
                 some = [patch for patch in proposal.patches if rng.random() < 0.5]
-                candidate = apply(subject, merge(some))
+                candidate = apply(view, merge(some))
                 if candidate is not None:
                     check(candidate.graph, len(candidate.inputs))
                     assert p.late or p.name in ("slices", "nodes") or size(candidate)[:4] <= size(case)[:4], p.name

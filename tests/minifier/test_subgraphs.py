@@ -1,7 +1,8 @@
-"""Bodies of higher-order operators, and functorch regions: exact minimal graphs, of programs that Dynamo captured.
+"""Subgraphs of higher-order operators, and functorch regions: exact minimal graphs, of programs that Dynamo captured.
 
 Each program has more than thirty nodes around and inside; the failure is an operation in the innermost function. Where
-it may stand anywhere one node is left; where it must stand inside a body, the operator stays and its body has one node.
+it may stand anywhere one node is left; where it must stand inside a subgraph, the operator stays and its subgraph has
+one node.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def in_gradient(x: Any) -> Any:
 
 
 X = torch.linspace(0.1, 1.0, 12).reshape(4, 3)
-#: Program, and the compute nodes that are left in the graph and in each body where one must hold the culprit.
+#: Program, and the compute nodes that are left in the graph and in each subgraph where one must hold the culprit.
 OPERATORS: dict[str, tuple[Program, list[int]]] = {
     "cond": ((in_true_branch, (X,)), [2, 1, 0]),
     "cond not taken": ((in_branch_not_taken, (X,)), [2, 1, 0]),
@@ -144,16 +145,16 @@ def captured(program: Program) -> tuple[fx.GraphModule, list[Any]]:
 
 
 def graphs(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:
-    """A graph module and its bodies, each once, in the order of their use."""
+    """A graph module and its subgraphs, each once, in the order of their use."""
     seen: dict[int, fx.GraphModule] = {id(gm): gm}
     stack = [gm]
     while stack:
         now = stack.pop(0)
         for node in now.graph.nodes:
-            body = now.get_submodule(node.target) if node.op == "get_attr" and not hasattr(X, node.target) else None
-            if isinstance(body, fx.GraphModule) and id(body) not in seen:
-                seen[id(body)] = body
-                stack.append(body)
+            subgraph = now.get_submodule(node.target) if node.op == "get_attr" and not hasattr(X, node.target) else None
+            if isinstance(subgraph, fx.GraphModule) and id(subgraph) not in seen:
+                seen[id(subgraph)] = subgraph
+                stack.append(subgraph)
     yield from seen.values()
 
 
@@ -165,12 +166,12 @@ def counts(gm: fx.GraphModule) -> list[int]:
     return [len(operations(g)) for g in graphs(gm)]
 
 
-def fails_with(culprit: str, *, in_body: bool = False) -> Callable[[fx.GraphModule, list[Any]], bool]:
-    """The graph runs in eager, and an operation stands in it, or in one of its bodies."""
+def fails_with(culprit: str, *, in_subgraph: bool = False) -> Callable[[fx.GraphModule, list[Any]], bool]:
+    """The graph runs in eager, and an operation stands in it, or in one of its subgraphs."""
 
     def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
         gm(*inputs)
-        return any(culprit in operations(g) for g in list(graphs(gm))[in_body:])
+        return any(culprit in operations(g) for g in list(graphs(gm))[in_subgraph:])
 
     return fails
 
@@ -199,7 +200,7 @@ def test_what_fails_anywhere_ends_outside_of_the_operator(name: str) -> None:
 def test_what_fails_only_inside_leaves_the_operator_and_one_node(name: str) -> None:
     program, expected = OPERATORS[name]
     gm, inputs = captured(program)
-    gm, inputs = fxminify.reduce(gm, inputs, fails_with("asinh", in_body=True))
+    gm, inputs = fxminify.reduce(gm, inputs, fails_with("asinh", in_subgraph=True))
     assert counts(gm) == expected
     assert any("asinh" in operations(g) for g in graphs(gm))
     gm(*inputs)
@@ -226,7 +227,7 @@ def test_what_a_failure_needs_of_a_region_stays(operator: str, others: list[str]
 
 def test_a_condition_that_ends_a_loop_stays() -> None:
     gm, inputs = captured(OPERATORS["while_loop"][0])
-    gm, inputs = fxminify.reduce(gm, inputs, fails_with("lt", in_body=True))
+    gm, inputs = fxminify.reduce(gm, inputs, fails_with("lt", in_subgraph=True))
     assert [operations(g) for g in graphs(gm)][1:] == [["lt"], ["add"]]
 
 
@@ -237,7 +238,7 @@ def test_what_a_loop_carries_for_nothing_goes() -> None:
         return around(while_loop(lambda y, i, x, z: i < 3, step, start)[2])
 
     gm, inputs = captured((loop, (X, X + 1)))
-    gm, inputs = fxminify.reduce(gm, inputs, fails_with("asinh", in_body=True))
+    gm, inputs = fxminify.reduce(gm, inputs, fails_with("asinh", in_subgraph=True))
     assert [operations(g) for g in graphs(gm)] == [["while_loop", "getitem"], ["zeros"], ["asinh"]]
     assert [len(g.graph.find_nodes(op="placeholder")) for g in graphs(gm)] == [1, 2, 2]
     gm(*inputs)
@@ -248,6 +249,6 @@ def test_operands_that_no_body_reads_go() -> None:
         return torch.cond(x.sum() > 0, lambda x, y, z: inside(x) + y, lambda x, y, z: z.cos(), (x, y, z))
 
     gm, inputs = captured((many, (X, X + 1, X + 2)))
-    gm, inputs = fxminify.reduce(gm, inputs, fails_with("asinh", in_body=True))
+    gm, inputs = fxminify.reduce(gm, inputs, fails_with("asinh", in_subgraph=True))
     assert counts(gm) == [2, 1, 0]
     assert [len(g.graph.find_nodes(op="placeholder")) for g in graphs(gm)] == [2, 1, 1]
