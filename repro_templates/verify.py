@@ -117,12 +117,12 @@ def verify(
     timeout: float = 300.0,
     search_path: Sequence[str] = (),
     files: Mapping[str, bytes] = MappingProxyType({}),
-    carried: str = "",
+    embedded: str = "",
     processes: Processes | None = None,
 ) -> Verification:
     """Run the text ``script``; ``expected`` is the signature it must show, or says of a failure whether it is the one.
 
-    ``files`` lie beside the script. A run that takes longer than ``timeout`` seconds counts as a hang. ``carried`` is
+    ``files`` lie beside the script. A run that takes longer than ``timeout`` seconds counts as a hang. ``embedded`` is
     the file that source in the script is from: what raises there, raises in that file. ``processes`` lets another
     thread end the runs; then `Stopped` is raised, as on Ctrl-C they are ended.
     """
@@ -143,7 +143,7 @@ def verify(
     seen: list[Failure] = []
     instead = ""
     for ended in reported:
-        readings = [_at_home(failure, carried) for failure in _readings(ended, timeout)]
+        readings = [_at_home(failure, embedded) for failure in _readings(ended, timeout)]
         shown = next(filter(shows, readings), None)
         failures.append(shown or next(iter(readings), None))
         if shown is not None:
@@ -190,11 +190,11 @@ def _readings(ended: _Ended, timeout: float) -> list[Failure]:
     return [failure, *(replace(failure, phase=phase) for phase in Phase if phase is not failure.phase)]
 
 
-def _at_home(failure: Failure, carried: str) -> Failure:
+def _at_home(failure: Failure, embedded: str) -> Failure:
     """``failure`` with the frames of source that the script carries in the file it is from."""
-    if not carried:
+    if not embedded:
         return failure
-    frames = tuple(replace(f, file=carried) if f.file == SCRIPT else f for f in failure.frames)
+    frames = tuple(replace(f, file=embedded) if f.file == SCRIPT else f for f in failure.frames)
     return replace(failure, frames=frames)
 
 

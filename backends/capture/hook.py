@@ -23,12 +23,12 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from ..provenance.spec import BackendSpec
-    from .recorder import Recorder
-    from .region import Region
+    from .compiled_graph import CompiledGraph
+    from .recorder import CaptureRecorder
 
 
 @dataclass
-class Target:
+class CaptureTarget:
     """Where captures go, and what is asked of them."""
 
     db: str
@@ -36,10 +36,10 @@ class Target:
     journal: Journal | None = None
 
     @cached_property
-    def recorder(self) -> Recorder:
-        from .recorder import Recorder
+    def recorder(self) -> CaptureRecorder:
+        from .recorder import CaptureRecorder
 
-        return Recorder(self.db, self.journal, self.settings.data)
+        return CaptureRecorder(self.db, self.journal, self.settings.data)
 
     def flush(self) -> None:
         if "recorder" in vars(self):
@@ -53,7 +53,7 @@ def install(db: str = "repro.db", *, journal: Journal | None = None, **settings:
     of each compiled graph with eager. ``journal`` is for `minify capture`.
     """
     uninstall()
-    _hook.everything = Target(str(db), Settings(**settings), journal)
+    _hook.everything = CaptureTarget(str(db), Settings(**settings), journal)
     seam.attach(_hook)
 
 
@@ -70,7 +70,7 @@ def uninstall() -> None:
 def capturing(db: str = "repro.db", **settings: Any) -> Iterator[None]:
     """Capture the failures of every backend inside the block. ``settings`` are those of `install`."""
     before = _hook.everything
-    _hook.everything = Target(str(db), Settings(**settings))
+    _hook.everything = CaptureTarget(str(db), Settings(**settings))
     seam.attach(_hook)
     try:
         yield
@@ -86,7 +86,7 @@ def capture(backend: str | Callable[..., Any], *, db: str = "repro.db", **settin
 
     ``settings`` are those of `install`.
     """
-    wrapped = CapturedBackend(backend, Target(str(db), Settings(**settings)))
+    wrapped = CapturedBackend(backend, CaptureTarget(str(db), Settings(**settings)))
     _hook.single.add(wrapped)
     seam.attach(_hook)
     return wrapped
@@ -99,7 +99,7 @@ def observed(backend: Any, gm: Any, inputs: Sequence[Any], given: dict[str, Any]
     """
     from ..provenance import registry
 
-    captured = CapturedBackend(backend, _hook.everything or Target(db, Settings()))
+    captured = CapturedBackend(backend, _hook.everything or CaptureTarget(db, Settings()))
     wrapped = registry.wrap(captured, given.get("options"), given.get("mode"), None)
     seam.attach(_hook)
     compiled: Callable[..., Any] = _hook.compiling(wrapped, gm, inputs, lambda: wrapped(gm, inputs))
@@ -109,7 +109,7 @@ def observed(backend: Any, gm: Any, inputs: Sequence[Any], given: dict[str, Any]
 class CapturedBackend:
     """A backend whose failures are captured. ``options`` and ``mode`` reach it as if it had been given itself."""
 
-    def __init__(self, backend: str | Callable[..., Any], target: Target) -> None:
+    def __init__(self, backend: str | Callable[..., Any], target: CaptureTarget) -> None:
         self._backend = backend
         self._target = target
         self.__name__ = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
@@ -129,15 +129,15 @@ class CapturedBackend:
 
 
 class _Thread(threading.local):
-    region: Region | None = None
-    compiling: Region | None = None
+    graph: CompiledGraph | None = None
+    compiling: CompiledGraph | None = None
 
 
 class _Hook:
     """Sees every backend call of the process, see `fxminify.backends.capture.seam.Observer`."""
 
     def __init__(self) -> None:
-        self.everything: Target | None = None
+        self.everything: CaptureTarget | None = None
         self.single: weakref.WeakSet[CapturedBackend] = weakref.WeakSet()
         self._thread = _Thread()
 
@@ -147,9 +147,9 @@ class _Hook:
         if target is None or reentry.ours() or not _usable():
             return call()
         from ..running.exceptions import failure_of, unwrap
-        from .received import Inputs, Received
+        from .compiled_graph import CompiledGraph
+        from .graph_snapshot import GraphSnapshot, KeptInputs
         from .recorder import log
-        from .region import Region
 
         def spec() -> BackendSpec:
             from ..provenance import origin
@@ -159,21 +159,21 @@ class _Hook:
             return origin.spec_of_wrapped(wrapped)
 
         entry = reentry.enter()
-        region = None
+        graph = None
         refused = ""
         try:
             with reentry.own_calls():
-                received = Received.take(gm, inputs, compile_id=seam.compile_id())
-                region = Region(received, spec, target.recorder, target.settings)
-                kept = received.inputs or Inputs([], [])
-                target.recorder.write_ahead(region.number, received, region.spec, kept, received.rng)
+                snapshot = GraphSnapshot.take(gm, inputs, compile_id=seam.compile_id())
+                graph = CompiledGraph(snapshot, spec, target.recorder, target.settings)
+                kept = snapshot.inputs or KeptInputs([], [])
+                target.recorder.write_ahead(graph.number, snapshot, graph.spec, kept, snapshot.rng)
         except Exception as exc:  # noqa: BLE001  a graph of a kind nobody thought of: the program goes on without us
             refused = f"the graph could not be kept: {type(exc).__name__}: {exc}"
             log.warning("fxminify: %s", refused)
 
         from ...store.failure import Failure, FailureKind, Phase
 
-        if region is None:
+        if graph is None:
             try:
                 return call()
             except BaseException as exc:
@@ -181,49 +181,49 @@ class _Hook:
                     target.recorder.refuse(spec, failure_of(exc, Phase.COMPILE), refused)
                 raise
         facts = seam.shape_facts()
-        around, self._thread.compiling = self._thread.compiling, region
+        around, self._thread.compiling = self._thread.compiling, graph
         try:
-            with region.marked("compile"):
+            with graph.marked("compile"):
                 compiled = call()
         except BaseException as exc:
             if _is_failure(exc) and reentry.first_to_see(unwrap(exc), entry):
-                region.record(failure_of(exc, Phase.COMPILE), kept, received.rng)
+                graph.record(failure_of(exc, Phase.COMPILE), kept, snapshot.rng)
             raise
         finally:
             self._thread.compiling = around
         if not callable(compiled):
             message = "compiler_fn did not return callable"
-            region.record(
-                Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "AssertionError", message), kept, received.rng
+            graph.record(
+                Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "AssertionError", message), kept, snapshot.rng
             )
             return compiled
-        region.specialized = seam.shape_facts() > facts
-        self._thread.region = region
-        return compiled if seam.keep_unwrapped(gm, compiled) else region.wrap(compiled)
+        graph.specialized = seam.shape_facts() > facts
+        self._thread.graph = graph
+        return compiled if seam.keep_unwrapped(gm, compiled) else graph.wrap(compiled)
 
     def lowering(
         self, config: Any, partition: Callable[..., Any], compilers: dict[str, Callable[..., Any]]
     ) -> dict[str, Callable[..., Any]]:
-        region = self._thread.compiling
-        if region is None or reentry.ours():
+        graph = self._thread.compiling
+        if graph is None or reentry.ours():
             return compilers
         keeps = config.keep_inference_input_mutations
-        return region.aot.begun(partition, config.decompositions, keeps, compilers)
+        return graph.aot.begun(partition, config.decompositions, keeps, compilers)
 
     def guards_built(self, exc: Exception | None) -> None:
-        region, self._thread.region = self._thread.region, None
-        if exc is None or region is None or region.received.compile_id != seam.compile_id() or reentry.ours():
+        graph, self._thread.graph = self._thread.graph, None
+        if exc is None or graph is None or graph.snapshot.compile_id != seam.compile_id() or reentry.ours():
             return
-        if seam.is_control_flow(exc) or (seam.is_constraint_violation(exc) and not region.specialized):
+        if seam.is_control_flow(exc) or (seam.is_constraint_violation(exc) and not graph.specialized):
             return
         from ...store.failure import Phase
         from ..running.exceptions import failure_of
 
-        if region.received.inputs is not None:
-            region.record(failure_of(exc, Phase.GUARDS), region.received.inputs, region.received.rng)
+        if graph.snapshot.inputs is not None:
+            graph.record(failure_of(exc, Phase.GUARDS), graph.snapshot.inputs, graph.snapshot.rng)
 
     def backward_failed(self, exc: BaseException) -> None:
-        from .region import BackwardPass
+        from .compiled_graph import BackwardPass
 
         BackwardPass.failed(exc)
 
@@ -232,7 +232,7 @@ class _Hook:
 def _usable() -> bool:
     """Can the rest of us be imported here? A program may hide or replace what we stand on."""
     try:
-        importlib.import_module(".region", __package__)
+        importlib.import_module(".compiled_graph", __package__)
     except Exception as exc:  # noqa: BLE001  whatever is wrong with this environment: the program goes on without us
         logging.getLogger("fxminify").warning("fxminify cannot watch this program: %s: %s", type(exc).__name__, exc)
         return False

@@ -158,7 +158,7 @@ def told(directory: Path, what: str) -> list[str]:
         return []
 
 
-class StoredBlobs(Mapping[str, bytes]):
+class JournalBlobs(Mapping[str, bytes]):
     """The journal's storages, each read when asked for."""
 
     def __init__(self, directory: Path) -> None:

@@ -2,7 +2,7 @@
 
 * A backend's own calls of AOTAutograd are observed (`AotCalls`): which compiler raised, and what decompositions and
   partitioner it works with. Nothing is copied while a program is healthy.
-* `lower` makes the graphs again from what was received, with recording compilers in place of the backend's, and runs
+* `lower` makes the graphs again from the snapshot, with recording compilers in place of the backend's, and runs
   up to the graph that is asked for: its inputs are real values. Tensor subclasses, numpy and ``x.data =`` are plain
   operators there, so this is also the way to keep a graph that the Dynamo level refuses.
 
@@ -31,7 +31,7 @@ from ..provenance.spec import BackendSpec
 from ..running import ambient
 from ..running.exceptions import text_of, type_name
 from ..running.execution import copy_inputs, cotangents, differentiable
-from .received import Inputs, Received
+from .graph_snapshot import GraphSnapshot, KeptInputs
 
 Compiler = Callable[..., Any]
 
@@ -99,21 +99,21 @@ class Lowered:
     """A graph of AOTAutograd: what stands for it in a case, and the failure as its own compilation shows it."""
 
     role: Role
-    received: Received
-    inputs: Inputs
+    snapshot: GraphSnapshot
+    inputs: KeptInputs
     spec: BackendSpec
     failure: Failure
 
 
 def lower(
-    received: Received,
-    inputs: Inputs,
+    snapshot: GraphSnapshot,
+    inputs: KeptInputs,
     rng: Mapping[str, torch.Tensor],
     spec: Callable[[], BackendSpec],
     failure: Failure,
     calls: AotCalls,
 ) -> Iterator[Lowered]:
-    """The graphs of AOTAutograd that may show ``failure`` of ``received``, likeliest first. Raises `CannotLower`.
+    """The graphs of AOTAutograd that may show ``failure`` of ``snapshot``, likeliest first. Raises `CannotLower`.
 
     The graph that a compiler raised on is made with the options of that very one of the backend's ``calls``, others
     with those of the only call there was; all are made again with AOTAutograd's own options, last with mutations of
@@ -127,7 +127,7 @@ def lower(
     problem: Exception | None = None
     for options in ([call.options] if call is not None else []) + [{}, {"keep_inference_input_mutations": True}]:
         try:
-            found = _record(received, inputs, rng, role, options)
+            found = _record(snapshot, inputs, rng, role, options)
         except CannotLower as exc:
             problem = problem or exc
             continue
@@ -177,14 +177,14 @@ class _Reached(BaseException):
 
 
 def _record(
-    received: Received,
-    inputs: Inputs,
+    snapshot: GraphSnapshot,
+    inputs: KeptInputs,
     rng: Mapping[str, torch.Tensor],
     role: Role | None,
     options: Mapping[str, Any],
-) -> tuple[Role, Received, Inputs]:
+) -> tuple[Role, GraphSnapshot, KeptInputs]:
     """The graph of ``role``, or of whatever is run first, with its inputs."""
-    found: list[tuple[Role, Received, Inputs]] = []
+    found: list[tuple[Role, GraphSnapshot, KeptInputs]] = []
 
     def recording(mine: Role) -> Compiler:
         def compiler(gm: fx.GraphModule, _: Any) -> Compiler:
@@ -192,7 +192,7 @@ def _record(
                 values = [v.detach() if isinstance(v, torch.Tensor) else v for v in arguments]
                 arguments.clear()
                 if mine is role or (role is None and mine is not Role.BACKWARD):
-                    found.append((mine, *_taken(gm, values, received)))
+                    found.append((mine, *_taken(gm, values, snapshot)))
                     raise _Reached
                 with torch.no_grad():
                     return gm(*values)
@@ -204,12 +204,12 @@ def _record(
 
     compilers = {f"{name}_compiler": recording(r) for name, r in
                  (("fw", Role.FORWARD), ("bw", Role.BACKWARD), ("inference", Role.INFERENCE))}  # fmt: skip
-    module, values = _static(received.module(), _fresh(inputs.values, received.whole))
+    module, values = _static(snapshot.module(), _fresh(inputs.values, snapshot.whole))
     if role is Role.BACKWARD:
         module = copy.deepcopy(module)  # its forward graph is run for real
     try:
         nested = any(isinstance(v, torch.Tensor) and v.is_nested for v in values)
-        with _aside(received, rng, nested):
+        with _aside(snapshot, rng, nested):
             outputs = _aot(module, values, {**options, **compilers})
             wanted = [o for o in pytree.tree_leaves(outputs) if differentiable(o)]
             torch.autograd.backward(wanted, _tangents(wanted))
@@ -238,8 +238,8 @@ def _aot(module: fx.GraphModule, values: list[Any], options: Mapping[str, Any]) 
     return aot_module_simplified(GmWrapper(module, unflatten), flat, **options)(flat)
 
 
-def _taken(gm: fx.GraphModule, values: Sequence[Any], above: Received) -> tuple[Received, Inputs]:
-    """The graph module as received, in the state in which AOTAutograd runs it: no gradients and no autocast.
+def _taken(gm: fx.GraphModule, values: Sequence[Any], above: GraphSnapshot) -> tuple[GraphSnapshot, KeptInputs]:
+    """A snapshot of the graph module, in the state in which AOTAutograd runs it: no gradients and no autocast.
 
     An input that nothing uses and that is no tensor is left out: a device mesh, the key of nested sizes.
     """
@@ -250,10 +250,10 @@ def _taken(gm: fx.GraphModule, values: Sequence[Any], above: Received) -> tuple[
         else:
             gm.graph.erase_node(node)
     context = {k: v for k, v in above.context.items() if k not in ("grad", "inference", "autocast")}
-    taken = Received.take(gm, [], compile_id=above.compile_id)
+    taken = GraphSnapshot.take(gm, [], compile_id=above.compile_id)
     taken.context, taken.rng, taken.inputs = context, above.rng, None
     taken.number, taken.shapes_before, taken.tolerance = above.number, above.shapes_before, above.tolerance
-    return taken, Inputs(left, [None] * len(left))
+    return taken, KeptInputs(left, [None] * len(left))
 
 
 def _fresh(values: Sequence[Any], whole: bool) -> list[Any]:
@@ -317,7 +317,7 @@ def _swapped(node: fx.Node, number: Any, each: fx.Node) -> Any:
 
 
 @contextmanager
-def _aside(received: Received, rng: Mapping[str, torch.Tensor], nested: bool) -> Iterator[None]:
+def _aside(snapshot: GraphSnapshot, rng: Mapping[str, torch.Tensor], nested: bool) -> Iterator[None]:
     """The state in which the program called the graph, and none of what Dynamo keeps of a compilation in flight."""
     from torch._dynamo import utils
     from torch._dynamo.metrics_context import MetricsContext
@@ -332,7 +332,7 @@ def _aside(received: Received, rng: Mapping[str, torch.Tensor], nested: bool) ->
         stack.enter_context(_disable_current_modes())
         mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)  # sizes of nested tensors need symbols
         stack.enter_context(tracing(TracingContext(mode) if nested else None))
-        context = {k: v for k, v in received.context.items() if k != "rng"}
+        context = {k: v for k, v in snapshot.context.items() if k != "rng"}
         stack.enter_context(ambient.applied(context))
         # All compilers at once: the backward graph's, called later, would report to the compilation in flight.
         stack.enter_context(config.patch(force_non_lazy_backward_lowering=True, enable_autograd_cache=False))

@@ -17,9 +17,9 @@ from ...store.failure import Phase
 from ..provenance import origin
 from ..running import ambient
 from ..running.exceptions import failure_of
+from .graph_snapshot import GraphSnapshot, KeptInputs, cuda_devices
 from .hook import capturing
-from .received import Inputs, Received, cuda_devices
-from .recorder import STORED, Recorder
+from .recorder import STORED, CaptureRecorder
 
 
 def record(
@@ -47,11 +47,11 @@ def record(
     if error is not None:
         at = Phase(phase)
         values = tree_leaves(list(inputs))
-        received = Received.take(_flat(gm), values)
-        Recorder(str(db)).record(
-            received,
+        snapshot = GraphSnapshot.take(_flat(gm), values)
+        CaptureRecorder(str(db)).record(
+            snapshot,
             lambda: origin.spec_of(backend),
-            received.inputs or Inputs.keep(values),
+            snapshot.inputs or KeptInputs.keep(values),
             ambient.rng_states(cuda_devices(values)),
             failure_of(error, at),
             backward=at is Phase.BACKWARD,

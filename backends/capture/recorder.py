@@ -21,9 +21,9 @@ from typing import Any
 from ...store.document.case import Case, Json, to_json
 from ...store.failure import METADATA, PRECISION, Failure, FailureKind, Phase, Signature, signature
 from ..provenance.spec import BackendSpec
+from .graph_snapshot import GraphSnapshot, KeptInputs
 from .journal import Journal
 from .lowering import CannotLower, Lowered
-from .received import Inputs, Received
 from .reentry import own_calls
 
 Below = Callable[[], Iterable[Lowered]]
@@ -38,7 +38,7 @@ ABOUT: dict[str, str] = {}
 STORED: list[int] = []
 
 
-class Recorder:
+class CaptureRecorder:
     """Records into one index. With a journal it also writes ahead and reports to the supervising parent."""
 
     def __init__(self, db: str, journal: Journal | None = None, data: str = "auto") -> None:
@@ -54,9 +54,9 @@ class Recorder:
 
     def record(
         self,
-        received: Received,
+        snapshot: GraphSnapshot,
         spec: Callable[[], BackendSpec],
-        inputs: Inputs,
+        inputs: KeptInputs,
         rng: dict[str, Any],
         failure: Failure,
         *,
@@ -66,7 +66,7 @@ class Recorder:
         below: Below | None = None,
         level: str = "auto",
     ) -> None:
-        """Store ``failure`` of the graph ``received``, called with ``inputs``, ``calls`` times by now.
+        """Store ``failure`` of the graph ``snapshot``, called with ``inputs``, ``calls`` times by now.
 
         ``below`` gives the graphs that AOTAutograd makes of it. They are tried first where ``level`` is ``"aot"``, and
         where it is ``"auto"`` after the graph itself was refused.
@@ -74,7 +74,7 @@ class Recorder:
         try:
             with self._lock, own_calls():
                 asked = {"backward": backward, "compare": compare, "calls": calls}
-                self._record(received, spec(), inputs, rng, failure, below, level, asked)
+                self._record(snapshot, spec(), inputs, rng, failure, below, level, asked)
         except Exception as exc:  # noqa: BLE001  whatever goes wrong here must not reach the user's program
             log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
 
@@ -91,9 +91,9 @@ class Recorder:
     def write_ahead(
         self,
         graph: int,
-        received: Received,
+        snapshot: GraphSnapshot,
         spec: Callable[[], BackendSpec],
-        inputs: Inputs,
+        inputs: KeptInputs,
         rng: dict[str, Any],
         calls: int = 1,
     ) -> None:
@@ -103,13 +103,13 @@ class Recorder:
         try:
             with own_calls():
                 backend = spec()
-                document: Json = {"provenance": self._provenance(received, backend)}
+                document: Json = {"provenance": self._provenance(snapshot, backend)}
                 keep = self._kept(AHEAD)
-                case, blobs, reason, invented = self._case(received, backend, inputs, rng, False, False, calls, keep)
+                case, blobs, reason, invented = self._case(snapshot, backend, inputs, rng, False, False, calls, keep)
                 if invented:
                     document["provenance"]["data"] = METADATA
                 if case is None:
-                    document |= {"reason": reason, "graph_text": self._text(received)}
+                    document |= {"reason": reason, "graph_text": self._text(snapshot)}
                 else:
                     document["case"] = to_json(case)
                 self.journal.put(graph, document, blobs)
@@ -143,9 +143,9 @@ class Recorder:
 
     def _record(
         self,
-        received: Received,
+        snapshot: GraphSnapshot,
         spec: BackendSpec,
-        inputs: Inputs,
+        inputs: KeptInputs,
         rng: dict[str, Any],
         failure: Failure,
         below: Below | None,
@@ -154,7 +154,7 @@ class Recorder:
     ) -> None:
         known = signature(failure)
         of_backend = failure.kind is FailureKind.DIVERGENCE and failure.detail.get("class") == PRECISION
-        key = ("" if of_backend else received.text(), f"{spec.name} {spec.options}", known.digest)
+        key = ("" if of_backend else snapshot.text(), f"{spec.name} {spec.options}", known.digest)
         if of_backend and key not in self._known:
             self._known.update((key, row) for row in self._recorded(spec, known)[:1])
         if of_backend:
@@ -168,7 +168,7 @@ class Recorder:
         provenance = Json({"level": "dynamo"})
         for tried in {"auto": ("dynamo", "aot"), "aot": ("aot", "dynamo")}.get(level, (level,)):
             if tried == "dynamo":
-                taken = self._case(received, spec, inputs, rng, **asked, keep=self._kept_of(failure))
+                taken = self._case(snapshot, spec, inputs, rng, **asked, keep=self._kept_of(failure))
             elif below is not None:
                 lowered, taken = self._lowered(below, rng, asked)
                 if lowered is not None:
@@ -179,15 +179,15 @@ class Recorder:
             refused.append(taken[2])
         case, blobs, reason, invented = taken
         reason = reason if case is not None else "; ".join(dict.fromkeys(filter(None, refused)))
-        provenance = self._provenance(received, spec) | provenance
+        provenance = self._provenance(snapshot, spec) | provenance
         if invented:
             provenance["data"] = METADATA
-        provenance |= {"graph": received.number, "call": asked["calls"]}
-        if len(received.shapes_before) > 1:
-            provenance["shapes_before"] = "; ".join(received.shapes_before[:-1])
+        provenance |= {"graph": snapshot.number, "call": asked["calls"]}
+        if len(snapshot.shapes_before) > 1:
+            provenance["shapes_before"] = "; ".join(snapshot.shapes_before[:-1])
         if inputs.changed:
             provenance["inputs_changed"] = inputs.changed
-        text = self._text(received) if case is None else ""
+        text = self._text(snapshot) if case is None else ""
         self._known[key] = self._add(case, blobs, failure, signature(failure), provenance, text, reason)
         if reason:
             log.warning("fxminify captured a failure that it cannot run again: %s", reason)
@@ -211,7 +211,7 @@ class Recorder:
             for graph in below():
                 keep = self._kept_of(graph.failure)
                 forward = asked | {"backward": False}
-                taken = self._case(graph.received, graph.spec, graph.inputs, rng, **forward, keep=keep)
+                taken = self._case(graph.snapshot, graph.spec, graph.inputs, rng, **forward, keep=keep)
                 if taken[0] is not None:
                     return graph, taken
                 reason = f"the {graph.role} graph of AOTAutograd: {taken[2]}"
@@ -226,9 +226,9 @@ class Recorder:
 
     def _case(
         self,
-        received: Received,
+        snapshot: GraphSnapshot,
         spec: BackendSpec,
-        inputs: Inputs,
+        inputs: KeptInputs,
         rng: dict[str, Any],
         backward: bool,
         compare: bool,
@@ -242,7 +242,7 @@ class Recorder:
 
         problems = [spec.problem] if spec.problem else []
         try:
-            taken = received.case(inputs.values, rng, spec, backward=backward, compare=compare, keep=keep)
+            taken = snapshot.case(inputs.values, rng, spec, backward=backward, compare=compare, keep=keep)
             problems += taken.problems
             case = replace(taken.case, calls=calls)
             validate(to_json(case))  # what could not be read again is better said now
@@ -288,12 +288,12 @@ class Recorder:
             log.info("fxminify captured a failure as number %d of %s", capture, self.db)
         return capture
 
-    def _text(self, received: Received) -> str:
+    def _text(self, snapshot: GraphSnapshot) -> str:
         from ...store.live.encode import graph_text
 
-        return graph_text(received.module())
+        return graph_text(snapshot.module())
 
-    def _provenance(self, received: Received | None, spec: BackendSpec) -> Json:
+    def _provenance(self, snapshot: GraphSnapshot | None, spec: BackendSpec) -> Json:
         """Where a capture comes from: no directory, no host, no value of the environment."""
         import torch
 
@@ -304,8 +304,8 @@ class Recorder:
             "python": platform.python_version(),
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        if received is not None:
-            out |= {"compile_id": received.compile_id, "frame": received.frame}
+        if snapshot is not None:
+            out |= {"compile_id": snapshot.compile_id, "frame": snapshot.frame}
         out |= ABOUT
         test = os.environ.get("PYTEST_CURRENT_TEST")
         if test:

@@ -1,4 +1,4 @@
-"""What a person can say about capture: one `Settings` travels from the command line or `install` to every region.
+"""What a person can say about capture. One `Settings` travels from the command line or `install` to every graph.
 
 A setting is a field here, a keyword of `install`, `capturing` and `capture` (`backends.capture.hook`), and an option
 of `minify capture`. Processes of a supervised program get them as JSON. Nothing here imports torch.

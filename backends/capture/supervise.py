@@ -218,7 +218,7 @@ def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure
     with Index.open(db, create=True) as index:
         capture = index.add(
             case=case,
-            blobs=journal.StoredBlobs(directory),
+            blobs=journal.JournalBlobs(directory),
             failure=failure,
             signature=signature(failure),
             provenance=provenance,

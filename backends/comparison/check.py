@@ -19,33 +19,33 @@ from .compare import CannotCompare, compare
 from .reference import Reference
 
 if TYPE_CHECKING:
-    from ..capture.region import Call, Region
+    from ..capture.compiled_graph import CompiledCall, CompiledGraph
 
 
-def check(region: Region, compiled: Callable[..., Any], args: Sequence[Any], call: Call) -> None:
+def check(of: CompiledGraph, compiled: Callable[..., Any], args: Sequence[Any], call: CompiledCall) -> None:
     """Compare one call of ``compiled`` with eager and record a divergence. Never raises."""
     try:
-        with reentry.own_calls(), _unchanged(region.received.attributes):
-            torch.compiler.disable(_check)(region, compiled, args, call)  # type: ignore[no-untyped-call]
+        with reentry.own_calls(), _unchanged(of.snapshot.attributes):
+            torch.compiler.disable(_check)(of, compiled, args, call)  # type: ignore[no-untyped-call]
     except CannotCompare as exc:
-        _unchecked(region, str(exc))
+        _unchecked(of, str(exc))
     except Exception as exc:  # noqa: BLE001  a check that fails must not reach the user's program
-        _unchecked(region, f"{type(exc).__name__}: {exc}")
+        _unchecked(of, f"{type(exc).__name__}: {exc}")
 
 
-def _unchecked(region: Region, reason: str) -> None:
+def _unchecked(of: CompiledGraph, reason: str) -> None:
     """Say so once for each graph and reason, not at every call that is due."""
-    if reason not in region.reported:
-        region.reported.add(reason)
-        region.recorder.unchecked(reason)
+    if reason not in of.reported:
+        of.reported.add(reason)
+        of.recorder.unchecked(reason)
 
 
-def _check(region: Region, compiled: Callable[..., Any], args: Sequence[Any], call: Call) -> None:
+def _check(of: CompiledGraph, compiled: Callable[..., Any], args: Sequence[Any], call: CompiledCall) -> None:
     def fresh() -> list[Any]:
-        return copy_inputs(args, whole=region.received.whole)
+        return copy_inputs(args, whole=of.snapshot.whole)
 
-    with region.marked("eager"):
-        graph = region.received.module()
+    with of.marked("eager"):
+        graph = of.snapshot.module()
         if (node := collectives.communicates(graph)) is not None:
             raise CannotCompare(f"node {node!r} talks to other processes")
         backward = torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
@@ -53,33 +53,33 @@ def _check(region: Region, compiled: Callable[..., Any], args: Sequence[Any], ca
             expected = execute(copy.deepcopy(graph), fresh(), backward)
         except Exception as exc:
             raise CannotCompare(f"eager itself fails: {type(exc).__name__}: {exc}") from exc
-    actual = _compiled_run(region, compiled, fresh(), call, expected.gradients is not None)
+    actual = _compiled_run(of, compiled, fresh(), call, expected.gradients is not None)
     if actual is None:
         return
-    with region.marked("eager"):
-        short = region.recorder.short(region.spec)
-        found = compare(expected, actual, Reference(graph, fresh, backward), region.received.tolerance, short)
-    if found is not None and f"{found.phase} {found.kind}" not in region.reported:
-        region.reported.add(f"{found.phase} {found.kind}")
+    with of.marked("eager"):
+        short = of.recorder.short(of.spec)
+        found = compare(expected, actual, Reference(graph, fresh, backward), of.snapshot.tolerance, short)
+    if found is not None and f"{found.phase} {found.kind}" not in of.reported:
+        of.reported.add(f"{found.phase} {found.kind}")
         backward = found.phase is Phase.BACKWARD
-        region.record(found.failure(), call.kept(), call.rng, backward=backward, compare=True)
+        of.record(found.failure(), call.kept(), call.rng, backward=backward, compare=True)
 
 
 def _compiled_run(
-    region: Region, compiled: Callable[..., Any], inputs: Sequence[Any], call: Call, backward: bool
+    of: CompiledGraph, compiled: Callable[..., Any], inputs: Sequence[Any], call: CompiledCall, backward: bool
 ) -> Run | None:
     """The compiled run; None where it failed. Its failure is recorded here only if the program may never show it."""
     phases = [Phase.FORWARD]
-    region.invoked += 1
-    with region.marked("forward"):
+    of.invoked += 1
+    with of.marked("forward"):
         try:
             return execute(compiled, inputs, backward, mark=lambda phase: phases.append(Phase(phase)))
         except BaseException as exc:
             if not is_failure(exc):
                 raise
             if phases[-1] is Phase.BACKWARD:
-                said = failure_of(exc, Phase.BACKWARD, graphs=[region.received.graph])
-                region.record(said, call.kept(), call.rng, backward=True)
+                said = failure_of(exc, Phase.BACKWARD, graphs=[of.snapshot.graph])
+                of.record(said, call.kept(), call.rng, backward=True)
             return None
 
 

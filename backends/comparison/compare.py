@@ -166,7 +166,7 @@ class _Comparison:
         tolerance = tolerance_of(expected, self.tolerances)
         if e.dtype != a.dtype or e.shape != a.shape or close(e, a, tolerance):
             return
-        exact, shaken, repeated, factor = e, list[torch.Tensor](), None, FACTOR_UNREFERENCED
+        exact, perturbed, repeated, factor = e, list[torch.Tensor](), None, FACTOR_UNREFERENCED
         reference = self.reference
         if reference is not None:
             repeated = numbers(read(reference.repeated))
@@ -177,13 +177,13 @@ class _Comparison:
                 message = f"{place}: differs, but it is random, and backends may draw other numbers"
                 self.doubts.append(CannotCompare(message))
                 return
-            runs = [read(run) for run in (reference.exact, *reference.shaken) if run is not None]
+            runs = [read(run) for run in (reference.exact, *reference.perturbed) if run is not None]
             found = [numbers(r) for r in runs if r is not None]
             if reference.exact is not None and [r.shape for r in found] == [e.shape] * len(runs):
-                exact, *shaken = found
+                exact, *perturbed = found
                 factor = FACTOR
         more = partial(self._more, read, e.shape)
-        judged = judge(e, a, exact, shaken, more, repeated=repeated, factor=factor, tolerance=tolerance)
+        judged = judge(e, a, exact, perturbed, more, repeated=repeated, factor=factor, tolerance=tolerance)
         if judged is None:
             if factor != FACTOR:
                 self.doubts.append(CannotCompare(f"{place}: differs, but there is no float64 run to compare with"))
@@ -217,7 +217,7 @@ class _Comparison:
         return [_precision(f, short[f.where]) if f.where in short else f for f in found]
 
     def _more(self, read: Callable[[Run], Any], shape: torch.Size) -> Iterator[torch.Tensor]:
-        """The result on inputs shaken in yet other ways."""
+        """The result on inputs perturbed in yet other ways."""
         if self.reference is not None and self.reference.exact is not None:
             found = (numbers(value) for run in self.reference.more() if (value := read(run)) is not None)
             yield from (value for value in found if value.shape == shape)

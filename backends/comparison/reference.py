@@ -1,4 +1,4 @@
-"""The truth a comparison needs: a graph run in eager again, in float64, and on slightly shaken inputs.
+"""The truth a comparison needs: a graph run in eager again, in float64, and on slightly perturbed inputs.
 
 Nothing is run before it is asked for: where eager and compiled agree, none of this costs anything.
 """
@@ -17,7 +17,7 @@ from ..running.execution import Run, copy_inputs, execute, tensors, widened
 from .precision import Emulations
 from .randomness import Drawn, drawn
 
-#: Seeds of the two runs on shaken inputs, and of those made where few values differ, which are shaken more.
+#: Seeds of the two runs on perturbed inputs, and of those made where few values differ, which are perturbed more.
 _SHAKES = (1, 2)
 _MORE = tuple(range(3, 13))
 _UNITS, _MORE_UNITS = 8, 32
@@ -49,12 +49,12 @@ class Reference:
         return self._wide(None)
 
     @cached_property
-    def shaken(self) -> list[Run]:
+    def perturbed(self) -> list[Run]:
         """In float64 on inputs moved by a few units in the last place."""
         return [run for run in map(self._wide, _SHAKES) if run is not None]
 
     def more(self) -> Iterator[Run]:
-        """Further runs on shaken inputs, one at a time; none where there is nothing to shake."""
+        """Further runs on perturbed inputs, one at a time; none where there is nothing to shake."""
         if not any(t.is_floating_point() or t.is_complex() for t in tensors(self._fresh())):
             return
         for index, seed in enumerate(_MORE):

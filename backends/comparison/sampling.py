@@ -2,7 +2,7 @@
 
 Calls are counted for each compiled graph from 1. ``first:N`` asks for the first N, ``every:N`` for each Nth. The
 region only counts down to the next call that is due, so a call that is not due costs one subtraction. Where the first
-calls are asked for, so are those of a graph with symbolic sizes that are the first of their `Sizes`.
+calls are asked for, so are those of a graph with symbolic sizes that are the first of their `LargestSizes`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Sampling:
         return self.every - done % self.every if self.every else 0
 
 
-class Sizes:
+class LargestSizes:
     """The largest sizes of the calls so far, by position: backends go wrong above some size that calls grow to."""
 
     def __init__(self, positions: Iterable[int]) -> None:

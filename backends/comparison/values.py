@@ -1,9 +1,9 @@
 """Do two results agree, as far as eager itself can be trusted? The numbers behind `backends.comparison.compare`.
 
 A value is divergent if it is further from the float64 result than ten times what the tolerance, eager's own error and
-the shaken inputs allow. A tolerance that a person gave for the type counts once instead of ten times. Integers and
+the perturbed inputs allow. A tolerance that a person gave for the type counts once instead of ten times. Integers and
 booleans must agree exactly, except where shaking the inputs changes them too (an argmax over a tie). Where few values
-differ more shaken runs are made: a value next to a step falls to one side of it by chance.
+differ more perturbed runs are made: a value next to a step falls to one side of it by chance.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.testing._comparison import default_tolerances
 #: How many times the allowed error counts as divergence, with a float64 reference and without one.
 FACTOR = 10.0
 FACTOR_UNREFERENCED = 1000.0
-#: Of so many values one or fewer differ: more shaken runs are asked.
+#: Of so many values one or fewer differ: more perturbed runs are asked.
 _FEW = 100
 
 
@@ -69,18 +69,18 @@ def judge(
     e: torch.Tensor,
     a: torch.Tensor,
     exact: torch.Tensor,
-    shaken: Sequence[torch.Tensor],
+    perturbed: Sequence[torch.Tensor],
     more: Callable[[], Iterable[torch.Tensor]],
     *,
     repeated: torch.Tensor | None = None,
     factor: float = FACTOR,
     tolerance: float | None = None,
 ) -> Judged | None:
-    """Which values of ``a`` diverge from eager's ``e``, if any do. ``exact`` is the truth, ``shaken`` and ``more()``
+    """Which values of ``a`` diverge from eager's ``e``, if any do. ``exact`` is the truth, ``perturbed`` and ``more()``
     are what it becomes for other inputs, ``repeated`` is a second eager run."""
     if e.is_floating_point():
         noise = _Noise(e, a, exact, repeated, factor, tolerance)
-        noise.see(shaken)
+        noise.see(perturbed)
         bad = noise.bad()
         if bool(bad.any()) and int(bad.sum()) * _FEW <= bad.numel():
             for other in more():
@@ -90,7 +90,7 @@ def judge(
         return noise.judged(bad) if bool(bad.any()) else None
     truth = exact.to(e.dtype)
     bad = (e != a) & (e == truth)
-    for other in shaken:
+    for other in perturbed:
         bad &= other.to(e.dtype) == e
     if bool(bad.any()):
         for other in more():
@@ -131,8 +131,8 @@ class _Noise:
             self.eager = torch.where(self.finite & again.isfinite(), torch.maximum(self.eager, again), self.eager)
         self.moved = self.zero
 
-    def see(self, shaken: Iterable[torch.Tensor]) -> None:
-        for other in shaken:
+    def see(self, perturbed: Iterable[torch.Tensor]) -> None:
+        for other in perturbed:
             self.unlike &= _class(other.to(self.dtype)) == self.kinds[2]
             wide = other.double()
             step = torch.where(self.finite & wide.isfinite(), (wide - self.r).abs(), self.zero)

@@ -19,7 +19,7 @@ from . import registry
 from .expression import imported
 from .origin import spec_of
 
-Row = dict[str, Any]
+BackendRow = dict[str, Any]
 
 #: What backends of torch and of well-known packages need besides torch: module to import, and how to get it.
 NEEDS = {
@@ -38,7 +38,7 @@ NEEDS = {
 TIMEOUT = 180.0
 
 
-def listing() -> list[Row]:
+def listing() -> list[BackendRow]:
     """A row for each backend: its name, where it comes from, whether a script can get it back, and what it needs.
 
     ``needs`` is the command that installs what is missing, empty where everything is there.
@@ -46,7 +46,9 @@ def listing() -> list[Row]:
     return [_row(name, obj) for name, obj in sorted(registry.registered().items())]
 
 
-def try_each(rows: list[Row], *, jobs: int = 2, done: Callable[[Row], None] = lambda row: None) -> list[Row]:
+def try_each(
+    rows: list[BackendRow], *, jobs: int = 2, done: Callable[[BackendRow], None] = lambda row: None
+) -> list[BackendRow]:
     """``rows`` with ``test``: ``ok``, ``forward only: ...``, ``wrong numbers``, or why not even that."""
     with ThreadPoolExecutor(jobs) as pool:
         for row, said in zip(rows, pool.map(lambda r: selftest(r["name"]), rows), strict=True):
@@ -68,7 +70,7 @@ def selftest(name: str, timeout: float = TIMEOUT) -> str:
     return str(json.loads(answers[-1])["said"]) if answers else f"exits with code {done.returncode}"
 
 
-def _row(name: str, obj: Any) -> Row:
+def _row(name: str, obj: Any) -> BackendRow:
     spec = spec_of(name)
     if spec.how == "registered" and not spec.module:
         origin = "torch"

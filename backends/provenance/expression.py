@@ -13,7 +13,7 @@ Plain ``None``, ``bool``, ``int``, finite ``float``, ``str`` and lists stand for
 | ``op`` | ``"aten::relu.default"`` | ``torch.ops.aten.relu.default`` |
 | ``get`` | ``[expression, attribute]`` | ``expression.attribute`` |
 | ``call`` | ``{"func", "args", "kwargs"}`` | the call |
-| ``carried`` | a name in the carried source | the name |
+| ``embedded`` | a name in the embedded source | the name |
 
 `check` refuses everything else, so a document cannot smuggle code into a printed name; building imports modules and
 calls what the expression says, so it happens only where running the case was agreed to.
@@ -71,7 +71,7 @@ def _well_formed(tag: str, content: Any) -> bool:
         return texts and len(content) == 2 and is_dotted(content[0]) and is_dotted(content[1])
     if tag == "op":
         return type(content) is str and _OP.match(content) is not None
-    if tag in ("module", "carried"):
+    if tag in ("module", "embedded"):
         return type(content) is str and is_dotted(content)
     if tag == "get":
         return type(content) is list and len(content) == 2 and type(content[1]) is str and is_dotted(content[1])
@@ -117,14 +117,14 @@ def imported(e: Expression) -> list[str]:
     return list(out)
 
 
-def build(e: Expression, carried: Mapping[str, Any]) -> Any:
-    """The object ``e`` stands for: imports modules and calls functions. ``carried`` is the carried namespace."""
+def build(e: Expression, embedded: Mapping[str, Any]) -> Any:
+    """The object ``e`` stands for: imports modules and calls functions. ``embedded`` is the embedded namespace."""
     if type(e) is list:
-        return [build(item, carried) for item in e]
+        return [build(item, embedded) for item in e]
     if type(e) is not dict:
         return e
     ((tag, content),) = e.items()
-    parts = [build(part, carried) for part in _parts(tag, content)]
+    parts = [build(part, embedded) for part in _parts(tag, content)]
     if tag in _SEQUENCES:
         return _SEQUENCES[tag](parts)
     if tag == "dict":
@@ -138,8 +138,8 @@ def build(e: Expression, carried: Mapping[str, Any]) -> Any:
         return attribute(importlib.import_module(content[0]), content[1])
     if tag == "module":
         return importlib.import_module(content)
-    if tag == "carried":
-        return carried[content]
+    if tag == "embedded":
+        return embedded[content]
     if tag == "op":
         return attribute(importlib.import_module("torch").ops, content.replace("::", "."))
     return float(content) if tag == "float" else bytes.fromhex(content)
@@ -180,7 +180,7 @@ class Printer:
         if tag == "module":
             self.imports[f"import {content}"] = None
             return str(content)
-        if tag == "carried":
+        if tag == "embedded":
             return str(content)
         if tag == "dict":
             return "{" + ", ".join(f"{self.text(k)}: {self.text(v)}" for k, v in content) + "}"

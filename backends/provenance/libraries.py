@@ -22,9 +22,9 @@ from typing import Any
 
 from ..running import collectives
 from . import modules, program, syntax
-from .carry import Carried, Carrier
+from .embedded_source import EmbeddedSource, Embedder
 from .expression import Expression
-from .program import CannotCarry
+from .program import CannotEmbed
 from .spec import CannotLoad, extend_path, run
 
 Json = dict[str, Any]
@@ -72,8 +72,8 @@ def imports_for(ops: Iterable[str]) -> tuple[list[Json], list[str]]:
             problems.append(f"operator {op}: no module or library that registers it was found")
     if script:
         try:
-            found["__main__"] = {**_carried(script), "ops": script}
-        except CannotCarry as exc:
+            found["__main__"] = {**_embedded(script), "ops": script}
+        except CannotEmbed as exc:
             problems.append(f"operator {script[0]} is registered by the running script: {exc}")
     return list(found.values()), problems
 
@@ -142,10 +142,10 @@ def load(imports: Iterable[Mapping[str, Any]]) -> None:
             elif not all(_is_registered(op) for op in item.get("ops", ())) or "ops" not in item:
                 run(_source(item))
         except Exception as exc:
-            what = item.get("module") or item.get("library") or "carried source"
+            what = item.get("module") or item.get("library") or "embedded source"
             raise CannotLoad(f"{what}: {type(exc).__name__}: {exc}") from exc
         if missing := [op for op in item.get("ops", ()) if not _is_registered(op)]:
-            what = item.get("module") or item.get("library") or "the carried source"
+            what = item.get("module") or item.get("library") or "the embedded source"
             raise CannotLoad(f"{what} does not register the operator {missing[0]}")
 
 
@@ -189,8 +189,8 @@ def _is_registered(op: str) -> bool:
     return any(n == op or n.startswith(op + ".") for n in torch._C._dispatch_get_all_op_names())
 
 
-def _source(item: Mapping[str, Any]) -> Carried:
-    return Carried(tuple(item.get("imports", ())), item["source"], item.get("file", ""))
+def _source(item: Mapping[str, Any]) -> EmbeddedSource:
+    return EmbeddedSource(tuple(item.get("imports", ())), item["source"], item.get("file", ""))
 
 
 def _locate(library: str, directories: Iterable[str]) -> str:
@@ -313,20 +313,20 @@ def _package_of(path: str) -> str | None:
     return None
 
 
-def _carried(ops: list[str]) -> Json:
-    """The statements of the running script that register ``ops``, carried with what they need."""
+def _embedded(ops: list[str]) -> Json:
+    """The statements of the running script that register ``ops``, embedded with what they need."""
     namespace = vars(sys.modules["__main__"])
     chosen = _registering_statements(ops, namespace)
     if not chosen:
-        raise CannotCarry("the statements that register it were not found at top level")
-    carrier = Carrier(_express)
+        raise CannotEmbed("the statements that register it were not found at top level")
+    embedder = Embedder(_express)
     names = [n for node in chosen for n in syntax.names_bound_by(node)]
     for node in chosen:
-        carrier.statement(node, namespace, names)
-    carried = carrier.carried()
-    if carried is None:
-        raise CannotCarry("its source is empty")
-    return {"source": carried.text, "imports": list(carried.imports), "file": carried.file}
+        embedder.statement(node, namespace, names)
+    embedded = embedder.embedded()
+    if embedded is None:
+        raise CannotEmbed("its source is empty")
+    return {"source": embedded.text, "imports": list(embedded.imports), "file": embedded.file}
 
 
 def _express(value: Any) -> Expression:

@@ -2,7 +2,7 @@
 
 Two ideas: an object counts as importable only if ``getattr`` on the module gives that very object back *and* the
 module's source binds the name when it is imported (a global filled in later would be missing in a fresh process);
-and ``__module__`` is only a hint, because partials, ``aot_autograd`` objects and wrappers carry a misleading one.
+and ``__module__`` is only a hint, because partials, ``aot_autograd`` objects and wrappers have a misleading one.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `spec_of` never raises: whatever cannot be re-created becomes ``BackendSpec.problem``, the reason a person reads when
 the failure is captured. Objects are looked for in this order: a registered name, an importable attribute, a structure
-of importable parts (partial, ``aot_autograd(...)``, method, dataclass), and last the carried source of a function
+of importable parts (partial, ``aot_autograd(...)``, method, dataclass), and last the embedded source of a function
 defined in the running script or inside another function.
 """
 
@@ -21,9 +21,9 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 from . import constructor, modules, registry, syntax
-from .carry import Carrier
+from .embedded_source import Embedder
 from .expression import Expression
-from .program import CannotCarry, reimportable
+from .program import CannotEmbed, reimportable
 from .spec import BackendSpec
 
 _LONGEST = 2000
@@ -42,7 +42,7 @@ def spec_of(backend: Any, *, compile_kwargs: Mapping[str, Any] | None = None) ->
         given = {"options": found.options, "mode": found.mode, "dynamic": found.dynamic}
         given |= {k: v for k, v in (compile_kwargs or {}).items() if k in given and v is not None}
         return _Origin().spec(found.backend, **given)
-    except CannotCarry as exc:
+    except CannotEmbed as exc:
         return BackendSpec(name=name, problem=f"backend {name!r} cannot be re-created: {exc}")
     except Exception as exc:  # noqa: BLE001  a backend is any object; looking at it may raise anything
         return BackendSpec(name=name, problem=f"backend {name!r} could not be examined: {type(exc).__name__}: {exc}")
@@ -54,15 +54,15 @@ def spec_of_wrapped(wrapped: Any) -> BackendSpec:
 
 
 def express(value: Any) -> Expression:
-    """``value`` as an expression that needs no carried source. Raises `CannotCarry`."""
+    """``value`` as an expression that needs no embedded source. Raises `CannotEmbed`."""
     return _Origin()._express_inside(value)
 
 
 class _Origin:
-    """One look at one backend: everything it needs to carry is collected in one `Carrier`."""
+    """One look at one backend: everything it needs to embed is collected in one `Embedder`."""
 
     def __init__(self) -> None:
-        self._carrier = Carrier(self._express_inside)
+        self._embedder = Embedder(self._express_inside)
         self._inside = False
         self._path: list[str] = []
         self._depth = 0
@@ -74,7 +74,7 @@ class _Origin:
         name = backend if isinstance(backend, str) else registry.name_of(backend)
         spec = (self._named(name) if name else None) or self._object(name, backend)
         written = self._options(options) if options else None
-        spec = replace(spec, options=written, mode=mode, dynamic=dynamic, source=self._carrier.carried())
+        spec = replace(spec, options=written, mode=mode, dynamic=dynamic, source=self._embedder.embedded())
         path = (*self._path, *modules.search_path(spec.modules()))
         return replace(spec, search_path=tuple(dict.fromkeys(path)))
 
@@ -82,7 +82,7 @@ class _Origin:
         """A spec that uses a registered name, None where its registration cannot be repeated by an import."""
         obj = registry.registered().get(name)
         if obj is None:
-            raise CannotCarry(f"no backend is registered as {name!r}")
+            raise CannotEmbed(f"no backend is registered as {name!r}")
         loaded = not isinstance(obj, EntryPoint)
         module = registry.registering_module(name, obj) if loaded else None
         if module is not None and module.startswith("torch."):
@@ -103,32 +103,32 @@ class _Origin:
         if isinstance(backend, str):
             backend = registry.registered()[backend]
         if not callable(backend):
-            raise CannotCarry(f"it is {type(backend).__name__}, not callable")
+            raise CannotEmbed(f"it is {type(backend).__name__}, not callable")
         target = self.express(backend)
         label = name or shown(backend)
         how = _how(backend, target)
-        carried = self._carrier.carried()
-        if how == "source" and name and carried is not None and name in syntax.registered_names(carried.tree()):
+        embedded = self._embedder.embedded()
+        if how == "source" and name and embedded is not None and name in syntax.registered_names(embedded.tree()):
             target = name
         return BackendSpec(label, how, target)
 
     def _options(self, options: Any) -> Expression:
         if not isinstance(options, Mapping):
-            raise CannotCarry(f"options is {type(options).__name__}, not a dict")
+            raise CannotEmbed(f"options is {type(options).__name__}, not a dict")
         pairs = []
         for key, value in options.items():
             try:
                 pairs.append([self.express(key), self.express(value)])
-            except CannotCarry as exc:
-                raise CannotCarry(f"the option {key!r} cannot be written down: {exc}") from exc
+            except CannotEmbed as exc:
+                raise CannotEmbed(f"the option {key!r} cannot be written down: {exc}") from exc
         return {"dict": pairs}
 
     def express(self, value: Any) -> Expression:
-        """``value`` as an expression. Raises `CannotCarry`."""
+        """``value`` as an expression. Raises `CannotEmbed`."""
         self._depth += 1
         try:
             if self._depth > 30:
-                raise CannotCarry("it is nested too deeply")
+                raise CannotEmbed("it is nested too deeply")
             plain = self._plain(value)
             return plain[0] if plain else self._live(value)
         finally:
@@ -147,7 +147,7 @@ class _Origin:
         if type(value) not in (list, tuple, set, frozenset, dict):
             return None
         if len(value) > _LONGEST:
-            raise CannotCarry(f"a {type(value).__name__} of {len(value)} items is too large to write down")
+            raise CannotEmbed(f"a {type(value).__name__} of {len(value)} items is too large to write down")
         if type(value) is dict:
             return ({"dict": [[self.express(k), self.express(v)] for k, v in value.items()]},)
         items = sorted(value, key=repr) if type(value) in (set, frozenset) else value
@@ -166,30 +166,30 @@ class _Origin:
         structure = self._structure(value)
         if structure is not None:
             return structure
-        mark = self._carrier.mark()
+        mark = self._embedder.mark()
         try:
             return self._carry(value)
-        except CannotCarry:
+        except CannotEmbed:
             again = None if self._inside else reimportable(value)
             if again is None:
                 raise
-            self._carrier.reset(mark)
+            self._embedder.reset(mark)
             module, name, directory = again
             self._path.append(directory)
             return {"import": [module, name]}
 
     def _carry(self, value: Any) -> Expression:
         if isinstance(value, types.FunctionType):
-            return {"carried": self._carrier.function(value)}
+            return {"embedded": self._embedder.function(value)}
         script = vars(sys.modules["__main__"])
         name = value.__name__ if isinstance(value, type) else self._script_global(value) if callable(value) else None
         if name and script.get(name) is value:
-            self._carrier.bind(name, value, script, name)
-            return {"carried": name}
-        raise CannotCarry(self._why_not(value))
+            self._embedder.bind(name, value, script, name)
+            return {"embedded": name}
+        raise CannotEmbed(self._why_not(value))
 
     def _express_inside(self, value: Any) -> Expression:
-        """`express` for a value that carried source uses: the script is not imported for a part of it."""
+        """`express` for a value that embedded source uses: the script is not imported for a part of it."""
         before, self._inside = self._inside, True
         try:
             return self.express(value)
@@ -226,7 +226,7 @@ class _Origin:
         """The object that a bound method belongs to; it need not be callable."""
         try:
             return self.express(value)
-        except CannotCarry:
+        except CannotEmbed:
             if (made := None if isinstance(value, type) else self._made(value)) is None:
                 raise
             return made
@@ -257,7 +257,7 @@ class _Origin:
     def _script_global(self, value: Any) -> str:
         """The name by which one statement of the running script binds this object, which is no function."""
         main = vars(sys.modules["__main__"])
-        names = [n for n, v in list(main.items()) if v is value and self._carrier.has_statement(n, main)]
+        names = [n for n, v in list(main.items()) if v is value and self._embedder.has_statement(n, main)]
         return min(names, default="")
 
     def _why_not(self, value: Any) -> str:
@@ -285,7 +285,7 @@ def shown(backend: Any) -> str:
 
 def _how(backend: Any, target: Expression) -> str:
     tag = next(iter(target)) if type(target) is dict else ""
-    if tag in ("import", "carried"):
+    if tag in ("import", "embedded"):
         return "attribute" if tag == "import" else "source"
     if tag == "get":
         return "method"

@@ -13,7 +13,7 @@ from typing import Any
 from . import modules, syntax
 
 
-class CannotCarry(Exception):
+class CannotEmbed(Exception):
     """Why something cannot be written down as source; the text is for the person who reads the capture."""
 
 
@@ -21,7 +21,7 @@ def statements(namespace: Mapping[str, Any]) -> list[ast.stmt]:
     """The statements of the running script, none where the namespace is another module's or has no source."""
     try:
         return list(syntax.statements(script(namespace)[0], script=True)) if is_script(namespace) else []
-    except CannotCarry:
+    except CannotEmbed:
         return []
 
 
@@ -48,7 +48,7 @@ def reimportable(value: Any) -> tuple[str, str, str] | None:
         return None
     try:
         tree, _, _ = script(vars(main))
-    except CannotCarry:
+    except CannotEmbed:
         return None
     names = {n for node in syntax.statements(tree) for n in syntax.names_bound_by(node)}
     name = min((n for n, v in list(vars(main).items()) if v is value and n in names), default="")
@@ -60,7 +60,7 @@ def script(namespace: Mapping[str, Any]) -> tuple[ast.Module, list[str], str]:
     file = namespace.get("__file__")
     lines = linecache.getlines(file) if isinstance(file, str) else []
     if not lines or not isinstance(file, str):
-        raise CannotCarry("the source of the running script is not available (an interactive session?)")
+        raise CannotEmbed("the source of the running script is not available (an interactive session?)")
     return parse("".join(lines)), [line.rstrip("\n") for line in lines], file
 
 
@@ -68,14 +68,14 @@ def parse(text: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError) as exc:
-        raise CannotCarry(f"its file cannot be parsed ({exc})") from exc
+        raise CannotEmbed(f"its file cannot be parsed ({exc})") from exc
 
 
 def definition_of(fn: FunctionType) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, list[str]]:
     """The syntax of a live function and the lines of its file."""
     lines = linecache.getlines(fn.__code__.co_filename, fn.__globals__)
     if not lines:
-        raise CannotCarry(f"the source of {fn.__qualname__} is not available")
+        raise CannotEmbed(f"the source of {fn.__qualname__} is not available")
     text = "".join(lines)
     check_fresh(fn, text)
     line, is_lambda = fn.__code__.co_firstlineno, fn.__name__ == "<lambda>"
@@ -92,7 +92,7 @@ def definition_of(fn: FunctionType) -> tuple[ast.FunctionDef | ast.AsyncFunction
     if is_lambda and len(found) > 1:
         found = [n for n in found if _compiles_to(n, fn.__code__)]
     if not found:
-        raise CannotCarry(f"the source of {fn.__qualname__} cannot be found in its file")
+        raise CannotEmbed(f"the source of {fn.__qualname__} cannot be found in its file")
     return found[0], [line.rstrip("\n") for line in lines]
 
 
@@ -103,9 +103,9 @@ def check_fresh(fn: FunctionType, text: str) -> None:
     try:
         code = compile(text, fn.__code__.co_filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as exc:
-        raise CannotCarry(f"the file of {fn.__qualname__} cannot be parsed ({exc})") from exc
+        raise CannotEmbed(f"the file of {fn.__qualname__} cannot be parsed ({exc})") from exc
     if not any(c == fn.__code__ for c in _codes(code)):
-        raise CannotCarry(f"the source of {fn.__qualname__} has changed since it was loaded")
+        raise CannotEmbed(f"the source of {fn.__qualname__} has changed since it was loaded")
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from .carry import Carried
+from .embedded_source import EmbeddedSource
 from .expression import Expression, Printer, build, check, imported
 from .modules import is_dotted
 
@@ -59,7 +59,7 @@ class BackendSpec:
     registered name, or the backend itself. ``module`` is imported first, because it registers the name; torch's own
     names need none, and torch finds the ``entry_point`` of an installed ``distribution`` by itself. ``how`` says in one
     word which way it is: ``registered``, ``entry_point``, ``attribute``, ``partial``, ``aot_autograd``, ``instance``,
-    ``method``, ``source`` (carried) or ``unknown``. ``search_path`` holds directories of this machine and is never
+    ``method``, ``source`` (embedded) or ``unknown``. ``search_path`` holds directories of this machine and is never
     printed. ``problem`` says why there is no way, or is empty.
     """
 
@@ -72,7 +72,7 @@ class BackendSpec:
     options: Expression = None
     mode: str | None = None
     dynamic: bool | None = None
-    source: Carried | None = None
+    source: EmbeddedSource | None = None
     search_path: tuple[str, ...] = field(default=(), compare=False)
     problem: str = ""
 
@@ -139,7 +139,7 @@ class BackendSpec:
             lines.append(f"loads the entry point {self.entry_point}{owner}")
         if self.source is not None:
             count = self.source.source.count("\n") + 1
-            lines.append(f"runs {count} lines of source carried from {self.source.file or 'the program'}")
+            lines.append(f"runs {count} lines of source embedded from {self.source.file or 'the program'}")
         return [*lines, f"calls the backend {self.name or 'without a name'}"]
 
     def load(self) -> Any:
@@ -198,8 +198,8 @@ class BackendSpec:
         """The source of `compile`. ``reserved`` are names that the script already uses. Raises `CannotLoad`."""
         if self.problem:
             raise CannotLoad(self.problem)
-        carried = self.source.names() if self.source is not None else frozenset()
-        printer = Printer(frozenset(reserved) | carried | {"torch", "backend"})
+        embedded = self.source.names() if self.source is not None else frozenset()
+        printer = Printer(frozenset(reserved) | embedded | {"torch", "backend"})
         imports, setup = [], []
         if self.module and not self.entry_point:
             imports.append(f'import {self.module}  # registers the backend "{self.target}"')
@@ -216,7 +216,7 @@ class BackendSpec:
         if self.dynamic is not None:
             arguments.append(f"dynamic={self.dynamic}")
         imports += [*(self.source.imports if self.source is not None else ()), *printer.imports]
-        names = carried | {"backend"} | frozenset(_imported_name(line) for line in imports)
+        names = embedded | {"backend"} | frozenset(_imported_name(line) for line in imports)
         return SpecSource(list(dict.fromkeys(imports)), setup, ", ".join(arguments), names)
 
 
@@ -229,32 +229,32 @@ def extend_path(directories: Iterable[str]) -> None:
 _namespaces: dict[str, dict[str, Any]] = {}
 
 
-def run(source: Carried) -> dict[str, Any]:
-    """The namespace of carried source, executed once per process: what it registers cannot be registered twice.
+def run(source: EmbeddedSource) -> dict[str, Any]:
+    """The namespace of embedded source, executed once per process: what it registers cannot be registered twice.
 
     It runs as ``__main__`` would and under its own file's name, so that its exceptions and frames look as they did
     where they were captured.
     """
     key = hashlib.sha256(source.source.encode()).hexdigest()
     if key not in _namespaces:
-        file = source.file or "<carried>"
+        file = source.file or "<embedded>"
         if "/" in file:  # relative to the installed packages: `exceptions.portable` makes it so again
             file = os.path.join(os.path.dirname(os.__file__), file)
         namespace: dict[str, Any] = {"__name__": "__main__"}
         linecache.cache[file] = (len(source.source), None, source.source.splitlines(keepends=True), file)
-        exec(compile(source.source, file, "exec", dont_inherit=True), namespace)  # noqa: S102  what carrying is for
+        exec(compile(source.source, file, "exec", dont_inherit=True), namespace)  # noqa: S102  what embedding is for
         _namespaces[key] = namespace
     return _namespaces[key]
 
 
-def _source_from_json(doc: Any) -> Carried | None:
+def _source_from_json(doc: Any) -> EmbeddedSource | None:
     if doc is None:
         return None
     if type(doc) is not dict or set(doc) != {"imports", "text", "file"} or type(doc["imports"]) is not list:
         raise InvalidSpec("backend.source is malformed")
     if any(type(v) is not str for v in (*doc["imports"], doc["text"], doc["file"])):
         raise InvalidSpec("backend.source is malformed")
-    return Carried(tuple(doc["imports"]), doc["text"], doc["file"])
+    return EmbeddedSource(tuple(doc["imports"]), doc["text"], doc["file"])
 
 
 def _imported_name(line: str) -> str:

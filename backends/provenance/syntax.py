@@ -84,7 +84,7 @@ def _anything(tree: ast.Module) -> frozenset[str]:
 
 def free_names(text: str) -> list[str]:
     """Names that ``text`` reads but does not bind itself, sorted. Raises `SyntaxError`."""
-    top = symtable.symtable(text, "<carried>", "exec")
+    top = symtable.symtable(text, "<embedded>", "exec")
     bound = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
     read = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
     pending = list(top.get_children())

@@ -54,7 +54,7 @@ def chain(*backends: Backend, db: str = "repro.db") -> Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ChainOptions:
     """``backends``: names to try, in order; ``db``: where failures are captured."""
 
     backends: tuple[Backend, ...] = ("inductor", "eager")
@@ -65,7 +65,7 @@ def registered(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
     """`Chain` by name: ``torch.compile(f, backend="fxminify_chain", options={"backends": ["openvino", "eager"]})``."""
-    asked = read(Options, options, NAME)
+    asked = read(ChainOptions, options, NAME)
     if isinstance(asked.backends, str):
         raise InvalidOption(f"the option 'backends' of {NAME} is a list of names, not {asked.backends!r}")
     return Chain(tuple(asked.backends), asked.db)(gm, example_inputs)

@@ -85,7 +85,7 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ExplainOptions:
     """``backends``: names of backends to try each graph on."""
 
     backends: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ def registered(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
     """`Explain` by name: one report for the whole process, printed on standard error at its end."""
-    asked = tuple(read(Options, options, NAME).backends)
+    asked = tuple(read(ExplainOptions, options, NAME).backends)
     if asked not in _reports:
         _reports[asked] = Explain(backends=asked)
         atexit.register(lambda: print(_reports[asked], file=sys.stderr))

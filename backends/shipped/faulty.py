@@ -32,7 +32,7 @@ class PlantedFault(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class FaultyOptions:
     """``fault``: what goes wrong, one of `FAULTS`; ``op``: at which operation, by any of its names (``relu``)."""
 
     fault: str = "compile_error"
@@ -46,7 +46,7 @@ def faulty(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
     """``gm`` in eager with the fault after each call of ``op``."""
-    asked = read(Options, options, NAME)
+    asked = read(FaultyOptions, options, NAME)
     module = private(gm)
     nodes = [n for n in module.graph.nodes if mentions(n, asked.op)]
     if nodes and asked.fault == "compile_error":

@@ -22,7 +22,7 @@ _WIDE = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class PrintGraphOptions:
     """``level``: which graph to print, ``dynamo`` (what a backend receives) or ``aot`` (ATen, forward and backward)."""
 
     level: str = "dynamo"
@@ -35,7 +35,7 @@ def print_graph(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Print ``gm`` as a table of its nodes on standard output and return its eager ``forward``."""
-    if read(Options, options, NAME).level == "aot":
+    if read(PrintGraphOptions, options, NAME).level == "aot":
         from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
         from torch._dynamo.backends.common import aot_autograd
 

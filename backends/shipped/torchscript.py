@@ -20,7 +20,7 @@ NAME = "fxminify_torchscript"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TorchScriptOptions:
     """There are none."""
 
 
@@ -28,7 +28,7 @@ def optimize_for_inference(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Script ``gm``; freeze and optimize it where its inputs need no gradient. Raises what TorchScript raises."""
-    read(Options, options, NAME)
+    read(TorchScriptOptions, options, NAME)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is deprecated; whoever asks for it knows
         script: Any = torch.jit.script(private(gm, plain=True))

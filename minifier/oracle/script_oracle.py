@@ -15,7 +15,7 @@ from ...store.document.case import Blobs, Case
 from ...store.failure import Failure, signature
 from ...store.index import CaptureInfo
 from ..reporting.emit import START, Shows
-from ..reporting.export import carried_from, search_path
+from ..reporting.export import embedded_from, search_path
 from ..reporting.record import make_header
 from .oracle import Votes
 from .verdict import Outcome, Verdict
@@ -44,7 +44,7 @@ class ScriptOracle:
         files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
         done = verify(
             rendered.text, self.shows, runs=votes.runs, timeout=self.timeout + START,
-            search_path=search_path(case), files=files, carried=carried_from(case),
+            search_path=search_path(case), files=files, embedded=embedded_from(case),
         )  # fmt: skip
         seen = [failure for failure in done.failures if failure is not None]
         failure = next(filter(self.shows, seen), next(iter(seen), None))

@@ -27,7 +27,7 @@ from ...store.index import CaptureInfo, Index, ReproInfo, Retest, RetestResult
 from ...store.index.reductions import now
 from ..commands import console
 from ..oracle.replay import Likeness
-from ..reporting.export import alarm, carried_from, search_path, stored_repro
+from ..reporting.export import alarm, embedded_from, search_path, stored_repro
 from ..reporting.record import make_header
 from ..reporting.script_file import python_path
 from .ablation import named
@@ -61,7 +61,7 @@ class RetestCase:
     text: str = ""
     files: tuple[tuple[str, bytes], ...] = ()
     search_path: tuple[str, ...] = ()
-    carried: str = ""
+    embedded: str = ""
     runs: int = 2
     #: Why there is no script that could be run.
     blocked_reason: str = ""
@@ -195,7 +195,11 @@ def _retest_case(
         _, files, _ = stored_repro(index, capture.id, "script")
         distribution = BackendSpec.from_json(captured.backend).distribution
         return replace(
-            case, text=repro.text, files=tuple(files.items()), carried=carried_from(captured), distribution=distribution
+            case,
+            text=repro.text,
+            files=tuple(files.items()),
+            embedded=embedded_from(captured),
+            distribution=distribution,
         )
     spec = named(name, BackendSpec.from_json(best.backend))
     best = replace(best, backend=spec.to_json())
@@ -256,7 +260,7 @@ def run(case: RetestCase, timeout: float, processes: Processes | None = None) ->
             timeout=timeout,
             search_path=case.search_path,
             files=dict(case.files),
-            carried=case.carried,
+            embedded=case.embedded,
             processes=processes,
         )
     result, said, other = classify(found)

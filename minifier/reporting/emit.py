@@ -21,7 +21,7 @@ from ...store.index import CaptureInfo, Index, State
 from ..commands import console
 from ..oracle.replay import Likeness
 from . import record
-from .export import carried_from, search_path, stored_repro
+from .export import embedded_from, search_path, stored_repro
 from .record import make_header
 
 #: Is a failure, seen in a fresh process, the captured one?
@@ -69,7 +69,7 @@ class Emitter:
                 timeout=self.timeout + START,
                 search_path=search_path(case),
                 files={} if rendered.data is None else {SIDE_FILE: rendered.data},
-                carried=carried_from(case),
+                embedded=embedded_from(case),
             )
             if best is None or done.shown > best[0].shown:
                 best = done, header, rendered
@@ -147,5 +147,5 @@ def _again(index: Index, capture: CaptureInfo, case: Case, text: str, runs: int,
     likeness = Likeness(capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase)))
     return verify(
         text, likeness.holds, runs=runs, timeout=timeout, search_path=search_path(case), files=files,
-        carried=carried_from(case),
+        embedded=embedded_from(case),
     )  # fmt: skip

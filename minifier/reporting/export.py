@@ -43,7 +43,7 @@ def search_path(case: Case) -> list[str]:
     return [path for path in dict.fromkeys(paths) if not Path(path, "torch", "__init__.py").exists()]
 
 
-def carried_from(case: Case) -> str:
+def embedded_from(case: Case) -> str:
     """The file that the script's copy of the backend is from, nothing where the script imports its backend."""
     source = BackendSpec.from_json(case.backend).source
     return source.file if source is not None else ""
@@ -147,7 +147,7 @@ def export(
         failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
         done = run_format(
             request.format, made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,
-            search_path=search_path(case), carried=carried_from(case),
+            search_path=search_path(case), embedded=embedded_from(case),
         )  # fmt: skip
         if not done.shown:
             return _doubtful(index, capture_id, request, done)

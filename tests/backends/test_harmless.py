@@ -340,7 +340,7 @@ def test_the_exit_of_a_signal_handler_is_no_failure(db: str) -> None:
 
 
 def test_a_program_that_hides_what_we_stand_on_goes_on(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fxminify.backends.capture.region", None)
+    monkeypatch.setitem(sys.modules, "fxminify.backends.capture.compiled_graph", None)
     hook._usable.cache_clear()
     fxminify.install(db)
     try:

@@ -162,7 +162,7 @@ def test_the_origin_is_where_the_backend_raised_and_not_who_called_it(db: str, r
     assert row.failure is not None
     plain = outcome()
     assert signature(row.failure).origin == signature(plain).origin == signature(observed).origin == origin
-    assert not any(frame.file in ("region.py", "hook.py", "seam.py") for frame in observed.frames)
+    assert not any(frame.file in ("compiled_graph.py", "hook.py", "seam.py") for frame in observed.frames)
 
 
 def names_nodes(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:

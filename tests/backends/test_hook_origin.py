@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import fxminify
-from fxminify.backends.capture.received import device_imports
+from fxminify.backends.capture.graph_snapshot import device_imports
 from fxminify.store.document.case import Case
 from fxminify.store.index import CaptureInfo, Index, State
 

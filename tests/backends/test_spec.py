@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fxminify.backends.provenance.carry import Carried
+from fxminify.backends.provenance.embedded_source import EmbeddedSource
 from fxminify.backends.provenance.spec import BackendSpec, CannotLoad
 
 LIB = Path(__file__).parent / "programs" / "lib"
@@ -133,7 +133,7 @@ def test_executes_names_imports_entry_points_and_carried_source(recreated: Recre
         "calls the backend team_entry",
     ]
     assert script["decorated"]["executes"] == [
-        "runs 7 lines of source carried from train.py",
+        "runs 7 lines of source embedded from train.py",
         "calls the backend decorated",
     ]
 
@@ -142,10 +142,10 @@ def test_json_round_trip_keeps_everything() -> None:
     spec = BackendSpec(
         name="b",
         how="source",
-        target={"carried": "b"},
+        target={"embedded": "b"},
         options={"dict": [["level", 2], ["dtype", {"import": ["torch", "float32"]}]]},
         dynamic=False,
-        source=Carried(("import torch",), "b = None", "train.py"),
+        source=EmbeddedSource(("import torch",), "b = None", "train.py"),
         search_path=("/somewhere",),
     )
     again = BackendSpec.from_json(json.loads(json.dumps(spec.to_json())))
@@ -161,7 +161,7 @@ def test_json_round_trip_keeps_everything() -> None:
         ("target", {"import": ["os", "system('x')"]}),
         ("target", {"call": {"func": 1}}),
         ("target", {"eval": "1"}),
-        ("target", {"carried": "a b"}),
+        ("target", {"embedded": "a b"}),
         ("target", float("nan")),
         ("options", [1]),
         ("mode", 1),

@@ -12,8 +12,8 @@ import torch
 from identical import difference
 from torch import fx
 
+from fxminify.backends.capture.graph_snapshot import GraphSnapshot, KeptInputs
 from fxminify.backends.capture.lowering import AotCalls, CannotLower, lower
-from fxminify.backends.capture.received import Inputs, Received
 from fxminify.backends.provenance import libraries
 from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.backends.running import ambient
@@ -43,22 +43,22 @@ class Outcome:
 
 def store(gm: fx.GraphModule, arguments: list[Any]) -> tuple[Outcome, Case, dict[str, bytes], fx.GraphModule]:
     """The case of a graph called with ``arguments``, and the module that it is the case of; `Unsupported` without."""
-    received = Received.take(gm, arguments)
-    inputs = received.inputs or Inputs.keep(arguments)
+    snapshot = GraphSnapshot.take(gm, arguments)
+    inputs = snapshot.inputs or KeptInputs.keep(arguments)
     out = Outcome()
     try:
-        taken = received.case(inputs.values, {}, SPEC)
+        taken = snapshot.case(inputs.values, {}, SPEC)
         validate(to_json(taken.case))
         out.level = "dynamo"
-        return out, taken.case, taken.blobs, received.module()
+        return out, taken.case, taken.blobs, snapshot.module()
     except (Unsupported, InvalidDocument) as refused:
         out.refused.append(str(refused))
     try:
-        for low in lower(received, inputs, received.rng, lambda: SPEC, FAILURE, AotCalls()):
-            taken = low.received.case(low.inputs.values, {}, SPEC)
+        for low in lower(snapshot, inputs, snapshot.rng, lambda: SPEC, FAILURE, AotCalls()):
+            taken = low.snapshot.case(low.inputs.values, {}, SPEC)
             validate(to_json(taken.case))
             out.level = "aot"
-            return out, taken.case, taken.blobs, low.received.module()
+            return out, taken.case, taken.blobs, low.snapshot.module()
     except (Unsupported, InvalidDocument, CannotLower) as refused:
         out.refused.append(str(refused))
     raise Unsupported(" | ".join(out.refused))

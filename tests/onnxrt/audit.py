@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from fxminify.backends.shipped.onnxrt import decompositions, exporter, support
 from fxminify.backends.shipped.onnxrt.compiler import Compilation
-from fxminify.backends.shipped.onnxrt.options import Options
+from fxminify.backends.shipped.onnxrt.options import OnnxrtOptions
 
 from .operators import Call, recorded
 
@@ -54,7 +54,7 @@ def audit(calls: dict[Any, list[Call]], table: dict[Any, Any]) -> dict[str, str]
     for op, several in calls.items():
         for args, kwargs, expected in several:
             graph, tensors = graph_of(op, args, kwargs, table)
-            run: Callable[..., Any] = Compilation(graph, "inference", Options(), {}).run()
+            run: Callable[..., Any] = Compilation(graph, "inference", OnnxrtOptions(), {}).run()
             actual = run([t.clone() for t in tensors])
             said = [difference(a, e) for a, e in zip(actual, pytree.tree_leaves(expected), strict=True)]
             if any(said):

@@ -16,7 +16,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 from fxminify.backends.provenance.origin import spec_of
 from fxminify.backends.shipped.onnxrt import Storage, compile_fx, exporter, packages, runtime, session
-from fxminify.backends.shipped.onnxrt.options import Options
+from fxminify.backends.shipped.onnxrt.options import OnnxrtOptions
 
 from .conftest import Comparison
 
@@ -256,7 +256,7 @@ def test_missing_packages_give_the_line_that_installs_them(monkeypatch: pytest.M
 
 
 def test_options_have_the_documented_defaults() -> None:
-    assert Options.parse(None) == Options.parse({}) == Options()
+    assert OnnxrtOptions.parse(None) == OnnxrtOptions.parse({}) == OnnxrtOptions()
 
 
 @pytest.mark.skipif(

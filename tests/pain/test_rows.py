@@ -149,7 +149,7 @@ def test_04_a_failure_of_an_aot_backend_in_backward_is_captured_like_any_other(w
         ("in_script", "def in_script(gm, inputs):"),
     ],
 )
-def test_05_a_backend_that_is_not_registered_is_imported_or_carried(session: Session, backend: str, line: str) -> None:
+def test_05_a_backend_that_is_not_registered_is_imported_or_embedded(session: Session, backend: str, line: str) -> None:
     assert line in session.script(backend)
 
 

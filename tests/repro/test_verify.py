@@ -146,7 +146,7 @@ def test_a_failing_comparison_is_a_divergence_of_its_class() -> None:
 
 
 def test_source_that_a_script_carries_raises_in_the_file_it_is_from() -> None:
-    failure = the(run("def lower():\n    raise KeyError('no lowering')\nlower()", carried="train.py"))
+    failure = the(run("def lower():\n    raise KeyError('no lowering')\nlower()", embedded="train.py"))
     assert (failure.frames[-1].file, failure.frames[-1].function) == ("train.py", "lower")
 
 

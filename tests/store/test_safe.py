@@ -16,7 +16,7 @@ FILES = sorted(
 )
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
 CALLS = {"torch.load", "torch.save", "eval", "exec", "sympy.sympify", "yaml.load", "builtins.eval", "builtins.exec"}
-#: Where source is rendered and run, or carried source is run, in a process made for it: file -> reason.
+#: Where source is rendered and run, or embedded source is run, in a process made for it: file -> reason.
 ALLOWED = {
     (
         "backends/provenance/spec.py",

@@ -5,7 +5,7 @@ without tracing again; ONNX Runtime runs the model on the tensors' own memory. W
 wrongly, stays in PyTorch as an *island*, unless ``strict`` asks for an error instead.
 
 The name ``fxminify_ort`` is registered by an entry point alone, and this module imports nothing heavy: torch loads it
-when the name is looked up, ONNX and ONNX Runtime are imported when a graph arrives. Options: `options.Options`.
+when the name is looked up, ONNX and ONNX Runtime are imported when a graph arrives. Options: `options.OnnxrtOptions`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Storage", "compile_fx", "compile_reference"]
 def compile_fx(gm: Any, example_inputs: list[Any], *, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
     """Compile a graph of Dynamo's, a ``torch.fx.GraphModule``, for inference or training.
 
-    Raises `packages.MissingPackage`, `options.InvalidOption`, and with ``strict`` `report.UnsupportedOperator`.
+    Raises `packages.MissingPackage`, `options_reader.InvalidOption`, and with ``strict`` `report.UnsupportedOperator`.
     """
     return _compile(gm, example_inputs, options, reference=False)
 
@@ -38,9 +38,9 @@ def compile_reference(
 
 def _compile(gm: Any, inputs: list[Any], options: Mapping[str, Any] | None, reference: bool) -> Callable[..., Any]:
     from . import packages
-    from .options import Options
+    from .options import OnnxrtOptions
 
-    settings = Options.parse(options)
+    settings = OnnxrtOptions.parse(options)
     packages.require()
     from .compiler import compile_graph
 

@@ -16,11 +16,12 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+from ..options_reader import InvalidOption
 from . import blame, decompositions, partition, session, support
 from .evaluator import Evaluator
 from .frozen import Frozen
-from .options import InvalidOption, Options
-from .report import Part, Report, UnsupportedOperator, island, log, unsupported
+from .options import OnnxrtOptions
+from .report import OnnxrtReport, Part, UnsupportedOperator, island, log, unsupported
 from .runtime import RUNTIME_ERRORS, Runner
 from .storage import StoredModel, keep, keep_report
 from .translate import Translation, translate
@@ -32,7 +33,7 @@ _count = itertools.count()
 
 
 def compile_graph(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Options, reference: bool = False
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: OnnxrtOptions, reference: bool = False
 ) -> Callable[..., Any]:
     """Compile a graph of Dynamo's for inference, or for its forward and backward pass.
 
@@ -101,7 +102,7 @@ class Compilation:
         self,
         gm: torch.fx.GraphModule,
         kind: str,
-        options: Options,
+        options: OnnxrtOptions,
         constants: Mapping[int, torch.Tensor],
         reference: bool = False,
     ) -> None:
@@ -109,7 +110,7 @@ class Compilation:
         self._reference = reference
         self._options = options
         self._constants = constants
-        self._report = Report(kind)
+        self._report = OnnxrtReport(kind)
         self._evicted: dict[str, str] = {}
         self._rounds = 0
         self._models: list[StoredModel] = []
@@ -220,7 +221,7 @@ class Compilation:
 class _Watched:
     """A part whose failures at run time are answered by PyTorch, and told. Graphs are functional, so again is safe."""
 
-    def __init__(self, gm: torch.fx.GraphModule, runner: Runner, name: str, report: Report) -> None:
+    def __init__(self, gm: torch.fx.GraphModule, runner: Runner, name: str, report: OnnxrtReport) -> None:
         self._gm, self._runner, self._name, self._report = gm, runner, name, report
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:

@@ -21,7 +21,7 @@ from .translate import Translation
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Comparison:
     """One FX node. ``difference``: the largest, over the largest number or one; infinite for another shape or dtype."""
 
     node: str
@@ -39,14 +39,14 @@ class Evaluation:
         self._inputs = list(inputs)
         self.values = evaluate(stored.onnx, feeds(stored, inputs))
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Comparison]:
         """Every FX node whose value the model has under its name, in order, and how far the two are apart."""
         known = _Interpreter(self._stored.graph_module)
         with torch.no_grad():
             known.run(*self._inputs)
         return [_row(n, value, self.values[n.name]) for n, value in known.values.items() if n.name in self.values]
 
-    def first_difference(self, tolerance: float = 1e-4) -> Row | None:
+    def first_difference(self, tolerance: float = 1e-4) -> Comparison | None:
         """The first node that is further off than ``tolerance``."""
         return next((row for row in self.rows() if not row.difference <= tolerance), None)
 
@@ -104,20 +104,20 @@ def evaluate(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, **dict(zip(names, found, strict=True))}
 
 
-def _row(node: torch.fx.Node, expected: torch.Tensor, actual: Any) -> Row:
+def _row(node: torch.fx.Node, expected: torch.Tensor, actual: Any) -> Comparison:
     array = _array(expected)
     actual = np.asarray(actual)
     known = (node.name, str(node.target), source_line(node))
     if array.shape != actual.shape or array.dtype != actual.dtype:
         said = f"{actual.dtype} {list(actual.shape)} for {array.dtype} {list(array.shape)}"
-        return Row(*known, float("inf"), said)
+        return Comparison(*known, float("inf"), said)
     if not array.size:
-        return Row(*known, 0.0)
+        return Comparison(*known, 0.0)
     one, other = array.astype(np.float64), actual.astype(np.float64)
     same = (one == other) | (np.isnan(one) & np.isnan(other))
     scale = max(1.0, float(np.abs(one[np.isfinite(one)]).max(initial=0)))
     off = np.where(same, 0.0, np.abs(one - other)) / scale
-    return Row(*known, float(np.nan_to_num(off, nan=np.inf).max()))
+    return Comparison(*known, float(np.nan_to_num(off, nan=np.inf).max()))
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:

@@ -1,4 +1,4 @@
-"""`Options`: what goes into ``options={...}`` of `torch.compile` for this backend, checked before anything runs."""
+"""The ``options={...}`` of `torch.compile` for this backend, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Mutable
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ..options_reader import InvalidOption
 from .storage import Storage
 
 #: torchlib's functions are written for this opset; other opsets are reached by converting the finished model.
@@ -14,12 +15,8 @@ TORCHLIB_OPSET = 18
 NEWEST_OPSET = 24
 
 
-class InvalidOption(ValueError):
-    """An option that does not exist, with the nearest that does, or a value that it cannot have."""
-
-
 @dataclass(frozen=True, slots=True)
-class Options:
+class OnnxrtOptions:
     """Options of the backend, with their defaults.
 
     ``target_opset``: opset of the ONNX models, 18 to 24. ``providers``: execution providers, names or
@@ -43,7 +40,7 @@ class Options:
     decompositions: str | Mapping[Any, Callable[..., Any]] = "default"
 
     @classmethod
-    def parse(cls, given: Mapping[str, Any] | None) -> Options:
+    def parse(cls, given: Mapping[str, Any] | None) -> OnnxrtOptions:
         """The options of a call of `torch.compile`. Raises `InvalidOption`."""
         values = dict(given or {})
         known = [field.name for field in fields(cls)]

@@ -1,7 +1,7 @@
 """What became of one compiled graph: which parts ONNX Runtime runs, which nodes stayed in PyTorch, and why.
 
-A backend that falls back in silence hides the bugs that a minifier hunts: every island, every node that a failing
-session cost, and every failure at run time is in the `Report`, and in the log ``fxminify.backends.shipped.onnxrt``.
+A backend that falls back in silence hides the bugs that a minifier looks for. So every island, every node that a
+failing session cost, and every failure at run time is in the `OnnxrtReport` and in the log of this package.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Report:
+class OnnxrtReport:
     """``kind``: forward, backward or inference. ``failures``: what sessions raised at run time, answered by PyTorch."""
 
     kind: str

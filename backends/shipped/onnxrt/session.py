@@ -19,7 +19,8 @@ import onnx_ir as ir
 import onnxruntime  # type: ignore[import-untyped]
 import torch
 
-from .options import InvalidOption, Options, unknown
+from ..options_reader import InvalidOption
+from .options import OnnxrtOptions, unknown
 
 #: Bytes of initializers from which a model is given as a file with external data.
 EXTERNAL_DATA_BYTES = 2**31 - 2**26
@@ -28,7 +29,7 @@ CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 _sessions: WeakValueDictionary[str, onnxruntime.InferenceSession] = WeakValueDictionary()
 
 
-def providers(options: Options, tensors: Iterable[Any]) -> tuple[Any, ...]:
+def providers(options: OnnxrtOptions, tensors: Iterable[Any]) -> tuple[Any, ...]:
     """The execution providers for a graph with these values. Raises `InvalidOption` for one that is not there."""
     cuda = any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in tensors)
     chosen = options.providers or ((CUDA, CPU) if cuda else (CPU,))
@@ -60,7 +61,7 @@ def session_options(given: Any) -> onnxruntime.SessionOptions:
     return out
 
 
-def make(model: ir.Model, options: Options, chosen: tuple[Any, ...]) -> tuple[onnxruntime.InferenceSession, Any]:
+def make(model: ir.Model, options: OnnxrtOptions, chosen: tuple[Any, ...]) -> tuple[onnxruntime.InferenceSession, Any]:
     """A session for ``model`` and its ``onnx.ModelProto``; beyond 2 GB the latter refers to files that are gone."""
     settings = session_options(options.session_options)
     made, _ = proto(model)

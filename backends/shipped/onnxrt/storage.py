@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .report import Report
+    from .report import OnnxrtReport
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class StoredModel:
     graph_module: Any
     session: Any
     providers: tuple[Any, ...]
-    report: Report
+    report: OnnxrtReport
     error: str = ""
 
     def text(self, *, weights: bool = False) -> str:
@@ -51,7 +51,7 @@ class Storage:
     def __post_init__(self) -> None:
         self.models: list[StoredModel] = []
         self.refused: list[StoredModel] = []
-        self.reports: list[Report] = []
+        self.reports: list[OnnxrtReport] = []
 
     def __iter__(self) -> Iterator[StoredModel]:
         return iter(self.models)
@@ -94,7 +94,7 @@ def keep(storage: Storage | MutableSequence[Any] | MutableMapping[str, Any] | No
         storage.append(model)
 
 
-def keep_report(storage: Any, report: Report) -> None:
+def keep_report(storage: Any, report: OnnxrtReport) -> None:
     """Put the report of a compiled graph where the user asked for it; a list gets it with its models only."""
     if isinstance(storage, Storage):
         storage.reports.append(report)

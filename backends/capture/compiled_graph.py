@@ -24,14 +24,14 @@ from torch.utils._pytree import tree_leaves
 
 from ...store.document.case import MOST_CALLS
 from ...store.failure import Failure, Phase
-from ..comparison.sampling import Sizes
+from ..comparison.sampling import LargestSizes
 from ..provenance.spec import BackendSpec
 from ..running import ambient
 from ..running.exceptions import failure_of, is_failure, unwrap
 from . import reentry, seam
+from .graph_snapshot import GraphSnapshot, KeptInputs, cuda_devices
 from .lowering import AotCalls, lower
-from .received import Inputs, Received, cuda_devices
-from .recorder import Recorder, log
+from .recorder import CaptureRecorder, log
 from .settings import Settings
 
 #: Calls that are watched closely.
@@ -53,34 +53,34 @@ _BUILTIN_NODE = re.compile(r"^(\w+Backwards?\d*|CopySlices|torch::autograd::\w+|
 
 
 @dataclass(slots=True)
-class Call:
+class CompiledCall:
     """One call: its arguments, and copies of those that may change."""
 
     args: Sequence[Any]
-    inputs: Inputs | None
+    inputs: KeptInputs | None
     rng: dict[str, torch.Tensor]
     entry: int
 
-    def kept(self) -> Inputs:
-        return self.inputs if self.inputs is not None else Inputs(list(self.args), [None] * len(self.args))
+    def kept(self) -> KeptInputs:
+        return self.inputs if self.inputs is not None else KeptInputs(list(self.args), [None] * len(self.args))
 
 
-class Region:
+class CompiledGraph:
     """A graph between its compilation and its last call."""
 
     def __init__(
-        self, received: Received, spec: Callable[[], BackendSpec], recorder: Recorder, settings: Settings
+        self, snapshot: GraphSnapshot, spec: Callable[[], BackendSpec], recorder: CaptureRecorder, settings: Settings
     ) -> None:
-        self.received = received
+        self.snapshot = snapshot
         self.recorder = recorder
         self.settings = settings
         self.aot = AotCalls()
-        self.number = received.number = next(_numbers)
-        received.tolerance = settings.tolerances
+        self.number = snapshot.number = next(_numbers)
+        snapshot.tolerance = settings.tolerances
         self.specialized = False
         self.reported: set[str] = set()
         self._sampling = settings.sampling
-        self._sizes = Sizes(received.symbols) if received.symbols and self._sampling.first else None
+        self._sizes = LargestSizes(snapshot.symbols) if snapshot.symbols and self._sampling.first else None
         self._wait = self._due = self._sampling.wait(0)  # calls until the next that is compared with eager; its number
         self._spec = spec
         self._known_spec: BackendSpec | None = None
@@ -101,11 +101,11 @@ class Region:
         journal = self.recorder.journal
         return nullcontext() if journal is None else journal.marked(phase, self.number)
 
-    def record(self, failure: Failure, inputs: Inputs, rng: dict[str, torch.Tensor], **asked: bool) -> None:
+    def record(self, failure: Failure, inputs: KeptInputs, rng: dict[str, torch.Tensor], **asked: bool) -> None:
         """Store ``failure``, seen in a call or while compiling."""
-        below = functools.partial(lower, self.received, inputs, rng, self.spec, failure, self.aot)
+        below = functools.partial(lower, self.snapshot, inputs, rng, self.spec, failure, self.aot)
         self.recorder.record(
-            self.received, self.spec, inputs, rng, failure,
+            self.snapshot, self.spec, inputs, rng, failure,
             calls=self.calls(), below=below, level=self.settings.level, **asked,
         )  # fmt: skip
 
@@ -113,11 +113,11 @@ class Region:
         """How often what was compiled has been called until now, once at least."""
         return min(max(self.invoked, 1), MOST_CALLS)
 
-    def failed(self, exc: BaseException, call: Call, phase: Phase) -> None:
+    def failed(self, exc: BaseException, call: CompiledCall, phase: Phase) -> None:
         """``call`` raised ``exc``."""
         if is_failure(exc) and reentry.first_to_see(unwrap(exc), call.entry):
             backward = phase is Phase.BACKWARD
-            self.record(failure_of(exc, phase, graphs=[self.received.graph]), call.kept(), call.rng, backward=backward)
+            self.record(failure_of(exc, phase, graphs=[self.snapshot.graph]), call.kept(), call.rng, backward=backward)
 
     def wrap(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """``compiled``, observed."""
@@ -148,7 +148,7 @@ class Region:
 
         return _dressed(run, compiled)
 
-    def _call(self, args: Sequence[Any]) -> Call:
+    def _call(self, args: Sequence[Any]) -> CompiledCall:
         """A call after the first ones: only what they taught is kept."""
         inputs = None
         if self._written:
@@ -156,15 +156,17 @@ class Region:
                 values = list(args)
                 for index in self._written:
                     values[index] = args[index].clone()
-                inputs = Inputs(values, [None] * len(values))
+                inputs = KeptInputs(values, [None] * len(values))
             else:
-                inputs = Inputs.keep(args, whole=self.received.whole, only=self._written)
-        return Call(args, inputs, ambient.rng_states(cuda_devices(args)) if self._draws else {}, reentry.enter())
+                inputs = KeptInputs.keep(args, whole=self.snapshot.whole, only=self._written)
+        return CompiledCall(
+            args, inputs, ambient.rng_states(cuda_devices(args)) if self._draws else {}, reentry.enter()
+        )
 
     def _learn(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         call = self._first_call(args)
-        shapes = self.received.shapes_before
-        if self.received.symbols and (seen := _shapes(args)) not in shapes:
+        shapes = self.snapshot.shapes_before
+        if self.snapshot.symbols and (seen := _shapes(args)) not in shapes:
             shapes.append(seen)
         self._wait -= 1
         doubled = self._sizes is not None and self._sizes.doubled(args)
@@ -187,26 +189,28 @@ class Region:
             if self._calls == LEARNING and seconds < PAYS_FOR_HOOKS:
                 self._hooks = ""
         if not torch.equal(call.rng["cpu"], torch.get_rng_state()):
-            self.received.random = True
+            self.snapshot.random = True
             self._draws = seconds >= PAYS_FOR_HOOKS
         self._learn_written([i for i, a in enumerate(args) if _version(a) != before[i]], args, seconds)
         return result
 
-    def _remember(self, call: Call) -> None:
+    def _remember(self, call: CompiledCall) -> None:
         """Keep small inputs of the first calls: what a backend keeps of them may matter to a later call."""
         if call.inputs is not None and not call.inputs.changed:
             values = call.inputs.values
             own = [v for v in values if isinstance(v, torch.Tensor) and not isinstance(v, torch.nn.Parameter)]
             if sum(t.numel() * t.element_size() for t in own if t.layout is torch.strided) <= REMEMBERED:
-                self.received.earlier.append(values)
+                self.snapshot.earlier.append(values)
 
-    def _checked(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+    def _checked(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> CompiledCall:
         """A later call that is compared with eager."""
         call = self._first_call(args)
         self._check(compiled, args, kwargs, call)
         return call
 
-    def _check(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], call: Call) -> None:
+    def _check(
+        self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], call: CompiledCall
+    ) -> None:
         """Compare ``call``, which is due, before it is made."""
         from ..comparison.check import check
 
@@ -230,20 +234,20 @@ class Region:
             for i in written
         )
 
-    def _first_call(self, args: Sequence[Any]) -> Call:
+    def _first_call(self, args: Sequence[Any]) -> CompiledCall:
         """A call watched closely: copies of everything but parameters, also in the journal."""
-        self.received.inputs = None
+        self.snapshot.inputs = None
         try:
             with reentry.own_calls():
-                inputs = Inputs.keep(args, whole=self.received.whole)
+                inputs = KeptInputs.keep(args, whole=self.snapshot.whole)
         except Exception as exc:  # noqa: BLE001  tensors of a kind that cannot be copied, or no memory left
             log.warning("fxminify could not copy the inputs of a compiled graph: %s", exc)
-            inputs = Inputs(list(args), [None] * len(args))
+            inputs = KeptInputs(list(args), [None] * len(args))
         rng = ambient.rng_states(cuda_devices(args))
-        self.recorder.write_ahead(self.number, self.received, self.spec, inputs, rng, self.calls() + bool(self.invoked))
-        return Call(args, inputs, rng, reentry.enter())
+        self.recorder.write_ahead(self.number, self.snapshot, self.spec, inputs, rng, self.calls() + bool(self.invoked))
+        return CompiledCall(args, inputs, rng, reentry.enter())
 
-    def _watch_backward(self, result: Any, call: Call) -> None:
+    def _watch_backward(self, result: Any, call: CompiledCall) -> None:
         """Have the backend's nodes say when the backward pass of this call is in flight."""
         if seam.compiled_autograd():
             return
@@ -271,23 +275,23 @@ class BackwardPass:
 
     in_flight: list[BackwardPass] = []  # noqa: RUF012  one list for the process: autograd has its own threads
 
-    def __init__(self, region: Region, call: Call) -> None:
-        self.region = region
+    def __init__(self, graph: CompiledGraph, call: CompiledCall) -> None:
+        self.graph = graph
         self.call = call
         self._mark: bytes | None = None
 
     def enter(self, gradients: Any) -> None:
         if not reentry.ours():
-            journal = self.region.recorder.journal
+            journal = self.graph.recorder.journal
             if journal is not None:
-                self._mark = journal.begin("backward", self.region.number)
+                self._mark = journal.begin("backward", self.graph.number)
             self.in_flight.append(self)
 
     def leave(self, *gradients: Any) -> None:
         if self in self.in_flight:
             self.in_flight.remove(self)
-            if self._mark is not None and self.region.recorder.journal is not None:
-                self.region.recorder.journal.end(self._mark)
+            if self._mark is not None and self.graph.recorder.journal is not None:
+                self.graph.recorder.journal.end(self._mark)
 
     @classmethod
     def failed(cls, exc: BaseException) -> None:
@@ -298,10 +302,10 @@ class BackwardPass:
         for pass_ in list(cls.in_flight):
             pass_.leave()
         if not _MISUSE.search(str(exc)):
-            last.region.failed(exc, last.call, Phase.BACKWARD)
+            last.graph.failed(exc, last.call, Phase.BACKWARD)
 
 
-def _without_cycle(call: Call) -> Call:
+def _without_cycle(call: CompiledCall) -> CompiledCall:
     """``call`` without its own arguments where they were overwritten: an autograd node must not keep its own result."""
     if call.inputs is None:
         return call
@@ -309,7 +313,7 @@ def _without_cycle(call: Call) -> Call:
         v.detach() if isinstance(v, torch.Tensor) and v is a and v.grad_fn is not None and _version(v) != old else v
         for v, a, old in zip(call.inputs.values, call.args, call.inputs.versions, strict=True)
     ]
-    return Call(values, Inputs(values, call.inputs.versions), call.rng, call.entry)
+    return CompiledCall(values, KeptInputs(values, call.inputs.versions), call.rng, call.entry)
 
 
 def _is_foreign(node: Node) -> bool:

@@ -2,7 +2,7 @@
 
 Taking this snapshot happens before every compile, so it is made cheap: the graph is copied node by node, its
 attributes and parameters are kept by reference, and inputs are copied (storage by storage) only up to a budget. It
-becomes data (`Received.case`) only when something failed.
+becomes data (`GraphSnapshot.case`) only when something failed.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _FROM_STORAGE = ("as_strided", "set_.", "storage", "resize_")
 
 
 @dataclass(slots=True)
-class Inputs:
+class KeptInputs:
     """Inputs to keep: values as they were, and the versions of those kept by reference."""
 
     values: list[Any]
     versions: list[int | None]
 
     @classmethod
-    def keep(cls, values: Sequence[Any], *, whole: bool = False, only: Sequence[int] | None = None) -> Inputs:
+    def keep(cls, values: Sequence[Any], *, whole: bool = False, only: Sequence[int] | None = None) -> KeptInputs:
         """Copies of the tensors among ``values`` that are no parameters, or of ``only`` these, up to the budget.
 
         A tensor of a subclass is never copied.
@@ -92,7 +92,7 @@ class Taken:
 
 
 @dataclass
-class Received:
+class GraphSnapshot:
     """What one call of a backend was given.
 
     ``symbols`` are the symbolic inputs by position, ``compile_id`` is Dynamo's number of the frame. ``number`` counts
@@ -102,7 +102,7 @@ class Received:
     graph: fx.Graph
     attributes: dict[str, Any]
     training: bool
-    inputs: Inputs | None
+    inputs: KeptInputs | None
     context: Json
     rng: dict[str, torch.Tensor]
     compile_id: str
@@ -116,7 +116,7 @@ class Received:
     _text: str | None = None
 
     @classmethod
-    def take(cls, gm: fx.GraphModule, inputs: Sequence[Any], *, compile_id: str = "") -> Received:
+    def take(cls, gm: fx.GraphModule, inputs: Sequence[Any], *, compile_id: str = "") -> GraphSnapshot:
         """Snapshot ``gm`` and its example inputs."""
         context = ambient.snapshot()
         with modes.undisturbed():
@@ -130,7 +130,7 @@ class Received:
                 graph=graph,
                 attributes={path: _private(gm, path) for path in dict.fromkeys(paths)},
                 training=gm.training,
-                inputs=Inputs.keep(inputs, whole=whole),
+                inputs=KeptInputs.keep(inputs, whole=whole),
                 context=context,
                 rng=ambient.rng_states(cuda_devices(inputs)),
                 compile_id=compile_id,
@@ -140,7 +140,7 @@ class Received:
             )
 
     def module(self) -> fx.GraphModule:
-        """The graph as a module of its own; attributes are shared with the one received."""
+        """The graph as a module of its own; attributes are shared with the graph that the backend received."""
         module = fx.GraphModule(self.attributes, _copy(self.graph))
         module.training = self.training
         return module

@@ -1,4 +1,4 @@
-"""Source carried from a running script: what comes along, what stays at home, what is refused and why."""
+"""Source embedded from a running script: what comes along, what stays at home, what is refused and why."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fxminify.backends.provenance import origin, spec
 Recreated = Callable[..., dict[str, Any]]
 Script = Callable[[str], ModuleType]
 
-CARRIED = [
+EMBEDDED = [
     "function", "registered", "registered_object", "decorated", "instance", "dataclass", "named_lambda", "lambda",
     "closure", "partial", "class_from_script", "aot", "aot_global",
 ]  # fmt: skip
 
 
-def carried(backend: Any) -> str:
-    """The carried source of a backend, imports included."""
+def embedded(backend: Any) -> str:
+    """The embedded source of a backend, imports included."""
     found = origin.spec_of(backend)
     assert found.problem == ""
     assert found.source is not None
@@ -33,7 +33,7 @@ def refused(backend: Any) -> str:
     return origin.spec_of(backend).problem
 
 
-@pytest.mark.parametrize("name", CARRIED)
+@pytest.mark.parametrize("name", EMBEDDED)
 def test_backend_of_the_script_comes_back(recreated: Recreated, name: str) -> None:
     case = recreated("train.py")[name]
     assert case["here"].endswith("[2.0, 2.0, 2.0]\n")
@@ -80,7 +80,7 @@ def test_text_is_carried_as_written_after_what_it_needs(script: Script) -> None:
         "    helper(size)\n"
         "    return gm.forward\n"
     )
-    assert carried(main.backend) == (
+    assert embedded(main.backend) == (
         "from math import pi as PI\n"
         "import os\n"
         "import torch\n\n\n"
@@ -98,7 +98,7 @@ def test_text_is_carried_as_written_after_what_it_needs(script: Script) -> None:
 def test_values_are_those_of_the_moment(script: Script) -> None:
     main = script("LEVEL = 0\ndef backend(gm, inputs):\n    return LEVEL\n")
     main.LEVEL = 7
-    assert carried(main.backend).startswith("LEVEL = 7\n")
+    assert embedded(main.backend).startswith("LEVEL = 7\n")
 
 
 def test_decorators_bases_and_defaults_come_first(script: Script) -> None:
@@ -113,7 +113,7 @@ def test_decorators_bases_and_defaults_come_first(script: Script) -> None:
         "@loud\n"
         "def backend(gm, inputs, stage=Stage):\n    return gm.forward\n"
     )
-    text = carried(main.backend)
+    text = embedded(main.backend)
     assert text.index("class Base") < text.index("class Stage") < text.index("@loud\ndef backend")
     assert text.index("def loud") < text.index("@loud\ndef backend")
 
@@ -122,12 +122,12 @@ def test_submodules_reached_as_attributes_are_imported(script: Script) -> None:
     import xml.etree.ElementTree  # noqa: F401
 
     main = script("import xml\nimport xml.etree.ElementTree\ndef backend(gm, i):\n    return xml.etree.ElementTree\n")
-    assert carried(main.backend).startswith("import xml.etree.ElementTree\n\n\ndef")
+    assert embedded(main.backend).startswith("import xml.etree.ElementTree\n\n\ndef")
 
 
 def test_an_alias_of_a_submodule_does_not_stand_for_its_package(script: Script) -> None:
     main = script("import torch\nimport torch.nn.functional as F\ndef backend(gm, i):\n    return torch.relu, F.relu\n")
-    assert carried(main.backend).startswith("import torch\nimport torch.nn.functional as F\n\n\ndef")
+    assert embedded(main.backend).startswith("import torch\nimport torch.nn.functional as F\n\n\ndef")
 
 
 def test_only_what_is_read_of_command_line_arguments_comes_along(script: Script) -> None:
@@ -137,7 +137,7 @@ def test_only_what_is_read_of_command_line_arguments_comes_along(script: Script)
         "def helper():\n    return args.level\n"
         "def backend(gm, inputs):\n    return helper(), args.fuse\n"
     )
-    text = carried(main.backend)
+    text = embedded(main.backend)
     assert "args = argparse.Namespace(fuse=True, level=3)\n" in text
     assert "someone" not in text
 
@@ -148,7 +148,7 @@ def test_state_that_cannot_be_written_is_made_again_by_its_one_assignment(script
         "def backend(gm, inputs):\n    cache[1] = log\n    return gm.forward\n"
     )
     main.cache[2] = object()
-    text = carried(main.backend)
+    text = embedded(main.backend)
     assert "cache = {}\n" in text
     assert "import logging\n" in text
 
@@ -166,17 +166,17 @@ def test_annotations_that_mean_nothing_at_run_time_are_dropped(script: Script) -
         "from __future__ import annotations\n"
         "def backend(gm: torch.fx.GraphModule, inputs: list[Nowhere]) -> Callable:\n    return gm.forward\n"
     )
-    assert carried(main.backend) == "def backend(gm, inputs):\n    return gm.forward"
+    assert embedded(main.backend) == "def backend(gm, inputs):\n    return gm.forward"
 
 
 def test_lambdas_on_one_line_are_told_apart(script: Script) -> None:
     main = script("pair = [lambda gm, i: gm.first, lambda gm, i: gm.second]\n")
-    assert carried(main.pair[1]) == "backend = lambda gm, i: gm.second"
+    assert embedded(main.pair[1]) == "backend = lambda gm, i: gm.second"
 
 
 def test_a_lambda_over_several_lines_stands_in_parentheses(script: Script) -> None:
     main = script("pair = [lambda gm, i: (\n    gm\n).forward\n]\n")
-    assert carried(main.pair[0]) == "backend = (lambda gm, i: (\n    gm\n).forward)"
+    assert embedded(main.pair[0]) == "backend = (lambda gm, i: (\n    gm\n).forward)"
 
 
 def test_recursive_local_functions_come_along(script: Script) -> None:
@@ -187,7 +187,7 @@ def test_recursive_local_functions_come_along(script: Script) -> None:
         "        return gm if n == depth else inner(gm, inputs, n + 1)\n"
         "    return inner\n"
     )
-    text = carried(main.make())
+    text = embedded(main.make())
     namespace = spec.run(origin.spec_of(main.make()).source)
     assert text.startswith("depth = 2\n\n\ndef inner(")
     assert namespace["inner"]("gm", ()) == "gm"
@@ -259,9 +259,9 @@ def test_nothing_is_executed_while_capturing(script: Script) -> None:
     assert main.ran == [1]
 
 
-def test_only_ascii_is_carried(script: Script) -> None:
+def test_only_ascii_is_embedded(script: Script) -> None:
     main = script("def backend(gm, inputs):  # \u00e9\n    return '\u00e9'\n")
-    text = carried(main.backend)
+    text = embedded(main.backend)
     assert text == "def backend(gm, inputs):\n    return '\\xe9'"
 
 

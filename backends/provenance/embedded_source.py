@@ -1,4 +1,4 @@
-"""Carrying source: what a function defined in the running script, or inside another function, needs to exist again.
+"""Embedded source: what a function defined in the running script, or inside another function, needs to exist again.
 
 Such a function cannot be imported, so its own text travels with the case, after the globals and closure cells it
 uses: modules become ``import x as y``, importable objects ``from m import n``, other functions and classes of the
@@ -24,13 +24,13 @@ from typing import Any
 from ..running.exceptions import portable
 from . import modules, program, syntax
 from .expression import Expression, Printer
-from .program import CannotCarry
+from .program import CannotEmbed
 
 _IMPLICIT = frozenset({"__name__", "__doc__", "__builtins__", "__debug__", "__spec__"})
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class EmbeddedSource:
     """Source that stands on its own: its import lines, the text after them, the base name of the file it is from."""
 
     imports: tuple[str, ...]
@@ -59,8 +59,8 @@ class Carried:
         return syntax.bound_names(self.tree())
 
 
-class Carrier:
-    """Collects what some functions need. ``express`` turns a live value into an expression or raises `CannotCarry`."""
+class Embedder:
+    """Collects what some functions need. ``express`` turns a live value into an expression or raises `CannotEmbed`."""
 
     def __init__(self, express: Callable[[Any], Expression]) -> None:
         self._express = express
@@ -71,40 +71,40 @@ class Carrier:
         self._read: dict[str, frozenset[str]] = {}
         self._file = ""
 
-    def carried(self) -> Carried | None:
-        """Everything collected, None when that is nothing. Raises `CannotCarry` where it is no valid source."""
+    def embedded(self) -> EmbeddedSource | None:
+        """Everything collected, None when that is nothing. Raises `CannotEmbed` where it is no valid source."""
         if not self._blocks:
             return None
         # `import a` says nothing that `import a.b` does not, unless that binds another name.
         longer = [i for i in self._imports if " as " not in i]
         imports = [i for i in sorted(self._imports) if not any(o.startswith(i + ".") for o in longer)]
-        out = Carried(tuple(imports), _joined(self._blocks), self._file)
+        out = EmbeddedSource(tuple(imports), _joined(self._blocks), self._file)
         try:
-            compile(out.source, "<carried>", "exec", dont_inherit=True)
+            compile(out.source, "<embedded>", "exec", dont_inherit=True)
         except (SyntaxError, ValueError) as exc:
-            raise CannotCarry(f"its source does not stand on its own ({exc})") from exc
+            raise CannotEmbed(f"its source does not stand on its own ({exc})") from exc
         return out
 
     def mark(self) -> tuple[Any, ...]:
-        """The state to give to `reset` where carrying something failed half-way."""
+        """The state to give to `reset` where embedding something failed half-way."""
         return dict(self._imports), list(self._blocks), dict(self._bound), self._file
 
     def reset(self, mark: tuple[Any, ...]) -> None:
         self._imports, self._blocks, self._bound, self._file = mark
 
     def function(self, fn: FunctionType, name: str = "") -> str:
-        """Carry ``fn``; returns the name that its text binds."""
+        """Embed ``fn``; returns the name that its text binds."""
         inner = inspect.unwrap(fn)
         script_global = next((n for n in (fn.__name__, name) if n and fn.__globals__.get(n) is fn), "")
         if not isinstance(inner, FunctionType):
-            raise CannotCarry(f"{fn.__qualname__} wraps {type(inner).__name__}, which has no source")
+            raise CannotEmbed(f"{fn.__qualname__} wraps {type(inner).__name__}, which has no source")
         if script_global and program.is_script(fn.__globals__):
             self.bind(script_global, fn, fn.__globals__, fn.__qualname__)
             return script_global
         node, lines = program.definition_of(inner)
         wrapped = inner is not fn
         if wrapped and not (isinstance(node, syntax.DEFINITIONS) and node.decorator_list and node.name == fn.__name__):
-            raise CannotCarry(f"{fn.__qualname__} is a wrapper made inside another function")
+            raise CannotEmbed(f"{fn.__qualname__} is a wrapper made inside another function")
         if isinstance(node, ast.Lambda):
             named = (n for n, v in fn.__globals__.items() if v is fn and self.has_statement(n, fn.__globals__))
             name = min(named, default=name or "backend")
@@ -115,19 +115,19 @@ class Carrier:
             name = node.name
             text = syntax.segment(node, lines)
         if name in self._bound and self._bound[name] is not fn:
-            raise CannotCarry(f"two objects are called {name!r}")
+            raise CannotEmbed(f"two objects are called {name!r}")
         self._bound[name] = fn
         self._add(text, _cells(inner), inner.__globals__, fn.__qualname__, inner.__code__.co_filename)
         return name
 
     def bind(self, name: str, value: Any, namespace: Mapping[str, Any], user: str, *, what: str = "global") -> None:
-        """Make ``name`` mean ``value`` in the carried source; ``user`` is who needs it, for the reason of a refusal."""
+        """Bind ``name`` to ``value`` in the embedded source. ``user`` needs it, which a refusal says."""
         if name in self._open:
-            raise CannotCarry(f"{name!r} needs itself")
+            raise CannotEmbed(f"{name!r} needs itself")
         if name in self._bound:
             if self._bound[name] is value or _same_plain(self._bound[name], value):
                 return
-            raise CannotCarry(f"two objects are called {name!r}")
+            raise CannotEmbed(f"two objects are called {name!r}")
         self._bound[name] = value
         if isinstance(value, ModuleType):
             self._imports[_import_line(value, name)] = None
@@ -136,9 +136,9 @@ class Carrier:
             imported = self._imported(name, value, namespace) or self._importable(name, value)
             if not (imported or self._defined(name, value, namespace)):
                 self._written(name, value, namespace)
-        except CannotCarry as exc:
+        except CannotEmbed as exc:
             reason = f"the {what} {name!r} of {user}, {_describe(value)}, cannot be written down"
-            raise exc if str(exc).startswith("the ") else CannotCarry(f"{reason}: {exc}") from exc
+            raise exc if str(exc).startswith("the ") else CannotEmbed(f"{reason}: {exc}") from exc
 
     def _imported(self, name: str, value: Any, namespace: Mapping[str, Any]) -> bool:
         """Repeat the script's own ``from m import n``, where that still gives this value."""
@@ -151,7 +151,7 @@ class Carrier:
         return False
 
     def _settings(self, name: str, value: Any, namespace: Mapping[str, Any], user: str, text: str) -> bool:
-        """Carry a namespace of command-line arguments with only what is read of it: the rest stays at home."""
+        """Embed a namespace of command-line arguments with only what is read of it: the rest stays at home."""
         if type(value) not in (argparse.Namespace, SimpleNamespace):
             return False
         used, known = syntax.attributes_of(text, name), self._read.get(name, frozenset())
@@ -183,7 +183,7 @@ class Carrier:
         return True
 
     def _defined(self, name: str, value: Any, namespace: Mapping[str, Any]) -> bool:
-        """Carry the ``def`` or ``class`` statement of the script that binds ``name``."""
+        """Embed the ``def`` or ``class`` statement of the script that binds ``name``."""
         if not program.is_script(namespace):
             return False
         tree, lines, file = program.script(namespace)
@@ -201,12 +201,12 @@ class Carrier:
         return True
 
     def _written(self, name: str, value: Any, namespace: Mapping[str, Any]) -> None:
-        """Carry ``name = expression``, or the one assignment of the script that made the value."""
+        """Embed ``name = expression``, or the one assignment of the script that made the value."""
         printer = Printer(qualified=True)
         self._open.add(name)
         try:
             text = printer.text(self._express(value))
-        except CannotCarry:
+        except CannotEmbed:
             if not self._assigned(name, namespace):
                 raise
             return
@@ -215,13 +215,13 @@ class Carrier:
         for line in printer.imports:
             top = line.split()[1].partition(".")[0]
             if not isinstance(self._bound.setdefault(top, sys.modules.get(top)), ModuleType):
-                raise CannotCarry(f"the name {top!r} means something else there")
+                raise CannotEmbed(f"the name {top!r} means something else there")
         self._imports.update(printer.imports)
         if text != name:
             self._blocks.append(f"{name} = {text}")
 
     def _assigned(self, name: str, namespace: Mapping[str, Any]) -> bool:
-        """Carry the one assignment of the script that makes ``name``, if nothing else touches it."""
+        """Embed the one assignment of the script that makes ``name``, if nothing else touches it."""
         nodes = [n for n in program.statements(namespace) if syntax.touches(n, name)]
         if len(nodes) != 1 or not isinstance(nodes[0], ast.Assign) or not isinstance(nodes[0].targets[0], ast.Name):
             return False
@@ -231,12 +231,12 @@ class Carrier:
         return True
 
     def has_statement(self, name: str, namespace: Mapping[str, Any]) -> bool:
-        """Whether the script binds ``name`` by one definition or assignment that `bind` could carry."""
+        """Whether the script binds ``name`` by one definition or assignment that `bind` could embed."""
         nodes = [n for n in program.statements(namespace) if syntax.touches(n, name)]
         return len(nodes) == 1 and isinstance(nodes[0], (*syntax.DEFINITIONS, ast.Assign))
 
     def statement(self, node: ast.stmt, namespace: Mapping[str, Any], already: Iterable[str] = ()) -> None:
-        """Carry one statement of the script as it stands; names in ``already`` are bound by others carried so."""
+        """Embed one statement of the script as it stands; names in ``already`` are bound by others embedded so."""
         _, lines, file = program.script(namespace)
         self._bound.update({n: namespace.get(n) for n in already})
         self._bound.update({n: namespace.get(n) for n in syntax.names_bound_by(node)})
@@ -246,13 +246,13 @@ class Carrier:
         """Append a block of source after whatever it needs."""
         self._file = self._file or portable(file)
         if any(isinstance(n, ast.ImportFrom) and n.level for n in ast.walk(ast.parse(text))):
-            raise CannotCarry(f"{user} imports relative to its package")
+            raise CannotEmbed(f"{user} imports relative to its package")
         missing = []
         for name in syntax.free_names(text):
             if name in cells:
                 self.bind(name, cells[name], namespace, user, what="closure cell")
             elif name == "__file__":
-                raise CannotCarry(f"the global '__file__' of {user} would be another file elsewhere")
+                raise CannotEmbed(f"the global '__file__' of {user} would be another file elsewhere")
             elif name in namespace and name not in _IMPLICIT:
                 if not self._settings(name, namespace[name], namespace, user, text):
                     self.bind(name, namespace[name], namespace, user)
@@ -261,7 +261,7 @@ class Carrier:
         if missing:
             text = syntax.without_annotations(text)
             if undefined := [n for n in syntax.free_names(text) if n in missing]:
-                raise CannotCarry(f"{user} uses the name {undefined[0]!r}, which is not defined")
+                raise CannotEmbed(f"{user} uses the name {undefined[0]!r}, which is not defined")
         for module in _submodules(text, namespace):
             self._imports[f"import {module}"] = None
         self._blocks.append(text)
@@ -310,7 +310,7 @@ def _submodules(text: str, namespace: Mapping[str, Any]) -> Iterator[str]:
 def _import_line(module: ModuleType, name: str) -> str:
     actual = module.__name__
     if actual in modules.SCRIPT or sys.modules.get(actual) is not module or not modules.is_dotted(actual):
-        raise CannotCarry(f"the module {name!r} cannot be imported by name")
+        raise CannotEmbed(f"the module {name!r} cannot be imported by name")
     return f"import {actual}" if actual == name else f"import {actual} as {name}"
 
 
@@ -320,7 +320,7 @@ def _cells(fn: FunctionType) -> dict[str, Any]:
         try:
             out[name] = cell.cell_contents
         except ValueError:
-            raise CannotCarry(f"the closure cell {name!r} of {fn.__qualname__} is still empty") from None
+            raise CannotEmbed(f"the closure cell {name!r} of {fn.__qualname__} is still empty") from None
         if out[name] is fn:
             del out[name]
     return out
