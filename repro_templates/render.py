@@ -1,42 +1,32 @@
-"""From a case and its failure to the file a maintainer gets: one typed context, one template a format.
+"""From a case and its failure to the file a maintainer gets: one typed context fills the template of a format.
 
-The formats: ``script`` fails while the bug is there and exits 0 once it is gone; ``pytest`` is the same as a test;
-``issue`` is the text of a bug report with the script inside; ``bisect`` answers ``git bisect run`` with 0 (gone),
-1 (there) or 125 (cannot tell). What is rendered imports torch, the backend's module and what the graph needs, never
-fxminify; it is ASCII and has passed ``compile()`` before anybody sees it.
+What is rendered imports torch, the backend's module and what the graph needs, never fxminify. It is ASCII, and Python
+has passed ``compile()`` before anybody sees it. A name that a template uses and that is not there is an error, never an
+empty place (`StrictUndefined`). A template that a person wrote is filled in Jinja's sandbox: it may read what
+``docs/templates.md`` lists and nothing else of this process.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from functools import cache
 from typing import Any
+
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ..backends.provenance import libraries
 from ..backends.provenance.spec import BackendSpec
 from ..backends.running import ambient
 from ..store.document.case import Blobs, Case, Json
 from ..store.failure import Failure, FailureKind
-from .environment import environment, own
-from .header import Figures, about, advice, figures, first_node, needs, requirements, story, sure, system, versions
-from .header import Header as Header
+from .context import Context, Header, about, advice, requirements, sentences
+from .formats import OURS, PACKAGE, Format, find
 from .notebook import cells
-from .report.phrases import (
-    actual,
-    distinctive,
-    exit_codes,
-    expected,
-    fence,
-    headline,
-    log,
-    one_line,
-    prose,
-    raised,
-    summary,
-    title,
-)
-from .report.phrases import code as markdown_code
+from .report import phrases
+from .report.phrases import distinctive, exit_codes, fence, headline, one_line, raised
 from .source.action import DEVICE, Action, accelerator, make_action, memory_limit, with_device
 from .source.expressions import Unprintable
 from .source.function import print_graph
@@ -44,8 +34,12 @@ from .source.inputs import print_inputs
 from .source.layout import bound, ordered, spaced, split
 from .source.naming import OWN, RESERVED, identifier
 
-FORMATS = MappingProxyType({"script": "script.py.j2", "pytest": "pytest.py.j2", "issue": "issue.md.j2",
-                            "notebook": "notebook.ipynb.j2", "bisect": "bisect.py.j2"})  # fmt: skip
+#: Longest text that a template of a person's own may make, in characters.
+LONGEST = 10 << 20
+
+
+class TemplateError(Exception):
+    """A template that cannot be filled; the text says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,75 +50,21 @@ class Rendered:
     data: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """All that a template sees, documented in ``docs/templates.md``. Texts are finished source; lists hold its lines.
-
-    What comes from a capture is text of strangers: the templates put it through ``code``, ``fence``, ``cell`` or
-    ``ascii`` wherever it is not yet source.
-    """
-
-    headline: str
-    about: list[str]
-    advice: str
-    imports: list[str]
-    setup: list[str]
-    ambient: list[str]
-    functions: str
-    action: Action
-    test: str
-    raises: str
-    reason: str
-    hang: int
-    dies: int
-    codes: tuple[int, ...]
-    needle: str
-    timeout: int
-    isolated: bool
-    requirements: list[str]
-    cells: list[dict[str, Any]]
-    # Sentences and tables about the failure.
-    title: str
-    comment: str
-    summary: str
-    backend: str
-    expected: str
-    actual: str
-    sure: str
-    tentative: str
-    log: str
-    figures: list[Figures]
-    first: str
-    layers: tuple[tuple[str, ...], ...]
-    enters: str
-    matters: list[str]
-    twin: list[str]
-    models: list[tuple[str, str]]
-    story: str
-    steps: tuple[tuple[str, int, int], ...]
-    versions: list[str]
-    system: str
-    needs: str
-    #: The script, in every format but the script itself.
-    script: str = ""
-
-
 def render(
     case: Case, blobs: Blobs, *, format: str = "script", header: Header, embed: bool = False, template: str = ""
 ) -> Rendered:
     """Render ``case`` as a file, of ``format`` or with the text of a ``template`` of your own.
 
-    Raises `Unprintable`, of which `NeedsData` says that ``embed`` would do, `CannotLoad` for a backend that cannot
-    be had back, and `TemplateError` for a template that cannot be filled.
+    Raises `UnknownFormat`, `Unprintable`, of which `NeedsData` says that ``embed`` would do, `CannotLoad` for a backend
+    that cannot be loaded from another process, and `TemplateError` for a template that cannot be filled.
     """
-    if format not in FORMATS:
-        raise ValueError(f"{format!r} is no format; there are {', '.join(FORMATS)}")
+    row = find(format)
     context, data = _context(case, blobs, header, embed)
     if format != "script" or template:
-        context = replace(context, script=_fill(FORMATS["script"], context).rstrip("\n"))
+        context = replace(context, script=_fill(OURS["script"], context).rstrip("\n"))
     if template:
-        return Rendered(own(template, context), data)
-    text = _fill(FORMATS[format], context)
+        return Rendered(_fill_own(template, context), data)
+    text = _fill(row, context)
     if not text.isascii():
         raise Unprintable("something in it is not ASCII")
     return Rendered(text, data)
@@ -198,43 +138,10 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         timeout=header.timeout,
         isolated=bool(dies or hang or failure.kind in (FailureKind.CRASH, FailureKind.OUT_OF_MEMORY)),
         requirements=requirements(header),
-        cells=cells([f"### {markdown_code(first)}", "", fence("\n".join([*lines, how]))], code),
-        **_sentences(case, header),
+        cells=cells([f"### {phrases.code(first)}", "", fence("\n".join([*lines, how]))], code),
+        **sentences(case, header),
     )
     return context, inputs.data
-
-
-def _sentences(case: Case, header: Header) -> dict[str, Any]:
-    """The part of the context that is about the failure, not the code."""
-    failure = header.failure
-    named = title(case, failure)
-    return {
-        "title": named,
-        "comment": named.replace("-", "- ").replace(">", ""),
-        "summary": summary(case, failure),
-        "backend": one_line(str(case.backend.get("name", "")), 80),
-        "expected": expected(failure),
-        "actual": actual(failure, header.timeout),
-        "sure": sure(header),
-        "tentative": one_line(header.tentative, 300),
-        "log": log(failure),
-        "figures": list(figures(failure)),
-        "first": first_node(header.first),
-        "layers": header.layers,
-        "enters": header.enters,
-        "matters": [prose(text) for text in header.matters],
-        "twin": [one_line(text, 200) for text in header.twin],
-        "models": [(_about_model(name, error), one_line(text, 4000, lines=60)) for name, error, text in header.models],
-        "story": story(case, header),
-        "steps": header.steps,
-        "versions": versions(header),
-        "system": system(header),
-        "needs": needs(header.installed),
-    }
-
-
-def _about_model(name: str, error: str) -> str:
-    return prose(f"ONNX Runtime refused the model of the {name}: {error}" if error else f"The model of the {name}:")
 
 
 def _call_before(case: Case, call: Json) -> Case:
@@ -252,17 +159,77 @@ def _test_name(case: Case, failure: Failure) -> str:
     return "_".join(["test", *([backend] if backend else []), operator, str(failure.kind)])
 
 
-def _fill(template: str, context: Context) -> str:
-    text = environment().get_template(template).render(c=context)
-    text = _close(text).strip("\n") + "\n"
-    if context.script:  # the gaps of a script that stands in another format are its own
-        text = text.replace(_close(context.script), context.script)
-    if template.endswith(".py.j2"):
-        compile(text, f"<{template}>", "exec", dont_inherit=True)
-        text = spaced(text)
+def _fill(format: Format, context: Context) -> str:
+    """The text of ``format``. A template of another package may be wrong, which is a `TemplateError`."""
+    try:
+        text = _environment(format.package).get_template(format.template).render(c=context)
+        text = _close(text).strip("\n") + "\n"
+        if context.script:  # the gaps of a script that stands in another format are its own
+            text = text.replace(_close(context.script), context.script)
+        if format.language == "python":
+            compile(text, f"<{format.template}>", "exec", dont_inherit=True)
+            text = spaced(text)
+    except Exception as error:
+        if format.package == PACKAGE:
+            raise
+        raise TemplateError(f"the format {format.name} of {format.package}: {type(error).__name__}: {error}") from error
     return text
 
 
 def _close(text: str) -> str:
     """``text`` without the wide gaps that parts of a template leave where they have nothing to say."""
     return re.sub(r"\n{3,}", "\n\n", text)
+
+
+@cache
+def _environment(package: str) -> jinja2.Environment:
+    """Where the templates of ``package`` are filled, which may include ours; they make no HTML: nothing is escaped."""
+    loaders = [jinja2.PackageLoader(package), *([jinja2.PackageLoader(PACKAGE)] if package != PACKAGE else [])]
+    return _furnished(jinja2.Environment(autoescape=False, loader=jinja2.ChoiceLoader(loaders), **_OPTIONS))
+
+
+def _fill_own(text: str, context: Context) -> str:
+    """``text`` filled with ``context`` as ``c``; it may include ours by name. Raises `TemplateError`."""
+    loader = jinja2.PackageLoader(PACKAGE)
+    sandbox = _furnished(ImmutableSandboxedEnvironment(autoescape=False, loader=loader, **_OPTIONS))
+    sandbox.globals.clear()  # no `range`: a loop is over what there is
+    made: list[str] = []
+    size = 0
+    try:
+        for part in sandbox.from_string(text).generate(c=context):
+            size += len(part)
+            if size > LONGEST:
+                raise TemplateError(f"it makes more than {LONGEST:,} characters")
+            made.append(part)
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(f"line {error.lineno}: {error.message}") from error
+    except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise TemplateError(str(error) or type(error).__name__) from error
+    return "".join(made)
+
+
+def _source(value: object) -> str:
+    """``value`` as Python, strings in double quotes where they hold none."""
+    if isinstance(value, list | tuple) and value:
+        inner = ", ".join(map(_source, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+    text = ascii(value)
+    return f'"{text[1:-1]}"' if isinstance(value, str) and text[0] == "'" and '"' not in text else text
+
+
+_OPTIONS: dict[str, Any] = {
+    "undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True,
+}  # fmt: skip
+
+
+def _furnished(environment: jinja2.Environment) -> jinja2.Environment:
+    environment.filters |= {
+        "ascii": _source,
+        "ordered": ordered,
+        "json": lambda value: json.dumps(value, indent=1, ensure_ascii=True),
+        "code": phrases.code,
+        "fence": phrases.fence,
+        "cell": phrases.cell,
+        "markdown": phrases.markdown,
+    }
+    return environment

@@ -6,6 +6,7 @@ that `minify --help` is quick.
 
 from __future__ import annotations
 
+from .formats import formats
 from .installation import backends, doctor, passes
 from .intake import capture, import_
 from .reading import history, list_, repro, show, verify
@@ -15,5 +16,6 @@ from .reporting import report
 
 #: In the order of a session, which is that of ``minify --help``.
 VERBS = (
-    capture, import_, run, list_, show, history, repro, report, verify, retest, ablate, backends, passes, doctor,
+    capture, import_, run, list_, show, history, repro, report, verify, retest, ablate, backends, passes, formats,
+    doctor,
 )  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from .verbs import FORMATS, Problem, as_json, ask, at_terminal, database, dump, write
+from .verbs import FormatName, Problem, as_json, ask, at_terminal, database, dump, write
 
 
 @click.command("list")
@@ -85,9 +85,6 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
         history_view.history(found, differences=not brief)
 
 
-_LANGUAGES = {"issue": "markdown", "notebook": "json"}
-
-
 @click.command()
 @click.argument("db", metavar="DB")
 @click.argument("id_", type=int, metavar="ID")
@@ -95,7 +92,7 @@ _LANGUAGES = {"issue": "markdown", "notebook": "json"}
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(FORMATS),
+    type=FormatName(),
     default="script",
     show_default=True,
     help="What to write.",
@@ -125,6 +122,7 @@ def repro(
 
     A format that runs is run before it is shown; what was not, or did not show the failure, is marked as tentative.
     """
+    from ...repro_templates.formats import find
     from ..reporting.export import ExportRequest, NotMinified, export, template_text
     from ..session.options import MinifyOptions
     from ..session.runner import run_pending
@@ -151,7 +149,7 @@ def repro(
     if json_:
         dump({**info, "tentative": made.tentative, "text": text})
     elif output is None:
-        console.code(text, "text" if template else _LANGUAGES.get(format_, "python"))
+        console.code(text, "text" if template else find(format_).language)
 
 
 @click.command()

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .verbs import FORMATS, Problem, as_json, dump, write
+from .verbs import Problem, as_json, dump, write
 
 
 @click.command()
@@ -113,7 +113,7 @@ def _hand_on(
         case = (index.best(capture) or index.case(id_)) if inside else None
     if bundle is None and case is None:
         return
-    formats = FORMATS if bundle is not None else ("script", "issue")
+    formats = None if bundle is not None else ("script", "issue")
     made = bundles.collect(db, id_, request, formats=formats, trust=trust)
     out: dict[str, Any] = {"bundle": str(bundle), **made.document()} if bundle is not None else {}
     if case is not None:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 DEFAULT_DB = "repro.db"
-#: Those of `fxminify.repro_templates.render`, which takes longer to load.
-FORMATS = ("script", "pytest", "issue", "notebook", "bisect")
 
 
 class Verbs(click.Group):
@@ -36,6 +35,30 @@ class Verbs(click.Group):
         except (KeyboardInterrupt, click.Abort) as interrupt:
             click.echo("Interrupted.", err=True)
             raise click.exceptions.Exit(130) from interrupt
+
+
+class FormatName(click.types.StringParamType):
+    """The name of a format: ours, or one of an installed package. The table is loaded when it is needed."""
+
+    name = "format"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from ...repro_templates.formats import UnknownFormat, find
+
+        try:
+            return find(value).name
+        except UnknownFormat as error:
+            self.fail(str(error), param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        from ...repro_templates.formats import formats
+
+        return f"[{'|'.join(formats())}]"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from ...repro_templates.formats import formats
+
+        return [CompletionItem(name) for name in formats() if name.startswith(incomplete)]
 
 
 class Problem(click.ClickException):

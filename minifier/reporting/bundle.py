@@ -19,14 +19,14 @@ from typing import Any
 
 from ... import __version__
 from ...backends.provenance.spec import BackendSpec
-from ...repro_templates.render import FORMATS
+from ...repro_templates.formats import OURS, find
+from ...repro_templates.formats import formats as every_format
 from ...repro_templates.report.phrases import one_line, title
-from ...repro_templates.run_format import RUN
 from ...repro_templates.source.anonymous import anonymous
 from ...store.errors import StoreError
 from ...store.index import Index
 from . import record
-from .export import FILES, ExportRequest, drawn, export
+from .export import ExportRequest, drawn, export
 
 #: GitHub takes attachments of at most 25 MB.
 MOST_BYTES = 24 << 20
@@ -78,7 +78,8 @@ class Bundle:
         ]
         rows.append((MANIFEST, len(self.manifest()), "names, sizes and sha256 of these files"))
         width = max(len(name) for name, _, _ in rows)
-        return [f"{name:{width}}  {size:>9,} bytes  {what}" for name, size, what in rows]
+        left_out = [f"{name}: left out: {reason}" for name, reason in self.about.get("left_out", {}).items()]
+        return [f"{name:{width}}  {size:>9,} bytes  {what}" for name, size, what in rows] + left_out
 
 
 def collect(
@@ -86,20 +87,29 @@ def collect(
     capture_id: int,
     request: ExportRequest = _SCRIPT,
     *,
-    formats: Sequence[str] = tuple(FORMATS),
+    formats: Sequence[str] | None = None,
     **options: Any,
 ) -> Bundle:
-    """Every format of capture ``capture_id`` and what lies beside them; ``options`` are those of `export`.
+    """Capture ``capture_id`` in these formats, by default in all there are, and what lies beside them.
+
+    ``options`` are those of `export`. A format of another package that cannot be made is left out, and said to be.
 
     Raises `StoreError` where there is no verified script, or where it all is larger than `MOST_BYTES`.
     """
     entries: list[Entry] = []
     contents: dict[str, bytes] = {}
-    for format in formats:
-        made = export(db, capture_id, replace(request, format=format), **options)
+    left_out: dict[str, str] = {}
+    for format in every_format() if formats is None else formats:
+        try:
+            made = export(db, capture_id, replace(request, format=format), **options)
+        except StoreError as error:
+            if format in OURS:
+                raise
+            left_out[format] = str(error)
+            continue
         content = made.text.encode()
-        verified, runs = (made.info["verified"], made.info["runs"]) if format in RUN else (0, 0)
-        name = FILES[format]
+        verified, runs = (made.info["verified"], made.info["runs"]) if find(format).run else (0, 0)
+        name = find(format).file
         contents[name] = content
         entries.append(_entry(name, f"the {format}", content, verified, runs, made.tentative))
         for name, data in made.files.items():
@@ -115,7 +125,8 @@ def collect(
             f"the bundle would have {total:,} bytes, at most {MOST_BYTES:,} can be attached; "
             f"the largest file is {largest} with {len(contents[largest]):,}"
         )
-    about = {
+    about: dict[str, Any] = {"left_out": left_out} if left_out else {}
+    about |= {
         "capture": {
             "backend": capture.backend, "kind": capture.kind, "phase": capture.phase, "signature": capture.signature,
             "nodes_before": capture.nodes_before, "nodes_after": capture.nodes_after,

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...backends.provenance.installed import Installed
-from ...repro_templates.render import Header, Rendered, render
+from ...repro_templates.context import Header
+from ...repro_templates.render import Rendered, render
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification, verify
 from ...store.document.case import Blobs, Case

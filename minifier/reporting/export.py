@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ...backends.provenance.spec import BackendSpec
-from ...repro_templates.environment import TemplateError
-from ...repro_templates.render import render
-from ...repro_templates.run_format import RUN, run_format
+from ...repro_templates.formats import UnknownFormat, find
+from ...repro_templates.render import TemplateError, render
 from ...repro_templates.source.anonymous import anonymous
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification
@@ -26,10 +24,6 @@ from ...store.failure import Failure, FailureKind, Phase
 from ...store.index import Index
 from ..oracle.replay import Likeness
 from . import record
-
-#: The names under which the formats are handed out.
-FILES = MappingProxyType({"script": "repro.py", "pytest": "test_repro.py", "issue": "issue.md",
-                          "notebook": "repro.ipynb", "bisect": "bisect_repro.py"})  # fmt: skip
 
 
 def search_path(case: Case) -> list[str]:
@@ -88,6 +82,10 @@ def stored_repro(
 
 def drawn(index: Index, capture_id: int, request: ExportRequest, *, tentative: str = "") -> Export:
     """The requested text, made from what the index has. Raises `StoreError` like `stored_repro`."""
+    try:
+        find(request.format)
+    except UnknownFormat as error:
+        raise StoreError(str(error)) from error
     capture = index.capture(capture_id)
     repro = index.repro(capture_id, "script")
     if repro is None and capture.state == "unsupported":
@@ -134,7 +132,8 @@ def export(
     """
     with Index.open(db, readonly=True) as index:
         made = drawn(index, capture_id, request)
-        if request.format not in RUN or request.template or (request.format == "script" and not request.rename):
+        run = find(request.format).run
+        if run is None or request.template or (request.format == "script" and not request.rename):
             return made
         name = f"{request.format}, renamed" if request.rename else request.format
         known = index.repro(capture_id, name)
@@ -145,8 +144,8 @@ def export(
             why = "not run here, where the capture was not made: --trust runs it"
             return _doubtful(index, capture_id, request, Verification(0, 0, instead=why))
         failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
-        done = run_format(
-            request.format, made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,
+        done = run(
+            made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,
             search_path=search_path(case), embedded=embedded_from(case),
         )  # fmt: skip
         if not done.shown:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...backends.provenance.installed import Installed
 from ...backends.provenance.spec import BackendSpec
-from ...repro_templates.header import Header
+from ...repro_templates.context import Header
 from ...store.document.case import Case
 from ...store.failure import Failure, signature
 from ...store.index import CaptureInfo, Index

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...store.document.case import Case, Graph, Node, map_refs, tag
 from ...store.failure import Failure
-from ..header import Header
+from ..context import Header
 
 
 def anonymous(case: Case, header: Header) -> tuple[Case, Header]:

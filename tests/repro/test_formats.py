@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from fxminify.repro_templates.environment import TemplateError
-from fxminify.repro_templates.header import Header, sure, versions
+from fxminify.cli import main
+from fxminify.repro_templates import formats as formats_module
+from fxminify.repro_templates.context import Context, Header, sure, versions
+from fxminify.repro_templates.formats import OURS, UnknownFormat, broken, find, formats
 from fxminify.repro_templates.notebook import code
-from fxminify.repro_templates.render import FORMATS, Context, render
-from fxminify.repro_templates.run_format import run_format
+from fxminify.repro_templates.render import TemplateError, render
 from fxminify.repro_templates.source.action import with_device
 from fxminify.repro_templates.source.anonymous import anonymous
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
@@ -88,12 +93,83 @@ def test_a_template_that_asks_for_more_is_refused(template: str, why: str) -> No
         text(template=template)
 
 
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package ``acme`` with a format for its tracker, one that has no template, and one that does not import."""
+    package = tmp_path / "acme"
+    (package / "templates").mkdir(parents=True)
+    rows = [("ticket", "ticket.txt"), ("gone", "gone.txt"), ("script", "script.txt"), ("wrong", "wrong.txt")]
+    lines = ["from fxminify.repro_templates.formats import Format, exits_with"]
+    lines += [
+        f"{name.upper()} = Format({name!r}, {file!r}, '{file}.j2', 'text', 'For Acme.', exits_with(7), 'acme')"
+        for name, file in rows
+    ]
+    (package / "__init__.py").write_text("\n".join(lines))
+    (package / "templates" / "ticket.txt.j2").write_text('{{ c.title }}\n\n{% include "script.py.j2" %}')
+    (package / "templates" / "script.txt.j2").write_text("")
+    (package / "templates" / "wrong.txt.j2").write_text("{{ c.nothing }}")
+    about = tmp_path / "acme-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    names = [f"{name} = acme:{name.upper()}" for name, _ in rows]
+    names += ["missing = acme.nowhere:FORMAT", "text = acme:__name__", "other = acme:TICKET"]
+    (about / "entry_points.txt").write_text("\n".join(["[fxminify.formats]", *names]))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    formats_module._found.cache_clear()
+    yield
+    formats_module._found.cache_clear()
+    sys.modules.pop("acme", None)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_package_adds_a_format_and_a_broken_one_is_only_reported() -> None:
+    assert [*formats()] == [*OURS, "ticket", "wrong"]
+    assert formats()["ticket"].file == "ticket.txt"
+    assert dict(broken()) == {
+        "gone": "acme has no templates/gone.txt.j2",
+        "missing": "acme.nowhere:FORMAT does not load: ModuleNotFoundError: No module named 'acme.nowhere'",
+        "other": "the entry point 'other' names a format called 'ticket'; use one lower-case name for both",
+        "script": "there is one of this name already",
+        "text": "it is a str, not a Format",
+    }
+    made = text("ticket")
+    assert made.startswith("[eager] torch.zeros: runtime error")
+    assert made.split("\n", 2)[2].split() == text().split()
+    with pytest.raises(TemplateError, match=r"the format wrong of acme: UndefinedError: .*'nothing'"):
+        text("wrong")
+    with pytest.raises(UnknownFormat, match=r"the format 'gone' cannot be used: acme has no templates/gone.txt.j2"):
+        text("gone")
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_formats_are_listed_with_those_that_cannot_be_used() -> None:
+    done = CliRunner().invoke(main, ["formats"])
+    assert done.exit_code == 0
+    lines = done.output.splitlines()
+    assert (
+        lines[0] == "script    repro.py         A script that fails while the bug is there and exits 0 once it is gone."
+    )
+    assert "ticket    ticket.txt       For Acme. From acme." in lines
+    assert "gone: cannot be used: acme has no templates/gone.txt.j2" in lines
+    usage = CliRunner().invoke(main, ["repro", "--help"]).output
+    assert "[script|pytest|issue|notebook|bisect|ticket|wrong]" in "".join(usage.split())
+    refused = CliRunner().invoke(main, ["repro", "repro.db", "1", "--format", "gone"])
+    assert refused.exit_code == 2
+    assert "the format 'gone' cannot be used" in refused.output
+
+
+def test_the_documented_table_is_the_one_in_the_code(pytestconfig: pytest.Config) -> None:
+    documented = (pytestconfig.rootpath / "docs" / "templates.md").read_text()
+    rows = [f"| `{f.name}` | `{f.file}` | `{f.template}` | {f.summary} |" for f in OURS.values()]
+    assert "\n".join(rows) in documented
+
+
 def test_every_field_a_template_sees_is_documented(pytestconfig: pytest.Config) -> None:
     documented = (pytestconfig.rootpath / "docs" / "templates.md").read_text()
     assert [name for name in Context.__dataclass_fields__ if f"| `{name}` |" not in documented] == []
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OURS)
 def test_neutral_names_leave_none_of_the_programs(format: str) -> None:
     renamed, header = anonymous(case(), HEADER)
     made = text(format, case=renamed, header=header)
@@ -137,7 +213,7 @@ def test_a_format_is_run_as_its_receiver_would(format: str) -> None:
     def shows(failure: Failure) -> bool:
         return failure.message == "no kernel"
 
-    done = run_format(format, FORMS[format], shows, files={}, runs=2, timeout=120)
+    done = find(format).run(FORMS[format], shows, files={}, runs=2, timeout=120)
     assert (done.shown, done.runs) == (2, 2), done.log
     gone = FORMS[format].replace("raise RuntimeError('no kernel')", "pass").replace("sys.exit(1)", "sys.exit(0)")
-    assert run_format(format, gone, shows, files={}, runs=2, timeout=120).shown == 0
+    assert find(format).run(gone, shows, files={}, runs=2, timeout=120).shown == 0

@@ -20,8 +20,9 @@ from test_hostile import KEY, PLANTED, REFUSED, document
 from fxminify.backends.provenance.installed import Installed, Package
 from fxminify.backends.running import ambient
 from fxminify.minifier.oracle.tasks import case_from_json
-from fxminify.repro_templates.header import Header
-from fxminify.repro_templates.render import FORMATS, render
+from fxminify.repro_templates.context import Header
+from fxminify.repro_templates.formats import OURS
+from fxminify.repro_templates.render import render
 from fxminify.repro_templates.source.anonymous import anonymous
 from fxminify.repro_templates.source.expressions import Unprintable
 from fxminify.store.document.case import Case
@@ -42,7 +43,7 @@ HEADER = Header(Failure(FailureKind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError"
 def faults(case: Case, header: Header) -> list[str]:
     """What is wrong with any of the formats; a case without a source form has none."""
     found: list[str] = []
-    for format in FORMATS:
+    for format in OURS:
         try:
             text = render(case, BLOBS, format=format, header=header).text
         except (SyntaxError, UnicodeError):
@@ -169,7 +170,7 @@ def capture(draw: random.Random) -> tuple[Case, Header]:
 def test_a_context_that_holds_code_is_neither_printed_nor_applied(context: Any) -> None:
     case = case_from_json({**_whole(document()), "context": context, "backend": EAGER, "imports": [],
                                    "backward": False, "compare": False, "torch": ""})  # fmt: skip
-    for format in FORMATS:
+    for format in OURS:
         with pytest.raises(Unprintable, match="the context holds no valid"):
             render(case, BLOBS, format=format, header=HEADER)
     with pytest.raises(ValueError, match="the context holds no valid"), ambient.applied(context):
@@ -188,7 +189,7 @@ def test_the_checks_find_what_they_are_for() -> None:
     assert list(careful.markdown_faults("`a <img>`\n````\n```\n<b>\n````\n")) == []
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OURS)
 def test_no_format_carries_code_as_data(format: str) -> None:
     case, header = capture(random.Random(1))
     case = replace(case, backend=EAGER)

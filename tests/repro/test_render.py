@@ -14,7 +14,9 @@ import pytest
 import torch
 
 from fxminify.backends.provenance.spec import BackendSpec
-from fxminify.repro_templates.render import FORMATS, Header, render
+from fxminify.repro_templates.context import Header
+from fxminify.repro_templates.formats import OURS
+from fxminify.repro_templates.render import render
 from fxminify.repro_templates.tracebacks import failure_in_script
 from fxminify.store.document.case import Case
 from fxminify.store.failure import Failure, FailureKind, Phase
@@ -262,7 +264,7 @@ def test_cotangents_are_those_of_the_worker() -> None:
         assert printed.dtype == worked.dtype
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OURS)
 def test_hostile_messages_stay_text(format: str) -> None:
     hostile = 'a """\nimport evil\n\\ \x1b]0;x\u2028 ``` \r \u202e at /home/me/secret/file.py:3'
     failure = Failure(FailureKind.RUNTIME_ERROR, Phase.FORWARD, 'Bad"""', hostile)

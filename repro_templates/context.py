@@ -17,7 +17,8 @@ from ..backends.provenance.installed import Installed
 from ..backends.running.deaths import signal_name
 from ..store.document.case import Case
 from ..store.failure import PRECISION, VALUES, Failure, FailureKind
-from .report.phrases import code, docstring, headline, markdown, one_line
+from .report.phrases import actual, code, docstring, expected, headline, log, markdown, one_line, prose, summary, title
+from .source.action import Action
 
 _WIDTH = 118
 _RATIO = re.compile(r"\d{1,6} of \d{1,6}")
@@ -78,6 +79,59 @@ class Figures:
     eager: str
     elements: str
     dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """All that a template sees, documented in ``docs/templates.md``. Texts are finished source; lists hold its lines.
+
+    What comes from a capture is text of strangers: the templates put it through ``code``, ``fence``, ``cell`` or
+    ``ascii`` wherever it is not yet source.
+    """
+
+    headline: str
+    about: list[str]
+    advice: str
+    imports: list[str]
+    setup: list[str]
+    ambient: list[str]
+    functions: str
+    action: Action
+    test: str
+    raises: str
+    reason: str
+    hang: int
+    dies: int
+    codes: tuple[int, ...]
+    needle: str
+    timeout: int
+    isolated: bool
+    requirements: list[str]
+    cells: list[dict[str, Any]]
+    # Sentences and tables about the failure.
+    title: str
+    comment: str
+    summary: str
+    backend: str
+    expected: str
+    actual: str
+    sure: str
+    tentative: str
+    log: str
+    figures: list[Figures]
+    first: str
+    layers: tuple[tuple[str, ...], ...]
+    enters: str
+    matters: list[str]
+    twin: list[str]
+    models: list[tuple[str, str]]
+    story: str
+    steps: tuple[tuple[str, int, int], ...]
+    versions: list[str]
+    system: str
+    needs: str
+    #: The script, in every format but the script itself.
+    script: str = ""
 
 
 def about(case: Case, header: Header) -> list[str]:
@@ -219,3 +273,36 @@ def _wrapped(text: str, length: int = 400) -> list[str]:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def sentences(case: Case, header: Header) -> dict[str, Any]:
+    """The part of the context that is about the failure, not the code."""
+    failure = header.failure
+    named = title(case, failure)
+    return {
+        "title": named,
+        "comment": named.replace("-->", "-- >").replace("--!>", "--! >"),
+        "summary": summary(case, failure),
+        "backend": one_line(str(case.backend.get("name", "")), 80),
+        "expected": expected(failure),
+        "actual": actual(failure, header.timeout),
+        "sure": sure(header),
+        "tentative": one_line(header.tentative, 300),
+        "log": log(failure),
+        "figures": list(figures(failure)),
+        "first": first_node(header.first),
+        "layers": header.layers,
+        "enters": header.enters,
+        "matters": [prose(text) for text in header.matters],
+        "twin": [one_line(text, 200) for text in header.twin],
+        "models": [(_about_model(name, error), one_line(text, 4000, lines=60)) for name, error, text in header.models],
+        "story": story(case, header),
+        "steps": header.steps,
+        "versions": versions(header),
+        "system": system(header),
+        "needs": needs(header.installed),
+    }
+
+
+def _about_model(name: str, error: str) -> str:
+    return prose(f"ONNX Runtime refused the model of the {name}: {error}" if error else f"The model of the {name}:")

@@ -1,0 +1,165 @@
+"""The formats in which a repro is handed out: one table, a row each.
+
+A row says under which file name a format is written, which template fills it, in which language it is, and how it is
+run before it is shown. A format is added by a template and a row of `OURS`. A package of somebody else adds one with an
+entry point of the group ``fxminify.formats`` that names a `Format`; see ``docs/extending.md``.
+
+What is run, is run as its receiver would: a notebook as its code cells from top to bottom, a test under pytest, where
+it must be an expected failure and nothing else, a bisection driver until it answers that the bug is there. All of it
+goes through `verify`: fresh processes, an empty directory.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import importlib.util
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Any
+
+from ..store.failure import Failure, FailureKind
+from .notebook import code
+from .verify import Verification, verify
+
+GROUP = "fxminify.formats"
+PACKAGE = "fxminify.repro_templates"
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,29}\Z")
+
+
+class UnknownFormat(ValueError):
+    """No format has this name, or the one that has cannot be used; the text says why."""
+
+
+#: Runs the text of a format: ``run(text, shows, files=files, **options)``. ``shows`` says of a failure whether it is
+#: the one that the text was made for, ``files`` are written beside the text, ``options`` are those of `verify`.
+Runner = Callable[..., Verification]
+Shows = Callable[[Failure], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format.
+
+    ``file`` is the name under which it is handed out, ``template`` the name of a Jinja template in the directory
+    ``templates`` of ``package``. ``language`` is the name of a Pygments lexer; text in ``python`` is compiled before
+    anybody sees it. ``summary`` is one sentence for a reader who has to choose. ``run`` runs the text, None where
+    there is nothing to run.
+    """
+
+    name: str
+    file: str
+    template: str
+    language: str
+    summary: str
+    run: Runner | None = None
+    package: str = PACKAGE
+
+
+def exits_with(code: int) -> Runner:
+    """A runner for a Python program that ends with the exit code ``code`` while the bug is there."""
+
+    def run(text: str, shows: Shows, **options: Any) -> Verification:
+        return verify(text, _left(code), **options)
+
+    return run
+
+
+def _left(code: int) -> Shows:
+    return lambda failure: failure.kind is FailureKind.CRASH and failure.type == f"exit {code}"
+
+
+def _run_notebook(text: str, shows: Shows, **options: Any) -> Verification:
+    return verify(code(text), shows, **options)
+
+
+def _run_test(text: str, shows: Shows, *, files: Mapping[str, bytes], **options: Any) -> Verification:
+    if importlib.util.find_spec("pytest") is None:
+        return Verification(0, 0, instead="pytest is not installed here")
+    return verify(_UNDER_PYTEST, _left(_EXPECTED), files={**files, _TEST: text.encode("ascii")}, **options)
+
+
+_TEST = "test_repro.py"
+#: The exit code of `_UNDER_PYTEST` where the one test is an expected failure.
+_EXPECTED = 70
+_UNDER_PYTEST = f"""\
+import sys
+import pytest
+
+class Outcomes(list):
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" or report.outcome != "passed":
+            self.append(report.outcome if hasattr(report, "wasxfail") else "another outcome")
+
+outcomes = Outcomes()
+code = pytest.main(["-q", "-p", "no:cacheprovider", "{_TEST}"], plugins=[outcomes])
+sys.exit({_EXPECTED} if (code, outcomes) == (0, ["skipped"]) else 1)
+"""
+
+#: The formats of this package, in the order in which they are listed.
+OURS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (
+    Format("script", "repro.py", "script.py.j2", "python",
+           "A script that fails while the bug is there and exits 0 once it is gone.", run=verify),
+    Format("pytest", _TEST, "pytest.py.j2", "python",
+           "A regression test that is expected to fail until the bug is gone.", run=_run_test),
+    Format("issue", "issue.md", "issue.md.j2", "markdown",
+           "The text of a bug report, in Markdown, with the script inside."),
+    Format("notebook", "repro.ipynb", "notebook.ipynb.j2", "json",
+           "The script as the cells of a Jupyter notebook.", run=_run_notebook),
+    Format("bisect", "bisect_repro.py", "bisect.py.j2", "python",
+           "A driver for `git bisect run`: 0 means gone, 1 there, 125 cannot tell.", run=exits_with(1)),
+)})  # fmt: skip
+
+
+def formats() -> Mapping[str, Format]:
+    """Every format that can be used, by name: ours, then those of other packages, in the order of their names."""
+    return _found()[0]
+
+
+def broken() -> Mapping[str, str]:
+    """The formats of other packages that cannot be used, each with the reason."""
+    return _found()[1]
+
+
+def find(name: str) -> Format:
+    """The format ``name``. Raises `UnknownFormat`."""
+    if (format := OURS.get(name) or formats().get(name)) is not None:
+        return format
+    if name in broken():
+        raise UnknownFormat(f"the format {name!r} cannot be used: {broken()[name]}")
+    raise UnknownFormat(f"{name!r} is no format; there are {', '.join(formats())}")
+
+
+@cache
+def _found() -> tuple[Mapping[str, Format], Mapping[str, str]]:
+    usable, refused = dict(OURS), {}
+    for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+        try:
+            format = entry.load()
+            reason = _fault(entry.name, format, usable)
+        except Exception as error:  # noqa: BLE001  a package that does not import must not take the others along
+            reason = f"{entry.value} does not load: {type(error).__name__}: {error}"
+        if reason:
+            refused[entry.name] = reason
+        else:
+            usable[entry.name] = format
+    return MappingProxyType(usable), MappingProxyType(refused)
+
+
+def _fault(name: str, format: object, others: Mapping[str, Format]) -> str:
+    """Why ``format``, of another package, cannot be used; empty where it can."""
+    if not isinstance(format, Format):
+        return f"it is a {type(format).__name__}, not a Format"
+    if not _NAME.match(name) or format.name != name:
+        return f"the entry point {name!r} names a format called {format.name!r}; use one lower-case name for both"
+    if name in others:
+        return "there is one of this name already"
+    if PurePath(format.file).name != format.file or format.file in {other.file for other in others.values()}:
+        return f"its file name {format.file!r} is no plain name, or is taken"
+    if not (importlib.resources.files(format.package) / "templates" / format.template).is_file():
+        return f"{format.package} has no templates/{format.template}"
+    return ""
