@@ -23,6 +23,7 @@ VERBS = [
     "ablate",
     "backends",
     "passes",
+    "formats",
     "doctor",
 ]
 
