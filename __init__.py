@@ -13,9 +13,14 @@ if TYPE_CHECKING:
     from .backends.shipped.chain import chain
     from .backends.shipped.explain import Explain
     from .minifier.reduce import reduce
+    from .minifier.session.minify import MinifyResult, minify
+    from .minifier.session.options import MinifyOptions
 
 __version__ = "0.1.0"
-__all__ = ["Explain", "__version__", "capture", "capturing", "chain", "install", "record", "reduce", "uninstall"]
+__all__ = [
+    "Explain", "MinifyOptions", "MinifyResult", "__version__", "capture", "capturing", "chain", "install", "minify",
+    "record", "reduce", "uninstall",
+]  # fmt: skip
 
 _LAZY = {
     "Explain": ".backends.shipped.explain",
@@ -26,6 +31,9 @@ _LAZY = {
     "uninstall": ".backends.capture.hook",
     "record": ".backends.capture.manual",
     "reduce": ".minifier.reduce",
+    "minify": ".minifier.session.minify",
+    "MinifyOptions": ".minifier.session.options",
+    "MinifyResult": ".minifier.session.minify",
 }
 
 

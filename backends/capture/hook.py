@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from . import reentry, seam
 from .journal import Journal
-from .settings import Settings
+from .settings import Settings, SettingsKeywords
 
 if TYPE_CHECKING:
     from ..provenance.spec import BackendSpec
@@ -46,14 +47,16 @@ class CaptureTarget:
             self.recorder.flush()
 
 
-def install(db: str = "repro.db", *, journal: Journal | None = None, **settings: Any) -> None:
+def install(
+    db: str | os.PathLike[str] = "repro.db", *, journal: Journal | None = None, **settings: Unpack[SettingsKeywords]
+) -> None:
     """Capture the failures of every backend in this process into ``db`` from now on.
 
     ``settings`` are the fields of `backends.capture.settings.Settings`: ``check=True`` also compares the first calls
     of each compiled graph with eager. ``journal`` is for `minify capture`.
     """
     uninstall()
-    _hook.everything = CaptureTarget(str(db), Settings(**settings), journal)
+    _hook.everything = CaptureTarget(os.fspath(db), Settings(**settings), journal)
     seam.attach(_hook)
 
 
@@ -67,10 +70,10 @@ def uninstall() -> None:
 
 
 @contextmanager
-def capturing(db: str = "repro.db", **settings: Any) -> Iterator[None]:
+def capturing(db: str | os.PathLike[str] = "repro.db", **settings: Unpack[SettingsKeywords]) -> Iterator[None]:
     """Capture the failures of every backend inside the block. ``settings`` are those of `install`."""
     before = _hook.everything
-    _hook.everything = CaptureTarget(str(db), Settings(**settings))
+    _hook.everything = CaptureTarget(os.fspath(db), Settings(**settings))
     seam.attach(_hook)
     try:
         yield
@@ -81,12 +84,14 @@ def capturing(db: str = "repro.db", **settings: Any) -> Iterator[None]:
             uninstall()
 
 
-def capture(backend: str | Callable[..., Any], *, db: str = "repro.db", **settings: Any) -> CapturedBackend:
+def capture(
+    backend: str | Callable[..., Any], *, db: str | os.PathLike[str] = "repro.db", **settings: Unpack[SettingsKeywords]
+) -> CapturedBackend:
     """``backend``, a name or a callable, for ``torch.compile(backend=...)``: only its failures are captured.
 
     ``settings`` are those of `install`.
     """
-    wrapped = CapturedBackend(backend, CaptureTarget(str(db), Settings(**settings)))
+    wrapped = CapturedBackend(backend, CaptureTarget(os.fspath(db), Settings(**settings)))
     _hook.single.add(wrapped)
     seam.attach(_hook)
     return wrapped

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypedDict
 
 from ...store.document import tolerance
 from ..comparison.sampling import Sampling
@@ -16,6 +17,15 @@ from ..comparison.sampling import Sampling
 DATA = ("auto", "full", "none")
 #: Levels at which a graph can be captured.
 LEVELS = ("auto", "dynamo", "aot")
+
+
+class SettingsKeywords(TypedDict, total=False):
+    """The fields of `Settings` as keyword arguments."""
+
+    check: bool | str
+    tolerance: str | Mapping[str, float]
+    data: Literal["auto", "full", "none"]
+    level: Literal["auto", "dynamo", "aot"]
 
 
 @dataclass(frozen=True, slots=True)

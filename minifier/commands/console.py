@@ -1,35 +1,38 @@
-"""What the terminal shows: tables, one failure in detail, and the progress of a reduction.
+"""What the terminal shows: tables, one failure in detail, histories, retests, and the progress of a run.
 
-Everything from a database is untrusted text: it is printed without markup and with control characters removed, so a
-message can neither colour the terminal nor move its cursor.
+Everything from a database is untrusted text: it is printed without markup and without control characters, so a message
+can neither colour the terminal nor move its cursor. Only the verbs import this module.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from ...backends.provenance import libraries
-from ...backends.provenance.spec import BackendSpec
-from ...store.document.case import Case
+from ...repro_templates.report.phrases import count
+from ...repro_templates.report.text_graph import text_graph
 from ...store.errors import without_password
-from ...store.index import CaptureInfo, Index
+from ...store.index import CaptureInfo, Index, RetestResult, StepInfo
 from ..oracle import first_node
-from ..reducer import history, simplify
-from ..regression.standing import standing
+from ..printable import printable
+from ..reducer.history import Effort, History
+from ..regression.ablation import Ablation
+from ..regression.retest import RetestAnswer, RetestCase
 from ..reporting import groups
-
-if TYPE_CHECKING:
-    from ..regression.ablation import Ablation
+from ..reporting.explanation import Explanation
+from ..session import events
+from ..session.minify import MinifyResult
 
 STATES = {
     "verified": "green",
@@ -41,23 +44,17 @@ STATES = {
 }
 
 
-def plain(value: object, limit: int = 2000) -> str:
-    """``value`` as printable text: control, bidirectional and other invisible characters become ``?``."""
-    text = "-" if value is None else "yes" if value is True else "no" if value is False else str(value)
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text[:limit])
-
-
 def table(captures: Sequence[CaptureInfo], db: str, *, each: bool = False, console: Console | None = None) -> None:
     """The failures of a database, two lines for each signature: figures, and what was said. ``each`` failure alone."""
     console = console or Console()
     if not captures:
-        name = plain(without_password(db))
+        name = printable(without_password(db))
         console.print(Text(f"No failures in {name}. Capture some: minify capture --db {name} SCRIPT"))
         return
     found = [[capture] for capture in captures] if each else groups.grouped(captures)
     cells = [("id", "state", "failure", "backend", "nodes", "seen")]
     cells += [
-        (groups.ids(g), groups.state(g)[1], plain(g[0].kind or "-"), plain(groups.backends(g)), groups.nodes(g),
+        (groups.ids(g), groups.state(g)[1], printable(g[0].kind or "-"), printable(groups.backends(g)), groups.nodes(g),
          str(sum(capture.occurrences for capture in g)))
         for g in found
     ]  # fmt: skip
@@ -67,7 +64,7 @@ def table(captures: Sequence[CaptureInfo], db: str, *, each: bool = False, conso
     for row, group in zip(cells[1:], found, strict=True):
         style = STATES.get(groups.state(group)[0], "")
         console.print(_cells(row, widths, "", style), no_wrap=True, overflow="ellipsis")
-        said = plain(group[0].reason if group[0].kind == "" else group[0].headline or group[0].reason, 1000)
+        said = printable(group[0].reason if group[0].kind == "" else group[0].headline or group[0].reason, 1000)
         line = Text(f"{'':{widths[0]}}  {' '.join(said.split())}", style="dim" if console.is_terminal else "")
         console.print(line, no_wrap=True, overflow="ellipsis")
 
@@ -95,7 +92,7 @@ def rows(items: Sequence[Mapping[str, Any]], *, console: Console | None = None) 
     for name in items[0] if items else ():
         out.add_column(name)
     for item in items:
-        out.add_row(*(Text(plain(v)) for v in item.values()))
+        out.add_row(*(Text(printable(v)) for v in item.values()))
     console.print(out)
 
 
@@ -107,7 +104,7 @@ def backends(items: Sequence[Mapping[str, Any]]) -> None:
         table.append({"name": item["name"], "origin": item["origin"], "recreatable": item["recreatable"]})
         if "test" in item:
             table[-1]["test"] = verdict
-        notes += [f"{item['name']}: {plain(text)}" for text in (item["problem"], said, item["needs"]) if text]
+        notes += [f"{item['name']}: {printable(text)}" for text in (item["problem"], said, item["needs"]) if text]
     rows(table)
     console = Console()
     for note in notes:
@@ -120,55 +117,12 @@ def ablation(found: Ablation) -> None:
     console = Console()
     for row in found.rows:
         if row.said:
-            console.print(Text(plain(f"{row.backend}: {row.said}")))
-    console.print(Text(plain(f"The failure enters at: {found.enters}")))
-
-
-def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[str, Any]:
-    """Everything known of one capture, as data. Opens no graph and runs nothing."""
-    from ...repro_templates.source.expressions import Unprintable
-    from ...repro_templates.source.function import print_graph
-
-    info = index.capture(capture_id)
-    out: dict[str, Any] = info.to_json()
-    failure = index.failure(capture_id)
-    if failure is not None:
-        out["failure"] = failure.to_json()
-    case = None
-    if info.state != "unsupported":
-        case = index.best(info) if minified else index.case(capture_id)
-    if (told := history.stored(index, capture_id)) is not None:
-        if plain_steps := _made_plain(told):
-            out["made_plain"] = plain_steps
-        if failed := {effort.pass_name: effort.problems for effort in told.passes if effort.problems}:
-            out["failed_passes"] = failed
-    if said := retested(index, info):
-        out["retested"] = said
-    if (first := first_node.stored(index, capture_id)) is not None:
-        out["first_node"] = first
-    if case is not None:
-        out["backend_spec"] = {k: v for k, v in case.backend.items() if k != "search_path"}
-        out["context"] = {k: v for k, v in case.context.items() if k != "rng"}
-        try:
-            out["graph"] = print_graph(case).text
-        except Unprintable as error:
-            out["graph"] = f"(cannot be printed: {error})"
-    else:
-        out["graph"] = info.graph_text
-    return out
-
-
-def retested(index: Index, info: CaptureInfo) -> list[str]:
-    """What retests of a capture say, a line for each backend."""
-    rows = index.retests([info.id])
-    places = [standing(info, name, rows) for name in dict.fromkeys(row.backend for row in rows)]
-    return [f"{where.since.backend}: {where.text()}" for where in places if where is not None]
+            console.print(Text(printable(f"{row.backend}: {row.said}")))
+    console.print(Text(printable(f"The failure enters at: {found.enters}")))
 
 
 def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
     """One failure for a person."""
-    from ...repro_templates.report.phrases import count
-
     console = console or Console()
     failure = details.get("failure") or {}
     frames = [f"{frame['file']}:{frame['line']} {frame['function']}" for frame in failure.get("frames", ())[-6:]]
@@ -194,14 +148,14 @@ def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
     field("frames", "\n".join(frames), console)
     field("stderr", str(failure.get("diagnostics") or "")[-1500:], console)
     console.print(Text("     graph", style="bold"))
-    code(plain(details.get("graph") or "", 100_000), console=console)
+    code(printable(details.get("graph") or "", 100_000), console=console)
 
 
 def field(name: str, value: object, console: Console) -> None:
     """A name and what it has, in as many lines as that takes; nothing where it has nothing."""
     if value is None or value == "":
         return
-    lines = Text(plain(value)).wrap(console, max(console.width - 12, 20), overflow="fold")
+    lines = Text(printable(value)).wrap(console, max(console.width - 12, 20), overflow="fold")
     for number, line in enumerate(lines):
         line.rstrip()
         console.print(Text.assemble((f"{name if number == 0 else '':>10}  ", "bold"), line), soft_wrap=True)
@@ -213,34 +167,23 @@ def code(text: str, language: str = "python", *, console: Console | None = None)
     if not console.is_terminal:
         console.file.write(text if text.endswith("\n") else f"{text}\n")
         return
-    from rich.syntax import Syntax
-
-    drawn = Syntax("", language, theme="ansi_dark", background_color="default").highlight(plain(text, 400_000))
+    drawn = Syntax("", language, theme="ansi_dark", background_color="default").highlight(printable(text, 400_000))
     drawn.rstrip()
     console.print(drawn, soft_wrap=True)
 
 
 def drawing(index: Index, capture_id: int, *, console: Console | None = None) -> None:
     """The minimal graph of a capture drawn in text, the captured one where there is none smaller yet."""
-    from ...repro_templates.report.phrases import count
-    from ...repro_templates.report.text_graph import text_graph
-
     console = console or Console()
     info = index.capture(capture_id)
     best = index.best(info)
     case = best or index.case(capture_id)
     head = count(case.graph.count, "compute node") + ("" if best is not None else f", not minified yet: {info.state}")
-    console.print(Text(plain(f"Failure {capture_id}: {head}"), style="bold"), soft_wrap=True)
+    console.print(Text(printable(f"Failure {capture_id}: {head}"), style="bold"), soft_wrap=True)
     first = first_node.stored(index, capture_id) or {}
     for line in text_graph(case.graph, culprits={str(first.get("node"))}, ascii=not console.encoding.startswith("utf")):
         fit = "ellipsis" if console.is_terminal else "ignore"
-        console.print(Text(plain(line)), no_wrap=True, overflow=fit, crop=console.is_terminal)  # type: ignore[arg-type]
-
-
-def _made_plain(told: history.History) -> list[str]:
-    """The simplifications that had an effect, in their order: `minify history` has the differences."""
-    names = {row["pass"] for row in simplify.listing()}
-    return list(dict.fromkeys(step.pass_name for step in told.steps if step.pass_name in names))
+        console.print(Text(printable(line)), no_wrap=True, overflow=fit, crop=console.is_terminal)  # type: ignore[arg-type]
 
 
 def _first_node(found: Mapping[str, Any]) -> str | None:
@@ -251,14 +194,6 @@ def _first_node(found: Mapping[str, Any]) -> str | None:
     return f"{found.get('node')}, node {found.get('position')} of {found.get('of')} ({error})"
 
 
-def question(capture: CaptureInfo, case: Case, *, script: str = "") -> str:
-    """What running a capture from elsewhere, or its stored ``script``, executes, for a person to agree to."""
-    lines = [*BackendSpec.from_json(case.backend).executes(), *libraries.executes(case.imports)]
-    lines += [f"runs the stored script, {len(script.splitlines())} lines: minify repro prints it"] if script else []
-    listed = "\n".join(f"  - {plain(line, 200)}" for line in lines)
-    return f"Capture {capture.id} was not made here. Running it\n{listed}\nRun it?"
-
-
 def outcome(row: CaptureInfo) -> str:
     """One line about a capture that was worked on."""
     if row.state in ("verified", "unverified") and row.nodes_after is not None:
@@ -267,42 +202,39 @@ def outcome(row: CaptureInfo) -> str:
             kept = "its only node is needed" if row.nodes_after == 1 else f"none of its {row.nodes_after} nodes can go"
         else:
             kept = f"{row.nodes_before} → {row.nodes_after} nodes"
-        text = f"{kept}, {row.queries} queries, {shown}"
+        text = f"{kept}, {count(row.queries, 'query')}, {shown}"
         return f"{row.state}: {text}" + (f"; {row.reason}" if row.reason else "")
     return f"{row.state}: {row.reason}" if row.reason else str(row.state)
 
 
-def summary(
-    done: Sequence[CaptureInfo],
-    children: Sequence[int],
-    db: str,
-    *,
-    skipped: Sequence[CaptureInfo] = (),
-    console: Console | None = None,
-) -> None:
-    """The end of `minify run`: a table of states and the next command. ``skipped`` were asked for and not run."""
+def summary(results: Sequence[MinifyResult], db: str, *, console: Console | None = None) -> None:
+    """The end of `minify run`: a table of states and the next command."""
     console, db = console or Console(), without_password(db)
+    done = [result.capture for result in results if not result.skipped]
+    skipped = [result.capture for result in results if result.skipped]
     for row in skipped:
-        command = f"minify run {plain(db)} {row.id} --again"
+        command = f"minify run {printable(db)} {row.id} --again"
         again = "" if row.state == "unsupported" else f"; to minify it once more: {command}"
-        console.print(Text(f"Capture {row.id} was left as it is, {plain(outcome(row))}{again}"), soft_wrap=True)
+        console.print(Text(f"Capture {row.id} was left as it is, {printable(outcome(row))}{again}"), soft_wrap=True)
     if not done and skipped:
         return
     if not done:
-        console.print(Text(f"Nothing to do: no capture of {plain(db)} is pending. See them: minify list {plain(db)}"))
+        name = printable(db)
+        console.print(Text(f"Nothing to do: no capture of {name} is pending. See them: minify list {name}"))
         return
     table(done, db, each=True, console=console)
     verified = [row.id for row in done if row.state == "verified"]
     if verified:
-        console.print(Text(f"Print a script: minify repro {plain(db)} {verified[0]}"))
-    if children:
-        console.print(Text(f"Other failures were found on the way, {len(children)} of them: minify run {plain(db)}"))
+        console.print(Text(f"Print a script: minify repro {printable(db)} {verified[0]}"))
+    if others := sum(len(result.others) for result in results):
+        console.print(Text(f"{count(others, 'other failure')} found on the way: minify run {printable(db)}"))
 
 
 class RunProgress:
-    """Progress of `minify run`: one line for the capture at work, one for each that is done.
+    """Progress of `minify run`, as a listener: one line for the capture at work, one for each that is done.
 
-    On a terminal a live line; otherwise a plain line at each accepted step, at most one in five seconds.
+    On a terminal a live line; otherwise a plain line at the start and end of each stage and while candidates are asked,
+    at most one in five seconds.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -313,6 +245,7 @@ class RunProgress:
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
             TextColumn("{task.fields[state]}", markup=False),
+            TimeElapsedColumn(),
             console=self.console,
             disable=not self._live,
             transient=True,
@@ -329,31 +262,28 @@ class RunProgress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._progress.stop()
 
-    def begin(self, capture: CaptureInfo) -> None:
-        self._name = plain(f"{capture.id} {capture.backend} {capture.kind}", 60)
-        self._started = time.monotonic()
-        self._task = self._progress.add_task(self._name, total=None, state="replaying")
-        self._say("replaying")
-
-    def step(self, *, nodes: int, start: int, queries: int, stage: str, budget: float | None = None) -> None:
-        """Called after every verdict: compute nodes now and at the start, oracle calls so far."""
-        elapsed = time.monotonic() - self._started
-        limit = f"/{budget:.0f}" if budget else ""
-        state = f"{nodes}/{start} nodes  {queries} queries  {elapsed:.0f}{limit} s  {stage}"
-        if self._task is not None:
-            self._progress.update(self._task, total=start, completed=start - nodes, state=state)
-        if not self._live and time.monotonic() - self._spoke > 5:
-            self._say(state)
-
-    def note(self, text: str) -> None:
-        """A line that stays."""
-        self.console.print(Text(plain(f"{self._name}: {text}")), soft_wrap=True)
-
-    def end(self, outcome: str) -> None:
-        if self._task is not None:
-            self._progress.remove_task(self._task)
-            self._task = None
-        self.note(outcome)
+    def __call__(self, event: events.Event) -> None:
+        match event:
+            case events.CaptureStarted(capture):
+                self._name = printable(f"{capture.id} {capture.backend} {capture.kind}", 60)
+                self._started = time.monotonic()
+                self._task = self._progress.add_task(self._name, total=None, state="starting workers")
+            case events.ReplayStarted():
+                self._show("replaying")
+                self._say("replaying")
+            case events.ReplayFinished(reproduced=True, entry=entry, shown=shown, runs=runs):
+                self._show(f"replayed: fails in {shown} of {runs} runs ({entry})")
+            case events.QueryAnswered():
+                self._answered(event)
+            case events.Noted(_, text):
+                self._note(text)
+            case events.CaptureFinished(capture, reason):
+                if self._task is not None:
+                    self._progress.remove_task(self._task)
+                    self._task = None
+                self._note(reason or outcome(capture))
+            case _:
+                pass
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -362,7 +292,176 @@ class RunProgress:
         yield
         self._progress.start()
 
+    def _answered(self, event: events.QueryAnswered) -> None:
+        nodes = f"{event.nodes}/{event.start_nodes} nodes  {count(event.queries, 'query')}"
+        limit = f" of {event.budget:.0f} s" if event.budget else ""
+        self._show(f"{nodes}{limit}  {event.stage}", total=event.start_nodes, done=event.start_nodes - event.nodes)
+        if time.monotonic() - self._spoke > 5:
+            elapsed = time.monotonic() - self._started
+            self._say(f"{nodes}  {elapsed:.0f}{limit or ' s'}  {event.stage}")
+
+    def _show(self, state: str, total: int | None = None, done: int = 0) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, total=total, completed=done, state=state)
+
     def _say(self, text: str) -> None:
         if not self._live:
             self._spoke = time.monotonic()
-            self.note(text)
+            self._note(text)
+
+    def _note(self, text: str) -> None:
+        """A line that stays."""
+        self.console.print(Text(printable(f"{self._name}: {text}")), soft_wrap=True)
+
+
+#: Lines of a difference that a listing of all steps shows; one step alone is shown whole.
+SHORT = 12
+_STYLES = {"-": "red", "+": "green"}
+
+
+def history(found: History, *, differences: bool = True, console: Console | None = None) -> None:
+    """Every step, the most important lines of what it changed, and a row for each pass."""
+    console = console or Console()
+    match found.config.get("from"):
+        case [reduction, number]:
+            begun = f", begun at step {printable(number)} of reduction {printable(reduction)}"
+        case _:
+            begun = ""
+    head = f"Reduction {found.reduction}{begun}, from {found.start_nodes} nodes, {count(len(found.steps), 'step')}"
+    console.print(Text(head), soft_wrap=True)
+    for one in found.steps:
+        step(one, limit=SHORT if differences else 0, console=console)
+    if found.passes:
+        console.print()
+        passes(found.passes, console=console)
+
+
+def step(one: StepInfo, *, limit: int | None = None, console: Console | None = None) -> None:
+    """One step: a line about it, then at most ``limit`` lines of what it changed."""
+    console = console or Console()
+    head = f"{one.number:>4}  {printable(one.pass_name) or 'accepted'}: {one.nodes} nodes, {one.inputs} inputs"
+    kept = "" if one.kept else " (not kept)"
+    said = f" after {count(one.queries, 'query')}, {one.seconds:.1f} s{kept}"
+    console.print(Text(head, style="bold").append(Text(said, style="not bold")), soft_wrap=True)
+    lines = printable(one.difference, 100_000).splitlines()
+    for line in lines[:limit]:
+        console.print(Text(f"      {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)
+    if limit and len(lines) > limit:
+        console.print(Text(f"      and {len(lines) - limit} more lines: --step {one.number}"))
+
+
+def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None:
+    """What each pass asked and brought, the useful ones first, then those that asked for nothing."""
+    useful = sorted((e for e in efforts if e.accepted), key=lambda e: (-e.removed, -e.accepted))
+    useless = sorted((e for e in efforts if not e.accepted), key=lambda e: -e.asked)
+    table = [
+        {"pass": e.pass_name, "asked": e.asked, "accepted": e.accepted, "removed": e.removed,
+         "invalid": e.invalid, "other": e.other, "seconds": f"{e.seconds:.1f}"}
+        for e in (*useful, *useless)
+    ]  # fmt: skip
+    console = console or Console()
+    rows(table, console=console)
+    for effort in efforts:
+        for problem in effort.problems:
+            said = printable(f"the pass {effort.pass_name} failed, and the reduction went on: {problem}")
+            console.print(Text(said, style="yellow"), soft_wrap=True)
+
+
+def explanation(found: Explanation, *, console: Console | None = None) -> None:
+    """What matters, the evidence below it, and the nearest candidate that passes."""
+    console = console or Console()
+    field("matters", found.summary() or "-", console)
+    for sentence in found.sentences():
+        field("", sentence, console)
+    cut = "" if found.complete else ", and was cut short: there is more to ask"
+    field("", f"({found.asked} answers{cut})", console)
+    if found.twin is not None:
+        field("passes", found.twin.what, console)
+        for line in printable(found.twin.difference).splitlines()[:SHORT]:
+            console.print(Text(f"            {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)
+
+
+_RETEST_STYLES = {
+    "fixed": "green",
+    "still failing": "yellow",
+    "changed": "red",
+    "cannot run": "dim",
+    "not minified": "dim",
+}
+#: One character each, for a matrix.
+_MARKS = {
+    RetestResult.FIXED: "fixed",
+    RetestResult.FAILING: "fails",
+    RetestResult.CHANGED: "other",
+    RetestResult.CANNOT_RUN: "-",
+}
+
+
+class RetestProgress:
+    """A line on standard error for each case that has its answer."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._console = Console(stderr=True, quiet=quiet)
+        self._of = self._done = 0
+
+    def begin(self, cases: list[RetestCase]) -> None:
+        self._of = len(cases)
+
+    def done(self, answer: RetestAnswer) -> None:
+        self._done += 1
+        found = answer.retest
+        time = "answered before the interruption" if answer.resumed else f"{found.seconds if found else 0:.1f} s"
+        text = f"[{self._done}/{self._of}] {answer.case.name} {answer.case.backend}: {answer.result} ({time})"
+        self._console.print(Text(printable(text)), soft_wrap=True)
+
+
+def retest_answers(rows: Sequence[RetestAnswer], *, console: Console | None = None) -> None:
+    """Two lines for each case, what it is and what is said of it; and how many of each result."""
+    console = console or Console()
+    if not rows:
+        console.print(Text("No captures, so nothing to retest."))
+        return
+    cells = [("id", "failure", "backend", "result"), *map(_retest_cells, rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(3)]
+    lines = [f"{id:>{widths[0]}}  {kind:{widths[1]}}  {name:{widths[2]}}  " for id, kind, name, _ in cells]
+    console.print(Text(f"{lines[0]}result", style="bold"), soft_wrap=True)
+    for row, line, (*_, result) in zip(rows, lines[1:], cells[1:], strict=True):
+        said = "; ".join(part for part in (row.said, row.standing.text() if row.standing is not None else "") if part)
+        style = "bold red" if result.endswith("!") else _RETEST_STYLES[row.result]
+        console.print(Text(line).append(result, style), soft_wrap=True)
+        if said:
+            console.print(Text(f"{'':{widths[0]}}  {' '.join(printable(said, 400).split())}"), soft_wrap=True)
+    counts = Counter(row.result for row in rows)
+    console.print(Text(", ".join(f"{count} {result}" for result, count in counts.items()) + _unexpected(rows)))
+
+
+def _retest_cells(row: RetestAnswer) -> tuple[str, str, str, str]:
+    mark = "" if row.expected or row.result == RetestResult.CANNOT_RUN.value else "!"
+    kind, backend = printable(row.case.capture.kind), printable(row.case.backend, 28)
+    return str(row.case.capture.id), kind, backend, row.result + mark
+
+
+def _unexpected(rows: Sequence[RetestAnswer]) -> str:
+    wrong = [row for row in rows if not row.expected and row.result != RetestResult.CANNOT_RUN.value]
+    return f"; not as expected (!): {', '.join(printable(row.case.name, 60) for row in wrong)}" if wrong else ""
+
+
+def matrix(found: Mapping[str, Any], *, console: Console | None = None) -> None:
+    """The matrix for a person."""
+    console = console or Console()
+    if not found["rows"]:
+        console.print(Text("Nothing was retested yet: minify retest DB"))
+        return
+    out = Table(box=None, pad_edge=False)
+    out.add_column("id", justify="right")
+    out.add_column("failure")
+    for column in found["columns"]:
+        out.add_column(Text(f"{printable(column['backend'], 24)}\n{printable(column['torch'], 30) or '?'}"))
+    for row in found["rows"]:
+        marks = [None if r is None else RetestResult(r["result"]) for r in row["results"]]
+        cells = [Text("") if m is None else Text(_MARKS[m], style=_RETEST_STYLES[m.value]) for m in marks]
+        out.add_row(str(row["id"]), Text(printable(row["kind"])), *cells)
+    console.print(out)
+    for row in found["rows"]:
+        if row["standing"]:
+            console.print(Text(printable(f"{row['id']}: {row['standing']}")), soft_wrap=True)

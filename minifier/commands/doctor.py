@@ -1,116 +1,26 @@
-"""`minify doctor`: does this installation work? Each check is one row with what to do when it fails.
-
-``--synthetic`` takes a *planted* failure the whole way, capture, minify, verify, in a temporary directory, and says
-that it is planted.
-"""
+"""`minify doctor`: check this installation."""
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
-import sqlite3
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
-from importlib import metadata
-from pathlib import Path
-from typing import Any
 
-Row = dict[str, Any]
+import click
 
-PLANTED_BACKEND = '''\
-"""A backend with a planted bug: it cannot lower relu."""
-
-from torch._dynamo import register_backend
+from .verbs import as_json, dump
 
 
-@register_backend
-def planted(gm, example_inputs):
-    if any("relu" in str(node.target) for node in gm.graph.nodes):
-        raise RuntimeError("planted failure: cannot lower relu")
-    return gm.forward
-'''
+@click.command()
+@click.option("--synthetic", is_flag=True, help="Plant a failure and take it through capture, run and verify.")
+@as_json
+def doctor(synthetic: bool, json_: bool) -> None:
+    """Check this installation."""
+    from ..doctor import examine
+    from . import console
 
-PLANTED_PROGRAM = """\
-import planted_backend
-import torch
-
-
-def model(x):
-    for _ in range(8):
-        x = torch.sin(x) + torch.cos(x)
-    x = torch.relu(x)
-    return (x * 2).sum()
-
-
-torch.compile(model, backend="planted")(torch.randn(8))
-"""
-
-
-def examine(*, synthetic: bool = False) -> list[Row]:
-    """Rows of ``{"check", "ok", "found"}``; ``ok`` is False where something needs doing, None where it is optional."""
-    checks: list[tuple[str, Callable[[], tuple[bool | None, str]]]] = [
-        ("python", _python),
-        ("torch", _torch),
-        ("sqlite", lambda: (sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version)),
-        ("fork", lambda: (True, "workers are forked") if hasattr(os, "fork") else (None, "workers are spawned")),
-        ("C++ compiler", _compiler),
-        ("backends", _backends),
-    ]
-    rows = []
-    for name, check in checks:
-        ok, found = check()
-        rows.append({"check": name, "ok": ok, "found": found})
-    if synthetic:
-        ok, found = _planted()
-        rows.append({"check": "planted failure", "ok": ok, "found": found})
-    return rows
-
-
-def _python() -> tuple[bool, str]:
-    return sys.version_info >= (3, 11), sys.version.split()[0]
-
-
-def _torch() -> tuple[bool, str]:
-    try:
-        version = metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        return False, "not installed: pip install torch"
-    numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
-    return numbers >= (2, 11), version if numbers >= (2, 11) else f"{version}: 2.11 or newer is needed"
-
-
-def _compiler() -> tuple[bool | None, str]:
-    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    return (True, Path(found).name) if found else (None, "none found: Inductor on CPU needs g++")
-
-
-def _backends() -> tuple[bool, str]:
-    names = sorted({point.name for point in metadata.entry_points(group="torch_dynamo_backends")})
-    extra = [m for m in ("onnxruntime",) if importlib.util.find_spec(m)]
-    return True, ", ".join(["torch's own", *names, *extra])
-
-
-def _planted() -> tuple[bool, str]:
-    """Capture, minify and verify a planted failure in a temporary directory."""
-    from ..session.options import MinifyOptions
-    from ..session.runner import run_pending
-
-    with tempfile.TemporaryDirectory(prefix="fxminify-doctor-") as folder:
-        Path(folder, "planted_backend.py").write_text(PLANTED_BACKEND)
-        Path(folder, "program.py").write_text(PLANTED_PROGRAM)
-        command = [sys.executable, "-m", "fxminify", "capture", "--db", "repro.db", "program.py"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        db = os.path.join(folder, "repro.db")
-        if done.returncode != 1 or not os.path.exists(db):
-            return False, f"the planted failure was not captured:\n{done.stderr[-2000:]}"
-        rows = run_pending(db, (), MinifyOptions(), quiet=True)
-        if [row.state for row in rows] != ["verified"]:
-            return False, "the planted failure was captured but not minified: " + "; ".join(r.reason for r in rows)
-        row = rows[0]
-        return True, (
-            f"planted (not a real bug): {row.nodes_before} nodes minified to {row.nodes_after} "
-            f"in {row.queries} queries, script verified"
-        )
+    rows = examine(synthetic=synthetic)
+    if json_:
+        dump(rows)
+    else:
+        console.rows(rows)
+    if any(row["ok"] is False for row in rows):
+        sys.exit(1)

@@ -67,9 +67,35 @@ class Problem(click.ClickException):
     exit_code = 2
 
 
-def database(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The ``DB`` argument: a path, or a database URL."""
-    return click.argument("db", default=DEFAULT_DB, metavar="[DB]")(command)
+class IndexCommand(click.Command):
+    """A command with the arguments of `index_argument`. DB is repro.db where the first argument is a number and no
+    file has that name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        given = ctx.params
+        if str(given["db"]).isdecimal() and not Path(given["db"]).exists():
+            first = int(given["db"])
+            if "ids" in given:
+                given |= {"db": DEFAULT_DB, "ids": (first, *given["ids"])}
+            elif "id_" in given and given["id_"] is None:
+                given |= {"db": DEFAULT_DB, "id_": first}
+        if "id_" in given and given["id_"] is None and not ctx.resilient_parsing:
+            raise click.UsageError("Missing argument 'ID': which failure? `minify list` shows them.", ctx)
+        return rest
+
+
+def index_argument(*, ids: bool = False, one: bool = False, metavar: str = "[DB]") -> Callable[..., Any]:
+    """The argument ``DB``, a path or a database URL, and the IDs of failures in it, or the ID of one."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        if ids:
+            command = click.argument("ids", nargs=-1, type=int, metavar="[ID]...")(command)
+        if one:
+            command = click.argument("id_", required=False, type=int, metavar="ID")(command)
+        return click.argument("db", default=DEFAULT_DB, metavar=metavar)(command)
+
+    return decorate
 
 
 def as_json(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -72,7 +72,7 @@ class Descent:
         self.timeout = timeout
         self.tell = tell
         self.keys = Keys()
-        self.steps = StepLog(job.index, log.reduction, start, job.pool.scratch)
+        self.steps = StepLog(job.index, log.reduction, start, job.pool.scratch, job.stepped)
         #: The steps of this round, and the keys of those that the round before has told of.
         self.path: list[tuple[Case, str]] = []
         self._told: list[str] = []
@@ -169,7 +169,7 @@ class Descent:
     def _note(self, name: str, problem: str) -> None:
         """Say once, and write down, what was wrong with a pass or simplification."""
         if self.log.problem(name, problem):
-            self.of.listener.note(f"the pass {name} failed, and the reduction went on: {problem}")
+            self.of.note(f"the pass {name} failed, and the reduction went on: {problem}")
 
     def _undone(self, *, doubted: bool = False) -> bool:
         """Whether there are flaky steps. If so, their verdicts say so from now on."""
@@ -178,7 +178,7 @@ class Descent:
             return False
         self._rounds += 1
         name = self.log.passes.get(self.path[since][1], "a step")
-        self.of.listener.note(f"since {name} it fails less often: the reduction goes on without that")
+        self.of.note(f"since {name} it fails less often: the reduction goes on without that")
         for _, key in self.path[since:]:
             self.log.answered(key, Verdict(Outcome.FLAKY, detail="shows less often than the case before"))
         self._back(since)

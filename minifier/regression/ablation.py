@@ -16,7 +16,7 @@ from ...backends.provenance.spec import BackendSpec
 from ...store.document.case import Blobs, Case
 from ...store.errors import StoreError
 from ...store.index import Index
-from ..commands import console
+from ..consent import Confirm, question, refuse
 from ..oracle import tasks
 from ..oracle.observation import Observation, Seen, of_reply
 from ..oracle.replay import Likeness
@@ -73,7 +73,7 @@ def ablate(
     backends: Sequence[str] = (),
     timeout: float = 300.0,
     trust: bool = False,
-    confirm: Callable[[str], bool] = lambda question: False,
+    confirm: Confirm = refuse,
     done: Callable[[AblationRow], None] = lambda row: None,
 ) -> Ablation:
     """Run capture ``id`` under torch's layers, its own backend, and ``backends`` (default: others installed).
@@ -87,7 +87,7 @@ def ablate(
         if failure is None:
             raise StoreError(f"capture {id} has no failure to compare with")
         trusted = trust or index.is_ours(id)
-        if not trusted and not confirm(console.question(capture, case)):
+        if not trusted and not confirm(question(capture, case)):
             raise StoreError(f"capture {id} is not trusted: add --trust to run it")
         blobs = index.blobs(case.storages)
     own = BackendSpec.from_json(case.backend)

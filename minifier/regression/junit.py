@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from ...store.index import RetestResult
-from ..commands.console import plain
+from ..printable import printable
 from .retest import RetestAnswer
 
 
@@ -69,4 +69,4 @@ def details(answer: RetestAnswer) -> str:
 
 def _text(value: str, limit: int) -> str:
     """``value`` without what XML 1.0 cannot hold."""
-    return plain(value, limit).encode("utf-8", "replace").decode()
+    return printable(value, limit).encode("utf-8", "replace").decode()

@@ -47,11 +47,12 @@ class RetestFile(pytest.File):
         from ...backends.provenance.spec import InvalidSpec
         from ...store.errors import StoreError
         from ...store.index import Index
+        from ..consent import refuse
         from .retest import collect
 
         try:
             with Index.open(str(self.path), readonly=True) as index:
-                cases, skipped = collect(index, (), self.options(), lambda question: False)
+                cases, skipped = collect(index, (), self.options(), refuse)
                 self.known = index.retests()
         except (StoreError, InvalidSpec) as error:
             raise self.CollectError(str(error)) from error

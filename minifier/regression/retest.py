@@ -25,7 +25,7 @@ from ...repro_templates.verify import Processes, Verification, verify
 from ...store.failure import Failure, FailureKind, Phase, signature
 from ...store.index import CaptureInfo, Index, ReproInfo, Retest, RetestResult
 from ...store.index.reductions import now
-from ..commands import console
+from ..consent import Confirm, question, refuse
 from ..oracle.replay import Likeness
 from ..reporting.export import alarm, embedded_from, search_path, stored_repro
 from ..reporting.record import make_header
@@ -111,7 +111,7 @@ def retest(
     ids: Sequence[int],
     options: RetestOptions,
     *,
-    confirm: Callable[[str], bool] = lambda question: False,
+    confirm: Confirm = refuse,
     begin: Callable[[list[RetestCase]], None] = lambda cases: None,
     done: Callable[[RetestAnswer], None] = lambda answer: None,
 ) -> list[RetestAnswer]:
@@ -148,7 +148,7 @@ def retest(
 
 
 def collect(
-    index: Index, ids: Sequence[int], options: RetestOptions, confirm: Callable[[str], bool]
+    index: Index, ids: Sequence[int], options: RetestOptions, confirm: Confirm
 ) -> tuple[list[RetestCase], list[RetestAnswer]]:
     """The cases to run, and an answer for each capture that has none."""
     cases, skipped = [], []
@@ -178,7 +178,7 @@ def _retest_case(
     repro: ReproInfo,
     name: str,
     options: RetestOptions,
-    confirm: Callable[[str], bool],
+    confirm: Confirm,
 ) -> RetestCase:
     captured = index.case(capture.id)
     own = name in ("", capture.backend)
@@ -187,9 +187,7 @@ def _retest_case(
         capture, capture.backend if own else name, own, search_path=(*search_path(captured), *python_path()),
         runs=enough(repro.verified, repro.runs, options.runs),
     )  # fmt: skip
-    if not (
-        options.trust or index.is_ours(capture.id) or confirm(console.question(capture, captured, script=repro.text))
-    ):
+    if not (options.trust or index.is_ours(capture.id) or confirm(question(capture, captured, script=repro.text))):
         return replace(case, blocked_reason="not run: it was made elsewhere, and was not trusted (--trust)")
     if own:
         _, files, _ = stored_repro(index, capture.id, "script")

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from ...store.index import CaptureInfo, Retest, RetestResult
+from ...store.index import CaptureInfo, Index, Retest, RetestResult
 
 #: The id of a retest that no index has: it is the latest.
 UNRECORDED = 1 << 62
@@ -88,6 +89,33 @@ def standing(capture: CaptureInfo, backend: str, retests: Iterable[Retest], *, t
             break
         since = row
     return Standing(since.result, since, before, capture.created)
+
+
+def retested(index: Index, capture: CaptureInfo) -> list[str]:
+    """What the retests of ``capture`` say, a line for each backend."""
+    rows = index.retests([capture.id])
+    places = [standing(capture, name, rows) for name in dict.fromkeys(row.backend for row in rows)]
+    return [f"{where.since.backend}: {where.text()}" for where in places if where is not None]
+
+
+def matrix(index: Index, ids: Sequence[int] = ()) -> dict[str, Any]:
+    """The last result of each case for each backend and version of torch, as data: columns, and a row for each case."""
+    captures = index.captures(ids)
+    retests = index.retests([c.id for c in captures] if ids else [])
+    cells = {(r.capture, r.backend, r.versions.get("torch", "")): r for r in retests}
+    columns = sorted({(b, v) for _, b, v in cells}, key=lambda c: (c[0], order(c[1]), c[1]))
+    rows = []
+    for capture in captures:
+        found = standing(capture, capture.backend, retests) if any(r.capture == capture.id for r in retests) else None
+        results = [cells.get((capture.id, *column)) for column in columns]
+        if not any(results):
+            continue
+        rows.append({
+            "id": capture.id, "signature": capture.signature, "kind": capture.kind,
+            "standing": found.text() if found is not None else "",
+            "results": [None if r is None else {"result": r.result.value, "at": r.at} for r in results],
+        })  # fmt: skip
+    return {"columns": [{"backend": b, "torch": v} for b, v in columns], "rows": rows}
 
 
 def history(capture: CaptureInfo, backend: str, retests: Iterable[Retest], *, torch: str = "") -> list[Retest]:

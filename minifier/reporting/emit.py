@@ -19,7 +19,7 @@ from ...store.document.case import Blobs, Case
 from ...store.errors import StoreError
 from ...store.failure import VALUES, Failure, FailureKind, Phase
 from ...store.index import CaptureInfo, Index, State
-from ..commands import console
+from ..consent import Confirm, question, refuse
 from ..oracle.replay import Likeness
 from . import record
 from .export import embedded_from, search_path, stored_repro
@@ -109,7 +109,7 @@ def verify_stored(
     runs: int,
     timeout: float,
     trust: bool = False,
-    confirm: Callable[[str], bool] = lambda question: False,
+    confirm: Confirm = refuse,
 ) -> list[dict[str, Any]]:
     """Run the stored scripts again, those of ``ids`` or all; one row each, in order.
 
@@ -127,7 +127,7 @@ def verify_stored(
                 continue
             case = index.case(capture.id)
             trusted = trust or index.is_ours(capture.id)
-            if not trusted and not confirm(console.question(capture, case, script=repro.text)):
+            if not trusted and not confirm(question(capture, case, script=repro.text)):
                 raise StoreError(f"the script of capture {capture.id} is not trusted: add --trust to run it")
             done = _again(index, capture, case, repro.text, runs, timeout)
             if done.shown and capture.state is State.UNVERIFIED:

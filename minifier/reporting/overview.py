@@ -23,10 +23,10 @@ from ...store.document.case import Case, Json
 from ...store.errors import StoreError
 from ...store.failure import Failure, FailureKind
 from ...store.index import CaptureInfo, Index
-from ..commands import console
 from ..oracle import first_node
 from ..reducer import history
 from ..regression import ablation
+from ..regression.standing import retested
 from . import explanation, onnx_models
 from .groups import grouped
 
@@ -143,7 +143,7 @@ def _facts(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
         facts.append(("Begins at", f"{first.get('node')}, node {first.get('position')} of {first.get('of')}"))
     if capture.parent is not None:
         facts.append(("Found while", f"minifying #{capture.parent}"))
-    facts += [("Retested", without_paths(line, 500)) for line in console.retested(index, capture)]
+    facts += [("Retested", without_paths(line, 500)) for line in retested(index, capture)]
     return [(name, value) for name, value in facts if value]
 
 

@@ -32,6 +32,7 @@ from ..sandbox.pool import Ended
 from ..tracing.content_address import settle
 from ..tracing.hop_calls import with_distinct_names
 from ..tracing.trace import Trace, lacks_shapes, with_shapes
+from .events import ScriptVerified
 from .job import CaptureSession
 from .verdict_log import VerdictLog
 
@@ -204,7 +205,7 @@ class EntryAttempt:
         except Exception as error:  # the script is verified already: this must not cost it
             if self.of.options.strict:
                 raise
-            self.of.listener.note(f"what matters could not be found out: {error!r}")
+            self.of.note(f"what matters could not be found out: {error!r}")
             return
         finally:
             inquiry.close()
@@ -229,6 +230,8 @@ class EntryAttempt:
                 replays=self.of.shown.seldom(),
                 installed=self.of.installed(),
             )
+            if (kept := self.of.index.repro(self.of.capture.id, "script")) is not None:
+                self.of.listener(ScriptVerified(self.of.capture.id, kept.verified, kept.runs))
             if state is State.UNVERIFIED and not last.same:
                 reason += "; nor does a fresh process show it: it may need what came before it, such as other graphs"
             return state, reason
@@ -245,10 +248,4 @@ class EntryAttempt:
         return self.before + self.log.queries
 
     def listen(self, nodes: int, stage: str) -> None:
-        self.of.listener.step(
-            nodes=nodes,
-            start=self.of.case.graph.count,
-            queries=self.queries(),
-            stage=stage,
-            budget=self.of.options.budget,
-        )
+        self.of.answered(nodes, stage, self.queries())

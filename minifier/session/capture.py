@@ -16,14 +16,15 @@ from ...store.document.case import Case, tag
 from ...store.failure import METADATA, Match
 from ...store.index import CaptureInfo, Index, State
 from ..oracle.hang_margin import more_patient
-from ..oracle.replay import LIMIT, replay
+from ..oracle.replay import LIMIT, Replay, Shown, replay
 from ..reducer.history import begin_at
 from ..sandbox.cluster import Cluster, ClusterPool
 from ..sandbox.launcher import BackendImportError, Mode, SandboxError
 from ..sandbox.pool import Pool
 from .attempt import SCRIPT, EntryAttempt
+from .events import Listener, ReplayFinished, ReplayStarted
 from .job import CaptureSession
-from .options import Listener, MinifyOptions
+from .options import MinifyOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ def reduce_capture(
         with pool:
             pool.scratch.put(index.blobs(case.storages))
             hang = failure.detail.get("seconds")
+            listener(ReplayStarted(capture.id, options.replays))
             for case in ways:  # the one that shows the failure goes on
                 shown = replay(
                     pool,
@@ -74,6 +76,7 @@ def reduce_capture(
                 )
                 if shown.reproduced:
                     break
+            listener(replay_event(capture.id, shown))
             if not shown.reproduced:
                 return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(capture))
             return _attempts(CaptureSession(index, capture, case, shown, pool, options, listener, begun))
@@ -83,6 +86,12 @@ def reduce_capture(
         return CaptureOutcome(State.BLOCKED, str(error))
     except SandboxError as error:
         return CaptureOutcome(State.BLOCKED, f"the workers cannot work: {error}")
+
+
+def replay_event(capture_id: int, shown: Replay) -> ReplayFinished:
+    """What the replays showed."""
+    seen = shown.entries.get(shown.entry) or Shown()
+    return ReplayFinished(capture_id, shown.reproduced, shown.entry, seen.matched, seen.runs, shown.reason)
 
 
 def variants(case: Case) -> list[Case]:

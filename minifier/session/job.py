@@ -9,13 +9,14 @@ from ...backends.provenance.installed import Installed
 from ...backends.provenance.spec import BackendSpec
 from ...store.document.case import Case
 from ...store.failure import Failure
-from ...store.index import CaptureInfo, Index
+from ...store.index import CaptureInfo, Index, StepInfo
 from ...store.index.trust import is_ours, origin_tag
 from ..oracle.replay import Likeness, Replay
 from ..oracle.verdict import Verdict
 from ..sandbox.pool import Ended, Workers
 from ..tracing.content_address import settle
-from .options import Listener, MinifyOptions
+from .events import Listener, Noted, QueryAnswered, StepAccepted
+from .options import MinifyOptions
 
 
 @dataclass(slots=True)
@@ -36,6 +37,18 @@ class CaptureSession:
     queries: int = 0
     asked: int = 0
     started: float = field(default_factory=time.monotonic)
+
+    def note(self, text: str) -> None:
+        """Tell the listener something that a person should know."""
+        self.listener(Noted(self.capture.id, text))
+
+    def answered(self, nodes: int, stage: str, queries: int) -> None:
+        """Tell the listener how far the search is."""
+        self.listener(QueryAnswered(self.capture.id, nodes, self.case.graph.count, queries, stage, self.options.budget))
+
+    def stepped(self, step: StepInfo) -> None:
+        """Tell the listener that there is a better case."""
+        self.listener(StepAccepted(self.capture.id, step.number, step.pass_name, step.nodes, step.inputs, step.queries))
 
     def installed(self) -> Installed | None:
         """What a worker that has compiled with the backend finds installed; None where it does not say."""

@@ -1,9 +1,9 @@
-"""What a person can say about a reduction, and who is told how it goes."""
+"""What a person can say about a reduction."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal
 
 
 class PassFailed(Exception):
@@ -12,12 +12,25 @@ class PassFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MinifyOptions:
-    """The options of `minify run`. Times are in seconds, ``memory`` in GiB; 0 ``jobs`` are as many as there is room for
-    on the cluster of the ``executor``, or 1. ``min_rate`` is the share of runs in which the failure must show, of a
-    candidate and of the result."""
+    """The options of `fxminify.minify` and `minify run`. Times are in seconds, ``memory`` is in GiB.
+
+    * ``jobs``: workers at a time; 0: as many as the cluster of the ``executor`` has, or 1 without one.
+    * ``executor``: a Dask cluster, ``dask://HOST:PORT`` or ``local:N``.
+    * ``match``: how much of the signature must agree, ``exact``, ``origin`` or ``any``; ``error_regex`` instead says
+      that a failure is the same one when its text matches.
+    * ``replays``: runs of the captured graph before the search; ``runs``: fresh runs of the finished script.
+    * ``min_rate``: the share of its runs in which a candidate, and the result, must fail.
+    * ``budget``, ``max_queries``: seconds and oracle calls for one capture; ``timeout``: seconds for one oracle call,
+      by default derived from the replays; ``memory``: the most a worker may allocate.
+    * ``embed_data``: store captured values beside the script where no short form of them shows the failure.
+    * ``trust``: run captures that were made elsewhere.
+    * ``explain``: also find out what of the result matters.
+    * ``again``: minify captures that were already done, too; ``from_step``: go on from this step of the history.
+    * ``strict``: raise `PassFailed` when a pass itself fails.
+    """
 
     jobs: int = 1
-    match: str = "exact"
+    match: Literal["exact", "origin", "any"] = "exact"
     error_regex: str | None = None
     replays: int = 3
     runs: int = 3
@@ -31,12 +44,5 @@ class MinifyOptions:
     from_step: int | None = None
     executor: str | None = None
     strict: bool = False
+    again: bool = False
     min_rate: float | None = None
-
-
-class Listener(Protocol):
-    """Is told how a reduction goes."""
-
-    def step(self, *, nodes: int, start: int, queries: int, stage: str, budget: float | None = None) -> None: ...
-
-    def note(self, text: str) -> None: ...

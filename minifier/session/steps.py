@@ -7,6 +7,7 @@ too large is still told about, and cannot be gone on from.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from ...store.document.case import Blobs, Case
 from ...store.index import Index, StepInfo
@@ -20,12 +21,16 @@ MOST_BYTES = 8 << 20
 
 
 class StepLog:
-    """``start`` is the case before the first step, ``blobs`` has the storages of every candidate."""
+    """``start`` is the case before the first step, ``blobs`` has the storages of every candidate, ``told``
+    is called with each step."""
 
-    def __init__(self, index: Index, reduction: int, start: Case, blobs: Blobs) -> None:
+    def __init__(
+        self, index: Index, reduction: int, start: Case, blobs: Blobs, told: Callable[[StepInfo], None]
+    ) -> None:
         self.index = index
         self.reduction = reduction
         self.blobs = blobs
+        self.told = told
         self.last = start
         self.number = 0
         self._kept = set(start.storages)
@@ -40,6 +45,7 @@ class StepLog:
             round(time.monotonic() - self._started, 3), difference(self.last, case),
         )  # fmt: skip
         self.last = case
+        self.told(step)
         if sum(spec.numel for spec in case.tensors) > SMALL:
             self.index.add_step(self.reduction, step)
             return

@@ -137,8 +137,8 @@ def test_a_template_of_ones_own(desk: Any) -> None:
 
 
 def test_a_capture_that_was_not_minified_is_offered_to_be(desk: Any, monkeypatch: Any) -> None:
-    from fxminify.minifier.commands import reading
-    from fxminify.minifier.session import runner
+
+    from fxminify.minifier.commands import repro, run
 
     minified(desk.db)
     with sqlite3.connect(desk.db) as connection:
@@ -146,9 +146,9 @@ def test_a_capture_that_was_not_minified_is_offered_to_be(desk: Any, monkeypatch
     connection.close()
     asked: list[str] = []
     ran: list[Any] = []
-    monkeypatch.setattr(reading, "at_terminal", lambda: True)
+    monkeypatch.setattr(repro, "at_terminal", lambda: True)
     monkeypatch.setattr("click.confirm", lambda question, **options: bool(asked.append(question)) or len(asked) == 2)
-    monkeypatch.setattr(runner, "run_pending", lambda db, ids, *args, **options: ran.append((db, ids)))
+    monkeypatch.setattr(run, "minify_with_progress", lambda db, ids, *args, **options: ran.append((db, ids)))
     for times in (0, 1):  # first the answer is no, then yes
         refused = desk.invoke("repro", "repro.db", 1)
         assert (refused.exit_code, len(ran)) == (2, times)

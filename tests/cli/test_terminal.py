@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from fxminify.minifier.commands import console
+from fxminify.minifier.reporting.details import details
 from fxminify.minifier.reporting.overview import overview
 from fxminify.store.document.case import Graph, Node
 from fxminify.store.index import Index
@@ -60,11 +61,11 @@ def test_a_listing_fits_the_terminal(tmp_path: Path, width: int) -> None:
 def test_a_failure_in_detail_fits_eighty_columns(desk: Any) -> None:
     indexes.small(desk.db)
     with Index.open(str(desk.db), readonly=True) as index:
-        details = console.details(index, 1)
-    details["failure"]["message"] = "word " * 100 + "x" * 200
-    details["failure"]["frames"] = [{"file": "torch/" + "y" * 100, "line": 3, "function": "f"}]
+        found = details(index, 1)
+    found["failure"]["message"] = "word " * 100 + "x" * 200
+    found["failure"]["frames"] = [{"file": "torch/" + "y" * 100, "line": 3, "function": "f"}]
     shown = Console(file=io.StringIO(), width=80)
-    console.show(details, console=shown)
+    console.show(found, console=shown)
     lines = text_of(shown).splitlines()
     assert max(map(len, lines)) <= 80
     assert "  verified  3 of 3 fresh runs of the script" in lines
@@ -105,7 +106,7 @@ def test_nothing_of_a_database_moves_the_cursor(tmp_path: Path) -> None:
         shown = Console(file=io.StringIO(), width=80, force_terminal=coloured, no_color=True)
         with Index.open(str(db), readonly=True) as index:
             console.table(index.captures(), str(db), console=shown)
-            console.show(console.details(index, id), console=shown)
+            console.show(details(index, id), console=shown)
             console.drawing(index, id, console=shown)
         assert [c for c in "\x07\u202e\r\b" if c in text_of(shown)] == []
         assert "\x1b[2J" not in text_of(shown)
@@ -145,7 +146,7 @@ def test_a_graph_that_has_no_source_form_is_still_shown_and_drawn(tmp_path: Path
         id = indexes.add(
             index, replace(case, graph=Graph((x, node, output), {"f": {"module": module}})), indexes.failing("m")
         )
-        assert console.details(index, id)["graph"].startswith("(cannot be printed: node 'f': a call_module node has")
+        assert details(index, id)["graph"].startswith("(cannot be printed: node 'f': a call_module node has")
         shown = Console(file=io.StringIO(), width=80)
         console.drawing(index, id, console=shown)
         detail = overview(index).details[0]

@@ -11,8 +11,9 @@ import pytest
 from made import make
 from rich.console import Console
 
-from fxminify.minifier.commands import console, history_view
+from fxminify.minifier.commands import console
 from fxminify.minifier.reducer.history import EXPLAIN, begin_at, describe, difference, stored
+from fxminify.minifier.reporting.details import details
 from fxminify.minifier.session.verdict_log import VerdictLog
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.errors import StoreError
@@ -131,12 +132,12 @@ def test_what_was_wrong_with_a_pass_is_kept_and_is_no_question(tmp_path: Path) -
         index.accept(reduction, case, {})
         assert (log.queries, VerdictLog(log.job, reduction).known) == (0, {})
         found = stored(index, 1)
-        shown = console.details(index, 1)
+        shown = details(index, 1)
     assert found is not None
     assert [(e.pass_name, e.asked, e.problems) for e in found.passes] == [("plain-values", 0, ["KeyError: 'x'"])]
     assert shown["failed_passes"] == {"plain-values": ["KeyError: 'x'"]}
     stream = io.StringIO()
-    history_view.history(found, console=Console(file=stream, width=200))
+    console.history(found, console=Console(file=stream, width=200))
     assert "the pass plain-values failed, and the reduction went on: KeyError: 'x'" in stream.getvalue()
 
 

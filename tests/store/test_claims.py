@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from indexes import add, chain, failing
 
-from fxminify.minifier.session.options import MinifyOptions
-from fxminify.minifier.session.runner import run_pending
+from fxminify.minifier.session.events import CaptureFinished
+from fxminify.minifier.session.minify import minify
 from fxminify.store.index import Index, State
 
 HOLDER = """
@@ -81,14 +81,13 @@ def test_a_file_system_without_locks_has_no_claims(db: str, monkeypatch: pytest.
         assert claims.take(1)
 
 
-def test_minify_run_leaves_alone_what_another_process_is_at_work_on(
-    db: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_minify_run_leaves_alone_what_another_process_is_at_work_on(db: str) -> None:
+    told: list[object] = []
     with Index.open(db) as index, holder(db, 1) as other:
         index.set_state(1, State.REDUCING)
-        (row,) = run_pending(db, [1], MinifyOptions())
-        assert row.state is State.REDUCING
-        assert "another process is at work on it" in capsys.readouterr().err
+        (result,) = minify(db, [1], listener=told.append)
+        assert result.state is State.REDUCING
+        assert told[-1] == CaptureFinished(result.capture, "another process is at work on it")
         other.communicate()
 
 
@@ -105,5 +104,4 @@ def test_minify_run_does_not_repeat_what_another_process_has_just_done(
         return take(self, id)
 
     monkeypatch.setattr(Claims, "take", late)
-    rows = run_pending(db, [], MinifyOptions(), quiet=True)
-    assert [row.state for row in rows] == [State.VERIFIED, State.VERIFIED]
+    assert [result.state for result in minify(db)] == [State.VERIFIED, State.VERIFIED]

@@ -1,18 +1,22 @@
-"""The verbs that run what an index holds to learn more of it: `run` and `ablate`."""
+"""`minify run`: minify the pending failures of an index."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .verbs import Problem, as_json, ask, database, dump
+from .verbs import IndexCommand, Problem, as_json, ask, dump, index_argument
+
+if TYPE_CHECKING:
+    from ..session.minify import MinifyResult
+    from ..session.options import MinifyOptions
 
 
-@click.command()
-@database
-@click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
+@click.command(cls=IndexCommand)
+@index_argument(ids=True)
 @click.option(
     "-j",
     "--jobs",
@@ -61,48 +65,40 @@ from .verbs import Problem, as_json, ask, database, dump
 @click.option("--again", is_flag=True, help="Minify captures that were already done, too.")
 @click.option("--from-step", type=click.IntRange(1), metavar="N", help="Go on from step N of `minify history`.")
 @as_json
-def run(db: str, ids: tuple[int, ...], json_: bool, again: bool, **options: Any) -> None:
+def run(db: str, ids: tuple[int, ...], json_: bool, **options: Any) -> None:
     """Minify every pending failure of DB, or those with the given IDs.
 
     Interrupted runs resume where they stopped: no question is put to the backend twice.
     """
     if options["from_step"] is not None and len(ids) != 1:
         raise Problem("--from-step is about one failure: give its ID, as in minify run DB ID --from-step N.")
-    from ..sandbox.cluster import NoCluster
     from ..session.options import MinifyOptions
-    from ..session.runner import run_pending
 
-    options["jobs"] = options["jobs"] or 0
-    try:
-        rows = run_pending(db, ids, MinifyOptions(**options), again=again, quiet=json_, confirm=ask)
-    except NoCluster as error:
-        raise Problem(str(error)) from error
+    results = minify_with_progress(db, ids, MinifyOptions(**{**options, "jobs": options["jobs"] or 0}), quiet=json_)
     if json_:
-        dump([row.to_json() for row in rows])
-    if any(row.state != "verified" for row in rows):
+        dump([result.capture.to_json() for result in results])
+    if not all(result.verified for result in results):
         sys.exit(1)
 
 
-@click.command()
-@click.argument("db", metavar="DB")
-@click.argument("id_", type=int, metavar="ID")
-@click.option("--backend", "names", multiple=True, metavar="NAME", help="Try this one too, instead of all installed.")
-@click.option("--timeout", default=300.0, show_default=True, metavar="S", help="Seconds for one run.")
-@click.option("--trust", is_flag=True, help="Run a capture made elsewhere without asking.")
-@as_json
-def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, trust: bool, json_: bool) -> None:
-    """Run failure ID under other backends: at which layer does it enter?
-
-    The layers are Dynamo, AOTAutograd, its decompositions, and the backend. The issue report shows the answer.
-    """
-    from ..regression.ablation import ablate
+def minify_with_progress(
+    db: str, ids: Sequence[int], options: MinifyOptions, *, quiet: bool = False
+) -> list[MinifyResult]:
+    """Minify, show the progress and a summary, and ask before a capture that was made elsewhere runs."""
+    from ..sandbox.cluster import NoCluster
+    from ..session.minify import minify
     from . import console
 
-    def done(row: Any) -> None:
-        click.echo(f"{row.backend}: {row.result}", err=True)
+    with console.RunProgress(quiet=quiet) as progress:
 
-    found = ablate(db, id_, backends=names, timeout=timeout, trust=trust, confirm=ask, done=done)
-    if json_:
-        dump(found.to_json())
-    else:
-        console.ablation(found)
+        def confirm(question: str) -> bool:
+            with progress.paused():
+                return ask(question)
+
+        try:
+            results = minify(db, ids, options=options, listener=progress, confirm=confirm)
+        except NoCluster as error:
+            raise Problem(str(error)) from error
+    if not quiet:
+        console.summary(results, db)
+    return results

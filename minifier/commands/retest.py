@@ -1,4 +1,4 @@
-"""The verb about what became of known failures: `retest`."""
+"""`minify retest`: run the minimal cases of an index again."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 
 import click
 
-from .verbs import Problem, as_json, ask, dump
+from .verbs import IndexCommand, Problem, as_json, ask, dump, index_argument
 
 #: Everything that ran is as expected, but something could not run.
 UNKNOWN = 3
 
 
-@click.command()
-@click.argument("db", metavar="DB")
-@click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
+@click.command(cls=IndexCommand)
+@index_argument(ids=True)
 @click.option("--backend", "backends", multiple=True, metavar="NAME",
               help="Run the cases under NAME instead of the backend they failed with. May be given again.")  # fmt: skip
 @click.option(
@@ -48,17 +47,22 @@ def retest(
     run here (its backend is not installed, eager refuses it); 2 an error; 130 interrupted, run it again to go on.
     """
     from ...store.index import Index
-    from ..regression import matrix
     from ..regression.junit import junit as document
     from ..regression.retest import RetestOptions, retest
-    from ..regression.standing import Expect
+    from ..regression.standing import Expect, matrix
+    from . import console
 
     if matrix_:
         with Index.open(db, readonly=True) as index:
-            found = matrix.matrix(index, ids)
-        dump(found) if json_ else matrix.show(found)
+            found = matrix(index, ids)
+        dump(found) if json_ else console.matrix(found)
         return
-    progress = matrix.RetestProgress(quiet=json_)
+    if junit is not None:  # said before any case runs
+        try:
+            junit.open("ab").close()
+        except OSError as error:
+            raise Problem(f"cannot write {junit}: {error.strerror}.") from error
+    progress = console.RetestProgress(quiet=json_)
     chosen = RetestOptions(expect=Expect(expect), **options)
     answers = retest(db, ids, chosen, confirm=ask, begin=progress.begin, done=progress.done)
     if junit is not None:
@@ -69,7 +73,7 @@ def retest(
     if json_:
         dump([answer.to_json() for answer in answers])
     else:
-        matrix.answers(answers)
+        console.retest_answers(answers)
     ran = [answer for answer in answers if answer.result not in ("cannot run", "not minified")]
     if not all(answer.expected for answer in ran):
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""The verb that hands a failure to somebody else: `report`."""
+"""`minify report`: one HTML page about the failures of an index, or one failure for its maintainers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from .verbs import Problem, as_json, dump, write
+from .verbs import IndexCommand, Problem, as_json, dump, index_argument, write
 
 
-@click.command()
-@click.argument("db", metavar="DB")
-@click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
+@click.command(cls=IndexCommand)
+@index_argument(ids=True)
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The HTML file; by default DB.html."
 )

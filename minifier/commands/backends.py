@@ -1,8 +1,6 @@
-"""The verbs about this installation: `backends`, `passes` and `doctor`."""
+"""`minify backends`: the backends that torch.compile knows here."""
 
 from __future__ import annotations
-
-import sys
 
 import click
 
@@ -31,34 +29,3 @@ def backends(names: tuple[str, ...], test: bool, json_: bool) -> None:
         dump(rows)
     else:
         console.backends(rows)
-
-
-@click.command()
-@as_json
-def passes(json_: bool) -> None:
-    """List the passes of the minifier: what each removes, and why that keeps the failure."""
-    from ..passes import listing
-    from . import console
-
-    rows = listing()
-    if json_:
-        dump(rows)
-    else:
-        console.rows(rows)
-
-
-@click.command()
-@click.option("--synthetic", is_flag=True, help="Plant a failure and take it through capture, run and verify.")
-@as_json
-def doctor(synthetic: bool, json_: bool) -> None:
-    """Check this installation."""
-    from . import console
-    from .doctor import examine
-
-    rows = examine(synthetic=synthetic)
-    if json_:
-        dump(rows)
-    else:
-        console.rows(rows)
-    if any(row["ok"] is False for row in rows):
-        sys.exit(1)

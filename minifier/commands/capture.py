@@ -1,14 +1,13 @@
-"""The verbs that put failures into an index: `capture` and `import`."""
+"""`minify capture`: run a program and store its backend failures in an index."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
-from .verbs import DEFAULT_DB, as_json, ask, dump
+from .verbs import DEFAULT_DB
 
 DEFAULT_CHECK = "first:2"
 
@@ -93,41 +92,3 @@ def capture(db: str, timeout: float | None, module: bool, program: str, args: tu
 
     Index.check(db)
     sys.exit(supervise.run(db, [program, *args], Settings(**settings), module=module, timeout=timeout))
-
-
-@click.command("import")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--db", default=DEFAULT_DB, show_default=True, metavar="FILE", help="Where failures are stored.")
-@click.option(
-    "--import",
-    "modules",
-    multiple=True,
-    metavar="MODULE",
-    help="Import MODULE first: it registers the backend, or operators. May be given again.",
-)
-@click.option("--backend", metavar="NAME", help="Use this backend instead of the one the file names.")
-@click.option("--check", is_flag=True, help="Also compare with eager; done where the file is about accuracy.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
-    help="Take a compilation or a call that lasts longer than S seconds as a hang.",
-)
-@click.option("--trust", is_flag=True, help="Run the files without asking.")
-@as_json
-def import_(files: tuple[Path, ...], db: str, trust: bool, json_: bool, **options: Any) -> None:
-    """Capture the failures of PyTorch's repro.py, minifier_launcher.py or fx_graph_runnable.py.
-
-    Such a file has a graph but no record of its failure, so it is run once, in a process of its own; crashes and
-    hangs are captured, too. A file of an accuracy failure is compared with eager.
-    """
-    from ...backends.capture import foreign_script
-    from ...store.index import Index
-
-    Index.check(db)
-    confirm = (lambda _: True) if trust else ask
-    rows, complete = foreign_script.take(db, files, confirm=confirm, **options)
-    if json_:
-        dump([row.to_json() for row in rows])
-    if not complete:
-        sys.exit(1)

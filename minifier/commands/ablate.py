@@ -1,0 +1,33 @@
+"""`minify ablate`: run a failure under other backends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .verbs import IndexCommand, as_json, ask, dump, index_argument
+
+
+@click.command(cls=IndexCommand)
+@index_argument(one=True)
+@click.option("--backend", "names", multiple=True, metavar="NAME", help="Try this one too, instead of all installed.")
+@click.option("--timeout", default=300.0, show_default=True, metavar="S", help="Seconds for one run.")
+@click.option("--trust", is_flag=True, help="Run a capture made elsewhere without asking.")
+@as_json
+def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, trust: bool, json_: bool) -> None:
+    """Run failure ID under other backends: at which layer does it enter?
+
+    The layers are Dynamo, AOTAutograd, its decompositions, and the backend. The issue report shows the answer.
+    """
+    from ..regression.ablation import ablate
+    from . import console
+
+    def done(row: Any) -> None:
+        click.echo(f"{row.backend}: {row.result}", err=True)
+
+    found = ablate(db, id_, backends=names, timeout=timeout, trust=trust, confirm=ask, done=done)
+    if json_:
+        dump(found.to_json())
+    else:
+        console.ablation(found)

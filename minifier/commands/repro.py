@@ -1,0 +1,76 @@
+"""`minify repro`: print or write the script of a failure."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from .verbs import FormatName, IndexCommand, Problem, as_json, at_terminal, dump, index_argument, write
+
+
+@click.command(cls=IndexCommand)
+@index_argument(one=True)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
+@click.option(
+    "--format",
+    "format_",
+    type=FormatName(),
+    default="script",
+    show_default=True,
+    help="What to write.",
+)
+@click.option(
+    "--template",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Fill a Jinja template of your own instead; docs/templates.md lists what it sees.",
+)
+@click.option("--rename", is_flag=True, help="Give inputs, layers and values neutral names.")
+@click.option("--trust", is_flag=True, help="Run a format of a capture made elsewhere without asking.")
+@click.option("--force", is_flag=True, help="Overwrite the output; show a script that was not verified.")
+@as_json
+def repro(
+    db: str,
+    id_: int,
+    output: Path | None,
+    format_: str,
+    template: Path | None,
+    rename: bool,
+    trust: bool,
+    force: bool,
+    json_: bool,
+) -> None:
+    """Print the verified script of failure ID, or write it to a file.
+
+    A format that runs is run before it is shown; what was not, or did not show the failure, is marked as tentative.
+    """
+    from ...repro_templates.formats import find
+    from ..reporting.export import ExportRequest, NotMinified, export, template_text
+    from ..session.options import MinifyOptions
+    from . import console
+    from .run import minify_with_progress
+
+    request = ExportRequest(format_, template_text(template), rename, force)
+    try:
+        made = export(db, id_, request, trust=trust)
+    except NotMinified as error:
+        if not at_terminal() or not click.confirm(f"{error}\nMinify it now?", err=True):
+            raise
+        minify_with_progress(db, [id_], MinifyOptions(trust=trust))
+        made = export(db, id_, request, trust=trust)
+    text, files, info = made.text, made.files, made.info
+    if made.tentative:
+        click.echo(f"Tentative: {made.tentative}", err=True)
+    if output is not None:
+        if output.suffix == ".py" and output.stem in {*sys.stdlib_module_names, "torch"}:
+            raise Problem(f"{output.name} would hide the module {output.stem} from the script; choose another name.")
+        contents = {output: text.encode()} | {output.with_name(name): data for name, data in files.items()}
+        write(contents, force=force)
+    elif files and not json_:
+        raise Problem(f"this script needs {', '.join(files)} beside it; write both with -o FILE.")
+    if json_:
+        dump({**info, "tentative": made.tentative, "text": text})
+    elif output is None:
+        console.code(text, "text" if template else find(format_).language)

@@ -1,0 +1,42 @@
+"""`minify verify`: run stored scripts, or the script in a file, again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from .verbs import IndexCommand, Problem, as_json, ask, dump, index_argument
+
+
+@click.command(cls=IndexCommand)
+@index_argument(ids=True, metavar="[DB|FILE]")
+@click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100), help="Fresh runs of each script.")
+@click.option("--timeout", default=600.0, show_default=True, metavar="S", help="Seconds for one run.")
+@click.option("--trust", is_flag=True, help="Run scripts of captures made elsewhere without asking.")
+@as_json
+def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool, json_: bool) -> None:
+    """Run the scripts of DB again: does each still show its failure?
+
+    Or run the script in FILE, which ends in .py: does it show the failure whose signature it names?
+    """
+    from ..printable import printable
+    from ..reporting.emit import verify_stored
+    from ..reporting.script_file import verify_file
+
+    if db.endswith(".py"):
+        if ids:
+            raise Problem(f"{db} is one script, it has no failure {ids[0]}.")
+        answers = [verify_file(Path(db), runs=runs, timeout=timeout)]
+    else:
+        answers = verify_stored(db, ids, runs=runs, timeout=timeout, trust=trust, confirm=ask)
+    if json_:
+        dump(answers)
+    else:
+        for answer in answers:
+            name = answer["id"] if "id" in answer else answer["file"]
+            instead = printable(f" ({answer['instead']})") if answer["instead"] else ""
+            click.echo(f"{name}: {answer['shown']} of {answer['runs']} runs show {answer['signature']}{instead}")
+    if any(answer["shown"] == 0 for answer in answers):
+        sys.exit(1)

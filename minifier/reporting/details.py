@@ -1,0 +1,47 @@
+"""Everything that an index knows of one failure, as data: what `minify show` prints. Runs nothing, builds no graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...repro_templates.source.expressions import Unprintable
+from ...repro_templates.source.function import print_graph
+from ...store.document.case import Case
+from ...store.index import Index
+from ..oracle import first_node
+from ..reducer import history, simplify
+from ..regression.standing import retested
+
+
+def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[str, Any]:
+    """The failure, its graph (the minimal one if ``minified``), its reduction, and what retests found."""
+    info = index.capture(capture_id)
+    out: dict[str, Any] = info.to_json()
+    failure = index.failure(capture_id)
+    if failure is not None:
+        out["failure"] = failure.to_json()
+    if (told := history.stored(index, capture_id)) is not None:
+        names = {row["pass"] for row in simplify.listing()}
+        if made_plain := list(dict.fromkeys(step.pass_name for step in told.steps if step.pass_name in names)):
+            out["made_plain"] = made_plain
+        if failed := {effort.pass_name: effort.problems for effort in told.passes if effort.problems}:
+            out["failed_passes"] = failed
+    if said := retested(index, info):
+        out["retested"] = said
+    if (first := first_node.stored(index, capture_id)) is not None:
+        out["first_node"] = first
+    case = None
+    if info.state != "unsupported":
+        case = index.best(info) if minified else index.case(capture_id)
+    if case is None:
+        return {**out, "graph": info.graph_text}
+    out["backend_spec"] = {k: v for k, v in case.backend.items() if k != "search_path"}
+    out["context"] = {k: v for k, v in case.context.items() if k != "rng"}
+    return {**out, "graph": _graph(case)}
+
+
+def _graph(case: Case) -> str:
+    try:
+        return print_graph(case).text
+    except Unprintable as error:
+        return f"(cannot be printed: {error})"

@@ -1,0 +1,107 @@
+"""What `fxminify.minify` tells while it works: one frozen dataclass for each kind of event.
+
+A listener is any callable that takes an event. It is called in the thread that minifies, so it should return quickly;
+an exception it raises ends the run like Ctrl-C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...store.index import CaptureInfo
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureStarted:
+    """Work on ``capture`` begins."""
+
+    capture: CaptureInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayStarted:
+    """The captured graph is about to be run ``runs`` times or more, to see whether its failure shows here."""
+
+    capture_id: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFinished:
+    """The failure showed in ``shown`` of ``runs`` runs through ``entry``; ``reason`` says why it was not reproduced."""
+
+    capture_id: int
+    reproduced: bool
+    entry: str
+    shown: int
+    runs: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnswered:
+    """The backend has judged a candidate. ``nodes`` of ``start_nodes`` compute nodes are left after
+    ``queries`` queries, ``stage`` is the pass at work, ``budget`` the seconds that were allowed, if any."""
+
+    capture_id: int
+    nodes: int
+    start_nodes: int
+    queries: int
+    stage: str
+    budget: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepAccepted:
+    """A smaller or plainer graph shows the failure, and is the best from now on."""
+
+    capture_id: int
+    number: int
+    pass_name: str
+    nodes: int
+    inputs: int
+    queries: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptVerified:
+    """The script was run in ``runs`` fresh processes, and ``shown`` of them showed the failure."""
+
+    capture_id: int
+    shown: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something a person should know, in one sentence."""
+
+    capture_id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFinished:
+    """Work on a capture is over; ``capture`` is its row now. ``reason`` says why nothing was done, if nothing was."""
+
+    capture: CaptureInfo
+    reason: str = ""
+
+
+Event = (
+    CaptureStarted
+    | ReplayStarted
+    | ReplayFinished
+    | QueryAnswered
+    | StepAccepted
+    | ScriptVerified
+    | Noted
+    | CaptureFinished
+)
+#: Is told each event as it happens.
+Listener = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """The listener of those who do not listen."""

@@ -1,0 +1,148 @@
+"""`fxminify.minify`: the failures of an index to verified scripts, one after the other. `minify run` is made of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+from ...backends.provenance.spec import InvalidSpec
+from ...store.errors import StoreError
+from ...store.index import CaptureInfo, Index, State
+from ...store.index.trust import is_ours
+from ..consent import Confirm, question, refuse
+from ..reducer.history import begin_at
+from ..sandbox.cluster import Cluster, connect
+from .capture import CaptureOutcome, reduce_capture
+from .events import CaptureFinished, CaptureStarted, Listener, ignore
+from .options import MinifyOptions
+
+#: Captures in these states are minified when no ids are given.
+OPEN = (State.PENDING, State.REDUCING, State.BLOCKED)
+#: A capture that was done keeps this state when it is minified once more and that is interrupted.
+DONE = (State.VERIFIED, State.UNVERIFIED, State.NOT_REPRODUCED)
+_DEFAULTS = MinifyOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class MinifyResult:
+    """What became of one capture.
+
+    ``capture`` is its row in the index, ``script`` the text of its script, empty where there is none,
+    ``others`` the ids of other failures that were found on the way and stored as captures of their own. ``skipped`` is
+    true for a capture that was done before and left as it is.
+    """
+
+    capture: CaptureInfo
+    script: str = ""
+    others: tuple[int, ...] = ()
+    skipped: bool = False
+
+    @property
+    def id(self) -> int:
+        return self.capture.id
+
+    @property
+    def state(self) -> State:
+        return self.capture.state
+
+    @property
+    def reason(self) -> str:
+        """Why the state is not better; empty where there is nothing to say."""
+        return self.capture.reason
+
+    @property
+    def verified(self) -> bool:
+        """Whether at least one fresh run of the script showed the failure."""
+        return self.capture.state is State.VERIFIED
+
+
+def minify(
+    db: str | os.PathLike[str],
+    ids: Sequence[int] | None = None,
+    *,
+    options: MinifyOptions = _DEFAULTS,
+    listener: Listener | None = None,
+    confirm: Confirm = refuse,
+) -> list[MinifyResult]:
+    """Minify the failures of ``db`` and store a verified script of each. Returns one result a capture, sorted by id.
+
+    ``db`` is a path or a database URL. Without ``ids`` every pending capture is minified; of ``ids`` those that are not
+    done yet, or all with ``options.again``. ``listener`` is told each `fxminify.minifier.session.events.Event`.
+
+    Captures made by another installation run only with ``options.trust``, or where ``confirm(question)`` is true;
+    others end as blocked. Other failures that are found on the way are stored as pending captures for the next call.
+    Several processes may work on one index: each capture is minified by one of them. An interrupted call (``kill -9``,
+    too) loses nothing, the next one goes on where it stopped.
+
+    Raises `fxminify.store.errors.StoreError` where the index cannot be used, and
+    `fxminify.minifier.sandbox.cluster.NoCluster` where ``options.executor`` cannot be had.
+    """
+    tell = listener or ignore
+    with (
+        Index.open(os.fspath(db)) as index,
+        connect(options.executor) if options.executor else nullcontext() as cluster,
+        index.claims() as claims,
+    ):
+        if not options.jobs:
+            options = replace(options, jobs=1 if cluster is None else cluster.threads)
+        chosen = index.captures(tuple(ids or ()))
+        again = options.again or options.from_step is not None
+        if options.from_step is not None:
+            for capture in chosen:  # raises before any work is begun
+                begin_at(index, capture.id, options.from_step)
+        todo = [c for c in chosen if c.state in OPEN or (again and c.state is not State.UNSUPPORTED)]
+        skipped = [c for c in chosen if c not in todo] if ids else []
+        others: dict[int, tuple[int, ...]] = {}
+        for capture in todo:
+            tell(CaptureStarted(capture))
+            if not claims.take(capture.id):
+                tell(CaptureFinished(index.capture(capture.id), "another process is at work on it"))
+                continue
+            now = index.capture(capture.id)
+            if now.state is capture.state or now.state in OPEN:  # else another process was quicker
+                others[capture.id] = _one(index, now, options, tell, confirm, cluster).children
+            tell(CaptureFinished(index.capture(capture.id)))
+            claims.give_back(capture.id)
+        done = index.captures([c.id for c in todo]) if todo else []
+        results = [MinifyResult(row, _script(index, row), others.get(row.id, ())) for row in done]
+        results += [MinifyResult(row, _script(index, row), skipped=True) for row in skipped]
+    return sorted(results, key=lambda result: result.id)
+
+
+def _script(index: Index, capture: CaptureInfo) -> str:
+    repro = index.repro(capture.id, "script")
+    return "" if repro is None else repro.text
+
+
+def _one(
+    index: Index,
+    capture: CaptureInfo,
+    options: MinifyOptions,
+    listener: Listener,
+    confirm: Confirm,
+    cluster: Cluster | None,
+) -> CaptureOutcome:
+    """Minify one capture and write down its state, whatever happens."""
+    try:
+        case = index.case(capture.id)
+        asked = question(capture, case)
+    except (StoreError, InvalidSpec) as error:  # the others still get their turn
+        index.set_state(capture.id, State.BLOCKED, str(error))
+        return CaptureOutcome(State.BLOCKED, str(error))
+    if not options.trust and not is_ours(case, capture.provenance.get("origin")) and not confirm(asked):
+        outcome = CaptureOutcome(State.BLOCKED, "not run: it was captured elsewhere, and was not trusted (--trust)")
+        index.set_state(capture.id, outcome.state, outcome.reason)
+        return outcome
+    index.set_state(capture.id, State.REDUCING)
+    try:
+        outcome = reduce_capture(index, capture, options, listener, cluster)
+    except BaseException:
+        if capture.state in DONE:
+            index.set_state(capture.id, capture.state, capture.reason)
+        else:
+            index.set_state(capture.id, State.PENDING)
+        raise
+    index.set_state(capture.id, outcome.state, outcome.reason)
+    return outcome
