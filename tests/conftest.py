@@ -1,7 +1,10 @@
-"""What every test may rely on, however the suite was started."""
+"""What every test may rely on, however the suite was started, and the tier of each test, which is its folder.
+
+``unit`` imports no torch, ``torch`` imports it, ``process`` starts workers or commands, ``e2e`` goes the whole way from
+a program to its script. Modules that several tests share are in ``shared``, programs that tests run in ``programs``.
+"""
 
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +12,20 @@ import pytest
 
 import fxminify
 
-sys.path.insert(0, str(Path(__file__).parent))  # `indexes`: what several floors read
+HERE = Path(__file__).parent
+TIERS = ("unit", "torch", "process", "e2e")
+pytest_plugins = ["desks", "recreation"]
 
 # A suite started in the background (``make test &``, some CI runners) has SIGINT ignored, and so would every process
 # that a test starts to press Ctrl-C on.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    tier = item.path.relative_to(HERE).parts[0]
+    assert tier in TIERS, f"{item.path} is in none of the tiers {', '.join(TIERS)}"
+    item.add_marker(tier)
 
 
 @pytest.fixture

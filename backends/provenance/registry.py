@@ -1,7 +1,7 @@
 """Everything fxminify knows of torch's private backend registry and of the wrappers `torch.compile` puts around one.
 
 Leans on ``torch._dynamo.backends.registry``, ``torch._TorchCompileWrapper``, ``torch._TorchCompileInductorWrapper``
-and ``torch._dynamo.backends.common.AotAutograd``; ``tests/backends/test_registry.py`` says so plainly when torch moves.
+and ``torch._dynamo.backends.common.AotAutograd``; ``tests/torch/backends/test_registry.py`` fails when they change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which nodes ONNX Runtime may be given: those with a torchlib function, less the ones known to come out wrong.
 
-`WRONG` is the list that keeps silent errors out. ``tests/onnxrt/test_audit.py`` runs every registered operator on
+`WRONG` is the list that keeps silent errors out. ``tests/torch/onnxrt/test_audit.py`` runs every registered operator on
 samples of torch's own operator database and fails on a mismatch outside this list. A torchlib function written for
 inference tends to get those results wrong that only training reads.
 """

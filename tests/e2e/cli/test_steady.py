@@ -1,0 +1,37 @@
+"""What always failed still does when it is small, in the script, too."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DEMO = Path(__file__).parents[3] / "docs" / "demo" / "densenet.py"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_steps_that_made_a_failure_come_and_go_are_taken_back(make_desk: Callable[..., Any], jobs: int) -> None:
+    desk = make_desk("fades")
+    done = desk.minify("run", "-j", jobs, "--no-explain")
+    assert done.returncode == 0, done.stderr
+    row = desk.row()
+    assert (row["state"], row["verified"], row["runs"], row["nodes_after"]) == ("verified", 3, 3, 2)
+    script = desk.minify("repro", "repro.db", 1).stdout
+    assert "torch.relu(torch.sigmoid(" in script or ("torch.relu(" in script and "torch.sigmoid(" in script)
+    assert "steadier" in [step["pass_name"] for step in desk.json("history", "repro.db", 1)["steps"]]
+
+
+@pytest.mark.slow
+def test_threads_that_race_leave_a_script_that_always_crashes(desk: Any) -> None:
+    """The crash of the demo depends on which thread is first, and below 33 channels on whether there are several."""
+    shutil.copy(DEMO, desk.path)
+    everything = {"OMP_NUM_THREADS": ""}
+    desk.minify("capture", "densenet.py", **everything)
+    done = desk.minify("run", "--no-explain", **everything)
+    assert done.returncode == 0, done.stderr
+    row = desk.row()
+    assert (row["state"], row["verified"], row["runs"], row["nodes_after"]) == ("verified", 3, 3, 1)

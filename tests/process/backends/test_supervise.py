@@ -1,0 +1,303 @@
+"""The parent of `minify capture`: the program as if run alone, and what is captured of its death."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fxminify.store.index import CaptureInfo, Index
+
+FAILURES = Path(__file__).parents[2] / "failures"
+CAPTURE = """
+import sys
+from fxminify.backends.capture import supervise
+from fxminify.backends.capture.settings import Settings
+timeout, module, check = float(sys.argv[1]) or None, sys.argv[2] == "m", sys.argv[3] == "c"
+sys.exit(supervise.run("repro.db", sys.argv[4:], Settings(check), module=module, timeout=timeout))
+"""
+
+
+def write(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text("import torch\ntorch.set_num_threads(1)\n" + text if "torch" in text else text)
+    return name
+
+
+def command(*argv: str, timeout: float = 0, module: bool = False, check: bool = False) -> list[str]:
+    asked = [str(timeout), "m" if module else "-", "c" if check else "-"]
+    return [sys.executable, "-c", CAPTURE, *asked, *argv]
+
+
+def capture(
+    folder: Path, *argv: str, timeout: float = 0, module: bool = False, check: bool = False
+) -> subprocess.CompletedProcess[str]:
+    asked = command(*argv, timeout=timeout, module=module, check=check)
+    return subprocess.run(asked, cwd=folder, capture_output=True, text=True)
+
+
+def captures(folder: Path) -> list[CaptureInfo]:
+    if not (folder / "repro.db").exists():
+        return []
+    with Index.open(str(folder / "repro.db")) as index:
+        return index.captures()
+
+
+SEGFAULT = """
+import os, signal
+def backend(gm, inputs):
+    if any("relu" in str(n.target) for n in gm.graph.nodes):
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return gm.forward
+torch.compile(lambda x: x + 1, backend=backend)(torch.ones(3))
+torch.compile(lambda x: torch.relu(x) + 1, backend=backend)(torch.ones(3))
+"""
+
+
+def test_a_crash_while_compiling(tmp_path: Path) -> None:
+    done = capture(tmp_path, write(tmp_path, "program.py", SEGFAULT))
+    assert done.returncode == 128 + signal.SIGSEGV
+    assert done.stderr == "minify: captured 1 failure (1 crash); next: minify run repro.db\n"
+    [row] = captures(tmp_path)
+    assert row.failure is not None
+    assert (row.kind, row.phase, row.failure.signal, row.nodes_before) == ("crash", "compile", signal.SIGSEGV, 2)
+    assert (row.failure.frames[-1].file, row.failure.frames[-1].function) == ("program.py", "backend")
+    assert row.provenance["frame"] == "program.py:10 <lambda>"
+    assert sorted(p.name for p in tmp_path.iterdir() if "inflight" in p.name) == []
+
+
+def test_a_crash_in_a_later_call(tmp_path: Path) -> None:
+    program = """
+import os
+def backend(gm, inputs):
+    def run(x):
+        if x[0] == 2:
+            os.abort()
+        return gm(x)
+    return run
+compiled = torch.compile(lambda x: x + 1, backend=backend)
+compiled(torch.ones(3))
+compiled(torch.full((3,), 2.0))
+"""
+    done = capture(tmp_path, write(tmp_path, "program.py", program))
+    assert done.returncode == 128 + signal.SIGABRT
+    [row] = captures(tmp_path)
+    assert (row.kind, row.phase) == ("crash", "forward")
+    from fxminify.store.live.build import build
+
+    with Index.open(str(tmp_path / "repro.db")) as index:
+        case = index.case(1)
+        assert build(case, index.blobs(case.storages))[1][0].tolist() == [2.0, 2.0, 2.0]
+
+
+def test_a_crash_in_backward(tmp_path: Path) -> None:
+    program = """
+import os
+class Backward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x * 2
+    @staticmethod
+    def backward(ctx, g): os.abort()
+compiled = torch.compile(lambda x: x * 2, backend=lambda gm, inputs: lambda x: (Backward.apply(x),))
+compiled(torch.ones(3, requires_grad=True)).sum().backward()
+"""
+    done = capture(tmp_path, write(tmp_path, "program.py", program))
+    assert done.returncode == 128 + signal.SIGABRT
+    [row] = captures(tmp_path)
+    assert (row.kind, row.phase) == ("crash", "backward")
+    with Index.open(str(tmp_path / "repro.db")) as index:
+        assert index.case(1).backward
+
+
+def test_leaving_in_the_middle_of_a_call(tmp_path: Path) -> None:
+    program = "import os\ntorch.compile(lambda x: x + 1, backend=lambda gm, inputs: os._exit(3))(torch.ones(3))\n"
+    done = capture(tmp_path, write(tmp_path, "program.py", program))
+    assert done.returncode == 3
+    assert [(row.kind, row.failure.type) for row in captures(tmp_path) if row.failure] == [("crash", "exit 3")]
+
+
+def test_a_crash_of_eager_is_not_the_backends(tmp_path: Path) -> None:
+    program = """
+import os
+@torch.library.custom_op("own::die", mutates_args=())
+def die(x: torch.Tensor) -> torch.Tensor:
+    os.abort()
+@die.register_fake
+def _(x): return torch.empty_like(x)
+torch.compile(lambda x: die(x), backend="eager")(torch.ones(3))
+"""
+    done = capture(tmp_path, write(tmp_path, "program.py", program), check=True)
+    assert done.returncode == 128 + signal.SIGABRT
+    assert "ran in eager, before the backend" in done.stderr
+    assert captures(tmp_path) == []
+
+
+HANG = """
+import subprocess, sys, time
+other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(other.pid, flush=True)
+def backend(gm, inputs):
+    def run(*args):
+        time.sleep(600)
+    return run
+torch.compile(lambda x: torch.relu(x), backend=backend)(torch.ones(3))
+"""
+
+
+def test_a_hang_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    done = capture(tmp_path, write(tmp_path, "program.py", HANG), timeout=5)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert done.stderr == "minify: captured 1 failure (1 hang); next: minify run repro.db\n"
+    [row] = captures(tmp_path)
+    assert (row.kind, row.phase) == ("hang", "forward")
+    assert (
+        not Path(f"/proc/{done.stdout.strip()}/cmdline").exists()
+        or not Path(f"/proc/{done.stdout.strip()}/cmdline").read_bytes()
+    )
+
+
+def test_a_slow_healthy_program_is_no_hang(tmp_path: Path) -> None:
+    program = """
+import time
+compiled = torch.compile(lambda x: x + 1, backend="eager")
+for _ in range(4):
+    compiled(torch.ones(3))
+    time.sleep(1)
+"""
+    done = capture(tmp_path, write(tmp_path, "program.py", program), timeout=2)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert captures(tmp_path) == []
+
+
+PROGRAM = """
+import atexit, sys
+atexit.register(lambda: print("at exit"))
+print(sys.argv, sys.path[0], __name__, __file__, __spec__ and __spec__.name)
+print(sys.modules["__main__"].__dict__ is globals())
+print([p for p in sys.path if "inflight" in p], "torch" in sys.modules)
+def deep():
+    raise ValueError("own")
+if sys.argv[1] == "raise":
+    deep()
+if sys.argv[1] == "exit":
+    sys.exit(7)
+if sys.argv[1] == "text":
+    sys.exit("a message")
+print(sys.stdin.read())
+"""
+
+
+@pytest.mark.parametrize("argument", ["raise", "exit", "text", "read"])
+@pytest.mark.parametrize("module", [False, True])
+def test_the_program_runs_as_if_alone(tmp_path: Path, argument: str, module: bool) -> None:
+    write(tmp_path, "program.py", PROGRAM.replace('"torch" in', '"to" + "rch" in'))
+    target = "program" if module else "program.py"
+    alone = [sys.executable, *(["-m"] if module else []), target, argument]
+    expected = subprocess.run(alone, cwd=tmp_path, capture_output=True, text=True, input="typed")
+    asked = command(target, argument, module=module)
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, input="typed")
+    assert (done.returncode, done.stdout, done.stderr) == (expected.returncode, expected.stdout, expected.stderr)
+
+
+def test_the_programs_own_sitecustomize_runs(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("print('customized')\n")
+    write(tmp_path, "program.py", "print('ran')\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    asked = command("program.py")
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert (done.stdout, done.stderr) == ("customized\ncustomized\nran\n", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
+    program = """
+import time
+print("ready", flush=True)
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    raise
+"""
+    write(tmp_path, "program.py", program)
+    process = subprocess.Popen(
+        command("program.py"), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert out == ("interrupted\n" if number == signal.SIGINT else "")
+    assert captures(tmp_path) == []
+
+
+def test_exceptions_and_divergences_are_counted_in_the_line_at_the_end(tmp_path: Path) -> None:
+    program = """
+def broken(gm, inputs): raise ValueError("no")
+def swapping(gm, inputs): return lambda x: (torch.cos(x),)
+torch.compile(lambda x: torch.sin(x), backend=swapping)(torch.ones(3))
+try:
+    torch.compile(lambda x: x + 1, backend=broken)(torch.ones(3))
+except Exception:
+    pass
+torch.compile(lambda x: torch.nn.functional.dropout(x), backend="aot_eager")(torch.ones(3))
+"""
+    done = capture(tmp_path, write(tmp_path, "program.py", program), check=True)
+    assert done.returncode == 0
+    assert done.stderr == ("minify: captured 2 failures (1 compile_error, 1 divergence); next: minify run repro.db\n")
+
+
+def test_processes_the_program_starts_are_captured_too(tmp_path: Path) -> None:
+    write(tmp_path, "inner.py", SEGFAULT)
+    program = """
+import multiprocessing, os, subprocess, sys
+def broken(gm, inputs): raise ValueError("no")
+def work(number):
+    try:
+        torch.compile(lambda x: x + number, backend=broken)(torch.ones(3))
+    except Exception:
+        pass
+if __name__ == "__main__":
+    for method in ("fork", "spawn"):
+        process = multiprocessing.get_context(method).Process(target=work, args=(1 if method == "fork" else 2,))
+        process.start()
+        process.join()
+    sys.exit(1 if subprocess.call([sys.executable, "inner.py"]) else 0)
+"""
+    done = capture(tmp_path, write(tmp_path, "program.py", program))
+    assert done.returncode == 1
+    kinds = sorted((row.kind, row.provenance["program"]) for row in captures(tmp_path))
+    assert kinds == [("compile_error", "program.py"), ("compile_error", "program.py"), ("crash", "inner.py")]
+
+
+def test_real_crash(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    done = capture(tmp_path, str(FAILURES / "drive.py"), "037_ort_floor_divide_intmin")
+    assert done.returncode == 128 + signal.SIGFPE
+    assert [(row.kind, row.phase, row.backend) for row in captures(tmp_path)] == [("crash", "forward", "ort_export")]
+
+
+def test_real_hang(tmp_path: Path) -> None:
+    done = capture(tmp_path, str(FAILURES / "drive.py"), "012_reshape_t_chain_hang", timeout=15)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert [(row.kind, row.phase, row.backend) for row in captures(tmp_path)] == [("hang", "compile", "inductor")]
+
+
+def test_a_person_is_told_that_nothing_was_captured(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("print('done')\n")
+    command = [sys.executable, "-m", "fxminify", "capture", "program.py"]
+    terminal, seen = os.openpty()
+    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=seen, text=True, check=True)
+    os.close(seen)
+    assert done.stdout == "done\n"
+    said = os.read(terminal, 1000).decode().strip()
+    os.close(terminal)
+    assert said == "minify: nothing captured: no backend failed; --check compares its results with eager, too"
+    assert [p.name for p in tmp_path.iterdir()] == ["program.py"]

@@ -1,0 +1,265 @@
+"""The sandbox without torch: whatever a request does to its worker, the driver gets a reply and no process is left."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import CancelledError
+
+import psutil
+import pytest
+
+from fxminify.minifier.sandbox.launcher import SandboxError
+from fxminify.minifier.sandbox.pool import Ended, Pool
+
+SHARED = str(pathlib.Path(__file__).parents[2] / "shared")
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with Pool(None, path=[SHARED], memory=512 << 20) as pool:
+        yield pool
+
+
+def ask(pool, task, argument=None, timeout=20.0, fresh=False):
+    return pool.submit(f"sandbox_tasks:{task}", argument or {}, timeout=timeout, fresh=fresh).result(60)
+
+
+def alive(pid):
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def descendants(pid=None):
+    return {p.pid for p in psutil.Process(pid).children(recursive=True)}
+
+
+def wait_until(condition, seconds=5.0):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_a_worker_answers_many_requests(pool):
+    first, second = ask(pool, "echo", {"n": 1}), ask(pool, "echo", {"n": 2})
+    assert first.ended is second.ended is Ended.DONE
+    assert first.result["argument"] == {"n": 1}
+    assert second.result["pid"] == first.result["pid"] == first.pid != os.getpid()
+    assert list(first.marks) == ["eager"]
+
+
+def test_storages_reach_a_worker_as_files(pool):
+    pool.scratch.put({"key": b"\x01\x02"})
+    assert ask(pool, "echo", {"key": "key"}).result["storage"] == "0102"
+
+
+def test_a_fresh_worker_has_answered_nothing_before(pool):
+    used = ask(pool, "echo").pid
+    assert ask(pool, "echo", fresh=True).pid != used
+
+
+def test_a_crash_tells_signal_phase_and_what_was_printed(pool):
+    reply = ask(pool, "segfault")
+    assert (reply.ended, reply.signal, reply.phase) == (Ended.CRASH, signal.SIGSEGV, "compile")
+    assert reply.stderr.startswith("error: about to read address 0\n")
+    assert "Fatal Python error: Segmentation fault" in reply.stderr
+    assert ask(pool, "echo").ended is Ended.DONE
+
+
+def test_leaving_by_os_exit_is_a_crash_with_its_code(pool):
+    for code in (0, 3):
+        reply = ask(pool, "leave", {"code": code})
+        assert (reply.ended, reply.signal, reply.exit_code, reply.phase) == (Ended.CRASH, None, code, "forward")
+
+
+def test_a_hang_ends_in_time_with_all_its_children(pool):
+    began = time.monotonic()
+    reply = ask(pool, "hang", timeout=0.5)
+    assert (reply.ended, reply.phase) == (Ended.TIMEOUT, "compile")
+    assert time.monotonic() - began < 3
+    pids = [int(p) for p in (pool.scratch.root / "pids").read_text().split()]
+    assert wait_until(lambda: not any(map(alive, [reply.pid, *pids])))
+
+
+def test_a_hang_with_the_gil_held_ends_in_time(pool):
+    reply = ask(pool, "stuck", timeout=0.5)
+    assert (reply.ended, reply.phase) == (Ended.TIMEOUT, "compile")
+    assert wait_until(lambda: not alive(reply.pid))
+
+
+def test_waiting_for_a_processor_does_not_count(pool, monkeypatch):
+    began = time.monotonic()
+    monkeypatch.setattr("fxminify.minifier.sandbox.pool.cpu_wait_s", lambda pid: 0.75 * (time.monotonic() - began))
+    reply = ask(pool, "hang", timeout=0.5)
+    assert reply.ended is Ended.TIMEOUT
+    assert 1.9 < reply.seconds < 5
+    assert reply.seconds - reply.cpu_wait_s == pytest.approx(0.5, abs=0.2)
+
+
+def test_output_of_each_request_is_its_own(pool):
+    reply = ask(pool, "chatter")
+    assert reply.stdout == "to fd 1\nfrom print\n"
+    assert reply.stderr == "to fd 2\nfrom print to stderr\nfrom a child\n"
+    assert ask(pool, "echo").stderr == ""
+    assert list((pool.scratch.root / "output").iterdir()) == []
+
+
+def test_a_flood_of_output_keeps_its_beginning_and_end(pool):
+    stderr = ask(pool, "flood").stderr
+    assert stderr.startswith("first line\n")
+    assert stderr.endswith("last line\n")
+    assert len(stderr) < 70_000
+
+
+def test_a_memory_hog_is_killed_at_the_cap(pool):
+    reply = ask(pool, "hog")
+    assert (reply.ended, reply.phase) == (Ended.MEMORY, "compile")
+    assert "the cap is 512 MiB" in reply.error
+    assert not alive(reply.pid)
+
+
+def test_an_allocation_far_over_the_cap_is_refused(pool):
+    assert ask(pool, "grab", {"bytes": 4 << 30}).result == {"refused": True}
+    assert ask(pool, "grab", {"bytes": 64 << 20}).result == {"refused": False}
+
+
+def test_a_worker_left_in_another_state_is_replaced(pool):
+    reply = ask(pool, "litter")
+    assert reply.dirty == f"$LITTER, current directory (from {pool.scratch.work} to /)"
+    assert ask(pool, "echo").pid != reply.pid
+    assert pool.counts.dirty == 1
+
+
+def test_droppings_land_in_the_scratch_directory(pool):
+    cwd = ask(pool, "drop").result["cwd"]
+    assert pathlib.Path(cwd) == pool.scratch.work
+    assert (pool.scratch.work / "dropping.txt").exists()
+
+
+@pytest.mark.parametrize(("task", "error"), [("raises", "ValueError: our own mistake"), ("quits", "SystemExit: 3")])
+def test_a_task_that_raises_is_our_own_trouble(pool, task, error):
+    reply = ask(pool, task)
+    assert (reply.ended, reply.error) == (Ended.INFRA, error)
+    assert "Traceback" in reply.stderr
+
+
+def test_a_worker_that_talks_garbage_is_our_own_trouble(pool):
+    reply = ask(pool, "babble")
+    assert reply.ended is Ended.INFRA
+    assert "something else than an answer" in reply.error
+    assert wait_until(lambda: not alive(reply.pid))
+
+
+def test_a_worker_killed_while_idle_is_replaced(pool):
+    idle = ask(pool, "echo").pid
+    os.kill(idle, signal.SIGKILL)
+    wait_until(lambda: not alive(idle))
+    reply = ask(pool, "echo")
+    assert reply.ended is Ended.DONE
+    assert reply.pid != idle
+
+
+def test_a_worker_killed_from_outside_is_no_failure(pool):
+    future = pool.submit("sandbox_tasks:stuck", {}, timeout=30)
+    worker = pool._slots[0]
+    assert wait_until(lambda: worker.used and worker.worker is not None)
+    time.sleep(0.3)
+    os.kill(worker.worker.pid, signal.SIGKILL)
+    reply = future.result(10)
+    assert (reply.ended, reply.error) == (Ended.INFRA, "killed from outside")
+
+
+def test_a_dead_zygote_is_started_again(pool):
+    before = ask(pool, "echo").pid
+    pool._launcher._process.kill()
+    pool._launcher._process.wait()
+    assert wait_until(lambda: not alive(before))
+    assert ask(pool, "echo").ended is Ended.DONE
+    assert pool._launcher.starts == 2
+
+
+def test_workers_run_side_by_side():
+    with Pool(None, path=[SHARED], jobs=3) as pool:
+        futures = [pool.submit("sandbox_tasks:stuck", {}, timeout=1.0) for _ in range(3)]
+        began = time.monotonic()
+        assert [f.result(10).ended for f in futures] == [Ended.TIMEOUT] * 3
+        assert time.monotonic() - began < 2.5
+
+
+def test_closing_ends_every_process_and_cancels_what_waits():
+    before = descendants()
+    pool = Pool(None, path=[SHARED], jobs=1)
+    pool.start()
+    busy = pool.submit("sandbox_tasks:hang", {}, timeout=60)
+    waiting = pool.submit("sandbox_tasks:echo", {}, timeout=60)
+    assert wait_until(lambda: (pool.scratch.root / "pids").exists())
+    time.sleep(0.1)
+    family = descendants() - before
+    root = pool.scratch.root
+    pool.close()
+    with pytest.raises(SandboxError, match="closed"):
+        busy.result(5)
+    with pytest.raises(CancelledError):
+        waiting.result(5)
+    assert len(family) >= 4
+    assert not any(map(alive, family))
+    assert not root.exists()
+    with pytest.raises(SandboxError, match="closed"):
+        pool.submit("sandbox_tasks:echo", {}, timeout=1)
+    pool.close()
+
+
+def test_a_daemon_that_outlives_its_worker_ends_with_the_pool():
+    with Pool(None, path=[SHARED]) as pool:
+        ask(pool, "orphan")
+        file = pool.scratch.root / "orphan"
+        assert wait_until(lambda: file.exists() and file.read_text())
+        pid = int(file.read_text())
+        assert alive(pid)
+    assert not alive(pid)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_driver_that_is_killed_leaves_nothing(tmp_path, signum):
+    script = tmp_path / "driver.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        from fxminify.minifier.sandbox.pool import Pool
+        with Pool(None, path=[{SHARED!r}], jobs=2) as pool:
+            futures = [pool.submit("sandbox_tasks:" + t, {{}}, timeout=600) for t in ("hang", "stuck")]
+            print(pool.scratch.root, flush=True)
+            [f.result() for f in futures]
+        """)
+    )
+    driver = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    root = pathlib.Path(driver.stdout.readline().strip())
+    assert wait_until(lambda: (root / "pids").exists())
+    time.sleep(0.3)
+    family = descendants(driver.pid)
+    assert len(family) == 5  # the zygote, two workers, two sleeping children
+    driver.send_signal(signum)
+    driver.wait(20)
+    assert wait_until(lambda: not any(map(alive, family)))
+    assert wait_until(lambda: not root.exists())
+
+
+def test_spawned_workers_do_the_same():
+    before = descendants()
+    with Pool(None, path=[SHARED], mode="spawn", memory=512 << 20) as pool:
+        first = ask(pool, "echo")
+        assert first.pid == ask(pool, "echo").pid
+        assert ask(pool, "segfault").signal == signal.SIGSEGV
+        assert ask(pool, "hang", timeout=0.5).ended is Ended.TIMEOUT
+        assert ask(pool, "hog").ended is Ended.MEMORY
+        family = descendants() - before
+    assert not any(map(alive, family))
+
+
+def test_the_driver_does_not_load_torch():
+    code = "import sys, fxminify.minifier.sandbox.pool; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,125 @@
+"""An index on a PostgreSQL server: `FXMINIFY_POSTGRES` names an empty database of one; skipped without.
+
+FXMINIFY_POSTGRES=postgresql+psycopg://user@localhost/test python -m pytest tests/process/store/test_server.py
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from indexes import add as add_capture
+from indexes import chain, failing, minify
+from sqlalchemy import create_engine
+
+from fxminify.store.errors import StoreError
+from fxminify.store.failure import FailureKind
+from fxminify.store.index import Index, State
+from fxminify.store.index.tables import SCHEMA, Base
+
+URL = os.environ.get("FXMINIFY_POSTGRES", "")
+pytestmark = pytest.mark.skipif(not URL, reason="FXMINIFY_POSTGRES names no database")
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """The URL of an empty database. What is in it is lost."""
+    engine = create_engine(URL)
+
+    def empty() -> None:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+            connection.exec_driver_sql("CREATE SCHEMA public")
+
+    empty()
+    yield URL
+    empty()
+    engine.dispose()
+
+
+def test_the_migrations_make_what_the_models_say(url: str) -> None:
+    Index.open(url, create=True).close()
+    with create_engine(url).connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+        assert context.get_current_revision() == SCHEMA
+
+
+def test_an_empty_server_can_be_written_to_and_is_not_read(url: str) -> None:
+    Index.check(url)
+    for options in ({"readonly": True}, {}):
+        with pytest.raises(StoreError, match=r"is empty: `minify capture --db postgresql"):
+            Index.open(url, **options)
+
+
+def test_an_older_schema_is_named_and_brought_up_to_date(url: str) -> None:
+    with Index.open(url, create=True) as index:
+        add_capture(index, chain(["sin"]), failing("no sin"))
+    with create_engine(url).begin() as connection:
+        connection.exec_driver_sql("DROP TABLE retests")
+        connection.exec_driver_sql("DROP TABLE rounds")
+        for table in ("reductions", "repros"):
+            connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN origin")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
+    Index.check(url)
+    with pytest.raises(StoreError, match=r"older fxminify \(schema 0002\): `minify run postgresql"):
+        Index.open(url, readonly=True)
+    with Index.open(url) as index:
+        assert [c.headline for c in index.captures()] == ["RuntimeError: no sin"]
+
+
+def test_what_is_stored_is_read(url: str) -> None:
+    with Index.open(url, create=True) as index:
+        first = add_capture(index, chain(["relu", "sin"]), failing("no \0 sin \ud800"))
+        assert add_capture(index, chain(["relu", "sin"]), failing("no \0 sin \ud800")) == first
+        minify(index, first, chain(["sin"]))
+    with Index.open(url, readonly=True) as index:
+        (row,) = index.captures()
+        assert (row.state, row.occurrences, row.nodes_before, row.nodes_after) == (State.VERIFIED, 2, 2, 1)
+        assert row.failure is not None
+        assert row.failure.kind is FailureKind.COMPILE_ERROR
+        assert index.case(first) == chain(["relu", "sin"])
+        script = index.repro(first)
+        assert script is not None
+        assert script.text == "raise SystemExit(1)\n"
+        with pytest.raises(StoreError, match="opened for reading only"):
+            index.set_state(first, State.PENDING)
+
+
+def test_many_writers_make_one_row_of_one_failure(url: str) -> None:
+    """The first of them makes the tables."""
+    errors: list[BaseException] = []
+
+    def write(number: int) -> None:
+        try:
+            with Index.open(url, create=True) as index:
+                for other in range(5):
+                    add_capture(index, chain(["sin"]), failing("no sin"))
+                    add_capture(index, chain(["cos"]), failing(f"no cos {'x' * number} {'y' * other}"))
+        except BaseException as error:  # noqa: BLE001  reported by the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    with Index.open(url) as index:
+        rows = index.captures()
+    assert sorted(row.occurrences for row in rows) == [1] * 40 + [40]
+
+
+def test_a_claim_ends_with_its_connection(url: str) -> None:
+    with Index.open(url, create=True) as one, Index.open(url) as other:
+        with one.claims() as mine, other.claims() as theirs:
+            assert mine.take(1)
+            assert not theirs.take(1)
+            assert theirs.take(2)
+            mine.give_back(1)
+            assert theirs.take(1)
+        with one.claims() as mine:
+            assert mine.take(1)
+            assert mine.take(2)

@@ -1,0 +1,95 @@
+"""What the audit of operators does, and the command that lists what is wrong: ``python tests/shared/audit.py``.
+
+Calls come from torch's operator database. Each becomes a graph of one node, decomposed as AOTAutograd would, and runs
+the way a graph of a user does: on ONNX Runtime where it may, else as an island. The command runs every operator without
+the lists in `fxminify.backends.shipped.onnxrt.support` and prints what they have to hold; it takes a quarter of an
+hour.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from operators import Call, recorded
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from fxminify.backends.shipped.onnxrt import decompositions, exporter, support
+from fxminify.backends.shipped.onnxrt.compiler import Compilation
+from fxminify.backends.shipped.onnxrt.options import OnnxrtOptions
+
+
+def graph_of(op: Any, args: Any, kwargs: Any, table: dict[Any, Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
+    """One call as an ATen graph of its tensors, and these."""
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+    def call(*given: torch.Tensor) -> list[Any]:
+        rest = iter(given)
+        again = [next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        args, kwargs = pytree.tree_unflatten(again, spec)
+        return list(pytree.tree_leaves(op(*args, **kwargs)))
+
+    return make_fx(call, decomposition_table=table, tracing_mode="fake")(*tensors), tensors
+
+
+def difference(actual: Any, expected: Any) -> str:
+    """How a result differs from eager's; nothing where it does not. None stands for what nobody asked for."""
+    if not isinstance(expected, torch.Tensor):
+        return "" if actual is None or actual == expected else f"{actual} for {expected}"
+    if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
+        return f"{actual.dtype} {list(actual.shape)} for {expected.dtype} {list(expected.shape)}"
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    same = torch.allclose(actual.to(wide), expected.to(wide), rtol=2e-3, atol=2e-4, equal_nan=True)
+    return "" if same else "other numbers"
+
+
+def audit(calls: dict[Any, list[Call]], table: dict[Any, Any]) -> dict[str, str]:
+    """Operators with a wrong result, and how it is wrong."""
+    wrong = {}
+    for op, several in calls.items():
+        for args, kwargs, expected in several:
+            graph, tensors = graph_of(op, args, kwargs, table)
+            run: Callable[..., Any] = Compilation(graph, "inference", OnnxrtOptions(), {}).run()
+            actual = run([t.clone() for t in tensors])
+            said = [difference(a, e) for a, e in zip(actual, pytree.tree_leaves(expected), strict=True)]
+            if any(said):
+                wrong[support.name(op)] = "; ".join(filter(None, said))
+    return wrong
+
+
+def everything(names: list[str] | None = None) -> dict[Any, list[Call]]:
+    """Calls of every operator that torchlib has a function for or that is core; of entries called ``names`` alone."""
+    found = recorded(names or None)
+    return {op: calls for op, calls in found.items() if exporter.is_registered(op) or torch.Tag.core in op.tags}
+
+
+def unlisted(names: list[str] | None = None) -> dict[str, str]:
+    """What goes wrong without the lists, whole as torchlib has it."""
+    calls = everything(names)
+    listed, when = dict(support.WRONG), dict(support.WRONG_WHEN)
+    support.WRONG.clear()
+    support.WRONG_WHEN.clear()
+    try:
+        return audit(calls, decompositions.table("none"))
+    finally:
+        support.WRONG.update(listed)
+        support.WRONG_WHEN.update(when)
+
+
+def main() -> None:
+    """``python tests/shared/audit.py [ENTRY OF THE DATABASE]...``"""
+    torch.set_num_threads(1)
+    wrong = unlisted(sys.argv[1:])
+    for name, said in sorted(wrong.items()):
+        where = "WRONG" if name in support.WRONG else "WRONG_WHEN" if name in support.WRONG_WHEN else "NOT LISTED"
+        print(f"{where:<10}  {name}: {said}")
+    for name in sorted({*support.WRONG, *support.WRONG_WHEN} - set(wrong)):
+        print(f"not seen    {name}")
+
+
+if __name__ == "__main__":
+    main()

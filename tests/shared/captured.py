@@ -1,0 +1,36 @@
+"""Cases made from functions by Dynamo, as the capture hook makes them."""
+
+import pathlib
+from dataclasses import replace
+
+import torch
+
+from fxminify.backends.provenance.spec import BackendSpec
+from fxminify.store.document.case import Case
+from fxminify.store.live.encode import encode
+
+HERE = str(pathlib.Path(__file__).parent)
+FAILURES = str(pathlib.Path(__file__).parents[1] / "failures")
+
+
+def spec(name, module="faulty_backends", **more):
+    """A backend of ``faulty_backends``, or with an empty module one of torch's own."""
+    return BackendSpec(
+        name=name, how="registered", target=name, module=module, search_path=(HERE, FAILURES) if module else (), **more
+    )
+
+
+def capture(function, inputs, backend, **more):
+    """``(case, blobs)`` of the first graph that Dynamo makes of ``function``."""
+    seen = []
+
+    def spy(gm, examples):
+        if not seen:
+            encoded = encode(gm, examples)
+            seen.append((Case(encoded.graph, encoded.inputs, encoded.tensors), encoded.blobs))
+        return gm.forward
+
+    torch._dynamo.reset()
+    torch.compile(function, backend=spy)(*inputs)
+    case, blobs = seen[0]
+    return replace(case, backend=backend.to_json(), torch=torch.__version__, **more), blobs

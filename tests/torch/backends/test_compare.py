@@ -1,0 +1,335 @@
+"""What counts as a divergence, what does not, and what cannot be said."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+import fxminify
+from fxminify.backends.comparison.compare import CannotCompare, Divergence, compare
+from fxminify.backends.comparison.randomness import drawn
+from fxminify.backends.comparison.reference import Reference
+from fxminify.backends.running.execution import copy_inputs, cotangents, execute
+from fxminify.store.failure import Phase, signature
+from fxminify.store.index import Index
+
+FAILURES = Path(__file__).parents[2] / "failures"
+
+
+def judge(
+    eager: Callable[..., Any], compiled: Callable[..., Any], inputs: list[Any], backward: bool = False
+) -> Divergence | None:
+    """Compare two functions as if the second were the first one compiled."""
+    graph = fx.symbolic_trace(eager)
+    expected = execute(graph, copy_inputs(inputs), backward)
+    actual = execute(compiled, copy_inputs(inputs), backward)
+    return compare(expected, actual, Reference(graph, lambda: copy_inputs(inputs), backward))
+
+
+X = torch.linspace(-2, 2, 12).reshape(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "eager", "compiled"),
+    [
+        ("structure", lambda x: (x, x), lambda x: (x,)),
+        ("structure", lambda x: (x, None), lambda x: (x, x)),
+        ("dtype", lambda x: x.sum(), lambda x: x.double().sum()),
+        ("shape", lambda x: x.sum(0), lambda x: x.sum(0, keepdim=True)),
+        ("value", lambda x: torch.sin(x), lambda x: torch.cos(x)),
+        ("value", lambda x: x > 0, lambda x: x > 1),
+        ("nan", lambda x: x / 1, lambda x: x / 0 * 0),
+        ("inf", lambda x: x / 1, lambda x: x / 0),
+        ("value", lambda x: x * 2, lambda x: x * 2.0001),
+        ("stride", lambda x: x.t() * 2, lambda x: (x.t() * 2).contiguous()),
+        ("alias", lambda x: x.view(-1), lambda x: x.view(-1).clone()),
+        ("mutation", lambda x: x.add_(1).sum(), lambda x: (x + 1).sum()),
+    ],
+)
+def test_the_classes_of_divergence(kind: str, eager: Any, compiled: Any) -> None:
+    found = judge(eager, compiled, [X])
+    assert found is not None
+    assert (found.kind, found.phase) == (kind, Phase.FORWARD)
+    assert judge(eager, eager, [X]) is None
+
+
+@pytest.mark.parametrize(
+    ("eager", "compiled"),
+    [
+        (lambda x: x.sum(), lambda x: x.double().sum().float()),
+        (lambda x: [x * 2], lambda x: (x * 2,)),
+        (lambda x: (x + 1e4) - 1e4, lambda x: x * 1),
+        (lambda x: (x.half() + 1).float(), lambda x: (x + 1).half().float()),
+        (lambda x: x[:, :1] * 2, lambda x: (x[:, :1] * 2).as_strided((3, 1), (1, 7))),
+        (lambda x: (x * 1e-8 + 1).argmax(), lambda x: (x * 1e-8 + 1).flatten().flip(0).argmax()),
+        (lambda x: (x * 3 + 0.3 - 0.3).floor(), lambda x: ((x * 3).double() + 1e-8).floor().float()),
+    ],
+)
+def test_arithmetic_in_another_order_is_no_divergence(eager: Any, compiled: Any) -> None:
+    assert judge(eager, compiled, [X]) is None
+
+
+def test_a_result_nearer_to_the_truth_than_eager_is_no_divergence() -> None:
+    x = torch.full((1000,), 1.001).half()
+    assert judge(lambda x: x.exp() * 6e4 / 6e4, lambda x: (x.double().exp() * 6e4 / 6e4).half(), [x]) is None
+
+
+def test_wrong_gradients_are_found() -> None:
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() + (x - x.detach()) * 0.5
+
+    found = judge(lambda x: torch.sin(x), wrong, [X.clone().requires_grad_()], backward=True)
+    assert found is not None
+    assert (found.kind, found.where, found.phase) == ("value", "gradient of input 0", Phase.BACKWARD)
+    assert judge(lambda x: torch.sin(x), torch.sin, [X.clone().requires_grad_()], backward=True) is None
+
+
+def test_no_gradient_and_a_gradient_of_zeros_are_the_same() -> None:
+    inputs = [X.clone().requires_grad_(), X.clone().requires_grad_()]
+    assert judge(lambda x, y: x.sin(), lambda x, y: x.sin() + y * 0, inputs, backward=True) is None
+
+
+def test_what_cannot_be_judged_is_said() -> None:
+    with pytest.raises(CannotCompare, match="random"):
+        judge(lambda x: F.dropout(x, 0.5), lambda x: F.dropout(x, 0.4), [X])
+    with pytest.raises(CannotCompare, match="no gradient"):
+        judge(lambda x: x * 2, lambda x: x.detach() * 2, [X.clone().requires_grad_()], backward=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "eager", "compiled"),
+    [
+        ("stride", lambda x: (F.dropout(x), x.t() * 2), lambda x: (F.dropout(x, 0.4), (x.t() * 2).contiguous())),
+        ("value", lambda x: (F.dropout(x), x * 2), lambda x: (F.dropout(x, 0.4), x * 3)),
+        ("mutation", lambda x: F.dropout(x.add_(1)), lambda x: F.dropout(x.add_(2), 0.4)),
+        ("alias", lambda x: (F.dropout(x), x.t()), lambda x: (F.dropout(x, 0.4), x.clone().t())),
+    ],
+)
+def test_random_results_do_not_hide_the_others(kind: str, eager: Any, compiled: Any) -> None:
+    found = judge(eager, compiled, [X])
+    assert found is not None
+    assert found.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("program", "outputs", "inputs"),
+    [
+        (lambda x: (F.dropout(x).relu().view(-1)[:2], x.relu()), {0}, set()),
+        (lambda x: (x.clone().mul_(torch.rand_like(x)) + 1, x, [x.sin(), None]), {0}, set()),
+        (lambda x: (x * 2, x.view(-1)[3:].bernoulli_(0.5).sum(), x + 1), {1, 2}, {0}),
+        (lambda x: (torch.rand_like(x).max(0), x.max(0)), {0, 1}, set()),
+        (lambda x: (x.sum(), x + 3), set(), set()),
+    ],
+)
+def test_random_numbers_are_followed_through_views_and_writes(
+    program: Any, outputs: set[int], inputs: set[int]
+) -> None:
+    found = drawn(fx.symbolic_trace(program), [X.clone()])
+    assert (set(found.outputs), set(found.inputs), found.gradients) == (outputs, inputs, False)
+
+
+def test_a_random_output_makes_every_gradient_random() -> None:
+    with pytest.raises(CannotCompare, match="random"):
+        judge(
+            lambda x: (F.dropout(x, 0.5), x * 2),
+            lambda x: (F.dropout(x, 0.4), x * 2),
+            [X.clone().requires_grad_()],
+            backward=True,
+        )
+    found = judge(
+        lambda x: (torch.rand_like(x), x * 2),
+        lambda x: (torch.rand_like(x) + 1, (x * 2).detach() + (x - x.detach())),
+        [X.clone().requires_grad_()],
+        backward=True,
+    )
+    assert found is not None
+    assert found.where == "gradient of input 0"
+
+
+def test_a_graph_without_a_float64_run_is_judged_with_a_wide_margin() -> None:
+    def only_float32(x: torch.Tensor) -> torch.Tensor:
+        return torch._fake_quantize_learnable_per_tensor_affine(x, torch.ones(1), torch.zeros(1), -8, 8)
+
+    assert judge(only_float32, only_float32, [X]) is None
+    found = judge(only_float32, lambda x: only_float32(x) + 1, [X])
+    assert found is not None
+    assert found.kind == "value"
+
+
+def test_copies_keep_aliases_strides_and_bits() -> None:
+    base = torch.randn(100)
+    transposed, overlapping = base[10:50].view(5, 8).t(), base[30:60]
+    conjugate = torch.randn(4, dtype=torch.complex64).conj()
+    leaf = torch.nn.Parameter(torch.randn(3))
+    inputs = [transposed, overlapping, conjugate, conjugate.imag, leaf, leaf * 2, 3, transposed]
+    copies = copy_inputs(inputs)
+    assert copies[0] is copies[7]
+    for old, new in zip(inputs, copies, strict=True):
+        if isinstance(old, torch.Tensor):
+            assert torch.equal(old, new)
+            assert old is not new
+            for read in ("stride", "is_conj", "is_neg"):
+                assert getattr(old, read)() == getattr(new, read)()
+            assert (old.requires_grad, old.is_leaf, type(old)) == (new.requires_grad, new.is_leaf, type(new))
+    copies[0].fill_(7.0)
+    assert int((copies[1] == 7.0).sum()) == 20
+    assert not (base == 7.0).any()
+    copies[5].mul_(2)
+
+
+def test_running_leaves_the_generator_as_it_was() -> None:
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    first, second = execute(torch.rand, [3]), execute(torch.rand, [3])
+    assert torch.equal(first.outputs[0], second.outputs[0])
+    assert first.random
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# --- real failures and real models -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def failures_importable() -> Iterator[None]:
+    sys.path.insert(0, str(FAILURES))
+    yield
+    sys.path.remove(str(FAILURES))
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, FAILURES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.usefixtures("failures_importable")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("001_arange_mul_i32", "value"),
+        ("005_put_stride", "stride"),
+        ("016_any_uint8_dtype", "dtype"),
+        ("017_acosh_overflow", "inf"),
+        ("021_interp_trilinear_scale", "value"),
+        ("028_ort_sdpa_masked_row", "value"),
+        ("031_ort_sum_half_dtype", "dtype"),
+        ("064_big_resnet_acosh", "nan"),
+    ],
+)
+def test_real_divergences_are_captured(db: str, name: str, kind: str) -> None:
+    case = load(name)
+    if case.BACKEND == "ort_export":
+        pytest.importorskip("onnxruntime")
+        importlib.import_module("ort_export")
+    torch.manual_seed(0)
+    function, inputs = case.make()
+    with fxminify.capturing(db, check=True), torch.no_grad():
+        torch.compile(function, backend=case.BACKEND)(*inputs)
+    with Index.open(db) as index:
+        [row] = index.captures()
+        assert row.failure is not None
+        assert (row.kind, row.failure.detail["class"]) == ("divergence", kind)
+        assert index.case(row.id).compare
+        assert signature(row.failure).message == ("value" if kind in ("nan", "inf") else kind)
+
+
+class ConvNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 8, 3)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.relu(self.second(F.relu(self.norm(self.first(x)))))
+        return F.log_softmax(self.head(x.mean((2, 3))), -1)
+
+
+def gpt2() -> tuple[Any, tuple[Any, ...]]:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=32, n_positions=16, use_cache=False)
+    lm = transformers.GPT2LMHeadModel(config).eval()
+    return (lambda ids: lm(ids).logits), (torch.randint(0, 32, (2, 8)),)
+
+
+def bert() -> tuple[Any, tuple[Any, ...]]:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "vocab_size": 32}
+    encoder = transformers.BertModel(
+        transformers.BertConfig(num_hidden_layers=1, num_attention_heads=2, **sizes)
+    ).eval()
+    return (lambda ids: encoder(ids).last_hidden_state), (torch.randint(0, 32, (2, 8)),)
+
+
+def autocast(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return (x @ w).softmax(-1)
+
+
+MODELS: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
+    "convolutions": lambda: (ConvNet(), (torch.randn(2, 3, 8, 8),)),
+    "layer_norm": lambda: (lambda x: F.layer_norm(x, (32,)).exp().sum(-1), (torch.randn(16, 32, requires_grad=True),)),
+    "float16": lambda: (lambda a, b: (a @ b).softmax(-1), (torch.randn(32, 64).half(), torch.randn(64, 32).half())),
+    "bfloat16": lambda: (
+        lambda a, b: (a @ b).softmax(-1),
+        (torch.randn(32, 64).bfloat16().requires_grad_(), torch.randn(64, 32).bfloat16()),
+    ),
+    "autocast": lambda: (autocast, (torch.randn(8, 8, requires_grad=True), torch.randn(8, 8))),
+    "in_place": lambda: (lambda x, y: (x.add_(y).t(), x[0], y.relu_()), (torch.randn(3, 4), torch.randn(4))),
+    "ranks": lambda: (lambda x, w: ((x @ w).argmax(-1), (x @ w).topk(3)), (torch.randn(64, 32), torch.randn(32, 50))),
+    "long_sums": lambda: (lambda x: (x.sum(), x.var(), (x * x).mean()), (torch.rand(300_000),)),
+    "views": lambda: (lambda x: (x.view(-1), x + 1, (x + 1).t(), x.contiguous()), (torch.randn(4, 4),)),
+    "gpt2": gpt2,
+    "bert": bert,
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", MODELS)
+def test_ordinary_models_do_not_diverge(db: str, backend: str, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    torch.manual_seed(0)
+    function, inputs = MODELS[name]()
+    with fxminify.capturing(db, check=True):
+        torch.compile(function, backend=backend)(*inputs)
+    assert not Path(db).exists()
+    assert [r.getMessage() for r in caplog.records if r.name == "fxminify"] == []
+
+
+def test_a_swapped_function_is_captured_although_the_backend_returns_a_plain_function(db: str) -> None:
+    """Row 3: PyTorch's accuracy check counts what it cannot check as a pass."""
+
+    def swapping(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+        return lambda x: (torch.cos(x),)
+
+    with fxminify.capturing(db, check=True):
+        torch.compile(lambda x: torch.sin(x), backend=swapping)(torch.ones(3))
+    with Index.open(db) as index:
+        assert [(row.kind, row.phase) for row in index.captures()] == [("divergence", "forward")]
+
+
+def test_what_could_not_be_checked_is_logged(db: str, caplog: pytest.LogCaptureFixture) -> None:
+    with fxminify.capturing(db, check=True):
+        torch.compile(lambda x: F.dropout(x, 0.5), backend="inductor")(torch.ones(64))
+    [message] = [r.getMessage() for r in caplog.records if r.name == "fxminify"]
+    assert message.startswith(
+        "fxminify could not check a compiled graph against eager: output 0: differs, but it is random"
+    )
+
+
+def test_the_gradient_of_an_input_changed_in_place_goes_through_the_graph() -> None:
+    inputs = [(X.clone().requires_grad_() * 1)]
+    run = execute(lambda x: (x.mul_(3),), inputs, backward=True)
+    assert run.gradients is not None
+    (cotangent,) = cotangents([X])
+    torch.testing.assert_close(run.gradients[0], cotangent * 3, rtol=0, atol=0)

@@ -1,0 +1,240 @@
+"""Each simplification proposes the plainest form first and keeps only what the oracle accepts."""
+
+import json
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from made import Held, Slow, simplify
+
+from fxminify.minifier.oracle.verdict import Outcome, Verdict
+from fxminify.minifier.passes import listing
+from fxminify.minifier.passes.canonicalize import SIMPLIFICATIONS, Candidates, name_of
+from fxminify.minifier.reducer import asking
+from fxminify.minifier.reducer import simplify as stages
+from fxminify.minifier.reducer.account import BudgetSpent
+from fxminify.minifier.reducer.asking import Asking
+from fxminify.minifier.reducer.keys import Keys
+from fxminify.minifier.reducer.simplify import Simplifying, Stage
+from fxminify.minifier.tracing.content_address import settle
+from fxminify.store.document.case import Case, Graph, Node, TensorSpec
+
+DATA = np.linspace(-1, 2, 40, dtype=np.float32).tobytes()
+CASE = Case(
+    graph=Graph(
+        (
+            Node("x", "placeholder", "L_x_"),
+            Node("relu", "call_function", {"fn": "torch.relu"}, ({"ref": "x"},)),
+            Node("output", "output", "output", ({"tuple": [{"ref": "relu"}]},)),
+        )
+    ),
+    inputs=({"tensor": 0},),
+    tensors=(TensorSpec("float32", (5, 8), (1, 5), storage="s", requires_grad=True, parameter=True),),
+    context={"grad": False, "threads": 1},
+    backend={"name": "inductor", "mode": "default", "options": {"dict": [["a", 1], ["b", 2]]}},
+    backward=True,
+)
+BLOBS = Held(s=DATA)
+
+
+def test_everything_goes_when_nothing_matters() -> None:
+    plain = simplify(CASE, BLOBS, lambda case, name: True)
+    assert plain.context == {}
+    assert plain.backend == {"name": "inductor"}
+    assert not plain.backward
+    assert plain.tensors == (TensorSpec("float32", (1, 1), (1, 1), init={"fn": "full", "value": 0.0}),)
+
+
+def test_nothing_changes_when_everything_matters() -> None:
+    assert simplify(CASE, BLOBS, lambda case, name: False) == CASE
+
+
+def test_what_matters_stays() -> None:
+    def same(case: Case, name: str) -> bool:
+        return case.context.get("grad") is False and ["b", 2] in case.backend.get("options", {}).get("dict", [])
+
+    plain = simplify(CASE, BLOBS, same)
+    assert plain.context == {"grad": False}
+    assert plain.backend == {"name": "inductor", "options": {"dict": [["b", 2]]}}
+
+
+def test_a_value_that_matters_is_kept_by_the_first_recipe_that_has_it() -> None:
+    def same(case: Case, name: str) -> bool:
+        spec = case.tensors[0]
+        return spec.storage == "s" or (spec.init or {}).get("value", 0.0) == 2.0
+
+    assert simplify(CASE, BLOBS, same).tensors[0].init == {"fn": "full", "value": 2.0}
+
+
+def test_every_simplification_is_documented_and_listed() -> None:
+    rows = [row for row in listing() if row["stage"] == "simplify"]
+    assert [row["pass"] for row in rows] == [
+        "everything",
+        "all-but-sizes",
+        "surroundings",
+        *map(name_of, SIMPLIFICATIONS),
+    ]
+    assert all(row["what"].endswith(".") for row in rows)
+
+
+def test_settled_storages_are_named_by_their_content() -> None:
+    twin = replace(CASE, tensors=(*CASE.tensors, replace(CASE.tensors[0], storage="relu@0")))
+    case, blobs = settle(twin, {**BLOBS, "relu@0": DATA, "unused": b""})
+    assert sorted(blobs.values()) == [DATA, DATA + bytes(64)]
+    assert {t.storage for t in case.tensors} == set(blobs)
+    assert settle(case, blobs) == (case, blobs)
+
+
+# More than one worker
+
+
+class Known:
+    """The log of a reduction."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Verdict] = {}
+        self.names: list[str] = []
+
+    def asked(self, key: str, name: str) -> None:
+        self.names.append(name)
+
+    def answered(self, key: str, verdict: Verdict) -> None:
+        self.known[key] = verdict
+
+
+def plainest(case: Case, oracle: Any, jobs: int, **more: Any) -> tuple[Case, Known]:
+    log = Known()
+    asks = Asking(oracle, log, Keys(), jobs=jobs, **more)
+    going = Simplifying(case, Held(BLOBS), lambda exc, name: None)
+    while going.asked is not None:
+        going.answer(asks.ask(*going.asked, lambda: going.later(asks.known)).same)
+    asks.close()
+    return going.case, log
+
+
+def needs(rng: Random) -> Callable[[Case], bool]:
+    """A failure that needs some of what a case consists of, and one of two things."""
+
+    def facts(case: Case) -> list[bool]:
+        spec, options = case.tensors[0], case.backend.get("options", {}).get("dict", [])
+        return [
+            case.backward, spec.requires_grad, spec.parameter, case.context.get("grad") is False,
+            "threads" in case.context, "mode" in case.backend, ["a", 1] in options, ["b", 2] in options,
+            spec.shape[0] >= 3, spec.shape[1] >= 5, spec.stride[0] < spec.stride[1], spec.storage is not None,
+        ]  # fmt: skip
+
+    wanted = rng.sample(range(12), rng.randrange(4))
+    either = rng.sample(range(12), 2)
+    return lambda case: all(facts(case)[i] for i in wanted) and any(facts(case)[i] for i in either)
+
+
+class Threads:
+    """An oracle that answers in threads, in any order."""
+
+    def __init__(self, fails: Callable[[Case], bool], pool: ThreadPoolExecutor) -> None:
+        self.fails, self.pool = fails, pool
+
+    def ask(self, case: Case) -> Verdict:
+        return Verdict(Outcome.SAME if self.fails(case) else Outcome.PASS)
+
+    def submit(self, case: Case) -> Future[Verdict]:
+        return self.pool.submit(self.ask, case)
+
+
+def test_any_number_of_workers_comes_to_the_same_plain_case() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for seed in range(25):
+            oracle = Threads(needs(Random(seed)), pool)
+            one, log = plainest(CASE, oracle, 1)
+            for jobs in (2, 4):
+                several, ahead = plainest(CASE, oracle, jobs)
+                assert json.dumps(asdict(several)) == json.dumps(asdict(one)), seed
+                assert log.known.keys() <= ahead.known.keys()
+
+
+def test_a_second_worker_saves_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = {1: 0.0, 2: 0.0, 4: 0.0}
+    for seed in range(25):
+        fails = needs(Random(seed))
+        for jobs in taken:
+            oracle = Slow(fails, jobs)
+
+            def wait(futures: Collection[Future[Verdict]], slow: Slow = oracle, **_: object) -> object:
+                return slow.wait(futures)
+
+            monkeypatch.setattr(asking, "wait", wait)
+            plainest(CASE, oracle, jobs)
+            taken[jobs] += oracle.now
+    assert taken[1] / taken[2] >= 1.4
+    assert taken[1] / taken[4] >= 1.8
+
+
+def test_a_budget_ends_questions_and_those_ahead() -> None:
+    asked: list[str] = []
+
+    def may() -> bool:
+        asked.append("")
+        return len(asked) <= 4
+
+    with ThreadPoolExecutor(2) as pool, pytest.raises(BudgetSpent):
+        plainest(CASE, Threads(lambda case: False, pool), 2, may=may)
+
+
+# Simplifications that are wrong themselves
+
+
+def raises(case: Case, storages: object) -> Candidates:
+    """Raises after its first candidate was accepted."""
+    yield replace(case, backward=False)
+    raise KeyError("lost")
+
+
+def does_nothing(case: Case, storages: object) -> Candidates:
+    """Proposes what is there."""
+    yield replace(case)
+    return case
+
+
+def spoils(case: Case, storages: object) -> Candidates:
+    """Proposes what is no graph."""
+    spoilt = replace(case, inputs=())
+    return spoilt if (yield spoilt) else case
+
+
+def cheats(case: Case, storages: object) -> Candidates:
+    """Ends with what nobody accepted."""
+    yield replace(case, context={})
+    return replace(case, tensors=())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (raises, "KeyError: 'lost'"),
+        (does_nothing, "ValueError: it proposed no change"),
+        (spoils, "ValueError: 0 inputs for 1 placeholders"),
+        (cheats, "ValueError: what it ended with is not what was accepted last"),
+    ],
+)
+def test_a_wrong_simplification_is_told_of_and_the_others_go_on(
+    wrong: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = simplify(CASE, Held(BLOBS), lambda case, name: True)
+    planted = Stage(name_of(wrong), "", (wrong,))
+    monkeypatch.setattr(stages, "STAGES", (planted, *stages.STAGES[3:]))
+    problems: list[tuple[str, str]] = []
+    going = Simplifying(CASE, Held(BLOBS), lambda exc, name: problems.append((name, f"{type(exc).__name__}: {exc}")))
+    while going.asked is not None:
+        going.answer(True)
+    assert problems == [(name_of(wrong), said)]
+    assert going.case == plain
+
+
+def test_no_simplification_of_ours_is_wrong() -> None:
+    for seed in range(25):
+        fails = needs(Random(seed))
+        simplify(CASE, Held(BLOBS), lambda case, name, fails=fails: fails(case))
