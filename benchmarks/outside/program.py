@@ -17,7 +17,11 @@ counted = Counter()
 
 
 def is_wanted(value):
-    return fault not in planted.SILENT or (isinstance(value, torch.Tensor) and value.is_floating_point())
+    if fault not in planted.SILENT:
+        return True
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return False
+    return fault != "gradient" or value.requires_grad
 
 
 def count(graph):
