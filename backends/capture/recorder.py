@@ -137,7 +137,7 @@ class CaptureRecorder:
 
                 with Index.open(self.db, create=True) as index:
                     for capture, times in again.items():
-                        index.seen_again(capture, times)
+                        index.captures.seen_again(capture, times)
             except Exception as exc:  # noqa: BLE001  see record
                 log.warning("fxminify could not count repeated failures: %s", _said(exc))
 
@@ -199,7 +199,7 @@ class CaptureRecorder:
         if "://" not in self.db and not os.path.exists(self.db):
             return []
         with Index.open(self.db, create=True) as index:
-            rows = index.captures()
+            rows = index.captures.find()
         return [row.id for row in rows if row.signature == known.digest and row.backend == spec.name]
 
     def _lowered(
@@ -270,7 +270,7 @@ class CaptureRecorder:
         if case is not None:
             provenance = provenance | {"origin": origin_tag(case)}
         with Index.open(self.db, create=True) as index:
-            capture = index.add(
+            capture = index.captures.add(
                 case=case,
                 blobs=blobs,
                 failure=failure,
@@ -279,8 +279,8 @@ class CaptureRecorder:
                 graph_text=graph_text,
                 reason=reason,
             )
-            if case is not None and reason and index.capture(capture).state is State.PENDING:
-                index.set_state(capture, State.BLOCKED, reason)
+            if case is not None and reason and index.captures.get(capture).state is State.PENDING:
+                index.captures.set_state(capture, State.BLOCKED, reason)
         STORED.append(capture)
         if self.journal is not None:
             self.journal.tell("captured", f"{capture} {failure.kind}")

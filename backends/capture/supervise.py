@@ -216,7 +216,7 @@ def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure
     if case is not None:
         provenance["origin"] = origin_tag(case)
     with Index.open(db, create=True) as index:
-        capture = index.add(
+        capture = index.captures.add(
             case=case,
             blobs=journal.JournalBlobs(directory),
             failure=failure,
@@ -225,8 +225,8 @@ def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure
             graph_text=str(document.get("graph_text", "")),
             reason=reason,
         )
-        if case is not None and reason and index.capture(capture).state is State.PENDING:
-            index.set_state(capture, State.BLOCKED, reason)
+        if case is not None and reason and index.captures.get(capture).state is State.PENDING:
+            index.captures.set_state(capture, State.BLOCKED, reason)
     return [[str(capture), str(failure.kind)]]
 
 

@@ -21,12 +21,13 @@ from . import (
     retest,
     run,
     show,
+    upgrade,
     verify,
 )  # fmt: skip
 
 #: In the order of a session, which is that of ``minify --help``.
 VERBS = (
     capture.capture, import_.import_, run.run, list.list_, show.show, history.history, repro.repro, report.report,
-    verify.verify, retest.retest, ablate.ablate, backends.backends, passes.passes, formats.formats,
-    doctor.doctor,
+    verify.verify, retest.retest, ablate.ablate, upgrade.upgrade, backends.backends, passes.passes,
+    formats.formats, doctor.doctor,
 )  # fmt: skip

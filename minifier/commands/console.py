@@ -175,9 +175,9 @@ def code(text: str, language: str = "python", *, console: Console | None = None)
 def drawing(index: Index, capture_id: int, *, console: Console | None = None) -> None:
     """The minimal graph of a capture drawn in text, the captured one where there is none smaller yet."""
     console = console or Console()
-    info = index.capture(capture_id)
+    info = index.captures.get(capture_id)
     best = index.best(info)
-    case = best or index.case(capture_id)
+    case = best or index.captures.case(capture_id)
     head = count(case.graph.count, "compute node") + ("" if best is not None else f", not minified yet: {info.state}")
     console.print(Text(printable(f"Failure {capture_id}: {head}"), style="bold"), soft_wrap=True)
     first = first_node.stored(index, capture_id) or {}

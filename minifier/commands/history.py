@@ -22,7 +22,7 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
     from . import console
 
     with Index.open(db, readonly=True) as index:
-        index.capture(id_)
+        index.captures.get(id_)
         found = stored(index, id_)
         db = index.name
     if found is None:

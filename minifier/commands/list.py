@@ -17,7 +17,7 @@ def list_(db: str, each: bool, json_: bool) -> None:
     from . import console
 
     with Index.open(db, readonly=True) as index:
-        rows = index.captures()
+        rows = index.captures.find()
     if json_:
         dump([row.to_json() for row in rows])
     else:

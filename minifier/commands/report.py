@@ -108,8 +108,8 @@ def _hand_on(
     with Index.open(db, readonly=True) as index:
         if to is not None:
             click.echo(bundles.command(index, id_, request))
-        capture = index.capture(id_)
-        case = (index.best(capture) or index.case(id_)) if inside else None
+        capture = index.captures.get(id_)
+        case = (index.best(capture) or index.captures.case(id_)) if inside else None
     if bundle is None and case is None:
         return
     formats = None if bundle is not None else ("script", "issue")

@@ -21,7 +21,7 @@ from . import tasks
 from .observation import of_reply
 
 #: Under this name the answer is kept beside the scripts of a capture.
-FORMAT = "first-node"
+ARTIFACT = "first-node"
 _OUTPUT = re.compile(r"output (\d+)")
 
 
@@ -66,14 +66,10 @@ def returning_all(case: Case, trace: Trace) -> tuple[Case, list[str]]:
 
 
 def keep(index: Index, capture: int, found: dict[str, Any]) -> None:
-    index.save_repro(capture, FORMAT, json.dumps(found), verified=0, runs=0, log="")
+    index.artifacts.save(capture, ARTIFACT, found)
 
 
 def stored(index: Index, capture: int) -> dict[str, Any] | None:
     """What `keep` kept for ``capture``, if anything readable."""
-    repro = index.repro(capture, FORMAT)
-    try:
-        found = None if repro is None else json.loads(repro.text)
-    except ValueError:
-        return None
+    found = index.artifacts.get(capture, ARTIFACT)
     return found if isinstance(found, dict) else None

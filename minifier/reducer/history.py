@@ -62,13 +62,13 @@ class History:
 
 def stored(index: Index, capture: int) -> History | None:
     """The history of the reduction that the best case of ``capture`` is from, None where there is none."""
-    info = index.last_reduction(capture)
+    info = index.reductions.last(capture)
     if info is None:
         return None
-    steps = index.steps(info.id)
-    start = info.nodes_before or index.capture(capture).nodes_before or 0
+    steps = index.reductions.steps(info.id)
+    start = info.nodes_before or index.captures.get(capture).nodes_before or 0
     efforts: dict[str, Effort] = {}
-    for verdict in index.verdicts(info.id).values():
+    for verdict in index.reductions.verdicts(info.id).values():
         if verdict.pass_name == EXPLAIN:
             continue
         effort = efforts.setdefault(verdict.pass_name, Effort(verdict.pass_name))
@@ -99,10 +99,10 @@ def begin_at(index: Index, capture: int, number: int) -> tuple[int, Case]:
     What running it imports and compiles with is what the capture says: that is what a person has trusted. Raises
     `StoreError` where there is no such step, or its case was not kept.
     """
-    info = index.last_reduction(capture)
+    info = index.reductions.last(capture)
     if info is None:
         raise StoreError(f"capture {capture} was not minified yet: minify run {index.name} {capture}")
-    captured, case = index.case(capture), index.step_case(info.id, number)
+    captured, case = index.captures.case(capture), index.reductions.step_case(info.id, number)
     backend = {
         k: v
         for k, v in captured.backend.items()

@@ -7,7 +7,6 @@ minimized case is taken where there is one. Each backend has workers of its own:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -30,7 +29,7 @@ LAYERS = (
     ("aot_eager_decomp_partition", "decompositions and partitioner"),
 )
 #: Under this name an ablation is kept beside the scripts of a capture.
-FORMAT = "ablation"
+ARTIFACT = "ablation"
 #: The one failure of a capture, seen under another backend.
 SAME, OTHER, PASSES, CANNOT = "same failure", "another failure", "passes", "cannot run"
 
@@ -57,10 +56,9 @@ class Ablation:
         return {"enters": self.enters, "rows": [asdict(row) for row in self.rows]}
 
     @classmethod
-    def from_text(cls, text: str) -> Ablation:
-        """Inverse of ``json.dumps(to_json())``. Raises `StoreError` on anything else."""
+    def from_json(cls, doc: Any) -> Ablation:
+        """Inverse of `to_json`. Raises `StoreError` on anything else."""
         try:
-            doc = json.loads(text)
             return cls(tuple(_read(row) for row in doc["rows"]), str(doc["enters"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"an ablation in the file cannot be read: {error}") from error
@@ -81,15 +79,15 @@ def ablate(
     The answer is stored, and the issue report shows it. ``timeout`` is in seconds, for one run.
     """
     with Index.open(db, readonly=True) as index:
-        capture = index.capture(id)
-        failure = index.failure(id)
-        case = index.best(capture) or index.case(id)
+        capture = index.captures.get(id)
+        failure = index.captures.get(id).failure
+        case = index.best(capture) or index.captures.case(id)
         if failure is None:
             raise StoreError(f"capture {id} has no failure to compare with")
         trusted = trust or index.is_ours(id)
         if not trusted and not confirm(question(capture, case)):
             raise StoreError(f"capture {id} is not trusted: add --trust to run it")
-        blobs = index.blobs(case.storages)
+        blobs = index.blobs.view(case.storages)
     own = BackendSpec.from_json(case.backend)
     specs = [(named(name, own), layer) for name, layer in LAYERS if name != own.name]
     specs.append((own, "the backend"))
@@ -102,7 +100,7 @@ def ablate(
         done(row)
     found = Ablation(tuple(rows), _enters(rows))
     with Index.open(db) as index:
-        index.save_repro(id, FORMAT, json.dumps(found.to_json()), verified=0, runs=0, log="")
+        index.artifacts.save(id, ARTIFACT, found.to_json())
     return found
 
 
@@ -131,8 +129,8 @@ def others(own: str) -> list[str]:
 
 def stored(index: Index, id: int) -> Ablation | None:
     """The ablation kept for capture ``id``, if there is one."""
-    repro = index.repro(id, FORMAT)
-    return None if repro is None else Ablation.from_text(repro.text)
+    found = index.artifacts.get(id, ARTIFACT)
+    return None if found is None else Ablation.from_json(found)
 
 
 def _read(doc: Any) -> AblationRow:

@@ -53,7 +53,7 @@ class RetestFile(pytest.File):
         try:
             with Index.open(str(self.path), readonly=True) as index:
                 cases, skipped = collect(index, (), self.options(), refuse)
-                self.known = index.retests()
+                self.known = index.retests.find()
         except (StoreError, InvalidSpec) as error:
             raise self.CollectError(str(error)) from error
         found = [(case, "") for case in cases] + [(answer.case, answer.said) for answer in skipped]

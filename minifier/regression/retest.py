@@ -24,7 +24,7 @@ from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Processes, Verification, verify
 from ...store.failure import Failure, FailureKind, Phase, signature
 from ...store.index import CaptureInfo, Index, ReproInfo, Retest, RetestResult
-from ...store.index.reductions import now
+from ...store.index.database import now
 from ..consent import Confirm, question, refuse
 from ..oracle.replay import Likeness
 from ..reporting.export import alarm, embedded_from, search_path, stored_repro
@@ -122,12 +122,12 @@ def retest(
     with Index.open(db, readonly=not options.record) as index:
         cases, skipped = collect(index, ids, options, confirm)
         begin(cases)
-        known = index.retests([c.id for c in index.captures(ids)] if ids else [])
+        known = index.retests.find([c.id for c in index.captures.find(ids)] if ids else [])
         round_id: int | None = None
         answered: list[Retest] = []
         if options.record:
             config = {"cases": [s.name for s in cases], "runs": options.runs, "versions": installation()}
-            round_id, answered = index.begin_round(config, resume=not options.again)
+            round_id, answered = index.retests.begin_round(config, resume=not options.again)
         earlier = {(row.capture, row.backend): row for row in answered}
         before = [row for row in known if row.id not in {r.id for r in answered}]
         answers = {answer.case.name: answer for answer in skipped}
@@ -143,7 +143,7 @@ def retest(
         for case, found, log in _run_all(todo, options):
             answer(case, keep(index, case, found, round_id) if options.record else found, log)
         if round_id is not None:
-            index.finish_round(round_id)
+            index.retests.finish_round(round_id)
     return sorted(answers.values(), key=lambda a: (a.case.capture.id, not a.case.own, a.case.backend))
 
 
@@ -152,8 +152,8 @@ def collect(
 ) -> tuple[list[RetestCase], list[RetestAnswer]]:
     """The cases to run, and an answer for each capture that has none."""
     cases, skipped = [], []
-    for capture in index.captures(ids):
-        repro = index.repro(capture.id, "script")
+    for capture in index.captures.find(ids):
+        repro = index.repros.get(capture.id, "script")
         if repro is None or not repro.verified:
             case = RetestCase(capture, capture.backend, own=True)
             skipped.append(
@@ -180,7 +180,7 @@ def _retest_case(
     options: RetestOptions,
     confirm: Confirm,
 ) -> RetestCase:
-    captured = index.case(capture.id)
+    captured = index.captures.case(capture.id)
     own = name in ("", capture.backend)
     best = index.best(capture) or captured
     case = RetestCase(
@@ -204,7 +204,7 @@ def _retest_case(
     failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
     header = make_header(capture, best, failure, queries=capture.queries, timeout=alarm(repro.text))
     try:
-        rendered = render(best, index.blobs(best.storages), header=header, embed=SIDE_FILE in repro.text)
+        rendered = render(best, index.blobs.view(best.storages), header=header, embed=SIDE_FILE in repro.text)
     except (Unprintable, CannotLoad) as error:
         return replace(case, blocked_reason=f"no script can be printed: {error}")
     files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
@@ -288,8 +288,8 @@ def classify(found: Verification) -> tuple[RetestResult, str, str]:
 
 def keep(index: Index, case: RetestCase, found: Retest, round_id: int | None = None) -> Retest:
     """``found`` as the index remembers it."""
-    return index.add_retest(
-        case.capture.id, case.backend, found.result, said=found.said, signature=found.signature,
+    return index.retests.add(
+        case.capture.id, case.backend, found.result, message=found.message, signature=found.signature,
         shown=found.shown, runs=found.runs, seconds=found.seconds, versions=found.versions, round_id=round_id,
     )  # fmt: skip
 
@@ -301,7 +301,7 @@ def judge(case: RetestCase, found: Retest, known: Sequence[Retest], expect: Expe
     expected = found.result is not RetestResult.CANNOT_RUN and as_expected(found, before, case.own, expect)
     where = standing(case.capture, case.backend, [*known, found], torch=torch)
     again = "fixed before, and failing again" if any(r.result is RetestResult.FIXED for r in before) else ""
-    parts = [found.said, again if found.result in (RetestResult.FAILING, RetestResult.CHANGED) else ""]
+    parts = [found.message, again if found.result in (RetestResult.FAILING, RetestResult.CHANGED) else ""]
     return RetestAnswer(case, found, expected, where, "; ".join(part for part in parts if part))
 
 

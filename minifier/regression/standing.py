@@ -93,15 +93,15 @@ def standing(capture: CaptureInfo, backend: str, retests: Iterable[Retest], *, t
 
 def retested(index: Index, capture: CaptureInfo) -> list[str]:
     """What the retests of ``capture`` say, a line for each backend."""
-    rows = index.retests([capture.id])
+    rows = index.retests.find([capture.id])
     places = [standing(capture, name, rows) for name in dict.fromkeys(row.backend for row in rows)]
     return [f"{where.since.backend}: {where.text()}" for where in places if where is not None]
 
 
 def matrix(index: Index, ids: Sequence[int] = ()) -> dict[str, Any]:
     """The last result of each case for each backend and version of torch, as data: columns, and a row for each case."""
-    captures = index.captures(ids)
-    retests = index.retests([c.id for c in captures] if ids else [])
+    captures = index.captures.find(ids)
+    retests = index.retests.find([c.id for c in captures] if ids else [])
     cells = {(r.capture, r.backend, r.versions.get("torch", "")): r for r in retests}
     columns = sorted({(b, v) for _, b, v in cells}, key=lambda c: (c[0], order(c[1]), c[1]))
     rows = []

@@ -117,7 +117,7 @@ def collect(
                 contents[name] = data
                 entries.append(_entry(name, "values of tensors, as captured", data))
     with Index.open(db, readonly=True) as index:
-        capture = index.capture(capture_id)
+        capture = index.captures.get(capture_id)
     total = sum(map(len, contents.values()))
     if total > MOST_BYTES:
         largest = max(contents, key=lambda name: len(contents[name]))
@@ -156,8 +156,8 @@ def command(index: Index, capture_id: int, request: ExportRequest = _SCRIPT) -> 
     text = drawn(index, capture_id, replace(request, format="issue")).text
     if len(text) > MOST_CHARACTERS:
         raise StoreError(f"the issue has {len(text):,} characters, GitHub takes {MOST_CHARACTERS:,}: attach a --bundle")
-    capture = index.capture(capture_id)
-    case = index.best(capture) or index.case(capture_id)
+    capture = index.captures.get(capture_id)
+    case = index.best(capture) or index.captures.case(capture_id)
     kept = record.stored(index, capture)
     failure = kept.failure if kept is not None else capture.failure
     spec = BackendSpec.from_json(case.backend)

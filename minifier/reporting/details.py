@@ -15,9 +15,9 @@ from ..regression.standing import retested
 
 def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[str, Any]:
     """The failure, its graph (the minimal one if ``minified``), its reduction, and what retests found."""
-    info = index.capture(capture_id)
+    info = index.captures.get(capture_id)
     out: dict[str, Any] = info.to_json()
-    failure = index.failure(capture_id)
+    failure = index.captures.get(capture_id).failure
     if failure is not None:
         out["failure"] = failure.to_json()
     if (told := history.stored(index, capture_id)) is not None:
@@ -32,7 +32,7 @@ def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[st
         out["first_node"] = first
     case = None
     if info.state != "unsupported":
-        case = index.best(info) if minified else index.case(capture_id)
+        case = index.best(info) if minified else index.captures.case(capture_id)
     if case is None:
         return {**out, "graph": info.graph_text}
     out["backend_spec"] = {k: v for k, v in case.backend.items() if k != "search_path"}

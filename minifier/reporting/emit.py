@@ -82,7 +82,7 @@ class Emitter:
             seen = f"{done.shown} of {done.runs}"
             header = replace(header, runs=seen, tentative=done.instead if not done.shown else "")
             rendered = render(case, blobs, header=header, embed=embed)
-        self.index.save_repro(
+        self.index.repros.save(
             self.capture.id, "script", rendered.text, verified=done.shown, runs=done.runs, log=done.log
         )
         record.keep(self.index, self.capture.id, header)
@@ -119,23 +119,23 @@ def verify_stored(
     """
     answers = []
     with Index.open(db, readonly=True) as index:
-        for capture in index.captures(ids):
-            repro = index.repro(capture.id, "script")
+        for capture in index.captures.find(ids):
+            repro = index.repros.get(capture.id, "script")
             if repro is None:
                 if ids:
                     raise StoreError(f"capture {capture.id} has no script yet: minify run {index.name} {capture.id}")
                 continue
-            case = index.case(capture.id)
+            case = index.captures.case(capture.id)
             trusted = trust or index.is_ours(capture.id)
             if not trusted and not confirm(question(capture, case, script=repro.text)):
                 raise StoreError(f"the script of capture {capture.id} is not trusted: add --trust to run it")
             done = _again(index, capture, case, repro.text, runs, timeout)
             if done.shown and capture.state is State.UNVERIFIED:
                 with Index.open(db) as writable:
-                    writable.save_repro(
+                    writable.repros.save(
                         capture.id, "script", repro.text, verified=done.shown, runs=done.runs, log=done.log
                     )
-                    writable.set_state(capture.id, State.VERIFIED)
+                    writable.captures.set_state(capture.id, State.VERIFIED)
             answers.append(
                 {"id": capture.id, "shown": done.shown, "runs": done.runs, "signature": capture.signature,
                  "instead": done.instead}

@@ -7,10 +7,10 @@ size, a dtype, the values, an argument, a setting), a `Twin` the nearest candida
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 from ...store.document.case import Json
 from ...store.errors import StoreError
@@ -18,7 +18,7 @@ from ...store.index import Index
 from ..oracle.verdict import Outcome
 
 #: Under this name the explanation is kept beside the scripts of a capture.
-FORMAT = "explanation"
+ARTIFACT = "explanation"
 #: The most subjects and answers that a stored explanation may have, and the longest text in it.
 MOST, LONGEST = 1000, 20_000
 
@@ -155,10 +155,9 @@ class Explanation:
         return {**asdict(self), "summary": self.summary(), "sentences": self.sentences()}
 
     @classmethod
-    def from_text(cls, text: str) -> Explanation:
-        """Inverse of ``json.dumps(to_json())``. Raises `StoreError` on anything else."""
+    def from_json(cls, doc: Any) -> Explanation:
+        """Inverse of `to_json`. Raises `StoreError` on anything else."""
         try:
-            doc = json.loads(text)
             twin = doc["twin"]
             return cls(
                 tuple(_subject(item) for item in _items(doc["subjects"])),
@@ -174,18 +173,18 @@ class Explanation:
 
 def stored(index: Index, capture: int) -> Explanation | None:
     """The explanation kept for ``capture``, if there is one of the reduction that its best case is from."""
-    repro = index.repro(capture, FORMAT)
-    if repro is None:
+    kept = index.artifacts.get(capture, ARTIFACT)
+    if kept is None:
         return None
     try:
-        found, last = Explanation.from_text(repro.text), index.last_reduction(capture)
+        found, last = Explanation.from_json(kept), index.reductions.last(capture)
     except StoreError:
         return None  # of another version: what else there is to show of a capture does not depend on it
     return found if last is not None and found.reduction == last.id else None
 
 
 def keep(index: Index, capture: int, found: Explanation) -> None:
-    index.save_repro(capture, FORMAT, json.dumps(found.to_json()), verified=0, runs=0, log="")
+    index.artifacts.save(capture, ARTIFACT, found.to_json())
 
 
 def _subject(doc: Json) -> Subject:

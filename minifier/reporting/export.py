@@ -86,8 +86,8 @@ def drawn(index: Index, capture_id: int, request: ExportRequest, *, tentative: s
         find(request.format)
     except UnknownFormat as error:
         raise StoreError(str(error)) from error
-    capture = index.capture(capture_id)
-    repro = index.repro(capture_id, "script")
+    capture = index.captures.get(capture_id)
+    repro = index.repros.get(capture_id, "script")
     if repro is None and capture.state == "unsupported":
         raise StoreError(f"capture {capture_id} has no script, and cannot have one: {capture.reason}")
     if repro is None:
@@ -111,7 +111,7 @@ def drawn(index: Index, capture_id: int, request: ExportRequest, *, tentative: s
         header = record.make_header(capture, case, failure, queries=capture.queries, timeout=alarm(repro.text))
     if tentative:
         header = replace(header, tentative=tentative)
-    blobs = index.blobs(case.storages)
+    blobs = index.blobs.view(case.storages)
     if request.rename:
         case, header = anonymous(case, header)
     try:
@@ -136,10 +136,10 @@ def export(
         if run is None or request.template or (request.format == "script" and not request.rename):
             return made
         name = f"{request.format}, renamed" if request.rename else request.format
-        known = index.repro(capture_id, name)
+        known = index.repros.get(capture_id, name)
         if known is not None and known.text == made.text and known.verified:
             return replace(made, info={**made.info, "verified": known.verified, "runs": known.runs})
-        capture, case = index.capture(capture_id), index.case(capture_id)
+        capture, case = index.captures.get(capture_id), index.captures.case(capture_id)
         if not trust and not index.is_ours(capture_id):
             why = "not run here, where the capture was not made: --trust runs it"
             return _doubtful(index, capture_id, request, Verification(0, 0, instead=why))
@@ -151,7 +151,7 @@ def export(
         if not done.shown:
             return _doubtful(index, capture_id, request, done)
     with suppress(StoreError), Index.open(db) as index:  # a file that cannot be written is run anew each time
-        index.save_repro(capture_id, name, made.text, verified=done.shown, runs=done.runs, log=done.log)
+        index.repros.save(capture_id, name, made.text, verified=done.shown, runs=done.runs, log=done.log)
     return replace(made, info={**made.info, "verified": done.shown, "runs": done.runs}, tentative=done.instead)
 
 

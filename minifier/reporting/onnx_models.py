@@ -6,7 +6,6 @@ It is an illustration and decides nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from ..sandbox.scratch import Scratch
 
 #: Under this name the models are kept beside the scripts of a capture.
-FORMAT = "onnx"
+ARTIFACT = "onnx"
 #: As many models, and as many characters of one as text and as a picture, are kept.
 MOST_MODELS, MOST_TEXT, MOST_PICTURE = 4, 20_000, 200_000
 #: What a worker has imported that made an ONNX model.
@@ -64,17 +63,12 @@ def collect(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Js
 
 
 def keep(index: Index, capture: int, models: list[OnnxModel]) -> None:
-    text = json.dumps([asdict(model) for model in models])
-    index.save_repro(capture, FORMAT, text, verified=0, runs=0, log="")
+    index.artifacts.save(capture, ARTIFACT, [asdict(model) for model in models])
 
 
 def stored(index: Index, capture: int) -> list[OnnxModel]:
     """What `keep` kept for ``capture``, as far as it can be read."""
-    repro = index.repro(capture, FORMAT)
-    try:
-        return [] if repro is None else _read(json.loads(repro.text))
-    except (ValueError, TypeError):
-        return []
+    return _read(index.artifacts.get(capture, ARTIFACT))
 
 
 def _read(found: object) -> list[OnnxModel]:

@@ -45,7 +45,7 @@ def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> Fail
 
     Raises `StoreError` for an id that is not there.
     """
-    captures = {capture.id: capture for capture in index.captures(ids)}
+    captures = {capture.id: capture for capture in index.captures.find(ids)}
     groups = sorted(map(_group, grouped(captures.values())), key=lambda g: (-len(g.rows), g.rows[0].id))
     order = _order(groups)
     nodes = min(max(_NODES // max(min(len(order), most), 1), _LEAST), MOST_NODES)
@@ -159,7 +159,7 @@ def _message(failure: Failure | None) -> str:
 def _graphs(index: Index, capture: CaptureInfo, detail: Detail, nodes: int) -> Detail:
     if capture.nodes_before is None:
         return replace(detail, source=without_paths(capture.graph_text, 100_000))
-    case = index.case(capture.id)
+    case = index.captures.case(capture.id)
     best = index.best(capture)
     first = first_node.stored(index, capture.id) or {}
     begins = {str(first["node"])} if "node" in first else set()
@@ -201,7 +201,7 @@ def _text(value: object) -> str:
 
 
 def _script(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
-    stored = index.repro(capture.id, "script")
+    stored = index.repros.get(capture.id, "script")
     if stored is None:
         return detail
     note = f"Shown in {stored.verified} of {stored.runs} fresh runs, {stored.created}."

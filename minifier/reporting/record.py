@@ -6,7 +6,6 @@ often belongs to the day the script was verified.
 
 from __future__ import annotations
 
-import json
 import math
 import platform
 from dataclasses import replace
@@ -25,7 +24,7 @@ from ..regression.ablation import stored as stored_ablation
 from . import explanation, onnx_models
 
 #: Under this name the record is kept beside the scripts of a capture.
-FORMAT = "record"
+ARTIFACT = "record"
 _TEXTS = ("torch", "python", "platform", "backend", "runs", "replays", "tentative")
 #: Rows of the table that tells the story.
 _MOST_STEPS = 20
@@ -57,13 +56,12 @@ def keep(index: Index, capture_id: int, header: Header) -> None:
     """Keep what the script of the capture says of itself."""
     doc = {name: getattr(header, name) for name in (*_TEXTS, *_COUNTS, *_FLAGS)}
     doc |= {"failure": plain(header.failure.to_json()), "installed": header.installed.to_json()}
-    index.save_repro(capture_id, FORMAT, json.dumps(doc), verified=0, runs=0, log="")
+    index.artifacts.save(capture_id, ARTIFACT, doc)
 
 
 def stored(index: Index, capture: CaptureInfo) -> Header | None:
     """What `keep` kept, if anything readable, with what was found out since: the ablation, the first differing node."""
-    repro = index.repro(capture.id, FORMAT)
-    header = None if repro is None else _read(repro.text)
+    header = _read(index.artifacts.get(capture.id, ARTIFACT))
     if header is None:
         return None
     if (ablation := stored_ablation(index, capture.id)) is not None:
@@ -81,15 +79,14 @@ def stored(index: Index, capture: CaptureInfo) -> Header | None:
 
 def _steps(index: Index, capture_id: int) -> tuple[tuple[str, int, int], ...]:
     """The passes that made the case smaller, in order, with the nodes and inputs that were left after each."""
-    reduction = index.last_reduction(capture_id)
-    rows = [] if reduction is None else [(s.pass_name, s.nodes, s.inputs) for s in index.steps(reduction.id)]
+    reduction = index.reductions.last(capture_id)
+    rows = [] if reduction is None else [(s.pass_name, s.nodes, s.inputs) for s in index.reductions.steps(reduction.id)]
     last = [row for row, after in zip(rows, [*rows[1:], ("", 0, 0)], strict=True) if row[0] and row[0] != after[0]]
     return tuple(last[-_MOST_STEPS:])
 
 
-def _read(text: str) -> Header | None:
+def _read(doc: Any) -> Header | None:
     try:
-        doc = json.loads(text)
         failure = Failure.from_json(doc["failure"])
         header = Header(failure, signature(failure).digest, installed=Installed.from_json(doc["installed"]))
         fields: dict[str, Any] = {name: str(doc[name]) for name in _TEXTS}

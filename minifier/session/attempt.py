@@ -95,11 +95,14 @@ class EntryAttempt:
             **({"from": list(self.of.begun)} if self.of.begun is not None else {}),
             **({"patience": self.patience} if (self.patience or 1.0) != 1.0 else {}),
         }
-        self.log = VerdictLog(self.of, self.of.index.begin_reduction(self.of.capture.id, config).id)
+        self.log = VerdictLog(self.of, self.of.index.reductions.begin(self.of.capture.id, config).id)
         start = with_distinct_names(self.of.case)
         trace = self.record(start)
         first = self.begins(trace) if len(start.graph.compute) > _FEW else None
-        failures = [*self.of.shown.failures[:1], *filter(None, [self.of.index.failure(self.of.capture.id)])]
+        failures = [
+            *self.of.shown.failures[:1],
+            *filter(None, [self.of.index.captures.get(self.of.capture.id).failure]),
+        ]
         hints, culprits = named(start, failures, first), blamed(start, failures, first)
         self.descent = Descent(self.of, self.oracle, self.log, start, trace, hints, culprits, self.timeout, self.listen)
         found = self.descent.run()
@@ -144,7 +147,7 @@ class EntryAttempt:
 
     def share(self) -> float:
         """In which share of its runs the script that is kept now has shown the failure."""
-        repro = self.of.index.repro(self.of.capture.id, "script")
+        repro = self.of.index.repros.get(self.of.capture.id, "script")
         return 0.0 if repro is None or not repro.runs else repro.verified / repro.runs
 
     def steadier(self, found: Found, state: State, reason: str) -> tuple[Found, State, str]:
@@ -176,7 +179,7 @@ class EntryAttempt:
 
     def close(self, *, finished: bool = True) -> None:
         """Write down how the reduction ended. Only when ``finished`` will no later run resume it."""
-        self.of.index.finish_reduction(
+        self.of.index.reductions.finish(
             self.log.reduction,
             queries=self.queries(),
             nodes_before=self.of.case.graph.count,
@@ -230,7 +233,7 @@ class EntryAttempt:
                 replays=self.of.shown.seldom(),
                 installed=self.of.installed(),
             )
-            if (kept := self.of.index.repro(self.of.capture.id, "script")) is not None:
+            if (kept := self.of.index.repros.get(self.of.capture.id, "script")) is not None:
                 self.of.listener(ScriptVerified(self.of.capture.id, kept.verified, kept.runs))
             if state is State.UNVERIFIED and not last.same:
                 reason += "; nor does a fresh process show it: it may need what came before it, such as other graphs"

@@ -41,8 +41,8 @@ def reduce_capture(
 ) -> CaptureOutcome:
     """Minify one capture and store its script, on a ``cluster`` if there is one. The state and what it says are the
     caller's to write."""
-    case = index.case(capture.id)
-    failure = index.failure(capture.id)
+    case = index.captures.case(capture.id)
+    failure = index.captures.get(capture.id).failure
     if failure is None:
         return CaptureOutcome(State.UNSUPPORTED, "no failure was recorded with it")
     spec = BackendSpec.from_json(case.backend)
@@ -61,7 +61,7 @@ def reduce_capture(
         pool = Pool(case.backend, case.imports, jobs=options.jobs, memory=memory, mode=mode)
     try:
         with pool:
-            pool.scratch.put(index.blobs(case.storages))
+            pool.scratch.put(index.blobs.view(case.storages))
             hang = failure.detail.get("seconds")
             listener(ReplayStarted(capture.id, options.replays))
             for case in ways:  # the one that shows the failure goes on

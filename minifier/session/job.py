@@ -76,7 +76,7 @@ class CaptureSession:
 
     def keep_others(self) -> list[int]:
         """Store the other failures that candidates showed, the smallest example of each, as captures of their own."""
-        known = {c.signature for c in self.index.captures()}
+        known = {c.signature for c in self.index.captures.find()}
         ids = []
         for digest, (case, verdict) in self.others.items():
             if digest in known or verdict.signature is None:
@@ -86,7 +86,7 @@ class CaptureSession:
             if is_ours(self.case, self.capture.provenance.get("origin")):
                 provenance["origin"] = origin_tag(settled)
             ids.append(
-                self.index.add(
+                self.index.captures.add(
                     case=settled,
                     blobs=blobs,
                     failure=verdict.failure,

@@ -87,7 +87,7 @@ def minify(
     ):
         if not options.jobs:
             options = replace(options, jobs=1 if cluster is None else cluster.threads)
-        chosen = index.captures(tuple(ids or ()))
+        chosen = index.captures.find(tuple(ids or ()))
         again = options.again or options.from_step is not None
         if options.from_step is not None:
             for capture in chosen:  # raises before any work is begun
@@ -98,21 +98,21 @@ def minify(
         for capture in todo:
             tell(CaptureStarted(capture))
             if not claims.take(capture.id):
-                tell(CaptureFinished(index.capture(capture.id), "another process is at work on it"))
+                tell(CaptureFinished(index.captures.get(capture.id), "another process is at work on it"))
                 continue
-            now = index.capture(capture.id)
+            now = index.captures.get(capture.id)
             if now.state is capture.state or now.state in OPEN:  # else another process was quicker
                 others[capture.id] = _one(index, now, options, tell, confirm, cluster).children
-            tell(CaptureFinished(index.capture(capture.id)))
+            tell(CaptureFinished(index.captures.get(capture.id)))
             claims.give_back(capture.id)
-        done = index.captures([c.id for c in todo]) if todo else []
+        done = index.captures.find([c.id for c in todo]) if todo else []
         results = [MinifyResult(row, _script(index, row), others.get(row.id, ())) for row in done]
         results += [MinifyResult(row, _script(index, row), skipped=True) for row in skipped]
     return sorted(results, key=lambda result: result.id)
 
 
 def _script(index: Index, capture: CaptureInfo) -> str:
-    repro = index.repro(capture.id, "script")
+    repro = index.repros.get(capture.id, "script")
     return "" if repro is None else repro.text
 
 
@@ -126,23 +126,23 @@ def _one(
 ) -> CaptureOutcome:
     """Minify one capture and write down its state, whatever happens."""
     try:
-        case = index.case(capture.id)
+        case = index.captures.case(capture.id)
         asked = question(capture, case)
     except (StoreError, InvalidSpec) as error:  # the others still get their turn
-        index.set_state(capture.id, State.BLOCKED, str(error))
+        index.captures.set_state(capture.id, State.BLOCKED, str(error))
         return CaptureOutcome(State.BLOCKED, str(error))
     if not options.trust and not is_ours(case, capture.provenance.get("origin")) and not confirm(asked):
         outcome = CaptureOutcome(State.BLOCKED, "not run: it was captured elsewhere, and was not trusted (--trust)")
-        index.set_state(capture.id, outcome.state, outcome.reason)
+        index.captures.set_state(capture.id, outcome.state, outcome.reason)
         return outcome
-    index.set_state(capture.id, State.REDUCING)
+    index.captures.set_state(capture.id, State.REDUCING)
     try:
         outcome = reduce_capture(index, capture, options, listener, cluster)
     except BaseException:
         if capture.state in DONE:
-            index.set_state(capture.id, capture.state, capture.reason)
+            index.captures.set_state(capture.id, capture.state, capture.reason)
         else:
-            index.set_state(capture.id, State.PENDING)
+            index.captures.set_state(capture.id, State.PENDING)
         raise
-    index.set_state(capture.id, outcome.state, outcome.reason)
+    index.captures.set_state(capture.id, outcome.state, outcome.reason)
     return outcome

@@ -47,18 +47,18 @@ class StepLog:
         self.last = case
         self.told(step)
         if sum(spec.numel for spec in case.tensors) > SMALL:
-            self.index.add_step(self.reduction, step)
+            self.index.reductions.add_step(self.reduction, step)
             return
         new = {name: len(self.blobs[name]) for name in case.storages - self._kept}
         settled, blobs = settle(case, self.blobs)
         if self._bytes + sum(new.values()) <= MOST_BYTES:
             self._bytes += sum(new.values())
             self._kept |= set(new)
-            self.index.add_step(self.reduction, step, settled, blobs)
+            self.index.reductions.add_step(self.reduction, step, settled, blobs)
         else:
-            self.index.add_step(self.reduction, step)
-            self.index.accept(self.reduction, settled, blobs)
+            self.index.reductions.add_step(self.reduction, step)
+            self.index.reductions.accept(self.reduction, settled, blobs)
 
     def finish(self, case: Case, blobs: Blobs) -> None:
         """``case``, which is the last one or as good, ends the reduction: it is kept whatever its size."""
-        self.index.accept(self.reduction, case, blobs, step=self.number or None)
+        self.index.reductions.accept(self.reduction, case, blobs, step=self.number or None)

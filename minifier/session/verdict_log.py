@@ -14,7 +14,7 @@ class VerdictLog:
         self.job = job
         self.index = index = job.index
         self.reduction = reduction
-        earlier = {k: v for k, v in index.verdicts(reduction).items() if v.outcome != Outcome.INFRA}
+        earlier = {k: v for k, v in index.reductions.verdicts(reduction).items() if v.outcome != Outcome.INFRA}
         self.known: dict[str, Verdict] = {
             key: Verdict(Outcome(stored.outcome), seconds=stored.seconds, detail=stored.detail)
             for key, stored in earlier.items()
@@ -30,8 +30,8 @@ class VerdictLog:
             return False
         self._problems.add((pass_name, text))
         key = problem_key(pass_name, text)
-        self.index.asked(self.reduction, key, pass_name)
-        self.index.answered(self.reduction, key, Outcome.INFRA, None, 0.0, text)
+        self.index.reductions.asked(self.reduction, key, pass_name)
+        self.index.reductions.answered(self.reduction, key, Outcome.INFRA, None, 0.0, text)
         return True
 
     @property
@@ -43,9 +43,9 @@ class VerdictLog:
         self.job.asked += 1
         self.explaining += pass_name == EXPLAIN
         self.passes[key] = pass_name
-        self.index.asked(self.reduction, key, pass_name)
+        self.index.reductions.asked(self.reduction, key, pass_name)
 
     def answered(self, key: str, verdict: Verdict) -> None:
         self.known[key] = verdict
         digest = verdict.signature.digest if verdict.signature is not None else None
-        self.index.answered(self.reduction, key, verdict.outcome, digest, verdict.seconds, verdict.detail)
+        self.index.reductions.answered(self.reduction, key, verdict.outcome, digest, verdict.seconds, verdict.detail)

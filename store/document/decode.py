@@ -18,7 +18,7 @@ from .check_values import ValueChecks
 from .checks import DEFAULT, InvalidDocument, Limits, brief
 from .names import ANNOTATIONS, is_argument_name, is_attribute_path, is_node_name, table
 
-__all__ = ["InvalidDocument", "Limits", "check_storage", "parse", "validate"]
+__all__ = ["InvalidDocument", "Limits", "check_storage", "parse", "parse_value", "validate"]
 
 _OPS = frozenset({"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"})
 #: The fields of a backend that are strings.
@@ -28,6 +28,14 @@ _KINDS = ("parameter", "buffer", "attribute")
 
 def parse(text: str | bytes, limits: Limits = DEFAULT) -> Json:
     """The JSON object in ``text``. Raises `InvalidDocument` also for what `json` lets through."""
+    doc = parse_value(text, limits)
+    if type(doc) is not dict:
+        raise InvalidDocument("the document is no JSON object")
+    return doc
+
+
+def parse_value(text: str | bytes, limits: Limits = DEFAULT) -> Any:
+    """The JSON value in ``text``. Raises `InvalidDocument` also for what `json` lets through."""
 
     def once(pairs: list[tuple[str, Any]]) -> Json:
         found = dict(pairs)
@@ -41,16 +49,13 @@ def parse(text: str | bytes, limits: Limits = DEFAULT) -> Json:
     if len(text) > limits.characters:
         raise InvalidDocument(f"the document is longer than {limits.characters} characters")
     try:
-        doc = json.loads(text, object_pairs_hook=once, parse_constant=constant)
+        return json.loads(text, object_pairs_hook=once, parse_constant=constant)
     except InvalidDocument:
         raise
     except RecursionError:
         raise InvalidDocument("the document is nested too deeply") from None
     except ValueError as exc:
         raise InvalidDocument(f"the document is no JSON: {exc}"[:200]) from None
-    if type(doc) is not dict:
-        raise InvalidDocument("the document is no JSON object")
-    return doc
 
 
 def validate(doc: Json, limits: Limits = DEFAULT) -> Case:

@@ -114,6 +114,10 @@ class BlobStore:
                 raise ForeignValue(f"storage {key[:12]} does not match its digest")
         return data
 
+    def view(self, keys: Iterable[str]) -> Mapping[str, bytes]:
+        """Storages by key, each read and verified when it is asked for."""
+        return BlobView(self, keys)
+
     def _pack(self, key: str, blobs: Mapping[str, bytes]) -> Packed:
         if key not in blobs:
             raise ValueError(f"the case needs storage {key[:12]}, which did not come with it")

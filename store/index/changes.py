@@ -27,6 +27,6 @@ class Changes:
             return []
         try:
             with Index.open(self._place, readonly=True) as index:
-                return index.captures()
+                return index.captures.find()
         except StoreError:  # an empty file, or a server without tables: nothing was captured
             return []

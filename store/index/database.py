@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection, create_engine, func, select
 from sqlalchemy import inspect as reflect
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -26,13 +26,20 @@ from sqlalchemy.pool import NullPool, Pool, QueuePool
 
 from ..errors import ForeignValue, StoreError, explain
 from . import sqlite
-from .tables import SCHEMA
+from .tables import SCHEMA, CaptureRow, ReductionRow, RoundRow
+
+_Row = TypeVar("_Row", CaptureRow, ReductionRow, RoundRow)
 
 _ATTEMPTS = 50
 #: The advisory lock of whoever writes to an index on a PostgreSQL server: any number that is ours.
 _LOCK = 0x66786D696E696679
 #: The first half of the advisory locks of `fxminify.store.index.claims`; the other half is the number of a capture.
 CLAIMS = 0x66786D69
+
+
+def now() -> str:
+    """The time for a row: ISO, UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class Database:
@@ -43,8 +50,6 @@ class Database:
         self.readonly = readonly
         #: Where the file lies, None for a server.
         self.path = path
-        #: What is read instead of it, where that is a copy.
-        self.copy: tempfile.TemporaryDirectory[str] | None = None
         self._engine = engine
         self._write = engine.execution_options(write=True)
         self._pid = os.getpid()
@@ -61,8 +66,14 @@ class Database:
         if self.readonly:
             raise StoreError(f"{self.name} was opened for reading only")
         with self.explained(), Session(self._write, expire_on_commit=False) as session, session.begin():
-            _lock(session.connection())
+            lock(session.connection())
             yield session
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """One writing transaction on the bare connection: for making and upgrading tables."""
+        with self._write.connect() as connection, connection.begin():
+            yield connection
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -72,6 +83,16 @@ class Database:
             raise StoreError(f"{self.name} was opened before this process was forked: open it again here")
         with _explained(self.name):
             yield
+
+    def need(self, session: Session, table: type[_Row], key: int) -> _Row:
+        """The row ``key`` of ``table``. Raises `StoreError` that names the nearest one where there is none."""
+        row = session.get(table, key) if 0 < key < 1 << 63 else None
+        if row is None:
+            noun = table.__tablename__.removesuffix("s")
+            near = session.scalars(select(table.id).order_by(func.abs(table.id - min(key, 1 << 32))).limit(1)).first()
+            nearest = "" if near is None else f"; the nearest is {near}"
+            raise StoreError(f"{self.name} has no {noun} {key}: `minify list {self.name}` shows what it has{nearest}")
+        return row
 
     def revision(self) -> str | None:
         """Check a SQLite file, see `fxminify.store.index.sqlite.inspect`; its schema version."""
@@ -88,11 +109,11 @@ class Database:
                 time.sleep(0.02)
         raise AssertionError
 
-    def upgrade(self) -> None:
-        """Make or upgrade the tables of a SQLite file, unless another process just did."""
+    def create(self) -> None:
+        """Make the tables of an empty SQLite file, unless another process just did."""
         assert self.path is not None
-        with self.explained(), self._write.connect() as connection, connection.begin():
-            if sqlite.inspect(connection, self.path, self.name) != SCHEMA:
+        with self.explained(), self.transaction() as connection:
+            if sqlite.inspect(connection, self.path, self.name) is None:
                 sqlite.stamp(connection)
                 _migrate(connection)
 
@@ -105,15 +126,13 @@ class Database:
     def close(self) -> None:
         with _explained(self.name):
             self._engine.dispose(close=os.getpid() == self._pid)
-            if self.copy is not None and os.getpid() == self._pid:
-                self.copy.cleanup()
 
 
 def open_database(name: str, *, create: bool, readonly: bool, timeout: float) -> Database:
-    """Open, make or upgrade the index called ``name``. Raises `StoreError`."""
+    """Open or make the index called ``name``. Raises `StoreError`, also for a file of an older schema."""
     given = name
     if "://" in name:
-        url = _parse(name)
+        url = parse_url(name)
         if url.get_backend_name() != "sqlite":
             return open_server(url, create=create, readonly=readonly)
         given = url.database or ""
@@ -121,36 +140,21 @@ def open_database(name: str, *, create: bool, readonly: bool, timeout: float) ->
         path = Path(os.path.realpath(given))
         sqlite.check_path(path, given, create=create, readonly=readonly)
         # A fresh connection for each read: every one of them decides anew how it may look at the file.
-        reading = Database(given, _engine(sqlite.reader(path, timeout=timeout), NullPool), path, readonly=True)
+        reading = Database(given, sqlite_engine(sqlite.reader(path, timeout=timeout), NullPool), path, readonly=True)
         revision = reading.revision() if path.exists() else None  # looked at first, so a foreign file is not touched
-        if revision is None and not create:
-            raise StoreError(_empty(given))
+        _check(revision, given, create=create)
         if readonly:
-            return reading if revision == SCHEMA else _brought_up_to_date(reading, timeout)
-        engine = _engine(sqlite.writer(path, create=create, timeout=timeout), QueuePool, max_overflow=-1)
+            return reading
+        engine = sqlite_engine(sqlite.writer(path, create=create, timeout=timeout), QueuePool, max_overflow=-1)
         database = Database(given, engine, path, readonly=False)
         try:
-            if revision != SCHEMA:
-                database.upgrade()
+            if revision is None:
+                database.create()
             sqlite.use_wal(engine, timeout)
         except BaseException:
             database.close()
             raise
         return database
-
-
-def _brought_up_to_date(old: Database, timeout: float) -> Database:
-    """To read a file of an older schema, which may have come by mail and stays as it is: a copy of it is upgraded."""
-    assert old.path is not None
-    folder = sqlite.copied(old.path, timeout)
-    copy = Path(folder.name) / "copy.db"
-    engine = _engine(sqlite.writer(copy, create=False, timeout=timeout), NullPool)
-    Database(old.name, engine, copy, readonly=False).upgrade()
-    engine.dispose()
-    reading = Database(old.name, _engine(sqlite.reader(copy, timeout=timeout), NullPool), copy, readonly=True)
-    reading.revision()  # now that its tables must be ours
-    reading.path, reading.copy = old.path, folder  # large storages lie beside the file itself
-    return reading
 
 
 def check_place(name: str, *, timeout: float) -> None:
@@ -162,69 +166,81 @@ def check_place(name: str, *, timeout: float) -> None:
         path = Path(os.path.realpath(name))
         sqlite.check_path(path, name, create=True, readonly=False)
         if path.exists():
-            database = Database(name, _engine(sqlite.reader(path, timeout=timeout), NullPool), path, readonly=True)
-            database.revision()
+            database = Database(
+                name, sqlite_engine(sqlite.reader(path, timeout=timeout), NullPool), path, readonly=True
+            )
+            _check(database.revision(), name, create=True)
             database.close()
 
 
-def _engine(connect: sqlite.Connect, pool: type[Pool], **options: Any) -> Engine:
+def sqlite_engine(connect: sqlite.Connect, pool: type[Pool], **options: Any) -> Engine:
     engine = create_engine("sqlite://", creator=connect, poolclass=pool, **options)
     sqlite.listen(engine)
     return engine
 
 
-def open_server(url: URL, *, create: bool, readonly: bool) -> Database:
-    """Open, make or upgrade the index that a database server keeps; with both flags, only see whether that can be."""
+def open_server_engine(url: URL, *, readonly: bool) -> Database:
+    """A database server, whatever it keeps."""
     name = url.render_as_string(hide_password=True)
     try:
         engine = create_engine(url)
     except (ArgumentError, NoSuchModuleError, ImportError) as exc:
         raise StoreError(f"{name} cannot be opened here ({exc}): install the driver it names") from exc
-    database = Database(name, engine, None, readonly=readonly)
-    with database.explained(), engine.begin() as connection:
-        revision = None
-        if reflect(connection).has_table("alembic_version"):
-            revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-        if revision is None and not create:
-            raise StoreError(_empty(name))
-        if revision is not None and str(revision) > SCHEMA:
-            raise StoreError(f"{name} was written by a newer fxminify: upgrade with `pip install -U fxminify`")
-        if revision != SCHEMA:
-            if readonly and not create:
-                raise StoreError(_older(name, revision))
-            if not readonly:
-                _lock(connection)
+    return Database(name, engine, None, readonly=readonly)
+
+
+def open_server(url: URL, *, create: bool, readonly: bool) -> Database:
+    """Open or make the index that a database server keeps; with both flags, only see whether that can be done."""
+    database = open_server_engine(url, readonly=readonly)
+    with database.explained(), database.transaction() as connection:
+        revision = server_revision(connection)
+        _check(revision, database.name, create=create)
+        if revision is None and not readonly:
+            lock(connection)
+            if server_revision(connection) is None:
                 _migrate(connection)
     return database
 
 
-def _empty(name: str) -> str:
-    return f"{name} is empty: `minify capture --db {shlex.quote(name)} SCRIPT` writes a program's failures there"
+def server_revision(connection: Connection) -> str | None:
+    """The schema version that a server's tables have, None where there are none."""
+    if not reflect(connection).has_table("alembic_version"):
+        return None
+    return str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar())
 
 
-def _older(name: str, revision: str | None) -> str:
-    return (
-        f"{name} was written by an older fxminify (schema {revision}): "
-        f"`minify run {shlex.quote(name)}` brings it up to date"
-    )
+def _check(revision: str | None, name: str, *, create: bool) -> None:
+    """Raise `StoreError` unless this fxminify can work with what has that schema version (None: nothing there yet)."""
+    if revision is None:
+        if not create:
+            raise StoreError(
+                f"{name} is empty: `minify capture --db {shlex.quote(name)} SCRIPT` writes a program's failures there"
+            )
+    elif revision > SCHEMA:
+        raise StoreError(f"{name} was written by a newer fxminify: upgrade with `pip install -U fxminify`")
+    elif revision < SCHEMA:
+        raise StoreError(
+            f"{name} was written by an older fxminify (schema {revision}): "
+            f"`minify upgrade {shlex.quote(name)}` brings it up to date"
+        )
 
 
-def _parse(name: str) -> URL:
+def parse_url(name: str) -> URL:
     try:
         return make_url(name)
     except (ArgumentError, ValueError) as exc:
         raise StoreError(f"{name.rpartition('@')[2]} is neither a file nor the URL of a database: {exc}") from exc
 
 
-def _lock(connection: Connection) -> None:
+def lock(connection: Connection) -> None:
     """One writer at a time: SQLite's transactions begin so, a server is asked for a lock that ends with this one."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
 def _migrate(connection: Connection) -> None:
-    """Bring the schema to `SCHEMA`, inside the transaction of ``connection``."""
-    from alembic import command  # heavy, and needed only for a new or an old file
+    """Make the tables of `SCHEMA`, inside the transaction of ``connection``."""
+    from alembic import command  # heavy, and needed only for a new file
     from alembic.config import Config
 
     config = Config()

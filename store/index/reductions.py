@@ -1,30 +1,34 @@
-"""The part of the index that a reduction writes: its questions, its best case so far, and the rendered files.
+"""The reductions of an index: their queries, their accepted steps, and the best case so far.
 
-A question is logged before it is asked and its answer as soon as it is there, each in a transaction of its own, so
+A query is logged before it is asked and its answer as soon as it is there, each in a transaction of its own, so
 that after ``kill -9`` the next run repeats nothing. The best case replaces the one before it; storages that only the
 old one needed are dropped.
+
+A step is written when its case was accepted. Its *difference* is text for people, lines that begin with ``-`` or
+``+``; its case is kept where it is small, so that a reduction can continue from there. Running a reduction again
+writes the same steps again: a step that is there already, known by the key of its query, is left as it is, and one that
+differs replaces the old one and all that came after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TypeVar
 
-from sqlalchemy import delete, exists, func, insert, select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from .. import codec
 from ..document.case import Blobs, Case, Json
-from ..document.decode import InvalidDocument, validate
-from ..errors import ForeignValue, StoreError
-from .blobs import INLINE_LIMIT, BlobStore, Packed
-from .database import Database
-from .documents import digest, dumps, loads, pack, unpack
-from .tables import CaptureRow, DocumentBlobRow, DocumentRow, ReductionRow, ReproRow, RoundRow, StepRow, VerdictRow
-from .trust import origin_tag, script_tag
+from ..errors import StoreError
+from .cases import CaseStore
+from .database import Database, now
+from .documents import digest, dumps, loads
+from .tables import CaptureRow, ReductionRow, StepRow, VerdictRow
+from .trust import origin_tag
 
-_Row = TypeVar("_Row", CaptureRow, ReductionRow, RoundRow)
+#: Longest difference of a step that is kept, in characters; the middle of a longer one is cut out.
+LONGEST_DIFFERENCE = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class ReductionInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoredVerdict:
-    """One answered question. ``outcome`` is a value of `fxminify.minifier.oracle.verdict.Outcome`."""
+    """One answered query. ``outcome`` is a value of `fxminify.minifier.oracle.verdict.Outcome`."""
 
     key: str
     pass_name: str
@@ -58,36 +62,38 @@ class StoredVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class ReproInfo:
-    """One rendered file; ``verified`` of ``runs`` fresh processes showed the signature."""
+class StepInfo:
+    """One accepted step. ``nodes`` and ``inputs`` are those of its case, ``queries`` and ``seconds`` (wall time) what
+    the reduction had taken by then, ``key`` is that of the query. ``kept`` says that its case can be read again."""
 
-    capture: int
-    format: str
-    text: str
-    verified: int
-    runs: int
-    log: str
-    created: str
+    number: int
+    pass_name: str
+    key: str
+    nodes: int
+    inputs: int
+    queries: int = 0
+    seconds: float = 0.0
+    difference: str = ""
+    kept: bool = False
+    at: str = ""
+
+    def to_json(self) -> Json:
+        return {**codec.dump(self), "difference": self.difference.splitlines()}
 
 
 class Reductions:
-    """What `fxminify.store.index.Index` can do for one reduction. Needs an open database."""
+    """``index.reductions``: writing and reading the reductions of captures."""
 
-    def __init__(self, database: Database, inline_limit: int = INLINE_LIMIT) -> None:
+    def __init__(self, database: Database, cases: CaseStore) -> None:
         self._database = database
-        self._blobs = BlobStore(database, inline_limit)
+        self._cases = cases
 
-    @property
-    def name(self) -> str:
-        """The file or URL as the user gave it (no password)."""
-        return self._database.name
-
-    def begin_reduction(self, capture_id: int, config: Json) -> ReductionInfo:
+    def begin(self, capture_id: int, config: Json) -> ReductionInfo:
         """Resume the unfinished reduction of this capture with the same ``config``, or start one."""
         text = dumps(config)
         key = digest(text.encode())
         with self._database.writing() as session:
-            self._need(session, CaptureRow, capture_id)
+            self._database.need(session, CaptureRow, capture_id)
             row = session.scalars(
                 select(ReductionRow)
                 .where(ReductionRow.capture == capture_id, ReductionRow.config_digest == key)
@@ -108,62 +114,9 @@ class Reductions:
                 )
                 session.add(row)
                 session.flush()
-            return reduction_info(row, resumed=resumed)
+            return _info(row, resumed=resumed)
 
-    def asked(self, reduction_id: int, key: str, pass_name: str) -> None:
-        """Log a question before it is asked. Asking again counts: it was left unanswered, or asked twice."""
-        with self._database.writing() as session:
-            row = session.get(VerdictRow, (reduction_id, key))
-            if row is not None:
-                row.asks = VerdictRow.asks + 1
-                return
-            self._need(session, ReductionRow, reduction_id)
-            session.add(
-                VerdictRow(reduction=reduction_id, key=key, pass_name=pass_name, asks=1, seconds=0.0, detail="")
-            )
-
-    def answered(
-        self, reduction_id: int, key: str, outcome: str, signature: str | None, seconds: float, detail: str
-    ) -> None:
-        """Log the answer to a question that was `asked`."""
-        with self._database.writing() as session:
-            row = session.get(VerdictRow, (reduction_id, key))
-            if row is None:
-                raise ValueError(f"question {key!r} of reduction {reduction_id} was never asked")
-            row.outcome, row.signature, row.seconds, row.detail = str(outcome), signature, float(seconds), detail
-
-    def verdicts(self, reduction_id: int) -> dict[str, StoredVerdict]:
-        """Every answered question of a reduction."""
-        with self._database.reading() as session:
-            rows = session.scalars(
-                select(VerdictRow).where(VerdictRow.reduction == reduction_id, VerdictRow.outcome.is_not(None))
-            ).all()
-        return {
-            r.key: StoredVerdict(r.key, r.pass_name, r.outcome or "", r.signature, r.seconds, r.detail, r.asks)
-            for r in rows
-        }
-
-    def accept(self, reduction_id: int, case: Case, blobs: Blobs, *, step: int | None = None) -> None:
-        """Make ``case`` the best of this reduction so far; ``step`` is the number of a step that keeps it, too."""
-        key, size, data = pack(case)
-        staged = self._blobs.stage(case.storages, blobs)
-        try:
-            with self._database.writing() as session:
-                row = self._need(session, ReductionRow, reduction_id)
-                old = row.best
-                self._insert_document(session, DocumentRow(digest=key, size=size, data=data), case, staged, blobs)
-                row.best, row.origin = key, origin_tag(case)
-                row.nodes_after, row.inputs_after = case.graph.count, len(case.inputs)
-                if step is not None and (kept := session.get(StepRow, (reduction_id, step))) is not None:
-                    kept.document = key
-                session.flush()
-                dropped = [] if old is None or old == key else self._drop_document(session, old)
-        except BaseException:
-            self._discard(staged)
-            raise
-        self._blobs.sweep(dropped)
-
-    def finish_reduction(
+    def finish(
         self,
         reduction_id: int,
         *,
@@ -175,83 +128,166 @@ class Reductions:
     ) -> None:
         """Write down the figures of a reduction; ``finished`` closes it, and it is never resumed again."""
         with self._database.writing() as session:
-            row = self._need(session, ReductionRow, reduction_id)
+            row = self._database.need(session, ReductionRow, reduction_id)
             row.queries, row.nodes_before, row.nodes_after = queries, nodes_before, nodes_after
             row.seconds, row.finished = float(seconds), now() if finished else row.finished
 
-    def save_repro(self, capture_id: int, format: str, text: str, *, verified: int, runs: int, log: str) -> None:
-        """Keep a rendered file; it replaces the one of the same format. A text that was there keeps its origin."""
+    def last(self, capture_id: int) -> ReductionInfo | None:
+        """The reduction whose best case stands for a capture: see `precedence`."""
+        with self._database.reading() as session:
+            row = _last_row(session, capture_id)
+        return None if row is None else _info(row, resumed=False)
+
+    def best(self, reduction_id: int) -> Case | None:
+        """The smallest case so far of a reduction."""
+        with self._database.reading() as session:
+            row = self._database.need(session, ReductionRow, reduction_id)
+        return self._best(row)
+
+    def best_of(self, capture_id: int) -> Case | None:
+        """The smallest case of the reduction that stands for a capture."""
+        return self.signed_best(capture_id)[0]
+
+    def signed_best(self, capture_id: int) -> tuple[Case | None, str | None]:
+        """What `best_of` returns, and its tag: see `fxminify.store.index.trust.origin_tag`."""
+        with self._database.reading() as session:
+            row = _last_row(session, capture_id)
+        return (None, None) if row is None else (self._best(row), row.origin)
+
+    def _best(self, row: ReductionRow) -> Case | None:
+        return None if row.best is None else self._cases.load(row.best, f"the best of reduction {row.id}")
+
+    # Queries.
+
+    def asked(self, reduction_id: int, key: str, pass_name: str) -> None:
+        """Log a query before it is asked. Asking again counts: it was left unanswered, or asked twice."""
         with self._database.writing() as session:
-            self._need(session, CaptureRow, capture_id)
-            row = session.get(ReproRow, (capture_id, format))
-            if row is None:
-                row = ReproRow(capture=capture_id, format=format)
-                session.add(row)
-            if row.text != text:
-                row.origin = script_tag(text)
-            row.text, row.log, row.verified, row.runs, row.created = text, log, verified, runs, now()
+            row = session.get(VerdictRow, (reduction_id, key))
+            if row is not None:
+                row.asks = VerdictRow.asks + 1
+                return
+            self._database.need(session, ReductionRow, reduction_id)
+            session.add(
+                VerdictRow(reduction=reduction_id, key=key, pass_name=pass_name, asks=1, seconds=0.0, detail="")
+            )
 
-    def repro(self, capture_id: int, format: str = "script") -> ReproInfo | None:
-        """The rendered file of that format, None when there is none yet."""
-        with self._database.reading() as session:
-            self._need(session, CaptureRow, capture_id)
-            row = session.get(ReproRow, (capture_id, format))
-        if row is None:
-            return None
-        return ReproInfo(row.capture, row.format, row.text, row.verified, row.runs, row.log, row.created)
-
-    def _insert_document(
-        self, session: Session, document: DocumentRow, case: Case, staged: Iterable[Packed], blobs: Blobs
+    def answered(
+        self, reduction_id: int, key: str, outcome: str, signature: str | None, seconds: float, detail: str
     ) -> None:
-        if session.scalar(select(exists().where(DocumentRow.digest == document.digest))):
-            return
-        self._blobs.insert(session, case.storages, staged, blobs)
-        links = [{"document": document.digest, "blob": key} for key in sorted(case.storages)]
-        session.add(document)
-        session.flush()
-        if links:
-            session.execute(insert(DocumentBlobRow), links)
-
-    def _drop_document(self, session: Session, key: str) -> list[str]:
-        """Drop a document nothing refers to any more; the keys of the storages that went with it."""
-        for column in (CaptureRow.document, ReductionRow.best, StepRow.document):
-            if session.scalar(select(exists().where(column == key))):
-                return []
-        blobs = session.scalars(select(DocumentBlobRow.blob).where(DocumentBlobRow.document == key)).all()
-        session.execute(delete(DocumentBlobRow).where(DocumentBlobRow.document == key))
-        session.execute(delete(DocumentRow).where(DocumentRow.digest == key))
-        return self._blobs.forget(session, blobs)
-
-    def _discard(self, staged: Iterable[Packed]) -> None:
-        """Remove the files of a capture that was not stored, above all when the disk is full."""
-        try:
-            self._blobs.sweep([item.digest for item in staged if item.data is None])
-        except StoreError:
-            return  # the first error is on its way to the user; a file nobody names does no harm
-
-    def _load_case(self, key: str, what: str) -> Case:
-        with self._database.reading() as session:
-            row = session.get(DocumentRow, key)
+        """Log the answer to a query that was `asked`."""
+        with self._database.writing() as session:
+            row = session.get(VerdictRow, (reduction_id, key))
             if row is None:
-                raise ForeignValue(f"{what} without its document")
-            doc = unpack(row.digest, row.size, row.data)
-        try:
-            return validate(doc)
-        except InvalidDocument as exc:
-            raise StoreError(f"{self.name}: {what} is not a valid case ({exc}); capture the failure again") from exc
+                raise ValueError(f"query {key!r} of reduction {reduction_id} was never asked")
+            row.outcome, row.signature, row.seconds, row.detail = str(outcome), signature, float(seconds), detail
 
-    def _need(self, session: Session, table: type[_Row], key: int) -> _Row:
-        row = session.get(table, key) if 0 < key < 1 << 63 else None
-        if row is None:
-            noun = table.__tablename__.removesuffix("s")
-            near = session.scalars(select(table.id).order_by(func.abs(table.id - min(key, 1 << 32))).limit(1)).first()
-            nearest = "" if near is None else f"; the nearest is {near}"
-            raise StoreError(f"{self.name} has no {noun} {key}: `minify list {self.name}` shows what it has{nearest}")
-        return row
+    def verdicts(self, reduction_id: int) -> dict[str, StoredVerdict]:
+        """Every answered query of a reduction, by key."""
+        with self._database.reading() as session:
+            rows = session.scalars(
+                select(VerdictRow).where(VerdictRow.reduction == reduction_id, VerdictRow.outcome.is_not(None))
+            ).all()
+        return {
+            r.key: StoredVerdict(r.key, r.pass_name, r.outcome or "", r.signature, r.seconds, r.detail, r.asks)
+            for r in rows
+        }
+
+    # Steps and the best case.
+
+    def accept(self, reduction_id: int, case: Case, blobs: Blobs, *, step: int | None = None) -> None:
+        """Make ``case`` the best of this reduction so far; ``step`` is the number of a step that keeps it, too."""
+        with self._cases.staged(case, blobs) as staged, self._database.writing() as session:
+            row = self._database.need(session, ReductionRow, reduction_id)
+            old = row.best
+            key = staged.insert(session)
+            row.best, row.origin = key, origin_tag(case)
+            row.nodes_after, row.inputs_after = case.graph.count, len(case.inputs)
+            if step is not None and (kept := session.get(StepRow, (reduction_id, step))) is not None:
+                kept.document = key
+            session.flush()
+            dropped = [] if old == key else self._cases.drop(session, old)
+        self._cases.sweep(dropped)
+
+    def add_step(self, reduction_id: int, step: StepInfo, case: Case | None = None, blobs: Blobs | None = None) -> None:
+        """Write ``step`` down; with a ``case`` it is kept, and becomes the best of the reduction."""
+        with self._database.writing() as session:
+            row = self._database.need(session, ReductionRow, reduction_id)
+            known = session.get(StepRow, (reduction_id, step.number))
+            dropped: list[str] = []
+            if known is None or known.key != step.key:
+                dropped = self._forget_from(session, reduction_id, step.number)
+                row.accepted = step.number
+                text = step.difference
+                if len(text) > LONGEST_DIFFERENCE:
+                    text = f"{text[: LONGEST_DIFFERENCE // 2]}\n[...]\n{text[-LONGEST_DIFFERENCE // 2 :]}"
+                session.add(
+                    StepRow(
+                        reduction=reduction_id,
+                        number=step.number,
+                        pass_name=step.pass_name,
+                        key=step.key,
+                        nodes=step.nodes,
+                        inputs=step.inputs,
+                        queries=step.queries,
+                        seconds=float(step.seconds),
+                        difference=text,
+                        at=now(),
+                    )
+                )
+        self._cases.sweep(dropped)
+        if case is not None and blobs is not None:
+            self.accept(reduction_id, case, blobs, step=step.number)
+
+    def steps(self, reduction_id: int) -> list[StepInfo]:
+        """The steps of a reduction, in order."""
+        with self._database.reading() as session:
+            rows: Sequence[StepRow] = session.scalars(
+                select(StepRow).where(StepRow.reduction == reduction_id).order_by(StepRow.number)
+            ).all()
+        return [
+            StepInfo(
+                r.number, r.pass_name, r.key, r.nodes, r.inputs, r.queries, float(r.seconds), r.difference,
+                r.document is not None, r.at,
+            )
+            for r in rows
+        ]  # fmt: skip
+
+    def step_case(self, reduction_id: int, number: int) -> Case:
+        """The case of a step, validated. Raises `StoreError` where there is none or it was not kept."""
+        with self._database.reading() as session:
+            row = session.get(StepRow, (reduction_id, number)) if abs(number) < 1 << 63 else None
+            steps = session.scalars(
+                select(StepRow.number).where(StepRow.reduction == reduction_id, StepRow.document.is_not(None))
+            ).all()
+        if row is None or row.document is None:
+            what = "was not kept, it is too large" if row is not None else "does not exist"
+            have = f"; those kept are {', '.join(map(str, sorted(steps)))}" if steps else ""
+            raise StoreError(f"step {number} {what}{have}")
+        return self._cases.load(row.document, f"step {number} of reduction {reduction_id}")
+
+    def _forget_from(self, session: Session, reduction_id: int, number: int) -> list[str]:
+        """Drop the steps from ``number`` on; the keys of the storages that went with them."""
+        where = (StepRow.reduction == reduction_id, StepRow.number >= number)
+        documents = set(session.scalars(select(StepRow.document).where(*where, StepRow.document.is_not(None))))
+        session.execute(delete(StepRow).where(*where))
+        session.flush()
+        return [blob for key in sorted(filter(None, documents)) for blob in self._cases.drop(session, key)]
 
 
-def reduction_info(row: ReductionRow, *, resumed: bool) -> ReductionInfo:
-    """What is said of a reduction."""
+def precedence(row: ReductionRow) -> tuple[bool, str, int]:
+    """The reduction of a capture for which this is greatest stands for it: the one that was finished last, as one may
+    be resumed after another was begun, or else the last one."""
+    return row.finished is not None, row.finished or "", row.id
+
+
+def _last_row(session: Session, capture_id: int) -> ReductionRow | None:
+    rows = session.scalars(
+        select(ReductionRow).where(ReductionRow.capture == capture_id, ReductionRow.best.is_not(None))
+    )
+    return max(rows, key=precedence, default=None)
+
+
+def _info(row: ReductionRow, *, resumed: bool) -> ReductionInfo:
     return ReductionInfo(
         id=row.id,
         capture=row.capture,
@@ -265,13 +301,3 @@ def reduction_info(row: ReductionRow, *, resumed: bool) -> ReductionInfo:
         inputs_after=row.inputs_after,
         seconds=float(row.seconds),
     )
-
-
-def precedence(row: ReductionRow) -> tuple[bool, str, int]:
-    """The reduction of a capture for which this is greatest stands for it: the one that was finished last, as one may
-    be resumed after another was begun, or else the last one."""
-    return row.finished is not None, row.finished or "", row.id
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

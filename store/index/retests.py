@@ -1,4 +1,4 @@
-"""The part of the index that `minify retest` writes: minimal cases that were run again, and what became of them.
+"""The retests of an index: minimal cases that `minify retest` ran again, and what became of them.
 
 Rows are only ever added, each in a transaction of its own: two processes on one index lose nothing, and the history
 of a case is what its rows say. A *round* holds the rows of one command, so that one that was interrupted goes on.
@@ -7,15 +7,16 @@ of a case is what its rows say. A *round* holds the rows of one command, so that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import select
 
+from .. import codec
 from ..document.case import Json
 from ..errors import ForeignValue
+from .database import Database, now
 from .documents import digest, dumps, loads
-from .reductions import Reductions, now
 from .tables import CaptureRow, RetestResult, RetestRow, RoundRow
 
 #: Modules whose versions are kept with a retest, and the longest name or version.
@@ -28,7 +29,7 @@ RESUMED = timedelta(days=1)
 class Retest:
     """A minimal case that was run again under ``backend``, with the ``versions`` of the modules it used.
 
-    ``shown`` of ``runs`` runs showed the captured failure. ``said`` is what it showed instead, or why it cannot run,
+    ``shown`` of ``runs`` runs showed the captured failure. ``message`` is what it showed instead, or why it cannot run,
     and ``signature`` the digest of another failure. ``seconds`` is wall time, ``at`` an ISO time (UTC).
     """
 
@@ -36,7 +37,7 @@ class Retest:
     capture: int
     backend: str
     result: RetestResult
-    said: str
+    message: str
     signature: str
     shown: int
     runs: int
@@ -45,11 +46,15 @@ class Retest:
     at: str
 
     def to_json(self) -> Json:
-        return asdict(self)
+        found: Json = codec.dump(self)
+        return found
 
 
-class Retests(Reductions):
-    """What `fxminify.store.index.Index` can do for `minify retest`."""
+class Retests:
+    """``index.retests``: rounds of retests and their results."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def begin_round(self, config: Json, *, resume: bool = True) -> tuple[int, list[Retest]]:
         """A round of retests with this ``config``, and what it has answered: the last one, where it was interrupted."""
@@ -70,15 +75,15 @@ class Retests(Reductions):
     def finish_round(self, round_id: int) -> None:
         """Close a round: the next one starts anew."""
         with self._database.writing() as session:
-            self._need(session, RoundRow, round_id).finished = now()
+            self._database.need(session, RoundRow, round_id).finished = now()
 
-    def add_retest(
+    def add(
         self,
         capture_id: int,
         backend: str,
         result: RetestResult,
         *,
-        said: str = "",
+        message: str = "",
         signature: str = "",
         shown: int,
         runs: int,
@@ -89,17 +94,17 @@ class Retests(Reductions):
         """Remember what became of a case."""
         kept = {str(k)[:LONGEST]: str(v)[:LONGEST] for k, v in sorted(versions.items())[:MOST_VERSIONS]}
         with self._database.writing() as session:
-            self._need(session, CaptureRow, capture_id)
+            self._database.need(session, CaptureRow, capture_id)
             row = RetestRow(
                 round=round_id, capture=capture_id, backend=backend, result=RetestResult(result).value,
-                said=said[:2000], signature=signature[:32], shown=shown, runs=runs, seconds=float(seconds),
+                message=message[:2000], signature=signature[:32], shown=shown, runs=runs, seconds=float(seconds),
                 versions=dumps(kept), at=now(),
             )  # fmt: skip
             session.add(row)
             session.flush()
             return _retest(row)
 
-    def retests(self, capture_ids: Sequence[int] = ()) -> list[Retest]:
+    def find(self, capture_ids: Sequence[int] = ()) -> list[Retest]:
         """Every retest of these captures (empty: of all), oldest first."""
         query = select(RetestRow).order_by(RetestRow.id)
         if capture_ids:
@@ -118,6 +123,6 @@ def _retest(row: RetestRow) -> Retest:
     except ValueError as exc:
         raise ForeignValue(f"a result or a time of retest {row.id} that cannot be read") from exc
     return Retest(
-        row.id, row.capture, row.backend, result, row.said, row.signature, row.shown, row.runs, row.seconds, versions,
-        row.at,
+        row.id, row.capture, row.backend, result, row.message, row.signature, row.shown, row.runs, row.seconds,
+        versions, row.at,
     )  # fmt: skip

@@ -147,16 +147,21 @@ def _copy(path: Path, timeout: float) -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
-def copied(path: Path, timeout: float) -> tempfile.TemporaryDirectory[str]:
-    """A directory with ``copy.db``: one consistent state of the file, of which nothing changes."""
-    folder = tempfile.TemporaryDirectory(prefix="fxminify-")
-    source = reader(path, timeout=timeout)()
-    target = _connect(f"{Path(folder.name, 'copy.db').as_uri()}?mode=rwc", timeout)
-    source.backup(target)
-    target.execute("PRAGMA journal_mode=DELETE")
-    target.close()
-    source.close()
-    return folder
+def back_up(path: Path, copy: Path, timeout: float) -> None:
+    """Write one consistent state of the file to ``copy``, which is whole if it is there at all."""
+    draft = copy.with_name(f".{copy.name}.{os.getpid()}.tmp")
+    try:
+        source, target = reader(path, timeout=timeout)(), _connect(f"{draft.as_uri()}?mode=rwc", timeout)
+        try:
+            source.backup(target)
+            target.execute("PRAGMA journal_mode=DELETE")
+        finally:
+            target.close()
+            source.close()
+        shutil.copymode(path, draft)
+        os.replace(draft, copy)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _connect(uri: str, timeout: float) -> sqlite3.Connection:
@@ -212,20 +217,21 @@ def inspect(connection: Connection, path: Path, name: str) -> str | None:
     Raises `StoreError` for anything else, before any of the file's tables was read.
     """
     application = _pragma(connection, "application_id")
-    rows = connection.exec_driver_sql("SELECT type, name, tbl_name, rootpage, sql FROM sqlite_master").all()
+    rows = connection.exec_driver_sql("SELECT type, name, rootpage, sql FROM sqlite_master").all()
     if application != APPLICATION_ID:
         if application == 0 and not rows:
             return None
         raise StoreError(errors.foreign(name))
     _check_size(connection, path, name)
-    tables = {}
-    for kind, item, table, root, sql in rows:
+    tables = set()
+    for kind, item, root, sql in rows:
         if kind not in ("table", "index") or type(root) is not int or root <= 0 or type(item) is not str:
             raise StoreError(_tampered(name, f"a {kind} named {item!r}"))
         if sql is not None and _EVALUATES.search(str(sql)):
             raise StoreError(_tampered(name, f"an expression in the definition of {item!r}"))
-        tables[item] = (kind, table)
-    if tables.get("alembic_version", ("",))[0] != "table":
+        if kind == "table":
+            tables.add(item)
+    if "alembic_version" not in tables:
         raise StoreError(_tampered(name, "no schema version"))
     revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     if type(revision) is not str or revision > SCHEMA:
@@ -236,16 +242,16 @@ def inspect(connection: Connection, path: Path, name: str) -> str | None:
     if not re.fullmatch(r"\d{4}", revision) or int(revision) < 1:
         raise StoreError(_tampered(name, f"the schema version {revision[:40]!r}"))
     if revision == SCHEMA:
-        _check_schema(connection, tables, name)
+        check_schema(connection, name)
     return revision
 
 
-def _check_schema(connection: Connection, found: dict[str, tuple[str, str]], name: str) -> None:
-    """Our tables with our columns, our indexes, and nothing else."""
+def check_schema(connection: Connection, name: str) -> None:
+    """Raise `StoreError` unless there are our tables with our columns, our indexes, and nothing else."""
     ours = Base.metadata.tables
     expected = {table: ("table", table) for table in [*ours, "alembic_version"]}
     expected |= {str(index.name): ("index", table.name) for table in ours.values() for index in table.indexes}
-    for item, (kind, table) in found.items():
+    for item, kind, table in connection.exec_driver_sql("SELECT name, type, tbl_name FROM sqlite_master").all():
         automatic = kind == "index" and item.startswith("sqlite_autoindex_") and table in expected
         statistics = item in ("sqlite_stat1", "sqlite_stat4")
         if not automatic and not statistics and expected.get(item) != (kind, table):

@@ -18,7 +18,7 @@ from sqlalchemy.types import TypeDecorator
 from ..errors import ForeignValue
 
 #: The newest revision under ``migrations/versions``; revisions are numbers, so that newer ones are known as newer.
-SCHEMA = "0003"
+SCHEMA = "0004"
 
 
 class State(StrEnum):
@@ -156,7 +156,7 @@ class ReductionRow(Base):
 
 
 class VerdictRow(Base):
-    """One question to the oracle. Written before it is asked; ``outcome`` is NULL until it is answered."""
+    """One query to the oracle. Written before it is asked; ``outcome`` is NULL until it is answered."""
 
     __tablename__ = "verdicts"
 
@@ -171,7 +171,7 @@ class VerdictRow(Base):
 
 
 class StepRow(Base):
-    """One accepted step of a reduction: see `fxminify.store.index.steps`. ``key`` is that of its question."""
+    """One accepted step of a reduction: see `fxminify.store.index.reductions`. ``key`` is that of its query."""
 
     __tablename__ = "steps"
 
@@ -206,6 +206,17 @@ class ReproRow(Base):
     origin: Mapped[str | None]
 
 
+class ArtifactRow(Base):
+    """One JSON document that explains a capture: see `fxminify.store.index.artifacts`."""
+
+    __tablename__ = "artifacts"
+
+    capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(32), primary_key=True)
+    content: Mapped[str]
+    created: Mapped[str] = mapped_column(String(32))
+
+
 class RoundRow(Base):
     """One `minify retest`. ``finished`` is NULL while it may be resumed."""
 
@@ -228,7 +239,7 @@ class RetestRow(Base):
     capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), index=True)
     backend: Mapped[str]
     result: Mapped[str] = mapped_column(String(16))
-    said: Mapped[str]
+    message: Mapped[str]
     signature: Mapped[str] = mapped_column(String(32))
     shown: Mapped[int]
     runs: Mapped[int]

@@ -17,21 +17,21 @@ def captures(db: str) -> list[CaptureInfo]:
     if not Path(db).exists():
         return []
     with Index.open(db) as index:
-        return index.captures()
+        return index.captures.find()
 
 
 def names(db: str, id: int = 1) -> list[str]:
     """The functions a captured graph calls."""
     with Index.open(db) as index:
-        targets = [n.target for n in index.case(id).graph.compute]
+        targets = [n.target for n in index.captures.case(id).graph.compute]
     return [target if isinstance(target, str) else str(next(iter(target.values()))) for target in targets]
 
 
 def inputs(db: str, id: int = 1) -> list[Any]:
     """The inputs of a capture, live again."""
     with Index.open(db) as index:
-        case = index.case(id)
-        return build(case, index.blobs(case.storages))[1]
+        case = index.captures.case(id)
+        return build(case, index.blobs.view(case.storages))[1]
 
 
 def model(x: torch.Tensor) -> torch.Tensor:

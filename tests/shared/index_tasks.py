@@ -7,6 +7,8 @@ import signal
 from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, FailureKind, Phase, signature
 from fxminify.store.index import Index, RetestResult, StepInfo
+from fxminify.store.index.blobs import BlobStore
+from fxminify.store.index.cases import StagedCase
 
 
 def small_case(
@@ -33,7 +35,7 @@ def boom(text: str = "boom") -> Failure:
 def add(index: Index, case: Case, blobs: Blobs, text: str = "boom", **more) -> int:
     failure = boom(text)
     given = {"failure": failure, "signature": signature(failure), "provenance": {"argv": ["train.py"]}, **more}
-    return index.add(case=case, blobs=blobs, **given)
+    return index.captures.add(case=case, blobs=blobs, **given)
 
 
 def add_many(path: str, widths: list[int]) -> None:
@@ -50,24 +52,25 @@ def die() -> None:
 def die_in_add(path: str, method: str) -> None:
     """Add a capture with a storage beside the file, and die by SIGKILL when ``method`` returns."""
     index = Index.open(path, create=True, inline_limit=100)
-    original = getattr(index, method, None) or getattr(index._blobs, method)
+    owner = StagedCase if method == "insert" else BlobStore
+    original = getattr(owner, method)
 
     def lethal(*args, **kwargs):
         original(*args, **kwargs)
         die()
 
-    setattr(index if hasattr(index, method) else index._blobs, method, lethal)
+    setattr(owner, method, lethal)
     add(index, *small_case(256, os.urandom(1024)))
 
 
 def die_in_reduction(path: str) -> None:
     """Answer one question, accept one case, ask a second question and die."""
     index = Index.open(path)
-    reduction = index.begin_reduction(1, {"match": "exact"})
-    index.asked(reduction.id, "a", "nodes")
-    index.answered(reduction.id, "a", "same", "v1:0", 0.5, "")
-    index.add_step(reduction.id, StepInfo(1, "nodes", "a", 1, 1), *small_case(1))
-    index.asked(reduction.id, "b", "nodes")
+    reduction = index.reductions.begin(1, {"match": "exact"})
+    index.reductions.asked(reduction.id, "a", "nodes")
+    index.reductions.answered(reduction.id, "a", "same", "v1:0", 0.5, "")
+    index.reductions.add_step(reduction.id, StepInfo(1, "nodes", "a", 1, 1), *small_case(1))
+    index.reductions.asked(reduction.id, "b", "nodes")
     die()
 
 
@@ -103,6 +106,6 @@ def add_retests(path: str, backend: str, count: int) -> None:
     """Join the round, and remember ``count`` retests of capture 1."""
     answer = {"shown": 2, "runs": 2, "seconds": 1.0, "versions": {"torch": "2.13.0"}}
     with Index.open(path) as index:
-        round_id, _ = index.begin_round({"cases": ["1"]})
+        round_id, _ = index.retests.begin_round({"cases": ["1"]})
         for _ in range(count):
-            index.add_retest(1, backend, RetestResult.FAILING, round_id=round_id, **answer)
+            index.retests.add(1, backend, RetestResult.FAILING, round_id=round_id, **answer)

@@ -47,19 +47,19 @@ def one_relu(**backend: Any) -> tuple[Case, dict[str, bytes]]:
 def add(index: Index, case: Case | None, failure: Failure | None, **more: Any) -> int:
     known = signature(failure) if failure is not None else None
     provenance = {"program": "train.py", "torch": "2.13.0", "python": "3.11.7"}
-    return index.add(case=case, blobs={}, failure=failure, signature=known, provenance=provenance, **more)
+    return index.captures.add(case=case, blobs={}, failure=failure, signature=known, provenance=provenance, **more)
 
 
 def minify(index: Index, id: int, best: Case, *, script: str = "raise SystemExit(1)\n", verified: int = 3) -> None:
     """As if ``best`` was what `minify run` found, with a script that ``verified`` of 3 fresh runs showed."""
-    reduction = index.begin_reduction(id, {})
-    before, after = index.case(id).graph.count, best.graph.count
+    reduction = index.reductions.begin(id, {})
+    before, after = index.captures.case(id).graph.count, best.graph.count
     halved = StepInfo(1, "slices", "one", (before + after) // 2, 1, queries=3, seconds=0.5, difference="- gone = f(x)")
-    index.add_step(reduction.id, halved)
-    index.add_step(reduction.id, StepInfo(2, "nodes", "two", after, 1, queries=7, seconds=1.5), best, {})
-    index.finish_reduction(reduction.id, queries=7, nodes_before=before, nodes_after=after, seconds=1.5)
-    index.save_repro(id, "script", script, verified=verified, runs=3, log="")
-    index.set_state(id, State.VERIFIED if verified else State.UNVERIFIED)
+    index.reductions.add_step(reduction.id, halved)
+    index.reductions.add_step(reduction.id, StepInfo(2, "nodes", "two", after, 1, queries=7, seconds=1.5), best, {})
+    index.reductions.finish(reduction.id, queries=7, nodes_before=before, nodes_after=after, seconds=1.5)
+    index.repros.save(id, "script", script, verified=verified, runs=3, log="")
+    index.captures.set_state(id, State.VERIFIED if verified else State.UNVERIFIED)
 
 
 def small(db: Path) -> None:

@@ -114,7 +114,7 @@ def test_the_script_is_copied_as_it_is(open_page: Any, db: Path) -> None:
     page.get_by_role("button", name="Copy").click()
     page.get_by_role("button", name="Copied").wait_for()
     with Index.open(str(db), readonly=True) as index:
-        stored = index.repro(1)
+        stored = index.repros.get(1)
     assert stored is not None
     assert page.evaluate("navigator.clipboard.readText()") == stored.text.rstrip("\n")
 

@@ -27,8 +27,8 @@ def test_a_launcher_becomes_a_capture_with_its_values(dynamo: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("minify: captured 1 failure (1 compile_error); next: minify run repro.db\n")
     with Index.open(str(dynamo.db)) as index:
-        row, case = index.capture(1), index.case(1)
-        graph, inputs = build(case, index.blobs(case.storages))
+        row, case = index.captures.get(1), index.captures.case(1)
+        graph, inputs = build(case, index.blobs.view(case.storages))
     assert (row.backend, row.kind, row.phase) == ("refuses_sin", "compile_error", "compile")
     assert row.failure is not None
     assert row.failure.message == "no lowering for sin"

@@ -21,6 +21,7 @@ VERBS = [
     "verify",
     "retest",
     "ablate",
+    "upgrade",
     "backends",
     "passes",
     "formats",

@@ -23,7 +23,7 @@ def store(db: Path, failure: Failure | None = None, **backend: Any) -> int:
     case, blobs = one_relu(**backend)
     failure = failure or Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
     with Index.open(str(db), create=True) as index:
-        return index.add(
+        return index.captures.add(
             case=case, blobs=blobs, failure=failure, signature=signature(failure), provenance={"program": "x.py"}
         )
 
@@ -93,7 +93,7 @@ def test_no_script_yet(desk: Any) -> None:
 def test_nothing_to_do(desk: Any) -> None:
     store(desk.db)
     with Index.open(str(desk.db)) as index:
-        index.set_state(1, State.VERIFIED)
+        index.captures.set_state(1, State.VERIFIED)
     done = desk.minify("run")
     assert (done.returncode, done.stdout) == (
         0, "Nothing to do: no capture of repro.db is pending. See them: minify list repro.db\n",
@@ -103,7 +103,7 @@ def test_nothing_to_do(desk: Any) -> None:
 
 def test_what_cannot_be_run_is_no_success(desk: Any) -> None:
     with Index.open(str(desk.db), create=True) as index:
-        index.add(
+        index.captures.add(
             case=None, blobs={}, failure=None, signature=None, provenance={"backend": "mine"},
             graph_text="def forward(x): ...", reason="node 'y': no name in the table",
         )  # fmt: skip

@@ -30,8 +30,8 @@ def fail(db: str, level: str, backend: Any, function: Any, *inputs: Any, **optio
     with fxminify.capturing(db, level=level), pytest.raises(Exception, match=r"no lowering|the kernel for cos is gone"):
         call(backend, function, *inputs, **options)
     with Index.open(db) as index:
-        (row,) = index.captures()
-        return index.capture(row.id)
+        (row,) = index.captures.find()
+        return index.captures.get(row.id)
 
 
 def call(backend: Any, function: Any, *inputs: Any, backward: bool = False, **options: Any) -> None:
@@ -42,8 +42,8 @@ def call(backend: Any, function: Any, *inputs: Any, backward: bool = False, **op
 
 def restored(db: str) -> tuple[fx.GraphModule, list[Any]]:
     with Index.open(db) as index:
-        case = index.case(1)
-        return build(case, index.blobs(case.storages))
+        case = index.captures.case(1)
+        return build(case, index.blobs.view(case.storages))
 
 
 def sine(x: torch.Tensor) -> torch.Tensor:
@@ -79,8 +79,8 @@ def test_a_failing_backward_compiler_is_a_compile_error_of_its_own_graph(backend
     assert capture.provenance["aot_graph"] == "backward"
     assert (capture.kind, capture.phase) == ("compile_error", "compile")
     with Index.open(db) as index:
-        assert "without_cos" in json.dumps(index.case(1).backend["target"])
-        assert not index.case(1).backward
+        assert "without_cos" in json.dumps(index.captures.case(1).backend["target"])
+        assert not index.captures.case(1).backward
     gm, inputs = restored(db)
     assert targets(gm) == ["aten.cos.default", "aten.mul.Tensor", "aten.mul.Tensor"]
     assert torch.equal(inputs[0], learned().detach() * 2)
@@ -111,14 +111,14 @@ def test_a_backward_graph_that_fails_when_it_runs_is_a_runtime_error(db: str) ->
     capture = fail(db, "aot", team.running, sine, learned(), backward=True)
     assert (capture.kind, capture.phase) == ("runtime_error", "forward")
     with Index.open(db) as index:
-        assert "fails_later" in json.dumps(index.case(1).backend["target"])
+        assert "fails_later" in json.dumps(index.captures.case(1).backend["target"])
 
 
 def test_the_dynamo_level_is_kept_where_it_can_be(db: str) -> None:
     capture = fail(db, "auto", team.backward, sine, learned(), backward=True)
     assert (capture.provenance["level"], capture.kind, capture.phase) == ("dynamo", "runtime_error", "backward")
     with Index.open(db) as index:
-        assert index.case(1).backward
+        assert index.captures.case(1).backward
 
 
 class Named(torch.Tensor):
@@ -164,8 +164,8 @@ def test_compiled_autograd_falls_back(db: str) -> None:
     ):
         loss.backward()
     with Index.open(db) as index:
-        (row,) = index.captures()
-        assert (row.state, index.capture(1).provenance["level"]) == ("pending", "aot")
+        (row,) = index.captures.find()
+        assert (row.state, index.captures.get(1).provenance["level"]) == ("pending", "aot")
 
 
 def test_level_dynamo_refuses_with_the_reason_and_the_text(db: str) -> None:
@@ -224,7 +224,7 @@ def test_lowering_leaves_the_program_as_it_is(db: str) -> None:
         assert dict(torch._dynamo.utils.counters["aot_autograd"]) == counted
         assert torch.equal(torch.compile(sine, backend="aot_eager")(x), sine(x))
     with Index.open(db) as index:
-        assert [c.id for c in index.captures()] == [1]
+        assert [c.id for c in index.captures.find()] == [1]
 
 
 def test_a_healthy_program_is_not_lowered(db: str, monkeypatch: pytest.MonkeyPatch) -> None:

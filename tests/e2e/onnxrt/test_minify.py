@@ -34,9 +34,9 @@ def test_a_refused_model_stands_in_the_issue(tmp_path: Path) -> None:
         torch.compile(erf, backend=compile_fx, options={"strict": True})(x)
     scratch = Scratch.create()
     with Index.open(db) as index:
-        (capture,) = index.captures()
-        case = index.case(capture.id)
-        scratch.put(index.blobs(case.storages))
+        (capture,) = index.captures.find()
+        case = index.captures.case(capture.id)
+        scratch.put(index.blobs.view(case.storages))
         (found,) = onnx_models.collect(tasks.observation(case, "direct"), scratch, lambda phase: None)["models"]
         onnx_models.keep(index, capture.id, [onnx_models.OnnxModel(**found)])
         (model,) = onnx_models.stored(index, capture.id)
@@ -44,7 +44,7 @@ def test_a_refused_model_stands_in_the_issue(tmp_path: Path) -> None:
         assert "NOT_IMPLEMENTED" in model.error
         header = make_header(capture, case, capture.failure, queries=1, timeout=60)  # type: ignore[arg-type]
         models = ((model.name, model.error, f"```\n{model.text}"),)
-        blobs = index.blobs(case.storages)
+        blobs = index.blobs.view(case.storages)
     scratch.remove()
     text = render(case, blobs, format="issue", header=replace(header, models=models)).text
     _, _, onnx = text.partition("### ONNX\n")

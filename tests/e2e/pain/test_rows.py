@@ -348,7 +348,7 @@ def test_15_what_is_nearer_to_the_truth_than_eager_is_no_divergence(tmp_path: Pa
     torch._dynamo.reset()
     assert not (tmp_path / "exact.db").exists()
     with Index.open(str(tmp_path / "shifts_gradients.db"), readonly=True) as index:
-        assert [(row.kind, row.phase) for row in index.captures()] == [("divergence", "backward")]
+        assert [(row.kind, row.phase) for row in index.captures.find()] == [("divergence", "backward")]
 
 
 @pytest.mark.slow
@@ -398,9 +398,9 @@ def test_31_modules_that_stay_in_a_graph_are_stored(tmp_path: Path) -> None:
     inputs = [torch.randn(2, 3, 4), torch.tensor([[1, 2]])]
     fxminify.record(gm, inputs, backend="eager", db=str(tmp_path / "x.db"), error=RuntimeError("refused"))
     with Index.open(str(tmp_path / "x.db"), readonly=True) as index:
-        (row,) = index.captures()
-        case = index.case(row.id)
-        again, values = build(case, index.blobs(case.storages))
+        (row,) = index.captures.find()
+        case = index.captures.case(row.id)
+        again, values = build(case, index.blobs.view(case.storages))
     assert row.state == "pending"
     assert torch.equal(again(*values), gm(*inputs))
 
@@ -441,11 +441,11 @@ def test_34_a_tensor_comes_back_as_it_was_or_is_refused_by_name(
     gm = torch.fx.symbolic_trace(lambda x: x * 2)
     fxminify.record(gm, [value], backend="eager", db=str(tmp_path / "x.db"), error=RuntimeError("refused"))
     with Index.open(str(tmp_path / "x.db"), readonly=True) as index:
-        (row,) = index.captures()
+        (row,) = index.captures.find()
         assert (row.state, reason in row.reason) == (state, True)
         if state == "pending":
-            case = index.case(row.id)
-            (again,) = build(case, index.blobs(case.storages))[1]
+            case = index.captures.case(row.id)
+            (again,) = build(case, index.blobs.view(case.storages))[1]
             assert (again.layout, again.dtype) == (value.layout, value.dtype)
             dense = (lambda t: t.dequantize()) if value.is_quantized else (lambda t: t.to_dense())
             assert torch.equal(dense(again), dense(value))
@@ -474,7 +474,7 @@ def test_36_a_triton_kernel_is_refused_by_its_name(tmp_path: Path) -> None:
     db = str(tmp_path / "x.db")
     fxminify.record(gm, [torch.ones(4)], backend="eager", db=db, error=RuntimeError("no Triton"))
     with Index.open(db, readonly=True) as index:
-        (row,) = index.captures()
+        (row,) = index.captures.find()
     assert row.state == "unsupported"
     assert row.reason.startswith(
         "node 'triton_kernel_wrapper_mutation': the Triton kernel 'scale_rows' cannot be stored"

@@ -56,7 +56,7 @@ def captures(db: str) -> list[CaptureInfo]:
     if not Path(db).exists():
         return []
     with Index.open(db) as index:
-        return index.captures()
+        return index.captures.find()
 
 
 def model(x: torch.Tensor) -> torch.Tensor:
@@ -353,7 +353,7 @@ def test_a_captured_graph_is_the_one_between_two_breaks(db: str) -> None:
     with fxminify.capturing(db), pytest.raises(Exception, match="cannot lower sin"):
         graph_breaks(refuses_sin)
     with Index.open(db) as index:
-        assert [n.target for n in index.case(1).graph.compute] == [{"fn": "torch.sin"}]
+        assert [n.target for n in index.captures.case(1).graph.compute] == [{"fn": "torch.sin"}]
 
 
 def test_a_graph_that_talks_to_other_ranks_runs_no_more_often_when_checked(

@@ -68,8 +68,8 @@ def test_the_state_of_the_generator_is_that_of_the_call(db: str) -> None:
     from fxminify.backends.running import ambient
 
     with Index.open(db) as index:
-        case = index.case(1)
-        blobs = index.blobs(case.storages)
+        case = index.captures.case(1)
+        blobs = index.blobs.view(case.storages)
         with ambient.applied(case.context, case.tensors, blobs):
             assert torch.equal(torch.rand(4), expected)
 
@@ -89,7 +89,7 @@ def test_a_symbolic_input_keeps_its_symbol_and_has_the_value_of_the_call(db: str
     with pytest.raises(Failed):
         compiled(torch.ones(7))
     with Index.open(db) as index:
-        case = index.case(1)
+        case = index.captures.case(1)
     assert case.inputs[0]["sym"]["hint"] == 7
     assert case.inputs[0]["sym"]["expr"].startswith("s")
     assert case.tensors[0].shape == (7,)
@@ -111,7 +111,7 @@ def test_one_backend_by_name_with_options(db: str) -> None:
     [row] = captures(db)
     assert (row.kind, row.backend) == ("divergence", "inductor")
     with Index.open(db) as index:
-        assert index.case(1).backend["options"] == {"dict": [["epilogue_fusion", False]]}
+        assert index.captures.case(1).backend["options"] == {"dict": [["epilogue_fusion", False]]}
 
 
 def test_two_processes_capture_into_one_file(db: str, tmp_path: Path) -> None:

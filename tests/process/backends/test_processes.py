@@ -94,7 +94,7 @@ def captures(db: Path) -> list[CaptureInfo]:
     if not db.exists():
         return []
     with Index.open(str(db), readonly=True) as index:
-        return index.captures()
+        return index.captures.find()
 
 
 @pytest.mark.parametrize("program", [SPAWN, RANKS, WORKERS], ids=["spawn", "ranks", "workers"])

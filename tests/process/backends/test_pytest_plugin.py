@@ -93,7 +93,7 @@ def run(folder: Path, *args: str, module: tuple[str, ...] = ("pytest",)) -> subp
 
 def captures(db: Path) -> list[CaptureInfo]:
     with Index.open(str(db), readonly=True) as index:
-        return index.captures()
+        return index.captures.find()
 
 
 def test_without_the_option_it_does_nothing(suite: Path) -> None:

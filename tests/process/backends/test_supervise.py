@@ -44,7 +44,7 @@ def captures(folder: Path) -> list[CaptureInfo]:
     if not (folder / "repro.db").exists():
         return []
     with Index.open(str(folder / "repro.db")) as index:
-        return index.captures()
+        return index.captures.find()
 
 
 SEGFAULT = """
@@ -90,8 +90,8 @@ compiled(torch.full((3,), 2.0))
     from fxminify.store.live.build import build
 
     with Index.open(str(tmp_path / "repro.db")) as index:
-        case = index.case(1)
-        assert build(case, index.blobs(case.storages))[1][0].tolist() == [2.0, 2.0, 2.0]
+        case = index.captures.case(1)
+        assert build(case, index.blobs.view(case.storages))[1][0].tolist() == [2.0, 2.0, 2.0]
 
 
 def test_a_crash_in_backward(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ compiled(torch.ones(3, requires_grad=True)).sum().backward()
     [row] = captures(tmp_path)
     assert (row.kind, row.phase) == ("crash", "backward")
     with Index.open(str(tmp_path / "repro.db")) as index:
-        assert index.case(1).backward
+        assert index.captures.case(1).backward
 
 
 def test_leaving_in_the_middle_of_a_call(tmp_path: Path) -> None:

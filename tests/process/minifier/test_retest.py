@@ -59,10 +59,12 @@ class Shelf:
         case = Case(graph, (1,), backend={**spec, "search_path": [str(self.path / "lib")]}, torch="2.0.0")
         provenance = {"torch": "2.0.0"} | ({"origin": origin_tag(case)} if ours else {})
         with Index.open(str(self.db), create=True) as index:
-            id = index.add(case=case, blobs={}, failure=FAILURE, signature=signature(FAILURE), provenance=provenance)
+            id = index.captures.add(
+                case=case, blobs={}, failure=FAILURE, signature=signature(FAILURE), provenance=provenance
+            )
             if verified:
                 text = script or "import toy\ntoy.compile()\n"
-                index.save_repro(id, "script", text, verified=verified, runs=3, log="")
+                index.repros.save(id, "script", text, verified=verified, runs=3, log="")
         return id
 
     def invoke(self, *args: object) -> Result:
@@ -193,7 +195,7 @@ def test_an_interrupted_retest_goes_on(shelf: Shelf) -> None:
     assert (done.exit_code, (shelf.path / "count").stat().st_size) == (0, 8)
     assert "answered before the interruption" in done.stderr.splitlines()[0]
     with Index.open(str(shelf.db), readonly=True) as index:
-        assert [row.capture for row in index.retests()] == [1, 2, 3]
+        assert [row.capture for row in index.retests.find()] == [1, 2, 3]
 
 
 def test_several_at_a_time_and_two_commands_on_one_file(shelf: Shelf) -> None:
@@ -205,7 +207,7 @@ def test_several_at_a_time_and_two_commands_on_one_file(shelf: Shelf) -> None:
         rows = json.loads(process.communicate(timeout=200)[0])
         assert (process.returncode, [row["id"] for row in rows]) == (0, [1, 2, 3, 4])
     with Index.open(str(shelf.db), readonly=True) as index:
-        assert sorted(row.capture for row in index.retests()) == [1, 1, 2, 2, 3, 3, 4, 4]
+        assert sorted(row.capture for row in index.retests.find()) == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
 def test_nothing_is_written_when_nothing_shall_be_remembered(shelf: Shelf) -> None:
@@ -242,7 +244,7 @@ def test_the_matrix_shows_versions_and_backends(shelf: Shelf) -> None:
     versions = [("still failing", "2.13.0", "toy"), ("fixed", "2.14.0", "toy"), ("changed", "2.13.0", "other")]
     with Index.open(str(shelf.db)) as index:
         for result, torch, backend in versions:
-            index.add_retest(
+            index.retests.add(
                 1,
                 backend,
                 result,
@@ -275,12 +277,12 @@ def test_pytest_collects_the_cases_of_a_file_that_is_named(shelf: Shelf) -> None
     assert "changed: exit 1: the process left with exit code 1" in done.stdout
     assert done.returncode == 1
     with Index.open(str(shelf.db), readonly=True) as index:
-        assert index.retests() == []
+        assert index.retests.find() == []
     chosen = [f"repro.db::{id}[{digest}]" for id in (1, 2)]
     done = shelf.pytest(*chosen, "--minify-expect", "fixed", "--minify-record")
     assert "1 failed, 1 passed" in done.stdout
     with Index.open(str(shelf.db), readonly=True) as index:
-        assert [(row.capture, row.result) for row in index.retests()] == [(1, "still failing"), (2, "fixed")]
+        assert [(row.capture, row.result) for row in index.retests.find()] == [(1, "still failing"), (2, "fixed")]
 
 
 def test_pytest_collects_no_file_that_only_lies_about(shelf: Shelf) -> None:

@@ -84,7 +84,7 @@ def test_a_file_system_without_locks_has_no_claims(db: str, monkeypatch: pytest.
 def test_minify_run_leaves_alone_what_another_process_is_at_work_on(db: str) -> None:
     told: list[object] = []
     with Index.open(db) as index, holder(db, 1) as other:
-        index.set_state(1, State.REDUCING)
+        index.captures.set_state(1, State.REDUCING)
         (result,) = minify(db, [1], listener=told.append)
         assert result.state is State.REDUCING
         assert told[-1] == CaptureFinished(result.capture, "another process is at work on it")
@@ -100,7 +100,7 @@ def test_minify_run_does_not_repeat_what_another_process_has_just_done(
 
     def late(self: Claims, id: int) -> bool:
         with Index.open(db) as index:
-            index.set_state(id, State.VERIFIED)
+            index.captures.set_state(id, State.VERIFIED)
         return take(self, id)
 
     monkeypatch.setattr(Claims, "take", late)

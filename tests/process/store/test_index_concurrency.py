@@ -19,10 +19,10 @@ SPAWN = multiprocessing.get_context("spawn")
 def check_whole(path: str) -> int:
     """Every capture of the file has its case and its storages; how many there are."""
     with Index.open(path, readonly=True) as index:
-        for info in index.captures():
-            case = index.case(info.id)
-            assert set(dict(index.blobs(case.storages))) == case.storages
-        return len(index.captures())
+        for info in index.captures.find():
+            case = index.captures.case(info.id)
+            assert set(dict(index.blobs.view(case.storages))) == case.storages
+        return len(index.captures.find())
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -40,7 +40,7 @@ def test_processes_that_add_at_the_same_time(tmp_path: Path, exists: bool) -> No
     assert [p.exitcode for p in processes] == [0, 0, 0]
     assert check_whole(path) == 17
     with Index.open(path, readonly=True) as index:
-        counted = {index.case(c.id).tensors[0].shape[0]: c.occurrences for c in index.captures()}
+        counted = {index.captures.case(c.id).tensors[0].shape[0]: c.occurrences for c in index.captures.find()}
     assert counted == Counter(width for widths in work for width in widths)
 
 
@@ -57,7 +57,7 @@ def test_threads_that_share_an_index(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert Counter(ids) == dict.fromkeys(range(1, 9), 20)
-        assert [c.occurrences for c in index.captures()] == [20] * 8
+        assert [c.occurrences for c in index.captures.find()] == [20] * 8
     assert check_whole(path) == 8
 
 
@@ -68,7 +68,7 @@ def run_and_die(*args: str) -> None:
     assert process.exitcode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("moment", ["_write_file", "stage", "_insert_document"])
+@pytest.mark.parametrize("moment", ["_write_file", "stage", "insert"])
 def test_a_process_killed_in_the_middle_of_add(tmp_path: Path, moment: str) -> None:
     path = str(tmp_path / "repro.db")
     add_many(path, [1, 2])
@@ -100,7 +100,7 @@ def test_a_process_killed_at_any_moment(tmp_path: Path) -> None:
         process.join()
         assert check_whole(path) >= stored[-1]
         with Index.open(path, readonly=True) as index:
-            assert {c.id for c in index.captures()} >= set(stored)
+            assert {c.id for c in index.captures.find()} >= set(stored)
 
 
 def test_a_killed_reduction_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -108,10 +108,10 @@ def test_a_killed_reduction_goes_on_where_it_was(tmp_path: Path) -> None:
     add_many(path, [4])
     run_and_die("die_in_reduction", path)
     with Index.open(path) as index:
-        reduction = index.begin_reduction(1, {"match": "exact"})
+        reduction = index.reductions.begin(1, {"match": "exact"})
         assert (reduction.id, reduction.resumed, reduction.accepted, reduction.nodes_after) == (1, True, 1, 1)
-        assert {k: v.outcome for k, v in index.verdicts(1).items()} == {"a": "same"}
+        assert {k: v.outcome for k, v in index.reductions.verdicts(1).items()} == {"a": "same"}
         assert index.best(reduction) == small_case(1)[0]
-        index.asked(1, "b", "nodes")
-        index.answered(1, "b", "pass", None, 0.1, "")
-        assert index.verdicts(1)["b"].asks == 2
+        index.reductions.asked(1, "b", "nodes")
+        index.reductions.answered(1, "b", "pass", None, 0.1, "")
+        assert index.reductions.verdicts(1)["b"].asks == 2

@@ -55,7 +55,7 @@ def refusal(path: str, **how) -> str:
     """The sentence with which opening ``path`` is refused; the directory is unchanged."""
     before = snapshot(path)
     with pytest.raises(StoreError) as error, Index.open(path, **how) as index:
-        index.captures()
+        index.captures.find()
     assert snapshot(path) == before
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
@@ -108,7 +108,7 @@ def test_empty_file(tmp_path: Path) -> None:
     assert "is empty: `minify capture" in refusal(str(path))
     assert "is empty: `minify capture" in refusal(str(path), readonly=True)
     with Index.open(str(path), create=True) as index:
-        assert index.captures() == []
+        assert index.captures.find() == []
 
 
 @pytest.mark.parametrize("readonly", [True, False])
@@ -131,7 +131,7 @@ def test_newer_schema(path: str, readonly: bool) -> None:
 def test_storage_beside_the_file_is_missing(path: str) -> None:
     shutil.rmtree(f"{path}.blobs")
     with Index.open(path, readonly=True) as index, pytest.raises(StoreError, match=r"copy that directory as well"):
-        dict(index.blobs(index.case(2).storages))
+        dict(index.blobs.view(index.captures.case(2).storages))
 
 
 def test_side_file_that_is_a_link(path: str) -> None:
@@ -149,7 +149,7 @@ def test_read_only(public: Path, path: str, what: str) -> None:
         assert "cannot be written (read-only" in refusal(copy, create=True)
         before = snapshot(copy)
         with Index.open(copy, readonly=True) as index:
-            assert [c.id for c in index.captures()] == [1, 2]
+            assert [c.id for c in index.captures.find()] == [1, 2]
         assert snapshot(copy) == before
 
 
@@ -175,26 +175,26 @@ def test_read_only_directory_with_an_unfinished_log(public: Path, path: str, sid
     with unprivileged():
         before = snapshot(copy)
         with Index.open(copy, readonly=True) as index:
-            assert [c.id for c in index.captures()] == [1, 2, 3]
-            assert index.capture(3).nodes_before == 1
+            assert [c.id for c in index.captures.find()] == [1, 2, 3]
+            assert index.captures.get(3).nodes_before == 1
         assert snapshot(copy) == before
 
 
 def test_reading_leaves_nothing_behind(path: str) -> None:
     before = snapshot(path)
     with Index.open(path, readonly=True) as index:
-        assert len(index.captures()) == 2
+        assert len(index.captures.find()) == 2
         assert snapshot(path) == before
     assert snapshot(path) == before
 
 
 def test_reading_sees_what_a_writer_adds(path: str) -> None:
     with Index.open(path, readonly=True) as reader:
-        assert len(reader.captures()) == 2
+        assert len(reader.captures.find()) == 2
         with Index.open(path) as writer:
             add(writer, *small_case(9))
-            assert len(reader.captures()) == 3
-        assert len(reader.captures()) == 3
+            assert len(reader.captures.find()) == 3
+        assert len(reader.captures.find()) == 3
 
 
 def test_locked(path: str) -> None:
@@ -207,7 +207,7 @@ def test_locked(path: str) -> None:
         with Index.open(path, timeout=0.1) as index:
             with pytest.raises(StoreError, match=r"repro\.db is locked by another process"):
                 add(index, *small_case(8))
-            assert len(index.captures()) == 2  # readers do not wait
+            assert len(index.captures.find()) == 2  # readers do not wait
     finally:
         done.set()
         holder.join()
@@ -226,7 +226,7 @@ try:
 except StoreError as error:
     print(error)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-print(len(index.captures()), add(index, *small_case(77)))
+print(len(index.captures.find()), add(index, *small_case(77)))
 """
 
 
@@ -250,7 +250,7 @@ def test_full_disk_as_sqlite_says_it(path: str) -> None:
             session.connection().exec_driver_sql("PRAGMA max_page_count=1")
         with pytest.raises(StoreError, match=f"no space left to write {path}: nothing was stored half"):
             add(index, *small_case(1 << 20, os.urandom(4 << 20)))
-        assert len(index.captures()) == 2
+        assert len(index.captures.find()) == 2
 
 
 def test_an_index_does_not_cross_a_fork(path: str) -> None:
@@ -260,12 +260,12 @@ from fxminify.store.index import Index, StoreError
 index = Index.open({path!r})
 if os.fork() == 0:
     try:
-        index.captures()
+        index.captures.find()
     except StoreError as error:
         print(error, flush=True)
     os._exit(0)
 os.wait()
-print(len(index.captures()))
+print(len(index.captures.find()))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     said, count = run.stdout.splitlines()

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import sqlite3
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from alembic import command
 from index_tasks import add, add_retests, small_case
 
-from fxminify.store.index import Index, RetestResult, StoreError, database
+from fxminify.store.index import Index, RetestResult, StoreError
 from fxminify.store.index.trust import origin_tag
 
 ANSWER = {"shown": 2, "runs": 2, "seconds": 1.5, "versions": {"torch": "2.13.0"}}
@@ -42,33 +40,34 @@ def edit(path: str, *statements: str) -> None:
 
 def test_a_retest_is_kept_with_its_versions(path: str) -> None:
     with Index.open(path) as index:
-        kept = index.add_retest(1, "inductor", RetestResult.CHANGED, said="KeyError: 1", signature="v1:b", **ANSWER)
+        kept = index.retests.add(1, "inductor", RetestResult.CHANGED, message="KeyError: 1", signature="v1:b", **ANSWER)
     with Index.open(path, readonly=True) as index:
-        assert index.retests() == index.retests([1]) == [kept]
-        assert index.retests([2]) == []
-    assert (kept.id, kept.result, kept.said, dict(kept.versions)) == (1, "changed", "KeyError: 1", {"torch": "2.13.0"})
+        assert index.retests.find() == index.retests.find([1]) == [kept]
+        assert index.retests.find([2]) == []
+    assert (kept.id, kept.result, kept.message) == (1, "changed", "KeyError: 1")
+    assert dict(kept.versions) == {"torch": "2.13.0"}
 
 
 def test_an_unfinished_round_goes_on_and_a_finished_one_does_not(path: str) -> None:
     with Index.open(path) as index:
-        first, answered = index.begin_round({"cases": ["1"]})
+        first, answered = index.retests.begin_round({"cases": ["1"]})
         assert answered == []
-        kept = index.add_retest(1, "inductor", RetestResult.FIXED, round_id=first, **ANSWER)
-        assert index.begin_round({"cases": ["1"]}) == (first, [kept])
-        assert index.begin_round({"cases": ["1", "2"]}) == (first + 1, [])
-        again, _ = index.begin_round({"cases": ["1"]}, resume=False)
+        kept = index.retests.add(1, "inductor", RetestResult.FIXED, round_id=first, **ANSWER)
+        assert index.retests.begin_round({"cases": ["1"]}) == (first, [kept])
+        assert index.retests.begin_round({"cases": ["1", "2"]}) == (first + 1, [])
+        again, _ = index.retests.begin_round({"cases": ["1"]}, resume=False)
         assert again == first + 2
-        index.finish_round(again)
-        assert index.begin_round({"cases": ["1"]}) == (first + 3, [])
+        index.retests.finish_round(again)
+        assert index.retests.begin_round({"cases": ["1"]}) == (first + 3, [])
 
 
 def test_a_round_of_another_day_is_not_resumed(path: str) -> None:
     with Index.open(path) as index:
-        first, _ = index.begin_round({})
+        first, _ = index.retests.begin_round({})
     before = (datetime.now(UTC) - timedelta(days=2)).isoformat(timespec="seconds")
     edit(path, f"UPDATE rounds SET started = '{before}'")
     with Index.open(path) as index:
-        assert index.begin_round({})[0] != first
+        assert index.retests.begin_round({})[0] != first
 
 
 def test_two_processes_on_one_index_lose_nothing(path: str) -> None:
@@ -79,40 +78,7 @@ def test_two_processes_on_one_index_lose_nothing(path: str) -> None:
     for process in processes:
         process.join(60)
     with Index.open(path, readonly=True) as index:
-        assert Counter(r.backend for r in index.retests()) == {"one": 15, "two": 15}
-
-
-def test_a_file_of_the_first_schema_is_brought_up_to_date(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its script is not known to be ours: whoever had the file may have changed it."""
-    old = str(tmp_path / "old.db")
-    upgrade = command.upgrade
-    with monkeypatch.context() as patch:
-        patch.setattr(command, "upgrade", lambda config, revision: upgrade(config, "0001"))
-        patch.setattr(database.sqlite, "use_wal", lambda *args: None)
-        Index.open(old, create=True).close()
-    edit(
-        old, f"ATTACH '{path}' AS other", "INSERT INTO documents SELECT * FROM other.documents",
-        "INSERT INTO blobs SELECT * FROM other.blobs", "INSERT INTO document_blobs SELECT * FROM other.document_blobs",
-        "INSERT INTO captures SELECT * FROM other.captures",
-        "INSERT INTO repros VALUES (1, 'script', 'raise 1', '', 3, 3, '2026-01-01')",
-    )  # fmt: skip
-    before = Path(old).read_bytes()
-    os.chmod(old, 0o400)  # as it came by mail
-    with Index.open(old, readonly=True) as index:
-        assert [c.verified for c in index.captures()] == [3]
-        assert (index.retests(), index.case(1).graph.count) == ([], 1)
-        copy = index._database.copy
-        assert copy is not None
-        assert os.path.exists(copy.name)
-    assert not os.path.exists(copy.name)
-    assert Path(old).read_bytes() == before
-    os.chmod(old, 0o600)
-    with Index.open(old) as index:
-        index.add_retest(1, "inductor", RetestResult.FAILING, **ANSWER)
-        assert [c.verified for c in index.captures()] == [3]
-        assert not index.is_ours(1)
+        assert Counter(r.backend for r in index.retests.find()) == {"one": 15, "two": 15}
 
 
 @pytest.mark.parametrize("revision", ["0000", "", "0002a"])
@@ -127,23 +93,23 @@ def test_a_schema_that_never_was_is_refused(path: str, revision: str) -> None:
     "change",
     [
         "result = 'gone'", "versions = '[]'", "versions = '{\"torch\": 7}'", "at = 'yesterday'", "shown = 'two'",
-        "said = x'00'", f"versions = '{{\"torch\": \"{'9' * 101}\"}}'",
+        "message = x'00'", f"versions = '{{\"torch\": \"{'9' * 101}\"}}'",
         f"versions = '{json.dumps(dict.fromkeys(map(str, range(200)), 'x'))}'",
     ],
 )  # fmt: skip
 def test_values_we_never_write(path: str, change: str) -> None:
     with Index.open(path) as index:
-        index.add_retest(1, "inductor", RetestResult.FAILING, **ANSWER)
+        index.retests.add(1, "inductor", RetestResult.FAILING, **ANSWER)
     edit(path, f"UPDATE retests SET {change}")
     with Index.open(path, readonly=True) as index, pytest.raises(StoreError, match="fxminify never wrote"):
-        index.retests()
+        index.retests.find()
 
 
 def test_too_many_versions_are_cut_down_when_they_are_written(path: str) -> None:
     versions = {f"{n:03}" * 40: "9" * 500 for n in range(200)}
     with Index.open(path) as index:
-        index.add_retest(1, "inductor", RetestResult.FIXED, **{**ANSWER, "versions": versions})
-        (kept,) = index.retests()
+        index.retests.add(1, "inductor", RetestResult.FIXED, **{**ANSWER, "versions": versions})
+        (kept,) = index.retests.find()
     assert (len(kept.versions), {len(v) for v in kept.versions.values()}) == (100, {100})
 
 
@@ -155,9 +121,9 @@ def minimal(tmp_path: Path) -> str:
     with Index.open(path, create=True) as index:
         add(index, case, blobs, provenance={"origin": origin_tag(case)})
         add(index, *small_case(backend="another"))
-        reduction = index.begin_reduction(1, {})
-        index.accept(reduction.id, *small_case(1))
-        index.save_repro(1, "script", "raise 1", verified=3, runs=3, log="")
+        reduction = index.reductions.begin(1, {})
+        index.reductions.accept(reduction.id, *small_case(1))
+        index.repros.save(1, "script", "raise 1", verified=3, runs=3, log="")
         assert index.is_ours(1)
     return path
 
@@ -182,7 +148,7 @@ def test_saving_a_changed_script_again_does_not_make_it_ours(minimal: str) -> No
     """That is what `minify verify` does with one that it was told to trust."""
     edit(minimal, "UPDATE repros SET text = 'import os'")
     with Index.open(minimal) as index:
-        index.save_repro(1, "script", "import os", verified=3, runs=3, log="")
+        index.repros.save(1, "script", "import os", verified=3, runs=3, log="")
         assert not index.is_ours(1)
-        index.save_repro(1, "script", "raise 2", verified=3, runs=3, log="")
+        index.repros.save(1, "script", "raise 2", verified=3, runs=3, log="")
         assert index.is_ours(1)

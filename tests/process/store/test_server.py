@@ -18,6 +18,7 @@ from fxminify.store.errors import StoreError
 from fxminify.store.failure import FailureKind
 from fxminify.store.index import Index, State
 from fxminify.store.index.tables import SCHEMA, Base
+from fxminify.store.index.upgrade import upgrade
 
 URL = os.environ.get("FXMINIFY_POSTGRES", "")
 pytestmark = pytest.mark.skipif(not URL, reason="FXMINIFY_POSTGRES names no database")
@@ -58,16 +59,16 @@ def test_an_older_schema_is_named_and_brought_up_to_date(url: str) -> None:
     with Index.open(url, create=True) as index:
         add_capture(index, chain(["sin"]), failing("no sin"))
     with create_engine(url).begin() as connection:
-        connection.exec_driver_sql("DROP TABLE retests")
-        connection.exec_driver_sql("DROP TABLE rounds")
-        for table in ("reductions", "repros"):
-            connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN origin")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
-    Index.check(url)
-    with pytest.raises(StoreError, match=r"older fxminify \(schema 0002\): `minify run postgresql"):
-        Index.open(url, readonly=True)
+        connection.exec_driver_sql("DROP TABLE artifacts")
+        connection.exec_driver_sql("ALTER TABLE retests RENAME COLUMN message TO said")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0003'")
+    for attempt in (Index.check, Index.open, lambda name: Index.open(name, readonly=True)):
+        with pytest.raises(StoreError, match=r"older fxminify \(schema 0003\): `minify upgrade postgresql"):
+            attempt(url)
+    assert upgrade(url) is None
     with Index.open(url) as index:
-        assert [c.headline for c in index.captures()] == ["RuntimeError: no sin"]
+        index.artifacts.save(1, "ablation", {})
+        assert [c.headline for c in index.captures.find()] == ["RuntimeError: no sin"]
 
 
 def test_what_is_stored_is_read(url: str) -> None:
@@ -76,16 +77,16 @@ def test_what_is_stored_is_read(url: str) -> None:
         assert add_capture(index, chain(["relu", "sin"]), failing("no \0 sin \ud800")) == first
         minify(index, first, chain(["sin"]))
     with Index.open(url, readonly=True) as index:
-        (row,) = index.captures()
+        (row,) = index.captures.find()
         assert (row.state, row.occurrences, row.nodes_before, row.nodes_after) == (State.VERIFIED, 2, 2, 1)
         assert row.failure is not None
         assert row.failure.kind is FailureKind.COMPILE_ERROR
-        assert index.case(first) == chain(["relu", "sin"])
-        script = index.repro(first)
+        assert index.captures.case(first) == chain(["relu", "sin"])
+        script = index.repros.get(first)
         assert script is not None
         assert script.text == "raise SystemExit(1)\n"
         with pytest.raises(StoreError, match="opened for reading only"):
-            index.set_state(first, State.PENDING)
+            index.captures.set_state(first, State.PENDING)
 
 
 def test_many_writers_make_one_row_of_one_failure(url: str) -> None:
@@ -108,7 +109,7 @@ def test_many_writers_make_one_row_of_one_failure(url: str) -> None:
         thread.join()
     assert errors == []
     with Index.open(url) as index:
-        rows = index.captures()
+        rows = index.captures.find()
     assert sorted(row.occurrences for row in rows) == [1] * 40 + [40]
 
 

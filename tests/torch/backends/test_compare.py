@@ -238,10 +238,10 @@ def test_real_divergences_are_captured(db: str, name: str, kind: str) -> None:
     with fxminify.capturing(db, check=True), torch.no_grad():
         torch.compile(function, backend=case.BACKEND)(*inputs)
     with Index.open(db) as index:
-        [row] = index.captures()
+        [row] = index.captures.find()
         assert row.failure is not None
         assert (row.kind, row.failure.detail["class"]) == ("divergence", kind)
-        assert index.case(row.id).compare
+        assert index.captures.case(row.id).compare
         assert signature(row.failure).message == ("value" if kind in ("nan", "inf") else kind)
 
 
@@ -315,7 +315,7 @@ def test_a_swapped_function_is_captured_although_the_backend_returns_a_plain_fun
     with fxminify.capturing(db, check=True):
         torch.compile(lambda x: torch.sin(x), backend=swapping)(torch.ones(3))
     with Index.open(db) as index:
-        assert [(row.kind, row.phase) for row in index.captures()] == [("divergence", "forward")]
+        assert [(row.kind, row.phase) for row in index.captures.find()] == [("divergence", "forward")]
 
 
 def test_what_could_not_be_checked_is_logged(db: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -41,8 +41,8 @@ def capture(db: Path, fault: str, **settings: str) -> Index:
 )
 def test_values_are_kept_where_a_failure_may_depend_on_them(fault: str, data: str, kept: bool, tmp_path: Path) -> None:
     with capture(tmp_path / "repro.db", fault, data=data) as index:
-        (row,) = index.captures()
-        case = index.case(row.id)
+        (row,) = index.captures.find()
+        case = index.captures.case(row.id)
     assert row.provenance.get("data") == (None if kept else "metadata")
     indices, table = sorted(case.tensors, key=lambda t: t.dtype, reverse=True)
     assert (indices.shape, table.shape) == ((2000,), (1000, 1000))

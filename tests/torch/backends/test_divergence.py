@@ -28,7 +28,7 @@ def captured(db: str, function: Callable[..., Any], *inputs: Any, backend: str, 
     if not Path(db).exists():
         return []
     with Index.open(db) as index:
-        return list(index.captures())
+        return list(index.captures.find())
 
 
 def two(x: torch.Tensor) -> Any:
@@ -149,7 +149,7 @@ def test_a_tolerance_given_for_a_type_decides(db: str) -> None:
     assert captured(db, two, X, backend="wrong_second_value", tolerance="float32=1e-2") == []
     [row] = captured(db, two, X, backend="wrong_second_value", tolerance={"bfloat16": 1e-2, "float32": 1e-5})
     with Index.open(db) as index:
-        assert index.case(row.id).tolerance == {"bfloat16": 1e-2, "float32": 1e-5}
+        assert index.captures.case(row.id).tolerance == {"bfloat16": 1e-2, "float32": 1e-5}
 
 
 @pytest.mark.parametrize("asked", ["float32", "int8=1", "float32=x", "float32=-1", "float32=inf", {"float32": "nan"}])
@@ -193,7 +193,7 @@ def test_a_backend_that_computes_in_a_shorter_type_is_one_row(db: str, backend: 
         torch._dynamo.reset()
         torch.compile(models()[1][0], backend=backend)(models()[1][1])
     with Index.open(db) as index:
-        [row] = index.captures()
+        [row] = index.captures.find()
     assert row.failure is not None
     detail = row.failure.detail
     assert (detail["class"], detail["dtype"], detail["as"]) == ("precision", "float32", "bfloat16")
@@ -210,7 +210,7 @@ def test_a_wrong_value_is_its_own_failure_in_a_backend_of_short_products(db: str
         torch.compile(lambda x: linear(x).sin(), backend="short_products_and_sin")(x)
         torch.compile(lambda x: (linear(x), x.sin()), backend="short_products_and_sin")(x)
     with Index.open(db) as index:
-        found = [row.failure.detail for row in index.captures() if row.failure is not None]
+        found = [row.failure.detail for row in index.captures.find() if row.failure is not None]
     assert [(d["class"], d["where"]) for d in found] == [
         ("precision", "output 0"), ("value", "output 0"), ("value", "output 1")
     ]  # fmt: skip

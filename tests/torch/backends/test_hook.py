@@ -73,7 +73,7 @@ def test_a_sub_graph_is_kept_as_it_was_received(db: str) -> None:
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
         torch.compile(branching, backend=backend)(torch.ones(3))
     with Index.open(db) as index:
-        attrs = index.case(1).graph.attrs
+        attrs = index.captures.case(1).graph.attrs
     called = [n.target for a in attrs.values() for n in a["graph"].compute]
     assert {"fn": "torch.sin"} in called
     assert {"fn": "torch.cos"} not in called
@@ -143,7 +143,7 @@ def test_options_and_dynamic_are_kept(db: str) -> None:
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
         torch.compile(model, backend=backend, options={"fuse": True}, dynamic=True)(torch.ones(3))
     with Index.open(db) as index:
-        case = index.case(1)
+        case = index.captures.case(1)
     assert case.backend["options"] == {"dict": [["fuse", True]]}
     assert case.backend["dynamic"] is True
     assert "sym" in case.inputs[0]
@@ -189,6 +189,6 @@ def test_ambient_state_is_captured(db: str) -> None:
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed), torch.no_grad(), torch.autocast("cpu"):
         torch.compile(model, backend=failing)(torch.ones(3))
     with Index.open(db) as index:
-        context = index.case(1).context
+        context = index.captures.case(1).context
     assert context["grad"] is False
     assert context["autocast"] == {"cpu": {"dtype": "bfloat16"}}

@@ -22,14 +22,14 @@ def captures(db: str) -> list[CaptureInfo]:
     if not Path(db).exists():
         return []
     with Index.open(db) as index:
-        return index.captures()
+        return index.captures.find()
 
 
 def first(db: str) -> tuple[Case, list[Any]]:
     """The first case and its inputs, live."""
     with Index.open(db) as index:
-        case = index.case(1)
-        return case, build(case, index.blobs(case.storages))[1]
+        case = index.captures.case(1)
+        return case, build(case, index.blobs.view(case.storages))[1]
 
 
 class Failed(Exception):

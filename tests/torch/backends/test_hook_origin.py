@@ -37,8 +37,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType
 
 def only(db: str) -> tuple[CaptureInfo, Case]:
     with Index.open(db) as index:
-        [row] = index.captures()
-        return row, index.case(row.id)
+        [row] = index.captures.find()
+        return row, index.captures.case(row.id)
 
 
 def fail(db: str, function: object, backend: object) -> tuple[CaptureInfo, Case]:
@@ -81,7 +81,7 @@ def test_an_operator_nobody_can_find_again_is_said_at_capture_time(db: str, pack
     with fxminify.capturing(db), pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
         torch.compile(lambda x: torch.ops.nowhere_kept.op(x), backend=package.plain)(torch.ones(3))
     with Index.open(db) as index:
-        [row] = index.captures()
+        [row] = index.captures.find()
     assert row.state is State.UNSUPPORTED
     assert row.reason.startswith("operator nowhere_kept::op")
 

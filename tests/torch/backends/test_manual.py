@@ -37,9 +37,9 @@ def test_what_the_backend_does_with_it_is_stored_and_not_raised(db: str) -> None
     inputs = [torch.ones(3), torch.zeros(3)]
     assert fxminify.record(gm, inputs, backend=refuses, db=db) == 1
     with Index.open(db) as index:
-        (row,) = index.captures()
+        (row,) = index.captures.find()
         assert (row.kind, row.nodes_before, row.occurrences) == ("compile_error", 2, 1)
-        assert next(n.target for n in index.case(1).graph.compute) == {"fn": "torch.sin"}
+        assert next(n.target for n in index.captures.case(1).graph.compute) == {"fn": "torch.sin"}
     assert fxminify.record(gm, inputs, backend=refuses, db=db) == 1
     assert fxminify.record(gm, inputs, backend="eager", db=db) is None
 
@@ -51,8 +51,8 @@ def test_a_failure_that_was_seen_elsewhere_is_stored_as_told(db: str) -> None:
     error = RuntimeError("device lost")
     assert fxminify.record(gm, inputs, backend="inductor", db=db, error=error, phase="forward") == 1
     with Index.open(db) as index:
-        (row,) = index.captures()
-        case = index.case(1)
+        (row,) = index.captures.find()
+        case = index.captures.case(1)
     assert (row.state, row.kind, row.phase, row.nodes_before) == (State.PENDING, "runtime_error", "forward", 3)
     assert row.failure is not None
     assert row.failure.message == "device lost"

@@ -62,9 +62,9 @@ def test_calls_that_are_due_are_checked_also_long_after_the_first(db: str) -> No
             assert float(x[0]) == i + 1 + 10 * (i == 10)
     assert [calls.count(i + 10 * (i == 10)) for i in range(1, 16)] == [2, 1, 1, 1, 2, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2]
     with Index.open(db) as index:
-        [row] = index.captures()
+        [row] = index.captures.find()
         assert (row.kind, row.phase) == ("divergence", "forward")
-        assert index.case(row.id).calls == 12
+        assert index.captures.case(row.id).calls == 12
 
 
 def test_gradients_are_compared_on_a_due_call(db: str) -> None:
@@ -87,7 +87,7 @@ def test_gradients_are_compared_on_a_due_call(db: str) -> None:
         assert not Path(db).exists()
         compiled(torch.ones(3, requires_grad=True)).sum().backward()
     with Index.open(db) as index:
-        assert [(row.kind, row.phase) for row in index.captures()] == [("divergence", "backward")]
+        assert [(row.kind, row.phase) for row in index.captures.find()] == [("divergence", "backward")]
 
 
 @pytest.mark.parametrize(("asked", "found"), [("first:1", [1, 4]), ("every:50", [])])
@@ -113,5 +113,5 @@ def test_the_first_call_of_twice_the_size_is_checked_too(db: str, asked: str, fo
     rows = []
     if found:
         with Index.open(db) as index:
-            rows = index.captures()
+            rows = index.captures.find()
     assert [row.kind for row in rows] == ["divergence"] * bool(found)

@@ -55,7 +55,7 @@ def test_a_chain_goes_on_where_a_backend_fails_and_captures_what_it_was(
     assert "backend partial(faulty) failed" in caplog.text
     assert "trying aot_eager" in caplog.text
     with Index.open(db, readonly=True) as index:
-        (row,) = index.captures()
+        (row,) = index.captures.find()
     assert (row.kind, row.backend) == (fault, "partial(faulty)")
 
 
@@ -71,7 +71,7 @@ def test_what_a_chain_cannot_take_over_is_raised_and_captured(tmp_path: Path) ->
     (note,) = raised.value.inner_exception.__notes__
     assert note == "partial(faulty), tried before: PlantedFault: planted: cannot compile relu"
     with Index.open(db, readonly=True) as index:
-        assert [row.phase for row in index.captures()] == ["backward", "compile", "compile"]
+        assert [row.phase for row in index.captures.find()] == ["backward", "compile", "compile"]
 
 
 def test_a_chain_does_not_run_again_what_has_overwritten_its_inputs(tmp_path: Path) -> None:

@@ -133,12 +133,12 @@ def test_nothing_of_a_capture_becomes_markup(tmp_path: Path) -> None:
                 )  # fmt: skip
                 case = indexes.chain(["sin", "cos"])  # a context or a mode like that is refused when it is read
                 backend = {**case.backend, "name": f"b{text}", "options": {text: text}}
-                id = index.add(
+                id = index.captures.add(
                     case=replace(case, backend=backend), blobs={}, failure=failure, signature=None,
                     provenance={"program": text, text: text},
                 )  # fmt: skip
                 indexes.minify(index, id, indexes.chain(["cos"]), script=f'"""{text}"""\n{text}')
-                index.set_state(id, index.capture(id).state, text)
+                index.captures.set_state(id, index.captures.get(id).state, text)
                 indexes.add(index, None, failure, reason=text, graph_text=text)
         return page_of(tmp_path / name)
 

@@ -23,13 +23,13 @@ def minified(db: Path, *, verified: int = 3, **backend: Any) -> int:
     """A capture with its script, made by hand: no torch."""
     case, blobs = one_relu(**{"target": "eager", **backend})
     with Index.open(str(db), create=True) as index:
-        id = index.add(
+        id = index.captures.add(
             case=case, blobs=blobs, failure=FAILURE, signature=signature(FAILURE), provenance={"program": "x.py"}
         )
-        reduction = index.begin_reduction(id, {})
-        index.accept(reduction.id, case, blobs)
-        index.save_repro(id, "script", "raise SystemExit(1)\n", verified=verified, runs=3, log="")
-        index.set_state(id, State.VERIFIED if verified else State.UNVERIFIED)
+        reduction = index.reductions.begin(id, {})
+        index.reductions.accept(reduction.id, case, blobs)
+        index.repros.save(id, "script", "raise SystemExit(1)\n", verified=verified, runs=3, log="")
+        index.captures.set_state(id, State.VERIFIED if verified else State.UNVERIFIED)
     return id
 
 

@@ -50,7 +50,7 @@ def test_a_listing_fits_the_terminal(tmp_path: Path, width: int) -> None:
         for number in range(40):
             case = indexes.chain(["sin"] * (1000 + number), backend=f"a backend of a very long name, number {number}")
             indexes.add(index, case, indexes.failing(f"a message that {'goes on and ' * 20} {'ab'[number % 2] * 8}"))
-        rows = index.captures()
+        rows = index.captures.find()
     shown = Console(file=io.StringIO(), width=width)
     console.table(rows, "repro.db", console=shown)
     lines = text_of(shown).splitlines()
@@ -105,7 +105,7 @@ def test_nothing_of_a_database_moves_the_cursor(tmp_path: Path) -> None:
     for coloured in (False, True):
         shown = Console(file=io.StringIO(), width=80, force_terminal=coloured, no_color=True)
         with Index.open(str(db), readonly=True) as index:
-            console.table(index.captures(), str(db), console=shown)
+            console.table(index.captures.find(), str(db), console=shown)
             console.show(details(index, id), console=shown)
             console.drawing(index, id, console=shown)
         assert [c for c in "\x07\u202e\r\b" if c in text_of(shown)] == []

@@ -100,15 +100,15 @@ def test_a_history_counts_what_each_pass_asked_and_brought(tmp_path: Path, finis
     case = replace(CASE, tensors=(zeros, zeros), backend={"name": "b"})
     failure = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
     with Index.open(str(tmp_path / "repro.db"), create=True) as index:
-        index.add(case=case, blobs={}, failure=failure, signature=signature(failure), provenance={})
+        index.captures.add(case=case, blobs={}, failure=failure, signature=signature(failure), provenance={})
         assert stored(index, 1) is None
-        reduction = index.begin_reduction(1, {"entry": "direct"}).id
+        reduction = index.reductions.begin(1, {"entry": "direct"}).id
         asked = [("a", "slices", "same"), ("b", "slices", "other"), ("c", "nodes", "invalid"), ("d", EXPLAIN, "pass")]
         for key, name, outcome in asked:
-            index.asked(reduction, key, name)
-            index.answered(reduction, key, outcome, None, 0.5, "")
-        index.add_step(reduction, StepInfo(1, "slices", "a", 2, 1, difference="- relu"), case, {})
-        index.finish_reduction(reduction, queries=3, nodes_before=5, nodes_after=2, seconds=9.0, finished=finished)
+            index.reductions.asked(reduction, key, name)
+            index.reductions.answered(reduction, key, outcome, None, 0.5, "")
+        index.reductions.add_step(reduction, StepInfo(1, "slices", "a", 2, 1, difference="- relu"), case, {})
+        index.reductions.finish(reduction, queries=3, nodes_before=5, nodes_after=2, seconds=9.0, finished=finished)
         found = stored(index, 1)
     assert found is not None
     assert (found.reduction, found.start_nodes, found.config) == (reduction, 5, {"entry": "direct"})
@@ -124,12 +124,12 @@ def test_what_was_wrong_with_a_pass_is_kept_and_is_no_question(tmp_path: Path) -
     case = replace(CASE, tensors=(zeros, zeros), backend={"name": "b"})
     failure = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "boom")
     with Index.open(str(tmp_path / "repro.db"), create=True) as index:
-        index.add(case=case, blobs={}, failure=failure, signature=signature(failure), provenance={})
-        reduction = index.begin_reduction(1, {}).id
+        index.captures.add(case=case, blobs={}, failure=failure, signature=signature(failure), provenance={})
+        reduction = index.reductions.begin(1, {}).id
         log = VerdictLog(SimpleNamespace(index=index, asked=0), reduction)  # type: ignore[arg-type]
         assert log.problem("plain-values", "KeyError: 'x'")
         assert not log.problem("plain-values", "KeyError: 'x'")
-        index.accept(reduction, case, {})
+        index.reductions.accept(reduction, case, {})
         assert (log.queries, VerdictLog(log.job, reduction).known) == (0, {})
         found = stored(index, 1)
         shown = details(index, 1)
@@ -154,11 +154,11 @@ def test_going_on_from_a_step_runs_what_the_capture_names(tmp_path: Path) -> Non
         context={"grad": False},
     )
     with Index.open(str(tmp_path / "repro.db"), create=True) as index:
-        index.add(case=case, blobs={}, failure=failure, signature=signature(failure), provenance={})
+        index.captures.add(case=case, blobs={}, failure=failure, signature=signature(failure), provenance={})
         with pytest.raises(StoreError, match="capture 1 was not minified yet: minify run"):
             begin_at(index, 1, 1)
-        reduction = index.begin_reduction(1, {}).id
-        index.add_step(reduction, StepInfo(1, "slices", "a", 3, 2), step, {})
+        reduction = index.reductions.begin(1, {}).id
+        index.reductions.add_step(reduction, StepInfo(1, "slices", "a", 3, 2), step, {})
         with pytest.raises(StoreError, match="step 2 does not exist; those kept are 1"):
             begin_at(index, 1, 2)
         number, found = begin_at(index, 1, 1)

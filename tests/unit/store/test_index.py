@@ -39,11 +39,11 @@ def test_a_capture_comes_back_whole(path: str) -> None:
     with Index.open(path, create=True) as index:
         id = add(index, case, blobs, failure=failure, signature=signature(failure), provenance={"argv": ["a", "b"]})
     with Index.open(path, readonly=True) as index:
-        info = index.capture(id)
-        assert index.case(id) == case
-        assert dict(index.blobs(case.storages)) == blobs
-        assert index.failure(id) == failure
-        assert index.signature(id) == signature(failure)
+        info = index.captures.get(id)
+        assert index.captures.case(id) == case
+        assert dict(index.blobs.view(case.storages)) == blobs
+        assert index.captures.get(id).failure == failure
+        assert index.captures.signature(id) == signature(failure)
     assert (info.id, info.parent, info.state, info.occurrences) == (1, None, State.PENDING, 1)
     assert (info.kind, info.phase, info.backend) == ("runtime_error", "forward", "inductor")
     assert (info.nodes_before, info.inputs_before, info.nodes_after, info.verified) == (1, 1, None, 0)
@@ -65,10 +65,10 @@ def test_the_same_failure_again_is_counted_and_the_first_case_kept(index: Index)
         other_values, graph=replace(first.graph, nodes=tuple(replace(n, meta={}) for n in first.graph.nodes))
     )
     assert add(index, moved, other_blobs) == 1
-    assert index.capture(1).occurrences == 2
-    assert index.case(1) == first
+    assert index.captures.get(1).occurrences == 2
+    assert index.captures.case(1) == first
     with pytest.raises(StoreError, match="has no storage"):
-        index.blobs(moved.storages)[next(iter(moved.storages))]
+        index.blobs.view(moved.storages)[next(iter(moved.storages))]
 
 
 @pytest.mark.parametrize("what", ["backend", "graph", "shape", "signature"])
@@ -85,7 +85,7 @@ def test_another_failure_is_another_capture(index: Index, what: str) -> None:
         assert add(index, *small_case(5)) == 2
     else:
         assert add(index, case, blobs, "another thing") == 2
-    assert [c.occurrences for c in index.captures()] == [1, 1]
+    assert [c.occurrences for c in index.captures.find()] == [1, 1]
 
 
 def test_where_a_backend_was_found_does_not_make_it_another(index: Index) -> None:
@@ -102,42 +102,42 @@ def test_a_graph_that_cannot_be_stored_is_a_capture_with_the_reason(index: Index
     }
     assert add(index, None, {}, **more) == 1
     assert add(index, None, {}, **more) == 1
-    info = index.capture(1)
+    info = index.captures.get(1)
     assert (info.state, info.reason, info.backend) == (State.UNSUPPORTED, "node 'f': no name", "inductor")
     assert (info.nodes_before, info.occurrences, info.graph_text) == (None, 2, "def forward(self): ...")
     with pytest.raises(StoreError, match="node 'f': no name"):
-        index.case(1)
+        index.captures.case(1)
 
 
 def test_a_child_names_its_parent(index: Index) -> None:
     add(index, *small_case())
-    assert index.capture(add(index, *small_case(), "second bug", parent=1)).parent == 1
+    assert index.captures.get(add(index, *small_case(), "second bug", parent=1)).parent == 1
     with pytest.raises(StoreError, match=r"has no capture 7: `minify list .*repro\.db`"):
         add(index, *small_case(), "third bug", parent=7)
-    assert len(index.captures()) == 2
+    assert len(index.captures.find()) == 2
 
 
 def test_captures_by_id_and_state(index: Index) -> None:
     for width in (1, 2, 3):
         add(index, *small_case(width))
-    index.set_state(2, State.BLOCKED, "install foo")
-    assert [c.id for c in index.captures()] == [1, 2, 3]
-    assert [c.id for c in index.captures([3, 1])] == [1, 3]
-    assert [c.id for c in index.captures(states=[State.PENDING])] == [1, 3]
-    assert [(c.id, c.reason) for c in index.captures(states=[State.BLOCKED])] == [(2, "install foo")]
+    index.captures.set_state(2, State.BLOCKED, "install foo")
+    assert [c.id for c in index.captures.find()] == [1, 2, 3]
+    assert [c.id for c in index.captures.find([3, 1])] == [1, 3]
+    assert [c.id for c in index.captures.find(states=[State.PENDING])] == [1, 3]
+    assert [(c.id, c.reason) for c in index.captures.find(states=[State.BLOCKED])] == [(2, "install foo")]
     for unknown in (4, -1, 10**30):
         with pytest.raises(StoreError, match=f"has no capture {unknown}:"):
-            index.captures([1, unknown])
+            index.captures.find([1, unknown])
 
 
 def test_text_that_databases_refuse_is_escaped(index: Index) -> None:
     failure = replace(boom("bad \udc80\0 text"), detail={"error": float("nan"), "of": {1, 2}})
     add(index, *small_case(), failure=failure, signature=signature(failure))
-    info = index.capture(1)
+    info = index.captures.get(1)
     assert info.headline == "RuntimeError: bad \\udc80\\x00 text"
     assert info.failure is not None
     assert info.failure.message == "bad \udc80\0 text"
-    assert info.failure.detail == {"error": "nan", "of": "{1, 2}"}
+    assert info.failure.detail == {"error": "nan", "of": [1, 2]}
 
 
 def test_a_case_that_contradicts_its_blobs_is_refused(index: Index) -> None:
@@ -146,7 +146,7 @@ def test_a_case_that_contradicts_its_blobs_is_refused(index: Index) -> None:
         add(index, case, {})
     with pytest.raises(ValueError, match="sha256 of its bytes"):
         add(index, case, dict.fromkeys(blobs, b"x"))
-    assert index.captures() == []
+    assert index.captures.find() == []
 
 
 def test_large_storages_lie_beside_the_file(path: str) -> None:
@@ -154,7 +154,7 @@ def test_large_storages_lie_beside_the_file(path: str) -> None:
     key = hashlib.sha256(data).hexdigest()
     with Index.open(path, create=True, inline_limit=1000) as index:
         add(index, *small_case(1024, data))
-        assert index.blobs([key])[key] == data
+        assert index.blobs.view([key])[key] == data
     file = Path(f"{path}.blobs", key[:2], key)
     assert file.read_bytes() == data
     assert [p.name for p in file.parent.iterdir()] == [key]
@@ -168,33 +168,33 @@ def test_storages_that_shrink_are_compressed(path: str) -> None:
 
 def test_a_reduction_is_resumed_with_the_same_configuration_only(index: Index) -> None:
     add(index, *small_case())
-    first = index.begin_reduction(1, {"match": "exact", "seed": 0})
-    index.asked(first.id, "a", "nodes")
-    again = index.begin_reduction(1, {"seed": 0, "match": "exact"})
+    first = index.reductions.begin(1, {"match": "exact", "seed": 0})
+    index.reductions.asked(first.id, "a", "nodes")
+    again = index.reductions.begin(1, {"seed": 0, "match": "exact"})
     assert (again.id, first.resumed, again.resumed) == (first.id, False, True)
-    other = index.begin_reduction(1, {"match": "any"})
+    other = index.reductions.begin(1, {"match": "any"})
     assert (other.id, other.resumed) == (first.id + 1, False)
-    index.finish_reduction(first.id, queries=3, nodes_before=9, nodes_after=2, seconds=1.5)
-    assert index.begin_reduction(1, {"match": "exact", "seed": 0}).id == other.id + 1
+    index.reductions.finish(first.id, queries=3, nodes_before=9, nodes_after=2, seconds=1.5)
+    assert index.reductions.begin(1, {"match": "exact", "seed": 0}).id == other.id + 1
     with pytest.raises(StoreError, match="has no capture 2:"):
-        index.begin_reduction(2, {})
+        index.reductions.begin(2, {})
 
 
 def test_only_answered_questions_are_verdicts(index: Index) -> None:
     add(index, *small_case())
-    id = index.begin_reduction(1, {}).id
-    index.asked(id, "a", "nodes")
-    index.asked(id, "b", "inputs")
-    assert index.verdicts(id) == {}
-    index.answered(id, "a", "other", "v1:abc", 0.25, "why")
-    index.asked(id, "a", "nodes")
-    (verdict,) = index.verdicts(id).values()
+    id = index.reductions.begin(1, {}).id
+    index.reductions.asked(id, "a", "nodes")
+    index.reductions.asked(id, "b", "inputs")
+    assert index.reductions.verdicts(id) == {}
+    index.reductions.answered(id, "a", "other", "v1:abc", 0.25, "why")
+    index.reductions.asked(id, "a", "nodes")
+    (verdict,) = index.reductions.verdicts(id).values()
     assert (verdict.key, verdict.pass_name, verdict.outcome, verdict.signature) == ("a", "nodes", "other", "v1:abc")
     assert (verdict.seconds, verdict.detail, verdict.asks) == (0.25, "why", 2)
     with pytest.raises(ValueError, match="never asked"):
-        index.answered(id, "c", "pass", None, 0.0, "")
+        index.reductions.answered(id, "c", "pass", None, 0.0, "")
     with pytest.raises(StoreError, match="has no reduction 9:"):
-        index.asked(9, "a", "nodes")
+        index.reductions.asked(9, "a", "nodes")
 
 
 @pytest.mark.parametrize("inline_limit", [1 << 20, 10])
@@ -202,44 +202,44 @@ def test_the_best_case_replaces_the_one_before_it_and_its_storages(path: str, in
     with Index.open(path, create=True, inline_limit=inline_limit) as index:
         start, start_blobs = small_case(64, os.urandom(256))
         add(index, start, start_blobs)
-        reduction = index.begin_reduction(1, {})
+        reduction = index.reductions.begin(1, {})
         assert index.best(reduction) is None
-        index.accept(reduction.id, start, start_blobs)
+        index.reductions.accept(reduction.id, start, start_blobs)
         middle, middle_blobs = small_case(32, os.urandom(128))
         last, last_blobs = small_case(16, os.urandom(64))
-        index.accept(reduction.id, middle, middle_blobs)
-        index.accept(reduction.id, last, last_blobs)
-        assert index.best(reduction) == index.best(index.capture(1)) == last
-        assert index.case(1) == start
-        assert dict(index.blobs(start.storages | last.storages)) == start_blobs | last_blobs
+        index.reductions.accept(reduction.id, middle, middle_blobs)
+        index.reductions.accept(reduction.id, last, last_blobs)
+        assert index.best(reduction) == index.best(index.captures.get(1)) == last
+        assert index.captures.case(1) == start
+        assert dict(index.blobs.view(start.storages | last.storages)) == start_blobs | last_blobs
         with pytest.raises(StoreError, match="has no storage"):
-            index.blobs(middle.storages)[next(iter(middle.storages))]
+            index.blobs.view(middle.storages)[next(iter(middle.storages))]
     beside = {p.name for p in Path(f"{path}.blobs").rglob("*") if p.is_file()}
     assert beside == (start.storages | last.storages if inline_limit == 10 else set())
 
 
 def test_a_listing_shows_the_last_finished_reduction_and_the_script(index: Index) -> None:
     add(index, *small_case())
-    done = index.begin_reduction(1, {"run": 1})
-    index.accept(done.id, *small_case(1))
-    index.finish_reduction(done.id, queries=17, nodes_before=1, nodes_after=1, seconds=2.0)
-    index.accept(index.begin_reduction(1, {"run": 2}).id, *small_case(2))
-    index.save_repro(1, "script", "raise 1", verified=1, runs=3, log="")
-    index.save_repro(1, "script", "raise 2", verified=3, runs=3, log="ok")
-    index.save_repro(1, "pytest", "def test(): ...", verified=0, runs=0, log="")
-    info = index.capture(1)
+    done = index.reductions.begin(1, {"run": 1})
+    index.reductions.accept(done.id, *small_case(1))
+    index.reductions.finish(done.id, queries=17, nodes_before=1, nodes_after=1, seconds=2.0)
+    index.reductions.accept(index.reductions.begin(1, {"run": 2}).id, *small_case(2))
+    index.repros.save(1, "script", "raise 1", verified=1, runs=3, log="")
+    index.repros.save(1, "script", "raise 2", verified=3, runs=3, log="ok")
+    index.repros.save(1, "pytest", "def test(): ...", verified=0, runs=0, log="")
+    info = index.captures.get(1)
     assert (info.queries, info.nodes_after, info.inputs_after, info.verified, info.runs) == (17, 1, 1, 3, 3)
-    script = index.repro(1, "script")
+    script = index.repros.get(1, "script")
     assert script is not None
     assert (script.text, script.verified, script.log) == ("raise 2", 3, "ok")
-    assert index.repro(1, "issue") is None
+    assert index.repros.get(1, "issue") is None
     assert index.best(info) == small_case(1)[0]
 
 
 def test_reading_refuses_to_write(path: str) -> None:
     Index.open(path, create=True).close()
     with Index.open(path, readonly=True) as index, pytest.raises(StoreError, match="opened for reading only"):
-        index.set_state(1, State.PENDING)
+        index.captures.set_state(1, State.PENDING)
 
 
 def test_the_migrations_make_what_the_models_say(path: str) -> None:
@@ -258,11 +258,11 @@ def test_nothing_but_the_one_place_needs_sqlite(path: str) -> None:
     with Index(open_server(make_url(f"sqlite:///{path}"), create=True, readonly=False)) as index:
         case, blobs = small_case(1024, os.urandom(4096))
         assert [add(index, case, blobs) for _ in range(2)] == [1, 1]
-        reduction = index.begin_reduction(1, {})
-        index.asked(reduction.id, "a", "nodes")
-        index.accept(reduction.id, *small_case(1))
-        assert dict(index.blobs(case.storages)) == blobs
-        assert index.captures()[0].occurrences == 2
+        reduction = index.reductions.begin(1, {})
+        index.reductions.asked(reduction.id, "a", "nodes")
+        index.reductions.accept(reduction.id, *small_case(1))
+        assert dict(index.blobs.view(case.storages)) == blobs
+        assert index.captures.find()[0].occurrences == 2
 
 
 @pytest.mark.parametrize("url", ["nosuch://user:secret@host/db", "postgresql+nosuch://user:secret@host/db"])
@@ -298,9 +298,9 @@ def test_an_accepted_case_may_come_from_the_index_itself(path: str) -> None:
     """The new best case may share storages with the old one, read lazily while it replaces it."""
     with Index.open(path, create=True, inline_limit=10) as index:
         add(index, *small_case(8, os.urandom(32)))
-        reduction = index.begin_reduction(1, {})
+        reduction = index.reductions.begin(1, {})
         case, blobs = small_case(4, os.urandom(16))
-        index.accept(reduction.id, case, blobs)
+        index.reductions.accept(reduction.id, case, blobs)
         smaller = replace(case, graph=replace(case.graph, training=True))
-        index.accept(reduction.id, smaller, index.blobs(case.storages))
-        assert dict(index.blobs(smaller.storages)) == blobs
+        index.reductions.accept(reduction.id, smaller, index.blobs.view(case.storages))
+        assert dict(index.blobs.view(smaller.storages)) == blobs

@@ -23,10 +23,10 @@ def path(tmp_path: Path) -> str:
     with Index.open(path, create=True, inline_limit=1000) as index:
         add(index, *small_case())
         add(index, *small_case(1024, os.urandom(4096)))
-        reduction = index.begin_reduction(1, {})
-        index.asked(reduction.id, "a", "nodes")
-        index.answered(reduction.id, "a", "same", "v1:0", 0.5, "")
-        index.save_repro(1, "script", "raise SystemExit", verified=3, runs=3, log="")
+        reduction = index.reductions.begin(1, {})
+        index.reductions.asked(reduction.id, "a", "nodes")
+        index.reductions.answered(reduction.id, "a", "same", "v1:0", 0.5, "")
+        index.repros.save(1, "script", "raise SystemExit", verified=3, runs=3, log="")
     return path
 
 
@@ -44,7 +44,7 @@ def edit(path: str) -> Edit:
     return edit
 
 
-def refusal(path: str, use: Callable[[Index], object] = lambda index: index.captures()) -> str:
+def refusal(path: str, use: Callable[[Index], object] = lambda index: index.captures.find()) -> str:
     """What reading and writing alike are refused with."""
     said = set()
     for how in ({"readonly": True}, {}):
@@ -89,7 +89,7 @@ def test_another_schema(path: str, edit: Edit, sql: str) -> None:
     edit(sql)
     if sql.startswith("DROP INDEX"):  # slower, no more than that
         with Index.open(path, readonly=True) as index:
-            assert len(index.captures()) == 2
+            assert len(index.captures.find()) == 2
     else:
         refusal(path)
 
@@ -139,19 +139,19 @@ def test_values_we_never_write_in_a_listing(path: str, edit: Edit, column: str, 
 @pytest.mark.parametrize("column", ["text", "log", "verified"])
 def test_values_we_never_write_in_a_script(path: str, edit: Edit, column: str) -> None:
     edit(f"UPDATE repros SET {column} = x'41'")
-    refusal(path, lambda index: index.repro(1, "script"))
+    refusal(path, lambda index: index.repros.get(1, "script"))
 
 
 @pytest.mark.parametrize("column", ["outcome", "seconds", "asks", "detail"])
 def test_values_we_never_write_in_a_verdict(path: str, edit: Edit, column: str) -> None:
     edit(f"UPDATE verdicts SET {column} = x'41'")
-    refusal(path, lambda index: index.verdicts(1))
+    refusal(path, lambda index: index.reductions.verdicts(1))
 
 
 @pytest.mark.parametrize("parts", ["'{}'", "'[1]'", """'{"kind": 7, "version": 1}'""", "3.5"])
 def test_a_signature_we_never_write(path: str, edit: Edit, parts: str) -> None:
     edit(f"UPDATE captures SET signature_parts = {parts}")
-    refusal(path, lambda index: index.signature(1))
+    refusal(path, lambda index: index.captures.signature(1))
 
 
 def put_document(edit: Edit, text: bytes, *, size: int | None = None, data: bytes | None = None) -> None:
@@ -178,7 +178,7 @@ def put_document(edit: Edit, text: bytes, *, size: int | None = None, data: byte
 )
 def test_documents_we_never_write(path: str, edit: Edit, text: bytes) -> None:
     put_document(edit, text)
-    refusal(path, lambda index: index.case(1))
+    refusal(path, lambda index: index.captures.case(1))
 
 
 def test_a_document_that_names_what_it_may_not(path: str, edit: Edit) -> None:
@@ -186,21 +186,21 @@ def test_a_document_that_names_what_it_may_not(path: str, edit: Edit) -> None:
         data = session.connection().exec_driver_sql("SELECT data FROM documents LIMIT 1").scalar()
     text = zlib.decompress(data).replace(b"torch.relu", b"torch.load")
     put_document(edit, text)
-    assert "capture 1 is not a valid case" in refusal(path, lambda index: index.case(1))
+    assert "capture 1 is not a valid case" in refusal(path, lambda index: index.captures.case(1))
 
 
 def test_a_document_that_is_a_bomb(path: str, edit: Edit) -> None:
     text = json.dumps({"format": 1, "pad": " " * 100_000}).encode()
     put_document(edit, text, size=100)
-    assert "not as long as declared" in refusal(path, lambda index: index.case(1))
+    assert "not as long as declared" in refusal(path, lambda index: index.captures.case(1))
     edit("UPDATE documents SET size = ?", values=(MAX_DOCUMENT + 1,))
-    assert "the limit is" in refusal(path, lambda index: index.case(1))
+    assert "the limit is" in refusal(path, lambda index: index.captures.case(1))
 
 
 @pytest.mark.parametrize("data", [b"", b"not zlib", zlib.compress(b"{}") + b"more", zlib.compress(b"{}")[:-2]])
 def test_a_document_that_cannot_be_decompressed(path: str, edit: Edit, data: bytes) -> None:
     put_document(edit, b"{}", data=data)
-    refusal(path, lambda index: index.case(1))
+    refusal(path, lambda index: index.captures.case(1))
 
 
 def test_a_document_under_a_wrong_name(path: str, edit: Edit) -> None:
@@ -209,16 +209,16 @@ def test_a_document_under_a_wrong_name(path: str, edit: Edit) -> None:
         "UPDATE documents SET data = (SELECT data FROM documents ORDER BY size LIMIT 1), "
         "size = (SELECT min(size) FROM documents)"
     )
-    refusal(path, lambda index: [index.case(1), index.case(2)])
+    refusal(path, lambda index: [index.captures.case(1), index.captures.case(2)])
 
 
 def test_a_number_where_bytes_are_expected_allocates_nothing(path: str, edit: Edit) -> None:
     edit("UPDATE documents SET data = 99999999999")
-    assert "int in documents.data" in refusal(path, lambda index: index.case(1))
+    assert "int in documents.data" in refusal(path, lambda index: index.captures.case(1))
 
 
 def storages(index: Index) -> object:
-    return [dict(index.blobs(case.storages)) for case in (index.case(1), index.case(2))]
+    return [dict(index.blobs.view(case.storages)) for case in (index.captures.case(1), index.captures.case(2))]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_a_storage_beside_the_file_that_is_no_file(path: str, kind: str) -> None
 
 def test_a_storage_with_the_name_of_another_place(path: str, edit: Edit) -> None:
     edit("PRAGMA foreign_keys=OFF", "UPDATE blobs SET digest = '../../../../etc/passwd' WHERE data IS NULL")
-    refusal(path, lambda index: index.blobs(["../../../../etc/passwd"])["../../../../etc/passwd"])
+    refusal(path, lambda index: index.blobs.view(["../../../../etc/passwd"])["../../../../etc/passwd"])
 
 
 def test_a_value_larger_than_any_of_ours(path: str, edit: Edit) -> None:

@@ -1,6 +1,7 @@
-"""The first schema: captures, their documents and storages, reductions, verdicts, steps, repros.
+"""The first schema that has a history: captures, documents and storages, reductions, repros, artifacts, retests.
 
-Written out and not derived from `fxminify.store.index.tables`: the models move on, a migration never changes.
+Its number follows those of the first edition, whose files `fxminify.store.index.upgrade` reads. It is written out and
+not derived from `fxminify.store.index.tables`: the models move on, a migration never changes.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0004"
 down_revision: str | None = None
 
 
@@ -84,6 +85,7 @@ def upgrade() -> None:
         sa.Column("seconds", sa.Float(), nullable=False),
         sa.Column("started", sa.String(length=32), nullable=False),
         sa.Column("finished", sa.String(length=32), nullable=True),
+        sa.Column("origin", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["best"], ["documents.digest"], name="fk_reductions_best"),
         sa.ForeignKeyConstraint(["capture"], ["captures.id"], name="fk_reductions_capture"),
         sa.PrimaryKeyConstraint("id", name="pk_reductions"),
@@ -99,20 +101,37 @@ def upgrade() -> None:
         sa.Column("verified", sa.Integer(), nullable=False),
         sa.Column("runs", sa.Integer(), nullable=False),
         sa.Column("created", sa.String(length=32), nullable=False),
+        sa.Column("origin", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["capture"], ["captures.id"], name="fk_repros_capture"),
         sa.PrimaryKeyConstraint("capture", "format", name="pk_repros"),
+    )
+    op.create_table(
+        "artifacts",
+        sa.Column("capture", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.String(length=32), nullable=False),
+        sa.Column("content", sa.Text(), nullable=False),
+        sa.Column("created", sa.String(length=32), nullable=False),
+        sa.ForeignKeyConstraint(["capture"], ["captures.id"], name="fk_artifacts_capture"),
+        sa.PrimaryKeyConstraint("capture", "kind", name="pk_artifacts"),
     )
     op.create_table(
         "steps",
         sa.Column("reduction", sa.Integer(), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("pass_name", sa.Text(), nullable=False),
+        sa.Column("key", sa.String(length=128), nullable=False),
         sa.Column("nodes", sa.Integer(), nullable=False),
         sa.Column("inputs", sa.Integer(), nullable=False),
+        sa.Column("queries", sa.Integer(), nullable=False),
+        sa.Column("seconds", sa.Float(), nullable=False),
+        sa.Column("difference", sa.Text(), nullable=False),
+        sa.Column("document", sa.String(length=64), nullable=True),
         sa.Column("at", sa.String(length=32), nullable=False),
+        sa.ForeignKeyConstraint(["document"], ["documents.digest"], name="fk_steps_document"),
         sa.ForeignKeyConstraint(["reduction"], ["reductions.id"], name="fk_steps_reduction"),
         sa.PrimaryKeyConstraint("reduction", "number", name="pk_steps"),
     )
+    op.create_index("ix_steps_document", "steps", ["document"])
     op.create_table(
         "verdicts",
         sa.Column("reduction", sa.Integer(), nullable=False),
@@ -126,18 +145,50 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["reduction"], ["reductions.id"], name="fk_verdicts_reduction"),
         sa.PrimaryKeyConstraint("reduction", "key", name="pk_verdicts"),
     )
+    op.create_table(
+        "rounds",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("config", sa.Text(), nullable=False),
+        sa.Column("config_digest", sa.String(length=64), nullable=False),
+        sa.Column("started", sa.String(length=32), nullable=False),
+        sa.Column("finished", sa.String(length=32), nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_rounds"),
+    )
+    op.create_index("ix_rounds_config_digest", "rounds", ["config_digest"])
+    op.create_table(
+        "retests",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("round", sa.Integer(), nullable=True),
+        sa.Column("capture", sa.Integer(), nullable=False),
+        sa.Column("backend", sa.Text(), nullable=False),
+        sa.Column("result", sa.String(length=16), nullable=False),
+        sa.Column("message", sa.Text(), nullable=False),
+        sa.Column("signature", sa.String(length=32), nullable=False),
+        sa.Column("shown", sa.Integer(), nullable=False),
+        sa.Column("runs", sa.Integer(), nullable=False),
+        sa.Column("seconds", sa.Float(), nullable=False),
+        sa.Column("versions", sa.Text(), nullable=False),
+        sa.Column("at", sa.String(length=32), nullable=False),
+        sa.ForeignKeyConstraint(["capture"], ["captures.id"], name="fk_retests_capture"),
+        sa.ForeignKeyConstraint(["round"], ["rounds.id"], name="fk_retests_round"),
+        sa.PrimaryKeyConstraint("id", name="pk_retests"),
+    )
+    op.create_index("ix_retests_capture", "retests", ["capture"])
+    op.create_index("ix_retests_round", "retests", ["round"])
 
 
 def downgrade() -> None:
-    op.drop_table("verdicts")
-    op.drop_table("steps")
-    op.drop_table("repros")
-    op.drop_index("ix_reductions_capture_config_digest", table_name="reductions")
-    op.drop_index("ix_reductions_best", table_name="reductions")
-    op.drop_table("reductions")
-    op.drop_index("ix_document_blobs_blob", table_name="document_blobs")
-    op.drop_table("document_blobs")
-    op.drop_index("ix_captures_document", table_name="captures")
-    op.drop_table("captures")
-    op.drop_table("documents")
-    op.drop_table("blobs")
+    for table in (
+        "retests",
+        "rounds",
+        "verdicts",
+        "steps",
+        "artifacts",
+        "repros",
+        "reductions",
+        "document_blobs",
+        "captures",
+        "documents",
+        "blobs",
+    ):
+        op.drop_table(table)

@@ -1,0 +1,27 @@
+"""Dataclasses to and from JSON: one codec for everything that fxminify itself writes and reads back.
+
+`dump` and `load` are msgspec's conversions with our defaults. They serve messages between the driver and a worker, and
+what an index keeps besides cases. The document of a case may come from a stranger and has rules that no type can state;
+`fxminify.store.document.decode` reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+_T = TypeVar("_T")
+
+
+def dump(value: Any) -> Any:
+    """``value`` as dicts, lists, tuples, strings, numbers and None. What JSON cannot hold becomes its ``repr``."""
+    return msgspec.to_builtins(value, enc_hook=repr)
+
+
+def load(doc: Any, type: type[_T]) -> _T:
+    """The inverse of `dump`: a ``type`` from ``doc``. Fields with a default may be missing, unknown ones are ignored.
+
+    Raises `ValueError`, which says where ``doc`` has another type than the field it belongs to.
+    """
+    return msgspec.convert(doc, type)

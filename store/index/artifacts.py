@@ -1,0 +1,92 @@
+"""What was made of a capture: `Repros`, the rendered files, and `Artifacts`, everything else that was found out.
+
+A repro is a file that a person runs, with the record of its verification. An artifact is a JSON document that explains
+a capture: the first node that differs, the ablation, the ONNX models... Its *kind* names it; the module that makes
+a kind checks it when it is read, since a file may come from a stranger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..document.decode import InvalidDocument, parse_value
+from .database import Database, now
+from .documents import dumps, plain
+from .tables import ArtifactRow, CaptureRow, ReproRow
+from .trust import script_tag
+
+
+@dataclass(frozen=True, slots=True)
+class ReproInfo:
+    """One rendered file; ``verified`` of ``runs`` fresh processes showed the signature.
+
+    ``origin`` is the tag of `fxminify.store.index.trust.script_tag`.
+    """
+
+    capture: int
+    format: str
+    text: str
+    verified: int
+    runs: int
+    log: str
+    created: str
+    origin: str | None
+
+
+class Repros:
+    """``index.repros``: the rendered files, one of each format for each capture."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def save(self, capture_id: int, format: str, text: str, *, verified: int, runs: int, log: str) -> None:
+        """Keep a rendered file; it replaces the one of the same format. A text that was there keeps its origin."""
+        with self._database.writing() as session:
+            self._database.need(session, CaptureRow, capture_id)
+            row = session.get(ReproRow, (capture_id, format))
+            if row is None:
+                row = ReproRow(capture=capture_id, format=format)
+                session.add(row)
+            if row.text != text:
+                row.origin = script_tag(text)
+            row.text, row.log, row.verified, row.runs, row.created = text, log, verified, runs, now()
+
+    def get(self, capture_id: int, format: str = "script") -> ReproInfo | None:
+        """The rendered file of that format, None when there is none yet."""
+        with self._database.reading() as session:
+            self._database.need(session, CaptureRow, capture_id)
+            row = session.get(ReproRow, (capture_id, format))
+        if row is None:
+            return None
+        return ReproInfo(row.capture, row.format, row.text, row.verified, row.runs, row.log, row.created, row.origin)
+
+
+class Artifacts:
+    """``index.artifacts``: JSON documents, one of each kind for each capture."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def save(self, capture_id: int, kind: str, content: Any) -> None:
+        """Keep ``content``, which replaces the artifact of the same kind. What is no JSON is kept as text."""
+        text = dumps(plain(content))
+        with self._database.writing() as session:
+            self._database.need(session, CaptureRow, capture_id)
+            row = session.get(ArtifactRow, (capture_id, kind))
+            if row is None:
+                row = ArtifactRow(capture=capture_id, kind=kind)
+                session.add(row)
+            row.content, row.created = text, now()
+
+    def get(self, capture_id: int, kind: str) -> Any:
+        """The content of an artifact, None where there is none or it is no JSON. Its form is not checked."""
+        with self._database.reading() as session:
+            self._database.need(session, CaptureRow, capture_id)
+            row = session.get(ArtifactRow, (capture_id, kind))
+        if row is None:
+            return None
+        try:
+            return parse_value(row.content)
+        except InvalidDocument:
+            return None

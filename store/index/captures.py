@@ -1,0 +1,274 @@
+"""The captures of an index: one row for each failure, found again when the same failure is met again.
+
+A capture is one transaction: its case document, its storages and its row are all there or none is. Two captures of one
+(backend, graph, signature) are one row whose ``occurrences`` grows, whichever process or thread adds them; the first
+case is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session, load_only
+
+from .. import codec
+from ..document.case import Blobs, Case, Json
+from ..errors import ForeignValue, StoreError
+from ..failure import Failure, Signature
+from .cases import CaseStore
+from .database import Database, now
+from .documents import digest, dumps, graph_hash, loads, plain
+from .reductions import precedence
+from .tables import CaptureRow, ReductionRow, ReproRow, State
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureInfo:
+    """What a listing shows of a capture; reading it opens no case document.
+
+    ``signature`` is the digest. ``nodes_after``, ``inputs_after`` and ``queries`` are of the last finished reduction,
+    or of the running one. ``verified`` of ``runs`` fresh processes showed the failure with the script.
+    ``failure`` is None for what was never seen to fail, ``nodes_before`` for a graph that could not be stored.
+    """
+
+    id: int
+    parent: int | None
+    state: State
+    kind: str
+    phase: str
+    backend: str
+    signature: str
+    occurrences: int
+    nodes_before: int | None
+    nodes_after: int | None
+    inputs_before: int | None
+    inputs_after: int | None
+    queries: int
+    verified: int
+    runs: int
+    headline: str
+    reason: str
+    created: str
+    last_seen: str
+    failure: Failure | None
+    provenance: Json
+    graph_text: str
+
+    def to_json(self) -> Json:
+        found: Json = codec.dump(self)
+        return found
+
+
+class Captures:
+    """``index.captures``: adding, listing and reading captures."""
+
+    def __init__(self, database: Database, cases: CaseStore) -> None:
+        self._database = database
+        self._cases = cases
+
+    def add(
+        self,
+        *,
+        case: Case | None,
+        blobs: Blobs,
+        failure: Failure | None,
+        signature: Signature | None,
+        provenance: Json,
+        parent: int | None = None,
+        graph_text: str = "",
+        reason: str = "",
+    ) -> int:
+        """Store a capture, or count one more occurrence of a known one; its id either way.
+
+        Without a case the state is ``UNSUPPORTED`` and ``reason`` says why; ``provenance["backend"]`` then names the
+        backend. Of ``blobs`` only what the case needs is stored. Raises `ValueError` for a case that contradicts
+        its blobs or is too large.
+        """
+        row = _row(case, failure, signature, provenance, parent, graph_text, reason)
+        known = self._seen_again(row.identity)
+        if known is not None:
+            return known
+        try:
+            with ExitStack() as stack:
+                staged = None if case is None else stack.enter_context(self._cases.staged(case, blobs))
+                session = stack.enter_context(self._database.writing())
+                known = _count(session, row.identity)
+                if known is not None:
+                    return known
+                row.document = None if staged is None else staged.insert(session)
+                if parent is not None:
+                    self._database.need(session, CaptureRow, parent)
+                session.add(row)
+                session.flush()
+                return row.id
+        except StoreError as exc:
+            # Only on a server, where another writer may come between look-up and insertion.
+            if isinstance(exc.__cause__, IntegrityError):
+                known = self._seen_again(row.identity)
+                if known is not None:
+                    return known
+            raise
+
+    def find(self, ids: Sequence[int] = (), states: Sequence[State] = ()) -> list[CaptureInfo]:
+        """The captures with these ids and states (empty: all), by id. Raises `StoreError` for an unknown id."""
+        query = select(CaptureRow).order_by(CaptureRow.id)
+        reductions = select(ReductionRow).order_by(ReductionRow.id)
+        repros = (
+            select(ReproRow).options(load_only(ReproRow.verified, ReproRow.runs)).where(ReproRow.format == "script")
+        )
+        if ids:
+            possible = [id for id in ids if 0 < id < 1 << 63]
+            query = query.where(CaptureRow.id.in_(possible))
+            reductions = reductions.where(ReductionRow.capture.in_(possible))
+            repros = repros.where(ReproRow.capture.in_(possible))
+        with self._database.reading() as session:
+            rows = session.scalars(query).all()
+            scripts = {row.capture: row for row in session.scalars(repros)}
+            last = _last_reductions(session.scalars(reductions))
+            found = {row.id for row in rows}
+            for wanted in ids:
+                if wanted not in found:
+                    self._database.need(session, CaptureRow, wanted)
+            infos = [_info(row, last.get(row.id), scripts.get(row.id)) for row in rows]
+        return [info for info in infos if not states or info.state in states]
+
+    def get(self, id: int) -> CaptureInfo:
+        """One capture. Raises `StoreError` when there is none with this id."""
+        return self.find([id])[0]
+
+    def case(self, id: int) -> Case:
+        """The case of a capture, validated. Raises `StoreError` when it could not be stored, saying why."""
+        with self._database.reading() as session:
+            row = self._database.need(session, CaptureRow, id)
+        if row.document is None:
+            name = self._database.name
+            raise StoreError(f"capture {id} of {name} has no graph that can be run: {row.reason or 'not stored'}")
+        return self._cases.load(row.document, f"capture {id}")
+
+    def signature(self, id: int) -> Signature | None:
+        """The signature of a capture with all its parts."""
+        with self._database.reading() as session:
+            row = self._database.need(session, CaptureRow, id)
+            return None if row.signature_parts is None else _signature(loads(row.signature_parts))
+
+    def set_state(self, id: int, state: State, reason: str = "") -> None:
+        with self._database.writing() as session:
+            row = self._database.need(session, CaptureRow, id)
+            row.state, row.reason = State(state).value, reason
+
+    def seen_again(self, id: int, times: int = 1) -> None:
+        """Count ``times`` more occurrences of a capture."""
+        with self._database.writing() as session:
+            row = self._database.need(session, CaptureRow, id)
+            row.occurrences = CaptureRow.occurrences + times
+            row.last_seen = now()
+
+    def _seen_again(self, identity: str) -> int | None:
+        with self._database.writing() as session:
+            return _count(session, identity)
+
+
+def _count(session: Session, identity: str) -> int | None:
+    """Count one more occurrence of a known capture; its id, None when it is new."""
+    row = session.scalars(select(CaptureRow).where(CaptureRow.identity == identity)).one_or_none()
+    if row is None:
+        return None
+    row.occurrences = CaptureRow.occurrences + 1
+    row.last_seen = now()
+    return row.id
+
+
+def _row(
+    case: Case | None,
+    failure: Failure | None,
+    signature: Signature | None,
+    provenance: Json,
+    parent: int | None,
+    graph_text: str,
+    reason: str,
+) -> CaptureRow:
+    shape = digest(dumps([graph_text, reason]).encode()) if case is None else graph_hash(case)
+    backend = plain({"name": provenance.get("backend", "")} if case is None else case.backend)
+    name = backend.get("name") or ":".join(str(backend[k]) for k in ("module", "attr") if backend.get(k))
+    own = {k: v for k, v in backend.items() if k != "search_path"}  # where it lies, not what it is
+    known = signature.digest if signature is not None else ""
+    kind = failure.kind.value if failure is not None else signature.kind if signature is not None else ""
+    phase = failure.phase.value if failure is not None else signature.phase if signature is not None else ""
+    return CaptureRow(
+        identity=digest(dumps([own, shape, known]).encode()),
+        parent=parent,
+        state=(State.UNSUPPORTED if case is None else State.PENDING).value,
+        reason=reason,
+        kind=kind,
+        phase=phase,
+        backend=str(name),
+        headline=failure.headline() if failure is not None else reason,
+        signature=known,
+        signature_parts=None if signature is None else dumps(plain(codec.dump(signature))),
+        failure=None if failure is None else dumps(plain(codec.dump(failure))),
+        provenance=dumps(plain(provenance)),
+        graph_hash=shape,
+        graph_text=graph_text,
+        nodes_before=None if case is None else case.graph.count,
+        inputs_before=None if case is None else len(case.inputs),
+        occurrences=1,
+        created=now(),
+        last_seen=now(),
+    )
+
+
+def _last_reductions(rows: Iterable[ReductionRow]) -> dict[int, ReductionRow]:
+    """For each capture the reduction that stands for it."""
+    last: dict[int, ReductionRow] = {}
+    for row in rows:
+        if row.capture not in last or precedence(row) > precedence(last[row.capture]):
+            last[row.capture] = row
+    return last
+
+
+def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | None) -> CaptureInfo:
+    try:
+        state = State(row.state)
+        failure = None if row.failure is None else codec.load(loads(row.failure), Failure)
+    except ValueError as exc:
+        raise ForeignValue(f"a state or a failure of capture {row.id} that cannot be read: {exc}") from exc
+    info = CaptureInfo(
+        id=row.id,
+        parent=row.parent,
+        state=state,
+        kind=row.kind,
+        phase=row.phase,
+        backend=row.backend,
+        signature=row.signature,
+        occurrences=row.occurrences,
+        nodes_before=row.nodes_before,
+        nodes_after=None,
+        inputs_before=row.inputs_before,
+        inputs_after=None,
+        queries=0,
+        verified=0 if script is None else script.verified,
+        runs=0 if script is None else script.runs,
+        headline=row.headline,
+        reason=row.reason,
+        created=row.created,
+        last_seen=row.last_seen,
+        failure=failure,
+        provenance=loads(row.provenance),
+        graph_text=row.graph_text,
+    )
+    if reduction is None:
+        return info
+    return replace(
+        info, nodes_after=reduction.nodes_after, inputs_after=reduction.inputs_after, queries=reduction.queries
+    )
+
+
+def _signature(doc: Json) -> Signature:
+    try:
+        return codec.load(doc, Signature)
+    except ValueError as exc:
+        raise ForeignValue(f"a signature that cannot be read: {exc}") from exc

@@ -1,0 +1,96 @@
+"""Cases and their storages inside an index: stored once each by content, dropped with the last row that needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import delete, exists, insert, select
+from sqlalchemy.orm import Session
+
+from ..document.case import Blobs, Case
+from ..document.decode import InvalidDocument, validate
+from ..errors import ForeignValue, StoreError
+from .blobs import BlobStore, Packed
+from .database import Database
+from .documents import pack, unpack
+from .tables import CaptureRow, DocumentBlobRow, DocumentRow, ReductionRow, StepRow
+
+
+class StagedCase:
+    """A case that is packed, and whose large storages are written; `insert` puts it into a transaction."""
+
+    def __init__(self, case: Case, blobs: Blobs, store: BlobStore) -> None:
+        self.key, self._size, self._data = pack(case)
+        self._case, self._blobs, self._store = case, blobs, store
+        self.staged: list[Packed] = store.stage(case.storages, blobs)
+
+    def insert(self, session: Session) -> str:
+        """Store the document and the storages that are not there yet; the key of the document."""
+        if not session.scalar(select(exists().where(DocumentRow.digest == self.key))):
+            self._store.insert(session, self._case.storages, self.staged, self._blobs)
+            links = [{"document": self.key, "blob": blob} for blob in sorted(self._case.storages)]
+            session.add(DocumentRow(digest=self.key, size=self._size, data=self._data))
+            session.flush()
+            if links:
+                session.execute(insert(DocumentBlobRow), links)
+        return self.key
+
+
+class CaseStore:
+    """The cases of one index."""
+
+    def __init__(self, database: Database, blobs: BlobStore) -> None:
+        self._database = database
+        self._blobs = blobs
+
+    @contextmanager
+    def staged(self, case: Case, blobs: Blobs) -> Iterator[StagedCase]:
+        """Make ``case`` ready before a transaction. Its files are removed again when the block raises.
+
+        Raises `ValueError` for a case that contradicts its ``blobs`` or is too large.
+        """
+        ready = StagedCase(case, blobs, self._blobs)
+        try:
+            yield ready
+        except BaseException:
+            self._discard(ready)
+            raise
+
+    def load(self, key: str, what: str) -> Case:
+        """The case of the document ``key``, validated; ``what`` names it in errors. Raises `StoreError`."""
+        with self._database.reading() as session:
+            row = session.get(DocumentRow, key)
+            if row is None:
+                raise ForeignValue(f"{what} without its document")
+            doc = unpack(row.digest, row.size, row.data)
+        try:
+            return validate(doc)
+        except InvalidDocument as exc:
+            name = self._database.name
+            raise StoreError(f"{name}: {what} is not a valid case ({exc}); capture the failure again") from exc
+
+    def drop(self, session: Session, key: str | None) -> list[str]:
+        """Drop the document ``key`` if no row refers to it; the keys of the storages that went with it.
+
+        Hand these to `sweep` after the commit.
+        """
+        if key is None or session.get(DocumentRow, key) is None:
+            return []
+        for column in (CaptureRow.document, ReductionRow.best, StepRow.document):
+            if session.scalar(select(exists().where(column == key))):
+                return []
+        blobs = session.scalars(select(DocumentBlobRow.blob).where(DocumentBlobRow.document == key)).all()
+        session.execute(delete(DocumentBlobRow).where(DocumentBlobRow.document == key))
+        session.execute(delete(DocumentRow).where(DocumentRow.digest == key))
+        return self._blobs.forget(session, blobs)
+
+    def sweep(self, storages: list[str]) -> None:
+        """Remove the files of ``storages`` that `drop` returned."""
+        self._blobs.sweep(storages)
+
+    def _discard(self, ready: StagedCase) -> None:
+        try:
+            self._blobs.sweep([item.digest for item in ready.staged if item.data is None])
+        except StoreError:
+            return  # the first error is on its way to the user; a file nobody names does no harm

@@ -1,0 +1,85 @@
+"""`minify upgrade`: brings an index of the first edition (schema 0003) up to date.
+
+A file is upgraded in one transaction, so a full disk or a killed process leaves it as it was; before that a copy of it
+is written beside it. Nothing else migrates: whoever opens an older index is told this command.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sqlalchemy import Connection
+from sqlalchemy.pool import NullPool
+
+from ..errors import StoreError
+from . import sqlite
+from .database import Database, lock, open_server_engine, parse_url, server_revision, sqlite_engine
+from .tables import SCHEMA, Base
+
+#: The schema of the first edition.
+FIRST = "0003"
+#: Ends the name of the copy of a file that is upgraded.
+BACKUP = ".first-edition"
+#: What the first edition kept among the repros although it is none: kinds of artifacts.
+_ARTIFACTS = ("first-node", "ablation", "explanation", "onnx", "record")
+
+
+def upgrade(name: str, *, timeout: float = 30.0) -> Path | None:
+    """Upgrade the index called ``name``; where the copy of the old file lies, None where there is none.
+
+    A server's index is upgraded in one transaction and not copied. An index that is up to date is left alone. Raises
+    `StoreError`.
+    """
+    if "://" in name and (url := parse_url(name)).get_backend_name() != "sqlite":
+        database = open_server_engine(url, readonly=False)
+        with database.explained(), database.transaction() as connection:
+            lock(connection)
+            if _needed(server_revision(connection), database.name):
+                _apply(connection)
+        database.close()
+        return None
+    given = (parse_url(name).database or "") if "://" in name else name
+    path = Path(os.path.realpath(given))
+    old = Database(given, sqlite_engine(sqlite.reader(path, timeout=timeout), NullPool), path, readonly=True)
+    with old.explained():
+        sqlite.check_path(path, given, create=False, readonly=False)
+        needed = _needed(old.revision(), given)
+    old.close()
+    if not needed:
+        return None
+    backup = Path(f"{path}{BACKUP}")
+    engine = sqlite_engine(sqlite.writer(path, create=False, timeout=timeout), NullPool)
+    database = Database(given, engine, path, readonly=False)
+    with database.explained(), database.transaction() as connection:  # nobody else writes from here on
+        if _needed(sqlite.inspect(connection, path, given), given):
+            sqlite.back_up(path, backup, timeout)
+            _apply(connection)
+            sqlite.check_schema(connection, given)
+    database.close()
+    return backup
+
+
+def _needed(revision: str | None, name: str) -> bool:
+    if revision is None:
+        raise StoreError(f"{name} is empty, there is nothing to upgrade")
+    if revision > SCHEMA:
+        raise StoreError(f"{name} was written by a newer fxminify: upgrade with `pip install -U fxminify`")
+    if revision < FIRST:
+        raise StoreError(
+            f"{name} has schema {revision}, which only development versions wrote: capture the failures again"
+        )
+    return revision == FIRST
+
+
+def _apply(connection: Connection) -> None:
+    """From `FIRST` to `SCHEMA`: what explains a capture moves from the repros to the artifacts."""
+    Base.metadata.tables["artifacts"].create(connection)
+    kinds = ", ".join(f"'{kind}'" for kind in _ARTIFACTS)
+    connection.exec_driver_sql(
+        "INSERT INTO artifacts (capture, kind, content, created) "
+        f"SELECT capture, format, text, created FROM repros WHERE format IN ({kinds})"
+    )
+    connection.exec_driver_sql(f"DELETE FROM repros WHERE format IN ({kinds})")
+    connection.exec_driver_sql("ALTER TABLE retests RENAME COLUMN said TO message")
+    connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{SCHEMA}'")

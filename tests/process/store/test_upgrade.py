@@ -1,0 +1,166 @@
+"""A file of the first edition, which its own code wrote (git commit 0a2aa78), is read after `minify upgrade`."""
+
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from index_tasks import boom
+
+from fxminify.cli import main
+from fxminify.minifier.oracle import first_node
+from fxminify.minifier.regression import ablation
+from fxminify.minifier.reporting import explanation, onnx_models, record
+from fxminify.store.failure import signature
+from fxminify.store.index import Index, RetestResult, State, StoreError, upgrade
+from fxminify.store.index.upgrade import BACKUP
+
+OLD = Path(__file__).with_name("first_edition.sqlite")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(shutil.copy(OLD, tmp_path / "repro.db"))
+
+
+@pytest.mark.parametrize(
+    "look",
+    [Index.check, Index.open, lambda name: Index.open(name, readonly=True), lambda n: Index.open(n, create=True)],
+)
+def test_without_it_an_old_file_is_refused_and_left_alone(path: str, look: Callable[[str], object]) -> None:
+    before = Path(path).read_bytes()
+    with pytest.raises(StoreError, match=rf"older fxminify \(schema 0003\): `minify upgrade {path}`"):
+        look(path)
+    assert Path(path).read_bytes() == before
+    assert os.listdir(os.path.dirname(path)) == ["repro.db"]
+
+
+def test_everything_in_it_is_read(path: str) -> None:
+    assert upgrade.upgrade(path) == Path(path + BACKUP)
+    assert Path(path + BACKUP).stat().st_size > 0
+    assert upgrade.upgrade(path) is None
+    with Index.open(path) as index:
+        first, second, third = index.captures.find()
+        assert (first.state, second.state, third.state) == (State.VERIFIED, State.PENDING, State.UNSUPPORTED)
+        assert (second.occurrences, second.parent, third.reason) == (4, 1, "node foo has no name")
+        assert first.failure is not None
+        assert index.captures.signature(1) == signature(first.failure)
+        case = index.captures.case(1)
+        assert [node.name for node in case.graph.compute] == ["relu", "sin", "cos"]
+        assert list(dict(index.blobs.view(case.storages)).values()) == [bytes(range(64))]
+        (step,) = index.reductions.steps(1)
+        assert (step.pass_name, step.difference, step.kept) == ("nodes", "- relu\n- cos", True)
+        assert index.reductions.verdicts(1)["a"].outcome == "same"
+        assert index.best(first) == index.reductions.step_case(1, 1)
+        script = index.repros.get(1)
+        assert script is not None
+        assert (script.text, script.verified, script.runs) == ("raise SystemExit(1)\n", 3, 3)
+        assert index.repros.get(1, "pytest") is not None
+        assert index.repros.get(1, "ablation") is None
+        (retest,) = index.retests.find()
+        assert (retest.result, retest.message) == (RetestResult.CHANGED, "KeyError: 1")
+        assert first_node.stored(index, 2) == {"node": "sin", "position": 2, "of": 3, "class": "value", "error": 1.5}
+        assert [model.name for model in onnx_models.stored(index, 1)] == ["partition 0"]
+        found, layers = explanation.stored(index, 1), ablation.stored(index, 1)
+        assert found is not None
+        assert found.asked == 3
+        assert layers is not None
+        assert layers.enters == "Dynamo"
+        header = record.stored(index, index.captures.get(1))
+        assert header is not None
+        assert header.runs == "3 of 3"
+        index.captures.set_state(2, State.BLOCKED)
+
+
+def die(*args: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run(code: str, path: str) -> subprocess.CompletedProcess[str]:
+    code = f"import test_upgrade; from fxminify.store.index import upgrade, sqlite\n{code}"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    return subprocess.run([sys.executable, "-c", code, path], env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("moment", ["upgrade.sqlite.back_up", "upgrade._apply", "upgrade.sqlite.check_schema"])
+def test_a_killed_process_leaves_the_old_file(path: str, moment: str) -> None:
+    done = run(f"import sys; {moment} = test_upgrade.die; upgrade.upgrade(sys.argv[1])", path)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    with pytest.raises(StoreError, match="minify upgrade"):
+        Index.open(path)
+    upgrade.upgrade(path)
+    with Index.open(path) as index:
+        assert len(index.captures.find()) == 3
+
+
+@pytest.mark.parametrize("fails", ["the copy", "the upgrade itself"])
+def test_a_full_disk_leaves_the_old_file(path: str, fails: str) -> None:
+    for statement in ("PRAGMA journal_mode=WAL", "CREATE TABLE t (x)", "DROP TABLE t"):
+        connection = sqlite3.connect(path)
+        connection.execute(statement)
+        connection.close()
+    copying = "upgrade.sqlite.back_up = lambda *args: None;" if fails != "the copy" else ""
+    done = run(f"import sys; {copying} test_upgrade.fill(8 << 10); upgrade.upgrade(sys.argv[1])", path)
+    assert done.returncode == 1
+    assert "StoreError" in done.stderr
+    assert [n for n in os.listdir(os.path.dirname(path)) if n.endswith(".tmp")] == []
+    with pytest.raises(StoreError, match="minify upgrade"):
+        Index.open(path)
+    upgrade.upgrade(path)
+    with Index.open(path) as index:
+        assert len(index.captures.find()) == 3
+
+
+def fill(limit: int) -> None:
+    """No file may grow beyond ``limit`` bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE more (x)",
+        "CREATE VIEW artifacts AS SELECT 1 AS capture",
+        "CREATE TRIGGER t AFTER DELETE ON repros BEGIN DELETE FROM captures; END",
+        "ALTER TABLE captures ADD COLUMN more",
+        "UPDATE alembic_version SET version_num = '0002'",
+    ],
+)
+def test_what_the_first_edition_never_wrote_is_not_upgraded(path: str, statement: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(statement)
+    connection.close()
+    before = Path(path).read_bytes()
+    with pytest.raises(StoreError):
+        upgrade.upgrade(path)
+    assert Path(path).read_bytes() == before
+
+
+def test_the_verb_says_where_the_old_file_is(path: str) -> None:
+    runner = CliRunner()
+    shown = runner.invoke(main, ["upgrade", path])
+    assert (shown.exit_code, shown.output) == (0, f"It is up to date now; the old file is {path}{BACKUP}.\n")
+    assert runner.invoke(main, ["upgrade", path]).output == "It is up to date.\n"
+    assert runner.invoke(main, ["upgrade", path, "--json"]).output == '{\n  "backup": null\n}\n'
+    missing = runner.invoke(main, ["upgrade", path + "x"])
+    assert missing.exit_code == 2
+    assert "does not exist" in missing.output
+
+
+def test_artifacts_are_kept_by_kind(path: str) -> None:
+    upgrade.upgrade(path)
+    with Index.open(path) as index:
+        index.artifacts.save(2, "ablation", {"rows": (1, 2.5), "text": boom().kind})
+        index.artifacts.save(2, "ablation", [float("inf")])
+        assert index.artifacts.get(2, "ablation") == ["inf"]
+        assert index.artifacts.get(2, "explanation") is None
+        with pytest.raises(StoreError, match="has no capture 9"):
+            index.artifacts.save(9, "ablation", {})
