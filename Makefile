@@ -5,14 +5,18 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 DEMO := .demo
 
-.PHONY: help test test-slow test-backends demo lint bench clean
+.PHONY: help check lint test test-random test-server test-slow test-backends demo docs bench clean
 
 help:
 	@echo "make demo           capture, minify and print the script of a real failure"
-	@echo "make test           the tests CI runs"
+	@echo "make check          lint, types and the quick tests: less than two minutes"
+	@echo "make test           the tests CI runs: less than twelve minutes"
+	@echo "make test-random    the quick tests in random order"
+	@echo "make test-server    the index on PostgreSQL"
 	@echo "make test-slow      the real failures that take minutes"
 	@echo "make test-backends  third-party backends (OpenVINO, IREE)"
-	@echo "make lint           ruff and mypy"
+	@echo "make lint           ruff, mypy, import contracts, dead code"
+	@echo "make docs           the generated parts of docs/"
 	@echo "make bench          side by side with PyTorch's minifier (long)"
 
 $(BIN)/python:
@@ -30,30 +34,15 @@ $(VENV)/.backends: $(VENV)/.tests
 	$(PIP) install --constraint constraints.txt --editable '.[test,backends]'
 	@touch $@
 
-$(VENV)/.lint: $(VENV)/.tests
-	$(PIP) install --constraint constraints.txt --editable '.[lint]'
-	@touch $@
-
-test: $(VENV)/.tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
-
-test-slow: $(VENV)/.tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
-
-test-backends: $(VENV)/.backends
-	$(BIN)/python -m pytest -n 2 -m backends
-
-demo: $(VENV)/.installed
-	@rm -rf $(DEMO) && mkdir -p $(DEMO) && cp docs/demo/densenet.py $(DEMO)/
-	-cd $(DEMO) && ../$(BIN)/minify capture --db repro.db densenet.py
-	cd $(DEMO) && ../$(BIN)/minify run repro.db
-	cd $(DEMO) && ../$(BIN)/minify repro repro.db 1 -o repro.py && cat repro.py
-
-lint: $(VENV)/.lint
+$(VENV)/.lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	@mkdir -p $(VENV)/src && ln -sfn ../.. $(VENV)/src/fxminify  # the name by which the root is imported
 	MYPYPATH=$(VENV)/src $(BIN)/mypy -m fxminify -m fxminify.cli -p fxminify.store -p fxminify.backends -p fxminify.repro_templates -p fxminify.minifier
+
+docs: $(VENV)/.tests
+	$(BIN)/python docs/generate.py
 
 bench: $(VENV)/.tests
 	$(BIN)/python -m fxminify.benchmarks.reduce

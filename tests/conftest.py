@@ -14,7 +14,7 @@ import fxminify
 
 HERE = Path(__file__).parent
 TIERS = ("unit", "torch", "process", "e2e")
-pytest_plugins = ["desks", "recreation"]
+pytest_plugins = ["desks", "postgres", "recreation"]
 
 # A suite started in the background (``make test &``, some CI runners) has SIGINT ignored, and so would every process
 # that a test starts to press Ctrl-C on.

@@ -1,11 +1,6 @@
-"""An index on a PostgreSQL server: `FXMINIFY_POSTGRES` names an empty database of one; skipped without.
+"""An index on a PostgreSQL server."""
 
-FXMINIFY_POSTGRES=postgresql+psycopg://user@localhost/test python -m pytest tests/process/store/test_server.py
-"""
-
-import os
 import threading
-from collections.abc import Iterator
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -20,24 +15,7 @@ from fxminify.store.index import Index, State
 from fxminify.store.index.tables import SCHEMA, Base
 from fxminify.store.index.upgrade import upgrade
 
-URL = os.environ.get("FXMINIFY_POSTGRES", "")
-pytestmark = pytest.mark.skipif(not URL, reason="FXMINIFY_POSTGRES names no database")
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    """The URL of an empty database. What is in it is lost."""
-    engine = create_engine(URL)
-
-    def empty() -> None:
-        with engine.begin() as connection:
-            connection.exec_driver_sql("DROP SCHEMA public CASCADE")
-            connection.exec_driver_sql("CREATE SCHEMA public")
-
-    empty()
-    yield URL
-    empty()
-    engine.dispose()
+pytestmark = pytest.mark.server
 
 
 def test_the_migrations_make_what_the_models_say(url: str) -> None:
@@ -51,7 +29,7 @@ def test_the_migrations_make_what_the_models_say(url: str) -> None:
 def test_an_empty_server_can_be_written_to_and_is_not_read(url: str) -> None:
     Index.check(url)
     for options in ({"readonly": True}, {}):
-        with pytest.raises(StoreError, match=r"is empty: `minify capture --db postgresql"):
+        with pytest.raises(StoreError, match=r"is empty: `minify capture --db 'postgresql"):
             Index.open(url, **options)
 
 
@@ -63,7 +41,7 @@ def test_an_older_schema_is_named_and_brought_up_to_date(url: str) -> None:
         connection.exec_driver_sql("ALTER TABLE retests RENAME COLUMN message TO said")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0003'")
     for attempt in (Index.check, Index.open, lambda name: Index.open(name, readonly=True)):
-        with pytest.raises(StoreError, match=r"older fxminify \(schema 0003\): `minify upgrade postgresql"):
+        with pytest.raises(StoreError, match=r"older fxminify \(schema 0003\): `minify upgrade 'postgresql"):
             attempt(url)
     assert upgrade(url) is None
     with Index.open(url) as index:
