@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..backends.adapters import adapters
 from ..repro_templates.report.phrases import count
 from .session.minify import minify
 
@@ -60,13 +60,14 @@ def examine(*, synthetic: bool = False) -> list[Check]:
         ("torch", _torch),
         ("sqlite", lambda: (sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version)),
         ("fork", lambda: (True, "workers are forked") if hasattr(os, "fork") else (None, "workers are spawned")),
-        ("C++ compiler", _compiler),
         ("backends", _backends),
     ]
     rows = []
     for name, check in checks:
         ok, found = check()
         rows.append({"check": name, "ok": ok, "found": found})
+    for adapter in adapters().values():
+        rows += [{"check": name, "ok": fine or None, "found": found} for name, fine, found in adapter.checks()]
     if synthetic:
         ok, found = _planted()
         rows.append({"check": "planted failure", "ok": ok, "found": found})
@@ -86,14 +87,10 @@ def _torch() -> tuple[bool, str]:
     return numbers >= (2, 11), version if numbers >= (2, 11) else f"{version}: 2.11 or newer is needed"
 
 
-def _compiler() -> tuple[bool | None, str]:
-    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    return (True, Path(found).name) if found else (None, "none found: Inductor on CPU needs g++")
-
-
 def _backends() -> tuple[bool, str]:
     names = sorted({point.name for point in metadata.entry_points(group="torch_dynamo_backends")})
-    extra = [m for m in ("onnxruntime",) if importlib.util.find_spec(m)]
+    packages = {module for adapter in adapters().values() for module, _ in adapter.needs.values()}
+    extra = sorted(module for module in packages if importlib.util.find_spec(module))
     return True, ", ".join(["torch's own", *names, *extra])
 
 

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterable
 from itertools import pairwise
 
+from ..backends.adapters import adapters
 from ..backends.running.exceptions import failure_of, portable, text_of, type_name, unwrap
 from ..store.failure import PRECISION, Failure, FailureKind, Phase
 from .source.action import ALIAS_PREFIX, GRADIENT_PREFIX, MISSING_PREFIX, MUTATION_PREFIX, PRECISION_PREFIX
@@ -35,8 +36,8 @@ _GUARDS = "torch/_dynamo/guards.py"
 _RUNTIME = {("torch/_dynamo/eval_frame.py", "_fn")}
 _ENTRY = "torch/_dynamo/eval_frame.py"
 #: Directories that only a compilation passes through, for stacks whose outer frames are cut off.
-_COMPILERS = ("torch/_inductor/", "torch/_dynamo/", "torch/_functorch/_aot_autograd/", "torch/fx/")
-_CALLED_BY_DYNAMO = ("torch/_inductor/", "torch/_functorch/", "torch/fx/")
+_COMPILERS = ("torch/_dynamo/", "torch/_functorch/_aot_autograd/", "torch/fx/")
+_CALLED_BY_DYNAMO = ("torch/_functorch/", "torch/fx/")
 _COMPARISON = "torch/testing/_comparison.py"
 _FAULT_FRAME = re.compile(r'  File "([^"]*)", line \S+ in (.*)')
 _PRECISION = re.compile(PRECISION_PREFIX + r"(\w+) as ([\w ]+): ")
@@ -53,6 +54,7 @@ def phase_of(exc: BaseException) -> Phase:
 def phase_of_places(frames: Iterable[Place], *, complete: bool = True) -> Phase:
     """The phase of a stack, outermost frame first; ``complete`` is False where outer frames are missing."""
     frames = list(frames)
+    own = [directory for adapter in adapters().values() for directory in adapter.source_directories]
     in_dynamo = False
     for (file, function), (following, _) in pairwise([*frames, ("", "")]):
         if (file, function) in _BACKWARD and not in_dynamo:
@@ -63,10 +65,10 @@ def phase_of_places(frames: Iterable[Place], *, complete: bool = True) -> Phase:
             return Phase.GUARDS
         if (file, function) in _RUNTIME and not in_dynamo:
             return Phase.FORWARD
-        if file == _ENTRY and following.startswith(_CALLED_BY_DYNAMO) and not in_dynamo:
-            return Phase.COMPILE  # Dynamo takes its own frames out of the stack of Inductor's exceptions
+        if file == _ENTRY and following.startswith((*_CALLED_BY_DYNAMO, *own)) and not in_dynamo:
+            return Phase.COMPILE  # Dynamo takes its own frames out of the stacks of some compilers' exceptions
         in_dynamo = in_dynamo or file == _DYNAMO
-    cut_off = not complete and any(file.startswith(_COMPILERS) for file, _ in frames)
+    cut_off = not complete and any(file.startswith((*_COMPILERS, *own)) for file, _ in frames)
     return Phase.COMPILE if in_dynamo or cut_off else Phase.FORWARD
 
 

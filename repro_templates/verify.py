@@ -24,14 +24,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ..backends.adapters import adapters
 from ..backends.running import deaths
 from ..store.failure import Failure, FailureKind, Phase, Signature, signature
 from .tracebacks import phase_of_crash
 
-#: What a fresh process inherits; nothing else of this environment may make a script work.
+#: What a fresh process inherits, besides the places of compilers' caches: nothing else may make a script work.
 INHERITED = (
     "PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "CC",
-    "CXX", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME",
+    "CXX", "XDG_CACHE_HOME",
 )  # fmt: skip
 SCRIPT, REPORT = "repro.py", "report.json"
 _RUNNER = "fxminify.repro_templates.runner"
@@ -248,7 +249,8 @@ def _versions(report: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def _environment(search_path: Sequence[str]) -> dict[str, str]:
-    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    caches = [name for adapter in adapters().values() for name in adapter.cache_variables]
+    inherited = {name: os.environ[name] for name in (*INHERITED, *caches) if name in os.environ}
     path = {"PYTHONPATH": os.pathsep.join(search_path)} if search_path else {}
     return inherited | path | {"PYTHONFAULTHANDLER": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 

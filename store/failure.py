@@ -13,7 +13,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Any
+
+from .signature_rules import installed
 
 SIGNATURE_VERSION = 1
 #: Classes of divergences that are about what a result is worth, and the one that is about the backend as a whole.
@@ -107,7 +110,8 @@ class Failure:
 
     def diagnosis(self) -> str:
         """What standard error said of it, in one line, without paths and numbers of this machine."""
-        said = _PLACE.sub("", mask(first_error_line(self.diagnostics)).removeprefix("what(): "))
+        line = first_error_line(self.diagnostics, generic=_is_generic(self))
+        said = _PLACE.sub("", mask(line).removeprefix("what(): "))
         return _ALIKE.sub(r"\1, ...", said)
 
     def root_cause(self) -> str:
@@ -193,8 +197,13 @@ def signature(failure: Failure) -> Signature:
         type=failure.type,
         message=" <- ".join(m for m in messages if m),
         origin=origin(failure),
-        diagnostics=mask(first_error_line(failure.diagnostics)),
+        diagnostics=mask(first_error_line(failure.diagnostics, generic=_is_generic(failure))),
     )
+
+
+def _is_generic(failure: Failure) -> bool:
+    """Whether the exception says the same for every bug of its compiler."""
+    return installed().generic.search(failure.message) is not None
 
 
 def origin(failure: Failure) -> str:
@@ -221,12 +230,13 @@ def first_paragraph(text: str) -> str:
     return "\n".join(lines[:20])
 
 
-def first_error_line(text: str) -> str:
+def first_error_line(text: str, *, generic: bool = False) -> str:
     """The first line of captured standard error that reports an error, or nothing.
 
     Warnings, log lines below error level or of Dynamo, Python tracebacks and the dump of ``faulthandler`` are passed
-    over.
+    over. Where the exception's message is ``generic`` and no line reports an error, it is the first line that is left.
     """
+    rules, left = installed(), ""
     if last_words := _WHAT.search(text):  # threads that die together garble the lines before it
         return last_words[0]
     inside = ""  # what the indented lines that follow belong to
@@ -237,13 +247,14 @@ def first_error_line(text: str) -> str:
             inside = "traceback"
         elif inside == "traceback":
             inside = ""  # its last line is the exception, which the program has caught or reports itself
-        elif _WARNING.search(line) or _FAULT.match(line) or _DYNAMO.match(line):
+        elif _WARNING.search(line) or _FAULT.match(line) or _DYNAMO.match(line) or rules.noise.search(line):
             inside = "warning"
-        elif _ERROR_LINE.search(line):
-            return _LOG_PREFIX.sub("", line.strip())
+        elif _ERROR_LINE.search(line) or rules.errors.search(line):
+            return rules.prefixes.sub("", _LOG_PREFIX.sub("", line.strip()))
         else:
             inside = ""
-    return ""
+            left = left or line.strip()
+    return left if generic else ""
 
 
 def with_operations(text: str, nodes: Mapping[str, str]) -> str:
@@ -267,9 +278,21 @@ def mask(text: str) -> str:
     What tells bugs apart stays: names of operators and dtypes keep their digits (``atan2``, ``log10``, ``int64``).
     """
     text = text[:_LONGEST]
-    for pattern, replacement in _MASKS:
+    for pattern, replacement in _masks():
         text = pattern.sub(replacement, text)
     return text[:1000]
+
+
+@cache
+def _masks() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """All masks in their order: those of single compilers come before those for numbers, which they may contain."""
+    rules = installed()
+    numbered = "|".join([_NUMBERED, *rules.numbered])
+    return (
+        *((re.compile(pattern), replacement) for pattern, replacement in _FIRST_MASKS),
+        *rules.masks,
+        *((re.compile(pattern.replace("<numbered>", numbered)), replacement) for pattern, replacement in _LATER_MASKS),
+    )
 
 
 _LONGEST = 20_000
@@ -288,12 +311,12 @@ _TRAILER = re.compile(
 )
 _ERROR_LINE = re.compile(
     r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called after)\b|"
-    r"^\[?[EF]\d{4} |\[[EF]:"
+    r"^\[?[EF]\d{4} "
 )
 #: What the C++ runtime says of an uncaught exception.
 _WHAT = re.compile(r"what\(\): .*")
-#: A warning, or a log line below error level: Python's, glog's, ONNX Runtime's, a C++ compiler's.
-_WARNING = re.compile(r"Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |\[[IWV]:|^(WARNING|INFO|DEBUG)\b")
+#: A warning, or a log line below error level: Python's, glog's, a C++ compiler's.
+_WARNING = re.compile(r"Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |^(WARNING|INFO|DEBUG)\b")
 #: What Dynamo logs about its own work: it raises that too.
 _DYNAMO = re.compile(r"^\[?[EF]\d{4} .*\btorch/(_guards|_dynamo/(?!backends/)[\w/]+)\.py:\d+\]")
 #: What `faulthandler` prints; its frames become `Failure.frames`.
@@ -301,51 +324,49 @@ _FAULT = re.compile(r"Fatal Python error: |Current thread |Thread 0x|Stack \(mos
 #: A masked position in a source nobody else has, and a run of masked operands.
 _PLACE = re.compile(r"^[\w.-]+:<n>:<n>: (?=error: )")
 _ALIKE = re.compile(r"(<value>)(?:, <value>){2,}")
-_LOG_PREFIX = re.compile(r"^\[?[EF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] |^\d{4}-\d\d-\d\d [\d:.]+ (?=\[[EF]:)")
+_LOG_PREFIX = re.compile(r"^\[?[EF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] ")
 #: Names that compilers number: a buffer, a temporary, an index.
 _NUMBERED = (
-    r"buf|tmp|op|arg|primals|tangents|getitem|val|var|node|in_ptr|out_ptr|in_out_ptr|ptr|input|output|in|out|loc|"
-    r"kernel|cse_var|zuf|seed|result|graph|fn|func|main_graph|eval_with_key"
+    r"buf|tmp|op|arg|primals|tangents|getitem|val|var|node|ptr|input|output|in|out|loc|"
+    r"kernel|seed|result|graph|fn|func|main_graph|eval_with_key"
 )
 #: A list in brackets, with lists in it.
 _NESTED = r"[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*+[)\]}])*+[)\]}]"
 #: No pattern may try a long word again from each of its letters: messages of megabytes exist.
-_MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\x1b\[[\d;]*m", ""),
-        # torch.fx.Node.format_node: only operator kind and target survive other edits of the node
-        (
-            r"%?\b[A-Za-z_]\w*+ : (?:\[[^\]]*\] )*= (\w+\[target=[^\]]*\])\(args = .*?, kwargs = \{.*?\}\)",
-            r"<node> = \1",
-        ),
-        # what a node reads and who reads it
-        (
-            r"(?i)\b(users|used by|consumers|producers|args|kwargs|(?:all_)?input_nodes|operands)(['\"]?\s?[=:]?\s?)"
-            + _NESTED,
-            r"\1\2<nodes>",
-        ),
-        # the operands of a call that the dispatcher refused: how many there are, and whether they are parameters
-        (r"(?<=[(\s])(?:Tensor|Parameter)(?:, (?:Tensor|Parameter))*(?=[,)])", "Tensor"),
-        (r"\b0x[0-9a-fA-F]{4,}", "<addr>"),
-        (r"(?:[A-Za-z]:|(?<![\w.~+/-]))(?:[\w.~+-]*+/)+[\w.+@-]+(?::\d+)*", "<path>"),
-        (r"\bc[a-z0-9]{49,52}\b", "<generated>"),
-        (r"\b(?:cpp|triton_\w+?)_fused\w*", "<kernel>"),
-        (r"%\w+(?:[:#]\d+)?", "<value>"),
-        (r"\b[lL]_\w*_\b", "<input>"),
-        (r"(?<=tensor<)(?:[\d?]+x)+", "<shape>x"),
-        (r"(?<=[A-Za-z0-9])_\d+(?=_|\b)", ""),
-        (r"\b(" + _NUMBERED + r")\d+\b", r"\1"),
-        # a letter and a number: a symbolic size (s77, u0) or an index (x0), but not a dtype (f16, si64)
-        (r"\b(?!(?:f|bf|i|u|si|ui)(?:8|16|32|64|128)\b)(?:[a-z]|ks|ps)\d+\b", "<n>"),
-        (r"\b\d+(?:x\d+)+\b", "<shape>"),
-        (r"\b0x[0-9a-fA-F]+", "<addr>"),
-        (r"(?<![\w.])-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?[LlUuf]*\b(?!\.\d)", "<n>"),
-        (r"<n>(?: ?[*+] ?<n>)+", "<n>"),
-        (r"(?:(?:torch\.)?Size)?\((?:\s*<n>\s*,)+(?:\s*<n>)?\s*\)", "<shape>"),
-        (r"(?:(?:torch\.)?Size\()?\[\s*+(?:(?:<n>|\?)(?:\s*,\s*(?:<n>|\?))*+)?\s*+\]\)?", "<shape>"),
-        # a list of alike items, one for each input
-        (r"(?<![\w.<>])([\w.<>]++(?:\([^()]*+\))?+)(?:, \1(?![\w.<>]))+", r"\1"),
-        (r"[ \t]+", " "),
-    )
+_FIRST_MASKS: tuple[tuple[str, str], ...] = (
+    (r"\x1b\[[\d;]*m", ""),
+    # torch.fx.Node.format_node: only operator kind and target survive other edits of the node
+    (
+        r"%?\b[A-Za-z_]\w*+ : (?:\[[^\]]*\] )*= (\w+\[target=[^\]]*\])\(args = .*?, kwargs = \{.*?\}\)",
+        r"<node> = \1",
+    ),
+    # what a node reads and who reads it
+    (
+        r"(?i)\b(users|used by|consumers|producers|args|kwargs|(?:all_)?input_nodes|operands)(['\"]?\s?[=:]?\s?)"
+        + _NESTED,
+        r"\1\2<nodes>",
+    ),
+    # the operands of a call that the dispatcher refused: how many there are, and whether they are parameters
+    (r"(?<=[(\s])(?:Tensor|Parameter)(?:, (?:Tensor|Parameter))*(?=[,)])", "Tensor"),
+    (r"\b0x[0-9a-fA-F]{4,}", "<addr>"),
+    (r"(?:[A-Za-z]:|(?<![\w.~+/-]))(?:[\w.~+-]*+/)+[\w.+@-]+(?::\d+)*", "<path>"),
+    (r"\bc[a-z0-9]{49,52}\b", "<generated>"),
+)
+_LATER_MASKS: tuple[tuple[str, str], ...] = (
+    (r"%\w+(?:[:#]\d+)?", "<value>"),
+    (r"\b[lL]_\w*_\b", "<input>"),
+    (r"(?<=tensor<)(?:[\d?]+x)+", "<shape>x"),
+    (r"(?<=[A-Za-z0-9])_\d+(?=_|\b)", ""),
+    (r"\b(<numbered>)\d+\b", r"\1"),
+    # a letter and a number: a symbolic size (s77, u0) or an index (x0), but not a dtype (f16, si64)
+    (r"\b(?!(?:f|bf|i|u|si|ui)(?:8|16|32|64|128)\b)(?:[a-z]|ks|ps)\d+\b", "<n>"),
+    (r"\b\d+(?:x\d+)+\b", "<shape>"),
+    (r"\b0x[0-9a-fA-F]+", "<addr>"),
+    (r"(?<![\w.])-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?[LlUuf]*\b(?!\.\d)", "<n>"),
+    (r"<n>(?: ?[*+] ?<n>)+", "<n>"),
+    (r"(?:(?:torch\.)?Size)?\((?:\s*<n>\s*,)+(?:\s*<n>)?\s*\)", "<shape>"),
+    (r"(?:(?:torch\.)?Size\()?\[\s*+(?:(?:<n>|\?)(?:\s*,\s*(?:<n>|\?))*+)?\s*+\]\)?", "<shape>"),
+    # a list of alike items, one for each input
+    (r"(?<![\w.<>])([\w.<>]++(?:\([^()]*+\))?+)(?:, \1(?![\w.<>]))+", r"\1"),
+    (r"[ \t]+", " "),
 )

@@ -122,9 +122,11 @@ class CapturedBackend:
     def __call__(self, gm: Any, inputs: Any, **kwargs: Any) -> Any:
         import torch
 
-        if self._backend == "inductor":
-            wrapper: Any = torch._TorchCompileInductorWrapper
-            return wrapper(kwargs.get("mode"), kwargs.get("options"), None)(gm, inputs)
+        from ..adapters import adapter_of
+
+        special = adapter_of(self._backend).wrapper(kwargs.get("options"), kwargs.get("mode"), None)
+        if special is not None:
+            return special(gm, inputs)
         return torch._dynamo.lookup_backend(self._backend)(gm, inputs, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -26,6 +26,7 @@ from torch.utils import _pytree as pytree
 from ...store.failure import Failure, FailureKind, Phase
 from ...store.live import modes
 from ...store.live.snapshot import CannotSnapshot, hint
+from ..adapters import adapters
 from ..provenance import origin
 from ..provenance.spec import BackendSpec
 from ..running import ambient
@@ -151,7 +152,7 @@ def _below(spec: BackendSpec, call: AotCall, role: Role) -> BackendSpec:
     ``aot_autograd`` around the compiler in question; if nobody can write that down, it stays what it was.
     """
     mine, usual = _bare(call.compilers[role]), _bare(call.compilers[Role.INFERENCE])
-    if mine is usual or type(mine).__name__ == "SerializableAOTDispatchCompiler" or _of_torch(mine):
+    if mine is usual or type(mine).__name__ == "SerializableAOTDispatchCompiler" or _of_known_backend(mine):
         return spec
     from torch._dynamo.backends.common import aot_autograd
 
@@ -167,9 +168,11 @@ def _bare(compiler: Compiler) -> Compiler:
     return compiler
 
 
-def _of_torch(compiler: Compiler) -> bool:
+def _of_known_backend(compiler: Compiler) -> bool:
+    """Whether ``compiler`` is a part of a backend that has an adapter: it is called by that backend's name."""
     owner = compiler.func if isinstance(compiler, functools.partial) else compiler
-    return str(getattr(owner, "__module__", "")).startswith("torch._inductor")
+    file = str(getattr(owner, "__module__", "")).replace(".", "/")
+    return any(f"{file}/".startswith(adapter.source_directories) for adapter in adapters().values())
 
 
 class _Reached(BaseException):

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any
 
+from ..adapters import adapter_of, adapters
 from ..running.deaths import signal_name
 from . import registry
 from .expression import imported
@@ -21,19 +22,6 @@ from .origin import spec_of
 
 BackendRow = dict[str, Any]
 
-#: What backends of torch and of well-known packages need besides torch: module to import, and how to get it.
-NEEDS = {
-    "tvm": ("tvm", "pip install apache-tvm"),
-    "openxla": ("torch_xla", "pip install torch_xla"),
-    "openxla_eval": ("torch_xla", "pip install torch_xla"),
-    "tensorrt": ("torch_tensorrt", "pip install torch-tensorrt"),
-    "torch_tensorrt": ("torch_tensorrt", "pip install torch-tensorrt"),
-    "openvino": ("openvino", "pip install openvino"),
-    "hpu_backend": ("habana_frameworks", "see the documentation of Intel Gaudi"),
-    "ipex": ("intel_extension_for_pytorch", "pip install intel-extension-for-pytorch"),
-    "fxminify_onnx_reference": ("onnxscript", "pip install 'fxminify[onnxrt]'"),
-    "fxminify_ort": ("onnxruntime", "pip install 'fxminify[onnxrt]'"),
-}
 #: Seconds one backend may take for the small module, its imports included.
 TIMEOUT = 180.0
 
@@ -41,6 +29,7 @@ TIMEOUT = 180.0
 def listing() -> list[BackendRow]:
     """A row for each backend: its name, where it comes from, whether a script can get it back, and what it needs.
 
+    ``adapter`` is the entry point of what fxminify knows about this backend in particular, empty where there is none.
     ``needs`` is the command that installs what is missing, empty where everything is there.
     """
     return [_row(name, obj) for name, obj in sorted(registry.registered().items())]
@@ -83,13 +72,14 @@ def _row(name: str, obj: Any) -> BackendRow:
         "tags": [str(t) for t in getattr(obj, "_tags", ())],
         "recreatable": not spec.problem,
         "problem": spec.problem,
+        "adapter": next((key for key, adapter in adapters().items() if name in adapter.backends), ""),
         "needs": next(_missing(name, spec.modules()), ""),
     }
 
 
 def _missing(name: str, modules: list[str]) -> Iterator[str]:
     """How to get what this backend needs and this installation lacks."""
-    module, command = NEEDS.get(name, ("", ""))
+    module, command = adapter_of(name).needs.get(name, ("", ""))
     if module and find_spec(module) is None:
         yield command
     for top in dict.fromkeys(m.partition(".")[0] for m in modules):

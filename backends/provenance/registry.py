@@ -1,7 +1,8 @@
 """Everything fxminify knows of torch's private backend registry and of the wrappers `torch.compile` puts around one.
 
-Leans on ``torch._dynamo.backends.registry``, ``torch._TorchCompileWrapper``, ``torch._TorchCompileInductorWrapper``
-and ``torch._dynamo.backends.common.AotAutograd``; ``tests/torch/backends/test_registry.py`` fails when they change.
+Leans on ``torch._dynamo.backends.registry``, ``torch._TorchCompileWrapper`` and
+``torch._dynamo.backends.common.AotAutograd``; ``tests/torch/backends/test_registry.py`` fails when they
+change.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import chain
 from types import FunctionType
 from typing import Any
 
+from ..adapters import adapter_of, adapters
 from . import modules, syntax
 
 GROUP = "torch_dynamo_backends"
@@ -39,28 +41,13 @@ def unwrap(obj: Any) -> Unwrapped:
         if inner is None:
             break
         obj = inner
-    if isinstance(obj, torch._TorchCompileInductorWrapper):
-        options, mode = _inductor_arguments(obj)
-        return Unwrapped("inductor", "inductor", options, mode, obj.dynamic)
+    for adapter in adapters().values():
+        if (arguments := adapter.unwrap(obj)) is not None:
+            return Unwrapped(adapter.backends[0], adapter.backends[0], *arguments)
     if isinstance(obj, torch._TorchCompileWrapper):
         name = obj.compiler_name if is_registered(obj.compiler_name, obj.compiler_fn) else ""
         return Unwrapped(name or obj.compiler_fn, name, obj.kwargs.get("options"), obj.kwargs.get("mode"), obj.dynamic)
     return Unwrapped(obj)
-
-
-def _inductor_arguments(wrapper: Any) -> tuple[dict[str, Any] | None, str | None]:
-    """``options`` and ``mode`` that give an Inductor wrapper its merged configuration."""
-    import torch
-    from torch._inductor import list_mode_options
-
-    config = dict(wrapper.config)
-    if isinstance(wrapper, torch._TorchCompileAOTInductorWrapper):
-        config = {k: v for k, v in config.items() if k not in ("cpp_wrapper", "aot_inductor.package")}
-        return {**config, "use_aoti": True}, None
-    for mode, patches in list_mode_options(dynamic=wrapper.dynamic).items():
-        if config and config == patches:
-            return None, mode
-    return config or None, None
 
 
 def wrap(
@@ -69,15 +56,8 @@ def wrap(
     """The callable ``(gm, inputs)`` that `torch.compile` would call for these arguments."""
     import torch
 
-    if backend == "inductor":
-        options = dict(options or {})
-        cls = (
-            torch._TorchCompileAOTInductorWrapper
-            if options.pop("use_aoti", False)
-            else torch._TorchCompileInductorWrapper
-        )
-        return cls(mode, options or None, dynamic)  # type: ignore[no-untyped-call]
-    return torch._TorchCompileWrapper(backend, mode, options, dynamic)  # type: ignore[no-untyped-call]
+    special = adapter_of(backend).wrapper(options, mode, dynamic) if isinstance(backend, str) else None
+    return special or torch._TorchCompileWrapper(backend, mode, options, dynamic)  # type: ignore[no-untyped-call]
 
 
 def is_aot_autograd(obj: Any) -> bool:

@@ -7,7 +7,7 @@ can be dropped on its own:
     "autocast": {"cpu": {"dtype": "bfloat16", "cache": true}}      only the device types where it is enabled
     "deterministic": {"warn_only": false}                          "matmul_precision": "high"
     "sdp": {"flash": false}           only the attention kernels that are switched off
-    "threads": 1                      "config": {"torch._inductor.config": {"fallback_random": true}}
+    "threads": 1                      "config": {"torch._dynamo.config": {"cache_size_limit": 64}}
     "rng": {"cpu": {"tensor": i}}     the generator's state, for graphs that may draw random numbers
 
 `snapshot` reads it, `applied` puts it back for the length of a ``with`` block, `to_source` prints it. Only the
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...store.document.case import Blobs, Json, TensorSpec
-from ...store.document.context import CONFIG_MODULES, SDP_KERNELS, WORD, check
+from ...store.document.context import SDP_KERNELS, WORD, check, config_modules
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +60,7 @@ def snapshot() -> Json:
         out["sdp"] = off
     if torch.get_num_threads() == 1 and len(os.sched_getaffinity(0)) > 1:
         out["threads"] = 1
-    config = {name: changed for name in CONFIG_MODULES if (changed := _changed(name))}
+    config = {name: changed for name in config_modules() if (changed := _changed(name))}
     if config:
         out["config"] = config
     return out
@@ -109,7 +109,7 @@ def applied(
             stack.callback(switch, getattr(torch.backends.cuda, f"{kernel}_sdp_enabled")())
             switch(context.get("sdp", {}).get(kernel, True))
         for name, settings in context.get("config", {}).items():
-            if name in CONFIG_MODULES:
+            if name in config_modules():
                 stack.enter_context(_config(name).patch(settings))
         stack.enter_context(torch.inference_mode(bool(context.get("inference", False))))
         if not context.get("inference", False):

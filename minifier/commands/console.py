@@ -102,6 +102,7 @@ def backends(items: Sequence[Mapping[str, Any]]) -> None:
     for item in items:
         verdict, _, said = str(item.get("test", "")).partition(": ")
         table.append({"name": item["name"], "origin": item["origin"], "recreatable": item["recreatable"]})
+        table[-1]["adapter"] = item["adapter"]
         if "test" in item:
             table[-1]["test"] = verdict
         notes += [f"{item['name']}: {printable(text)}" for text in (item["problem"], said, item["needs"]) if text]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from .messages import Broken, Channel, Exited, Fork, Forked, Ready, Setup, pair
-from .prepare import ENVIRONMENT, UNWANTED
+from .prepare import UNWANTED, worker_environment
 from .processes import kill_group, kill_tree, resident
 from .scratch import read_output
 
@@ -146,7 +146,7 @@ class Launcher:
     def _start(self) -> Ready:
         ours, theirs = pair()
         env = {k: v for k, v in os.environ.items() if k not in UNWANTED}
-        env |= {"PYTHONHASHSEED": env.get("PYTHONHASHSEED", "0"), **ENVIRONMENT}
+        env |= {"PYTHONHASHSEED": env.get("PYTHONHASHSEED", "0"), **worker_environment()}
         command = [sys.executable, "-P", "-m", f"{__package__}.zygote", str(theirs.fileno()), self.mode]
         log = os.path.join(self.setup.scratch, "zygote.log")
         with open(log, "ab") as output, theirs:

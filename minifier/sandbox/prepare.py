@@ -14,31 +14,23 @@ import sys
 import traceback
 from typing import Any
 
+from ...backends.adapters import adapter_of, adapters
 from .messages import Ready, Setup
 from .processes import threads
-from .warm import warm
 
 #: Modules that a first compilation would import: paid once in the zygote instead of once in each worker.
 _TORCH = (
     "torch", "torch._dynamo", "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes",
     "fxminify.minifier.oracle.observe", "fxminify.minifier.tracing.recorder",
 )  # fmt: skip
-_INDUCTOR = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp", "torch._inductor.cpu_vec_isa")
 
-#: Set in the environment before anything is imported.
-ENVIRONMENT = {
-    "TORCHINDUCTOR_COMPILE_THREADS": "1",
-    # Every candidate is compiled: an answer out of a cache of graphs is none about the compiler.
-    "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
-    "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
-    "OPENBLAS_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
+#: Set in the environment before anything is imported, with what adapters add.
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 #: Would make torch dump, log or swallow the very failures under study.
 UNWANTED = ("TORCHDYNAMO_REPRO_AFTER", "TORCHDYNAMO_REPRO_LEVEL", "TORCH_LOGS", "TORCH_TRACE", "TORCHDYNAMO_VERBOSE")
 
-#: Variables that compilers set for themselves when they first compile.
-_COMPILERS_OWN = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_", "KMP_", "TF_")
+#: Variables that libraries of compilers set for themselves when they are first used; adapters add more.
+_LIBRARIES_OWN = ("KMP_", "TF_")
 
 
 class CannotImport(Exception):
@@ -50,12 +42,18 @@ class CannotImport(Exception):
         self.error = error
 
 
+def worker_environment() -> dict[str, str]:
+    """The environment variables of processes in which candidates are compiled, whatever their backend."""
+    added = [adapter.worker_environment for adapter in adapters().values()]
+    return _ENVIRONMENT | {name: value for variables in added for name, value in variables.items()}
+
+
 def prepare(setup: Setup) -> Ready:
     """Import torch, the backend and the case's own libraries. Raises `CannotImport` naming the one that failed."""
     sys.path[:0] = [p for p in setup.path if p not in sys.path]
     if setup.backend is None:
         return Ready(os.getpid(), threads=threads())
-    os.environ.update(ENVIRONMENT)
+    os.environ.update(worker_environment())
     for name in _TORCH:
         _import(name)
     import torch
@@ -66,7 +64,7 @@ def prepare(setup: Setup) -> Ready:
 
     spec = BackendSpec.from_json(setup.backend)
     extend_path(spec.search_path)
-    for name in (*(_INDUCTOR if spec.name == "inductor" else ()), *spec.modules()):
+    for name in (*adapter_of(spec.name).preload, *spec.modules()):
         _import(name)
     try:
         libraries.load(setup.imports)
@@ -76,7 +74,7 @@ def prepare(setup: Setup) -> Ready:
         spec.load()
     except Exception as exc:  # foreign code: whatever it raises is the answer
         raise CannotImport(spec.module or spec.name, _reason(exc)) from exc
-    warm()
+    _warm()
     return Ready(os.getpid(), torch.__version__, threads(), bool(torch.cuda.is_initialized()))  # type: ignore[no-untyped-call]
 
 
@@ -87,9 +85,14 @@ def preload(modules: list[str]) -> None:
             with contextlib.suppress(BaseException):  # generated code has names that cannot be imported
                 importlib.import_module(name)
     if modules:
-        warm()
+        _warm()
         gc.collect()
         gc.freeze()
+
+
+def _warm() -> None:
+    for adapter in adapters().values():
+        adapter.warm()
 
 
 def _import(name: str) -> None:
@@ -109,10 +112,8 @@ def _import_name(item: Any) -> str:
 
 def fingerprint() -> dict[str, str]:
     """The state of this process that a request must leave as it found it, by name."""
-    state = {
-        "current directory": os.getcwd(),
-        **{f"${k}": v for k, v in os.environ.items() if not k.startswith(_COMPILERS_OWN)},
-    }
+    own = (*_LIBRARIES_OWN, *(beginning for adapter in adapters().values() for beginning in adapter.sets_variables))
+    state = {"current directory": os.getcwd(), **{f"${k}": v for k, v in os.environ.items() if not k.startswith(own)}}
     torch = sys.modules.get("torch")
     if torch is not None:
         state |= {

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...store.signature_rules import installed
+
 _PART = r"[\w.~+@%=-]+"
 #: Absolute paths: POSIX ones of at least two parts, home directories, Windows drives and shares.
 _PATH = re.compile(
@@ -20,8 +22,6 @@ _HOME = re.compile(r"^(?:file://)?(?:/home|/Users|/root|/var/home|[A-Za-z]:\\{1,
 _PACKAGES = re.compile(r"^.*?[/\\](?:site|dist)-packages[/\\](.+)$")
 #: A single part is a path only where there is such a directory everywhere; ``/2`` and ``and/or`` are none.
 _SINGLE = re.compile(r"^/(?:home|root|tmp|usr|var|opt|mnt|etc|data|srv)/?$")
-#: The name of a file in a cache of Inductor's, which says nothing and is another one in the next run.
-_DIGEST = re.compile(r"^[a-z2-7]{40,}(?=\.)")
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>()\[\]{}]+")
 _SECRETS = (
     (re.compile(r"(?i)\b([\w-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credential)[\w-]*[\"']?\s*[=:]\s*[\"']?)"
@@ -68,5 +68,5 @@ def _shortened(path: str) -> str:
     parts = [part for part in re.split(r"[/\\]+", path.removeprefix("file://")) if part]
     if len(parts) < 2:
         return path
-    parts[-1] = _DIGEST.sub("digest", parts[-1])
+    parts[-1] = installed().cache_files.sub("digest", parts[-1])
     return parts[-1] if "." in parts[-1] or not re.match(r"^(?:[A-Za-z]:|/|~|\\)", path) else f"<path>/{parts[-1]}"

@@ -9,14 +9,24 @@ import keyword
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
-#: Modules whose settings can change what a backend does.
-CONFIG_MODULES = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
-#: Texts that are one word name a choice ("compile_error", "triton"); others may be a path or worse, and stay here.
+from .. import extensions
+
+#: Modules of torch whose settings can change what any backend does.
+_CONFIG_MODULES = ("torch._dynamo.config", "torch._functorch.config")
+#: Texts that are one word name a choice ("compile_error", "default"); others may be a path or worse, and stay here.
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}", re.ASCII)
 #: The kernels for attention that can be switched off.
 SDP_KERNELS = ("flash", "mem_efficient", "math", "cudnn")
+
+
+@cache
+def config_modules() -> tuple[str, ...]:
+    """Modules whose settings can change what a backend does: torch's own, and those that installed adapters name."""
+    found = [getattr(adapter, "config_modules", ()) for adapter in extensions.load(extensions.BACKENDS).values()]
+    return tuple(dict.fromkeys([*_CONFIG_MODULES, *(name for names in found for name in names)]))
 
 
 def check(context: Mapping[str, Any]) -> None:
@@ -62,6 +72,6 @@ _FORMS: Mapping[str, Callable[[Any], bool]] = {
     "matmul_precision": lambda v: v in ("highest", "high", "medium"),
     "sdp": lambda v: _all(v, lambda kernel, on: kernel in SDP_KERNELS and type(on) is bool),
     "threads": lambda v: type(v) is int and 0 < v <= 4096,
-    "config": lambda v: _all(v, lambda name, s: name in CONFIG_MODULES and _all(s, _is_setting)),
+    "config": lambda v: _all(v, lambda name, s: name in config_modules() and _all(s, _is_setting)),
     "rng": lambda v: _all(v, lambda _, state: isinstance(state, Mapping) and set(state) == {"tensor"}),
 }

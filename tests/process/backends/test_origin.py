@@ -162,6 +162,7 @@ def test_listing_has_a_row_for_every_backend() -> None:
         "tags": [],
         "recreatable": True,
         "problem": "",
+        "adapter": "inductor",
         "needs": "",
     }
     assert rows["eager"]["tags"] == ["debug"]

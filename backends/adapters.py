@@ -1,0 +1,108 @@
+"""Adapters: all that fxminify knows about single backends, found by the entry point group ``fxminify.backends``.
+
+fxminify works with any backend of `torch.compile` without an adapter. An adapter adds what can only be known of one
+compiler: which of its words change from run to run, which settings and environment variables change its results, what
+a worker can import beforehand, and what a report may show of its work. Modules that hold adapters are imported in the
+user's program and in processes without torch, so they import nothing beyond the standard library and fxminify itself.
+The adapters that fxminify brings are in `fxminify.backends.shipped.adapters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from ..store import extensions
+from ..store.signature_rules import SignatureRules
+
+
+@dataclass(frozen=True, slots=True)
+class Illustration:
+    """Something that a backend made of a case, for a report: an intermediate representation, say.
+
+    ``text`` shows it, ``picture`` is SVG or empty, ``error`` says why the compiler refused it, if it did.
+    """
+
+    name: str
+    text: str
+    picture: str = ""
+    error: str = ""
+
+
+class BackendAdapter:
+    """What one backend, or a family of backends, adds. Each default adds nothing: a subclass sets what it has.
+
+    The instance is registered: ``my_compiler = "my_package.adapter:adapter"`` under ``fxminify.backends``.
+    """
+
+    #: Names under which `torch.compile` knows the backends that this adapter is about.
+    backends: tuple[str, ...] = ()
+    #: Rules for the signatures of failures.
+    signature = SignatureRules()
+
+    #: Modules of settings, made with ``torch.utils._config_module.install_config_module``. A capture records each
+    #: setting that the program changed, and workers and scripts set it again.
+    config_modules: tuple[str, ...] = ()
+    #: Names of environment variables that the backend reads. A name that ends with ``*`` stands for all that begin so.
+    environment_variables: tuple[str, ...] = ()
+
+    #: Modules whose import belongs to a first compilation. The zygote imports them once, for all of its workers.
+    preload: tuple[str, ...] = ()
+    #: Environment variables for processes in which candidates are compiled, set before anything is imported: they turn
+    #: off threads, pools of processes, and caches that would answer for the compiler.
+    worker_environment: Mapping[str, str] = {}
+    #: Beginnings of the names of environment variables that the compiler sets for itself when it first compiles.
+    sets_variables: tuple[str, ...] = ()
+
+    #: Environment variables that only say where caches lie: fresh runs of a script inherit them.
+    cache_variables: tuple[str, ...] = ()
+
+    #: Directories of the compiler's source, relative to site-packages, that only a compilation passes through.
+    source_directories: tuple[str, ...] = ()
+    #: For names of backends whose package may be missing: a module that is there if it is not, and how to install it.
+    needs: Mapping[str, tuple[str, str]] = {}
+
+    #: The heading of `illustrations` in a report, and a module that a worker has imported once there may be some.
+    illustration_heading: str = ""
+    illustration_module: str = ""
+
+    def warm(self) -> None:
+        """Find out, once per process, what the first compilation would find out about the machine.
+
+        It is called in the zygote after the imports, and in workers. It may run programs, but must not compile in
+        this process, start threads that stay, or raise. It must cost nothing where the backend was not imported.
+        """
+
+    def wrapper(
+        self, options: Mapping[str, Any] | None, mode: str | None, dynamic: bool | None
+    ) -> Callable[[Any, Any], Any] | None:
+        """The callable that `torch.compile` makes of the backend's name, where it makes a special one."""
+        return None
+
+    def unwrap(self, obj: Any) -> tuple[Mapping[str, Any] | None, str | None, bool | None] | None:
+        """The options, mode and dynamic of a callable that `wrapper` describes, None for any other object."""
+        return None
+
+    def checks(self) -> Iterator[tuple[str, bool, str]]:
+        """Rows for `minify doctor`: what is checked, whether it is in order, what was found or is to be done."""
+        return iter(())
+
+    def illustrations(self) -> AbstractContextManager[Callable[[], list[Illustration]]]:
+        """Collect what the backend makes inside the block. What is entered gives it, in the order it was made."""
+        return nullcontext(list)
+
+
+def adapters() -> dict[str, BackendAdapter]:
+    """Every installed adapter by the name of its entry point."""
+    found = extensions.load(extensions.BACKENDS)
+    return {name: adapter for name, adapter in found.items() if isinstance(adapter, BackendAdapter)}
+
+
+def adapter_of(backend: object) -> BackendAdapter:
+    """The adapter of the backend that is registered as ``backend``; one that adds nothing where there is none."""
+    return next((a for a in adapters().values() if backend in a.backends), _NONE)
+
+
+_NONE = BackendAdapter()

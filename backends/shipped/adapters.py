@@ -1,0 +1,155 @@
+"""What fxminify knows about single compilers: the adapters for Inductor, OpenVINO, IREE and ONNX Runtime."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ...store.signature_rules import SignatureRules
+from ..adapters import BackendAdapter, Illustration
+
+
+class Inductor(BackendAdapter):
+    """Torch's own compiler. `torch.compile` wraps the name ``"inductor"`` in classes of its own."""
+
+    backends = ("inductor",)
+    signature = SignatureRules(
+        masks=((r"\b(?:cpp|triton_\w+?)_fused\w*", "<kernel>"),),
+        numbered=("in_ptr", "out_ptr", "in_out_ptr", "cse_var", "zuf"),
+        cache_files=(r"^[a-z2-7]{40,}(?=\.)",),
+    )
+    config_modules = ("torch._inductor.config",)
+    environment_variables = ("TORCHINDUCTOR_*", "TRITON_*")
+    cache_variables = ("TORCHINDUCTOR_CACHE_DIR",)
+    preload = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp", "torch._inductor.cpu_vec_isa")
+    worker_environment: Mapping[str, str] = {
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        # Every candidate is compiled: an answer out of a cache of graphs is none about the compiler.
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+    }
+    sets_variables = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_")
+    source_directories = ("torch/_inductor/",)
+
+    def __init__(self) -> None:
+        self._warm = False
+
+    def warm(self) -> None:
+        """Probe which vector instructions work here. The answer is cached in the process, so workers inherit it.
+
+        Inductor compiles and loads a test in child processes, some seconds for each set of instructions where its
+        code cache is empty, so they are probed side by side. Leans on the private ``torch._inductor.cpu_vec_isa``.
+        """
+        if self._warm or "torch._inductor.codegen.cpp" not in sys.modules:
+            return
+        self._warm = True
+        with contextlib.suppress(Exception):  # no compiler, say: the workers meet it again, where it is a failure
+            from torch._inductor import codecache, cpp_builder, cpu_vec_isa  # noqa: F401  before a thread imports them
+
+            with contextlib.suppress(AttributeError):  # another torch: the call below finds out the same, one by one
+                known = set(cpu_vec_isa.x86_isa_checker())
+                likely = [isa for isa in cpu_vec_isa.supported_vec_isa_list if known.issuperset(str(isa).split())]
+                with ThreadPoolExecutor(max(1, len(likely))) as together:
+                    list(together.map(bool, likely))
+            cpu_vec_isa.valid_vec_isa_list()
+
+    def wrapper(
+        self, options: Mapping[str, Any] | None, mode: str | None, dynamic: bool | None
+    ) -> Callable[[Any, Any], Any]:
+        import torch
+
+        given = dict(options or {})
+        ahead_of_time = given.pop("use_aoti", False)
+        cls = torch._TorchCompileAOTInductorWrapper if ahead_of_time else torch._TorchCompileInductorWrapper
+        return cls(mode, given or None, dynamic)  # type: ignore[no-untyped-call]
+
+    def unwrap(self, obj: Any) -> tuple[Mapping[str, Any] | None, str | None, bool | None] | None:
+        import torch
+
+        if not isinstance(obj, torch._TorchCompileInductorWrapper):
+            return None
+        from torch._inductor import list_mode_options
+
+        config = dict(obj.config)
+        if isinstance(obj, torch._TorchCompileAOTInductorWrapper):
+            config = {k: v for k, v in config.items() if k not in ("cpp_wrapper", "aot_inductor.package")}
+            return {**config, "use_aoti": True}, None, obj.dynamic
+        for mode, patches in list_mode_options(dynamic=obj.dynamic).items():
+            if config and config == patches:
+                return None, mode, obj.dynamic
+        return config or None, None, obj.dynamic
+
+    def checks(self) -> Iterator[tuple[str, bool, str]]:
+        found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+        yield "C++ compiler", bool(found), Path(found).name if found else "none found: Inductor on CPU needs g++"
+
+
+class OpenVino(BackendAdapter):
+    """Intel's compiler. It falls back to eager or to Inductor where it does not support a graph."""
+
+    backends = ("openvino",)
+    environment_variables = ("OPENVINO_*", "OV_*")
+    needs: Mapping[str, tuple[str, str]] = {"openvino": ("openvino", "pip install openvino")}
+
+
+class Iree(BackendAdapter):
+    """IREE through iree-turbine. It raises one message for every bug and prints the diagnosis to standard error."""
+
+    backends = ("turbine_cpu", "turbine_mlir")
+    signature = SignatureRules(generic=(r"^JIT compilation failed\. See diagnostics\.",))
+    environment_variables = ("IREE_*", "TURBINE_*")
+
+
+class OnnxRuntime(BackendAdapter):
+    """The backends ``fxminify_ort`` and ``fxminify_onnx_reference``. A report shows the ONNX models that they make."""
+
+    backends = ("fxminify_ort", "fxminify_onnx_reference")
+    signature = SignatureRules(
+        noise=(r"\[[IWV]:",), errors=(r"\[[EF]:",), prefixes=(r"^\d{4}-\d\d-\d\d [\d:.]+ (?=\[[EF]:)",)
+    )
+    environment_variables = ("ORT_*",)
+    needs: Mapping[str, tuple[str, str]] = {
+        "fxminify_ort": ("onnxruntime", "pip install 'fxminify[onnxrt]'"),
+        "fxminify_onnx_reference": ("onnxscript", "pip install 'fxminify[onnxrt]'"),
+    }
+    illustration_heading = "ONNX models"
+    illustration_module = "fxminify.backends.shipped.onnxrt.compiler"
+
+    @contextlib.contextmanager
+    def illustrations(self) -> Iterator[Callable[[], list[Illustration]]]:
+        from .onnxrt.storage import StoredModel, watching
+
+        def shown(model: StoredModel) -> Illustration:
+            picture = model.svg() if len(model.onnx.graph.node) <= 1000 else ""
+            return Illustration(f"{model.report.kind} {model.name}", model.text(), picture, model.error)
+
+        with watching() as seen:
+            yield lambda: [shown(model) for model in seen]
+
+
+class RegisteredByTorch(BackendAdapter):
+    """Backends whose names torch registers for packages that may be missing."""
+
+    needs: Mapping[str, tuple[str, str]] = {
+        "tvm": ("tvm", "pip install apache-tvm"),
+        "openxla": ("torch_xla", "pip install torch_xla"),
+        "openxla_eval": ("torch_xla", "pip install torch_xla"),
+        "tensorrt": ("torch_tensorrt", "pip install torch-tensorrt"),
+        "torch_tensorrt": ("torch_tensorrt", "pip install torch-tensorrt"),
+        "hpu_backend": ("habana_frameworks", "see the documentation of Intel Gaudi"),
+        "ipex": ("intel_extension_for_pytorch", "pip install intel-extension-for-pytorch"),
+    }
+    backends = tuple(needs)
+
+
+inductor = Inductor()
+openvino = OpenVino()
+iree = Iree()
+onnxruntime = OnnxRuntime()
+registered_by_torch = RegisteredByTorch()
