@@ -10,6 +10,7 @@ import math
 import platform
 from dataclasses import replace
 from importlib import metadata
+from itertools import pairwise
 from typing import Any
 
 from ...backends.provenance.installed import Installed
@@ -81,7 +82,7 @@ def _steps(index: Index, capture_id: int) -> tuple[tuple[str, int, int], ...]:
     """The passes that made the case smaller, in order, with the nodes and inputs that were left after each."""
     reduction = index.reductions.last(capture_id)
     rows = [] if reduction is None else [(s.pass_name, s.nodes, s.inputs) for s in index.reductions.steps(reduction.id)]
-    last = [row for row, after in zip(rows, [*rows[1:], ("", 0, 0)], strict=True) if row[0] and row[0] != after[0]]
+    last = [row for row, after in pairwise([*rows, ("", 0, 0)]) if row[0] and row[0] != after[0]]
     return tuple(last[-_MOST_STEPS:])
 
 

@@ -1,0 +1,105 @@
+"""`fxminify.minify` and `fxminify.install` from a Python program, on a real failure of torch's `ts` backend."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fxminify
+from fxminify.minifier.session import events
+from fxminify.store.index import Index, State
+
+QUICK = fxminify.MinifyOptions(replays=1, runs=1, explain=False)
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An index with one pending failure: `ts` cannot script the graph module that Dynamo makes."""
+    folder = tmp_path_factory.mktemp("captured")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_STATE_HOME", str(folder / "state"))
+        path = folder / "repro.db"
+        torch._dynamo.reset()
+        fxminify.install(path, check=False, data="full")
+        try:
+            with pytest.raises(Exception, match="cannot be used as a value"):
+                torch.compile(lambda x: torch.sin(x) + x, backend="ts")(torch.randn(4))
+        finally:
+            fxminify.uninstall()
+        yield path
+
+
+@pytest.fixture(scope="module")
+def minified(captured: Path) -> tuple[Path, list[fxminify.MinifyResult], list[events.Event]]:
+    """The index after `fxminify.minify`, what that returned, and the events it told."""
+    told: list[events.Event] = []
+    return captured, fxminify.minify(captured, options=QUICK, listener=told.append), told
+
+
+Minified = tuple[Path, list[fxminify.MinifyResult], list[events.Event]]
+
+
+def test_a_real_failure_is_minified(minified: Minified) -> None:
+    _, (result,), _ = minified
+    assert (result.id, result.state, result.verified, result.reason) == (1, State.VERIFIED, True, "")
+    assert (result.capture.nodes_before, result.capture.nodes_after) == (2, 1)
+    assert 'torch.compile(forward, backend="ts")' in result.script
+    done = subprocess.run([sys.executable, "-c", result.script], capture_output=True, text=True, check=False)
+    assert "cannot be used as a value" in done.stderr
+
+
+def test_every_event_is_told(minified: Minified) -> None:
+    _, (result,), told = minified
+    kinds = [type(event) for event in told]
+    assert kinds[:3] == [events.CaptureStarted, events.ReplayStarted, events.ReplayFinished]
+    assert told[2] == events.ReplayFinished(1, True, told[2].entry, 1, 1)  # type: ignore[union-attr]
+    assert {events.QueryAnswered, events.StepAccepted} < set(kinds)
+    steps = [event for event in told if isinstance(event, events.StepAccepted)]
+    assert (steps[-1].nodes, steps[-1].number) == (1, len(steps))
+    assert told[-2:] == [events.ScriptVerified(1, 1, 1), events.CaptureFinished(result.capture)]
+
+
+def test_what_was_done_is_left_as_it_is(minified: Minified) -> None:
+    db, (first,), _ = minified
+    assert fxminify.minify(db) == []
+    (skipped,) = fxminify.minify(db, [1])
+    assert (skipped.skipped, skipped.capture, skipped.script) == (True, first.capture, first.script)
+
+
+def test_an_interrupted_second_run_leaves_a_verified_result_as_it_was(minified: Minified, tmp_path: Path) -> None:
+    db, (first,), _ = minified
+    copy = tmp_path / "repro.db"
+    shutil.copy(db, copy)
+
+    def interrupt(event: events.Event) -> None:
+        if isinstance(event, events.QueryAnswered):
+            raise KeyboardInterrupt
+
+    again = replace(QUICK, again=True, match="origin")
+    with pytest.raises(KeyboardInterrupt):
+        fxminify.minify(copy, [1], options=again, listener=interrupt)
+    with Index.open(str(copy), readonly=True) as index:
+        row, repro = index.capture(1), index.repro(1)
+    assert (row.state, row.nodes_after) == (State.VERIFIED, 1)
+    assert repro is not None
+    assert repro.text == first.script
+
+
+@pytest.mark.parametrize("function", [fxminify.install, fxminify.capturing, fxminify.capture])
+def test_the_settings_of_capture_are_typed(function: Any) -> None:
+    annotations = {p.name: str(p.annotation) for p in inspect.signature(function).parameters.values()}
+    assert "Any" not in annotations["settings"]
+
+
+def test_minifying_loads_no_torch_in_the_driver() -> None:
+    code = "import sys, fxminify; fxminify.minify; fxminify.MinifyOptions(); assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
