@@ -2,7 +2,7 @@
 
 Exit codes, the same for every verb: 0 done, 1 done but the answer is no (a capture was not minified to a verified
 script, a script no longer shows its bug), 2 an error that the message explains, 130 interrupted. ``capture`` returns
-the exit code of the program it ran, ``retest`` 3 where something cannot be told.
+the exit code of the program it ran, ``retest`` and ``verify`` 3 where a script cannot run here.
 """
 
 from __future__ import annotations

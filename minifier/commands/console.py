@@ -235,11 +235,15 @@ class RunProgress:
     """Progress of `minify run`, as a listener: one line for the capture at work, one for each that is done.
 
     On a terminal a live line; otherwise a plain line at the start and end of each stage and while candidates are asked,
-    at most one in five seconds.
+    at most one in five seconds. ``resume`` with the id of a capture goes on
+    with it after Ctrl-C.
     """
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, resume: str = "minify run", *, quiet: bool = False) -> None:
         self.console = Console(stderr=True, quiet=quiet)
+        self._resume = resume
+        self._capture: CaptureInfo | None = None
+        self._best = ""
         self._live = self.console.is_terminal and not quiet
         self._progress = Progress(
             SpinnerColumn(),
@@ -262,10 +266,14 @@ class RunProgress:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._progress.stop()
+        if isinstance(error, KeyboardInterrupt) and self._capture is not None:
+            best = f"best so far: {self._best}; " if self._best else ""
+            self._note(f"interrupted; {best}to go on: {self._resume} {self._capture.id}")
 
     def __call__(self, event: events.Event) -> None:
         match event:
             case events.CaptureStarted(capture):
+                self._capture, self._best = capture, ""
                 self._name = printable(f"{capture.id} {capture.backend} {capture.kind}", 60)
                 self._started = time.monotonic()
                 self._task = self._progress.add_task(self._name, total=None, state="starting workers")
@@ -279,6 +287,7 @@ class RunProgress:
             case events.Noted(_, text):
                 self._note(text)
             case events.CaptureFinished(capture, reason):
+                self._capture = None
                 if self._task is not None:
                     self._progress.remove_task(self._task)
                     self._task = None
@@ -296,6 +305,7 @@ class RunProgress:
     def _answered(self, event: events.QueryAnswered) -> None:
         nodes = f"{event.nodes}/{event.start_nodes} nodes  {count(event.queries, 'query')}"
         limit = f" of {event.budget:.0f} s" if event.budget else ""
+        self._best = f"{event.nodes} of {count(event.start_nodes, 'node')}"
         self._show(f"{nodes}{limit}  {event.stage}", total=event.start_nodes, done=event.start_nodes - event.nodes)
         if time.monotonic() - self._spoke > 5:
             elapsed = time.monotonic() - self._started

@@ -8,10 +8,7 @@ from typing import Any
 
 import click
 
-from .verbs import IndexCommand, Problem, as_json, ask, dump, index_argument
-
-#: Everything that ran is as expected, but something could not run.
-UNKNOWN = 3
+from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument
 
 
 @click.command(cls=IndexCommand)

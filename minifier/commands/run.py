@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -85,11 +86,16 @@ def minify_with_progress(
     db: str, ids: Sequence[int], options: MinifyOptions, *, quiet: bool = False
 ) -> list[MinifyResult]:
     """Minify, show the progress and a summary, and ask before a capture that was made elsewhere runs."""
+    from ...store.errors import without_password
     from ..sandbox.cluster import NoCluster
     from ..session.minify import minify
     from . import console
 
-    with console.RunProgress(quiet=quiet) as progress:
+    asked = {"--match": options.match, "--error-regex": options.error_regex, "--min-rate": options.min_rate,
+             "--from-step": options.from_step}  # fmt: skip
+    words = [word for name, value in asked.items() if value not in (None, "exact") for word in (name, str(value))]
+    resume = shlex.join(["minify", "run", *words, *(["--again"] if options.again else []), without_password(db)])
+    with console.RunProgress(resume, quiet=quiet) as progress:
 
         def confirm(question: str) -> bool:
             with progress.paused():

@@ -15,6 +15,8 @@ import click
 from click.shell_completion import CompletionItem
 
 DEFAULT_DB = "repro.db"
+#: The exit code where something cannot be told, because it cannot run here.
+UNKNOWN = 3
 
 
 class Verbs(click.Group):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from .verbs import IndexCommand, Problem, as_json, ask, dump, index_argument
+from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument
 
 
 @click.command(cls=IndexCommand)
@@ -20,6 +20,9 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
     """Run the scripts of DB again: does each still show its failure?
 
     Or run the script in FILE, which ends in .py: does it show the failure whose signature it names?
+
+    Exit codes: 0 every script shows its failure; 1 one does not; 3 one cannot run here, as where the module of its
+    backend is missing.
     """
     from ..printable import printable
     from ..reporting.emit import verify_stored
@@ -36,7 +39,12 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
     else:
         for answer in answers:
             name = answer["id"] if "id" in answer else answer["file"]
+            if answer["cannot_run"]:
+                click.echo(f"{name}: cannot run: {printable(answer['cannot_run'])}")
+                continue
             instead = printable(f" ({answer['instead']})") if answer["instead"] else ""
             click.echo(f"{name}: {answer['shown']} of {answer['runs']} runs show {answer['signature']}{instead}")
-    if any(answer["shown"] == 0 for answer in answers):
+    if any(answer["shown"] == 0 and not answer["cannot_run"] for answer in answers):
         sys.exit(1)
+    if any(answer["cannot_run"] for answer in answers):
+        sys.exit(UNKNOWN)

@@ -138,7 +138,7 @@ def verify_stored(
                     writable.captures.set_state(capture.id, State.VERIFIED)
             answers.append(
                 {"id": capture.id, "shown": done.shown, "runs": done.runs, "signature": capture.signature,
-                 "instead": done.instead}
+                 "instead": done.instead, "cannot_run": "" if done.shown else done.hindrance}
             )  # fmt: skip
     return answers
 

@@ -39,9 +39,9 @@ def verify_file(path: Path, *, runs: int, timeout: float) -> dict[str, Any]:
         files=files,
     )  # fmt: skip
     other = next((signature(failure).digest for failure in done.failures if failure is not None), "")
-    instead = done.instead if done.shown else done.hindrance or done.instead
     return {
-        "file": str(path), "shown": done.shown, "runs": done.runs, "signature": wanted, "instead": instead,
+        "file": str(path), "shown": done.shown, "runs": done.runs, "signature": wanted, "instead": done.instead,
+        "cannot_run": "" if done.shown else done.hindrance,
         "other_signature": "" if other == wanted else other,
     }  # fmt: skip
 

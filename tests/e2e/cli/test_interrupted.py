@@ -63,6 +63,9 @@ def end_in_the_middle(desk: Any, number: signal.Signals, *, answers: int) -> int
     else:
         process.send_signal(number)
     _, said = process.communicate(timeout=30)
+    if number == signal.SIGINT:
+        assert "1 slow_pair compile_error: interrupted; best so far: " in said
+        assert "; to go on: minify run repro.db 1\n" in said
     assert "Traceback" not in said
     _, alive = psutil.wait_procs(family, timeout=15)
     assert alive == []

@@ -88,7 +88,7 @@ def test_an_interrupted_second_run_leaves_a_verified_result_as_it_was(minified: 
     with pytest.raises(KeyboardInterrupt):
         fxminify.minify(copy, [1], options=again, listener=interrupt)
     with Index.open(str(copy), readonly=True) as index:
-        row, repro = index.capture(1), index.repro(1)
+        row, repro = index.captures.get(1), index.repros.get(1)
     assert (row.state, row.nodes_after) == (State.VERIFIED, 1)
     assert repro is not None
     assert repro.text == first.script

@@ -236,7 +236,10 @@ def test_junit(shelf: Shelf) -> None:
     inside = [[(part.tag, part.get("type")) for part in test if part.tag != "system-out"] for test in suite]
     assert inside == [[("skipped", "minify.skip")], [("skipped", "pytest.xfail")], [("failure", "changed")], []]
     assert "<&]]>" in (suite[2].findtext("failure") or "")
-    assert shelf.invoke("--junit", "no/where.xml").exit_code == 2
+    before = shelf.db.read_bytes()
+    refused = shelf.invoke("--junit", "no/where.xml")
+    assert (refused.exit_code, refused.output) == (2, "Error: cannot write no/where.xml: No such file or directory.\n")
+    assert shelf.db.read_bytes() == before  # nothing was run
 
 
 def test_the_matrix_shows_versions_and_backends(shelf: Shelf) -> None:

@@ -36,10 +36,16 @@ def test_a_script_shows_what_it_names_or_something_else(tmp_path: Path) -> None:
     path.write_text(SCRIPT + "raise KeyError('another')\n")
     code, said = verify(path, "--json")
     (found,) = json.loads(said)
-    assert (code, found["shown"], found["instead"]) == (
-        1, 0, "before the compiler is reached: KeyError: 'another'",
+    assert (code, found["shown"], found["cannot_run"]) == (
+        3, 0, "before the compiler is reached: KeyError: 'another'",
     )  # fmt: skip
     assert found["other_signature"] not in ("", DIGEST)
+    path.write_text(SCRIPT + "import a_backend_that_is_not_here\n")
+    code, said = verify(path)
+    assert (code, said) == (
+        3,
+        f"{path}: cannot run: ModuleNotFoundError: No module named 'a_backend_that_is_not_here'\n",
+    )
     path.write_text(SCRIPT)
     assert verify(path) == (1, f"{path}: 0 of 2 runs show {DIGEST} (it ends with exit code 0)\n")
 

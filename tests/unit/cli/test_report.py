@@ -13,6 +13,7 @@ from typing import Any
 from indexes import one_relu
 
 from fxminify.minifier.reporting import bundle as bundles
+from fxminify.minifier.reporting import record
 from fxminify.store.failure import Failure, FailureKind, Phase, signature
 from fxminify.store.index import Index, State
 
@@ -47,6 +48,18 @@ def test_a_bundle_is_listed_and_its_manifest_true(desk: Any) -> None:
         assert archive.read("repro.py") == b"raise SystemExit(1)\n"
     assert [line.split()[0] for line in done.stdout.splitlines()] == names
     assert (manifest["files"][0]["verified"], manifest["files"][0]["runs"]) == (3, 3)
+
+
+def test_a_result_that_was_minimal_from_the_start_can_be_handed_out(desk: Any) -> None:
+    """Its reduction has no step at all."""
+    id = minified(desk.db)
+    with Index.open(str(desk.db)) as index:
+        capture, case = index.captures.get(id), index.captures.case(id)
+        record.keep(index, id, record.make_header(capture, case, FAILURE, queries=3, timeout=10.0))
+    for format in ("script", "issue"):
+        done = desk.invoke("repro", "repro.db", id, "--format", format)
+        assert done.exit_code == 0, done.output
+    assert "no kernel for" in done.stdout
 
 
 def test_a_bundle_has_the_same_bytes_each_time_and_is_not_overwritten(desk: Any) -> None:

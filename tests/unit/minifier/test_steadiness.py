@@ -83,7 +83,7 @@ def descent(
         index=book, capture=None, shown=SimpleNamespace(rate=shown, failures=()), options=chosen, others={},
         queries=0, asked=0,
         pool=SimpleNamespace(scratch=held, submit=lambda *a, **k: failed),
-        listener=SimpleNamespace(note=lambda text: None), queries_left=lambda: None, seconds_left=lambda: None,
+        note=lambda text: None, stepped=lambda step: None, queries_left=lambda: None, seconds_left=lambda: None,
         spent=lambda: False,
     )  # fmt: skip
     there: Any = oracle
