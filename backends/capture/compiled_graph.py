@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 
 from ...store.document.case import MOST_CALLS
 from ...store.failure import Failure, Phase
+from ..comparison.check import check
 from ..comparison.sampling import LargestSizes
 from ..provenance.spec import BackendSpec
 from ..running import ambient
@@ -78,7 +79,7 @@ class CompiledGraph:
         self.number = snapshot.number = next(_numbers)
         snapshot.tolerance = settings.tolerances
         self.specialized = False
-        self.reported: set[str] = set()
+        self._findings: set[str] = set()
         self._sampling = settings.sampling
         self._sizes = LargestSizes(snapshot.symbols) if snapshot.symbols and self._sampling.first else None
         self._wait = self._due = self._sampling.wait(0)  # calls until the next that is compared with eager; its number
@@ -211,14 +212,30 @@ class CompiledGraph:
     def _check(
         self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], call: CompiledCall
     ) -> None:
-        """Compare ``call``, which is due, before it is made."""
-        from ..comparison.check import check
+        """Compare ``call``, which is due, before it is made, and record what it did wrong."""
+
+        def marked(phase: str) -> AbstractContextManager[Any]:
+            self.invoked += phase == "forward"
+            return self.marked(phase)
 
         if not kwargs:
-            check(self, compiled, args, call)
+            short = functools.partial(self.recorder.short, self.spec)
+            with reentry.own_calls():
+                result = check(self.snapshot, compiled, args, marked=marked, short=short)
+            if result.unchecked and self._is_new(result.unchecked):
+                self.recorder.unchecked(result.unchecked)
+            found = result.failure
+            if found is not None and (not result.compare or self._is_new(f"{found.phase} {found.kind}")):
+                self.record(found, call.kept(), call.rng, backward=result.backward, compare=result.compare)
         if self._wait == 0:
             self._wait = self._sampling.wait(self._due)
             self._due += self._wait
+
+    def _is_new(self, finding: str) -> bool:
+        """Whether a check of this graph found ``finding`` for the first time; it is reported once."""
+        new = finding not in self._findings
+        self._findings.add(finding)
+        return new
 
     def _learn_written(self, written: list[int], args: Sequence[Any], seconds: float) -> None:
         """The inputs that later calls copy because this one of ``seconds`` wrote to them."""

@@ -1,17 +1,17 @@
-"""Does a compiled graph give what eager gives? Asked on copies, before the program's own call, which runs untouched."""
+"""Compare one call of a compiled graph with eager: on copies, before the program's own call, which runs untouched."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter as preserve_version
 
-from ...store.failure import Phase
-from ..capture import reentry
+from ...store.failure import Failure, Phase
 from ..running import collectives
 from ..running.exceptions import failure_of, is_failure
 from ..running.execution import Run, copy_inputs, execute
@@ -19,33 +19,60 @@ from .compare import CannotCompare, compare
 from .reference import Reference
 
 if TYPE_CHECKING:
-    from ..capture.compiled_graph import CompiledCall, CompiledGraph
+    from ..capture.graph_snapshot import GraphSnapshot
 
 
-def check(of: CompiledGraph, compiled: Callable[..., Any], args: Sequence[Any], call: CompiledCall) -> None:
-    """Compare one call of ``compiled`` with eager and record a divergence. Never raises."""
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What became of a comparison. Where all fields have their defaults the compiled graph agrees with eager.
+
+    ``failure``: what the compiled graph did wrong, in the backward pass if ``backward``, and seen only by comparing if
+    ``compare``. A failure of the forward run is left out: the program's own call is going to show it. ``unchecked``:
+    why the call could not be compared.
+    """
+
+    failure: Failure | None = None
+    backward: bool = False
+    compare: bool = False
+    unchecked: str = ""
+
+
+def check(
+    snapshot: GraphSnapshot,
+    compiled: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    marked: Callable[[str], AbstractContextManager[Any]],
+    short: Callable[[], frozenset[str]],
+) -> CheckResult:
+    """Call ``compiled``, made of ``snapshot``, and eager on copies of ``args``. No `Exception` leaves it.
+
+    ``marked(phase)`` says in which phase the block is: ``eager`` or ``forward``. ``short`` gives the shorter types in
+    which this backend is known to compute.
+    """
     try:
-        with reentry.own_calls(), _unchanged(of.snapshot.attributes):
-            torch.compiler.disable(_check)(of, compiled, args, call)  # type: ignore[no-untyped-call]
+        with _unchanged(snapshot.attributes):
+            result: CheckResult = _check(snapshot, compiled, args, marked, short)
+            return result
     except CannotCompare as exc:
-        _unchecked(of, str(exc))
+        return CheckResult(unchecked=str(exc))
     except Exception as exc:  # noqa: BLE001  a check that fails must not reach the user's program
-        _unchecked(of, f"{type(exc).__name__}: {exc}")
+        return CheckResult(unchecked=f"{type(exc).__name__}: {exc}")
 
 
-def _unchecked(of: CompiledGraph, reason: str) -> None:
-    """Say so once for each graph and reason, not at every call that is due."""
-    if reason not in of.reported:
-        of.reported.add(reason)
-        of.recorder.unchecked(reason)
-
-
-def _check(of: CompiledGraph, compiled: Callable[..., Any], args: Sequence[Any], call: CompiledCall) -> None:
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _check(
+    snapshot: GraphSnapshot,
+    compiled: Callable[..., Any],
+    args: Sequence[Any],
+    marked: Callable[[str], AbstractContextManager[Any]],
+    short: Callable[[], frozenset[str]],
+) -> CheckResult:
     def fresh() -> list[Any]:
-        return copy_inputs(args, whole=of.snapshot.whole)
+        return copy_inputs(args, whole=snapshot.whole)
 
-    with of.marked("eager"):
-        graph = of.snapshot.module()
+    with marked("eager"):
+        graph = snapshot.module()
         if (node := collectives.communicates(graph)) is not None:
             raise CannotCompare(f"node {node!r} talks to other processes")
         backward = torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
@@ -53,34 +80,30 @@ def _check(of: CompiledGraph, compiled: Callable[..., Any], args: Sequence[Any],
             expected = execute(copy.deepcopy(graph), fresh(), backward)
         except Exception as exc:
             raise CannotCompare(f"eager itself fails: {type(exc).__name__}: {exc}") from exc
-    actual = _compiled_run(of, compiled, fresh(), call, expected.gradients is not None)
-    if actual is None:
-        return
-    with of.marked("eager"):
-        short = of.recorder.short(of.spec)
-        found = compare(expected, actual, Reference(graph, fresh, backward), of.snapshot.tolerance, short)
-    if found is not None and f"{found.phase} {found.kind}" not in of.reported:
-        of.reported.add(f"{found.phase} {found.kind}")
-        backward = found.phase is Phase.BACKWARD
-        of.record(found.failure(), call.kept(), call.rng, backward=backward, compare=True)
+    with marked("forward"):
+        actual = _compiled_run(snapshot, compiled, fresh(), expected.gradients is not None)
+    if not isinstance(actual, Run):
+        return actual
+    with marked("eager"):
+        found = compare(expected, actual, Reference(graph, fresh, backward), snapshot.tolerance, short())
+    if found is None:
+        return CheckResult()
+    return CheckResult(found.failure(), backward=found.phase is Phase.BACKWARD, compare=True)
 
 
 def _compiled_run(
-    of: CompiledGraph, compiled: Callable[..., Any], inputs: Sequence[Any], call: CompiledCall, backward: bool
-) -> Run | None:
-    """The compiled run; None where it failed. Its failure is recorded here only if the program may never show it."""
+    snapshot: GraphSnapshot, compiled: Callable[..., Any], inputs: Sequence[Any], backward: bool
+) -> Run | CheckResult:
+    """The compiled run, or the result of a check in which it failed."""
     phases = [Phase.FORWARD]
-    of.invoked += 1
-    with of.marked("forward"):
-        try:
-            return execute(compiled, inputs, backward, mark=lambda phase: phases.append(Phase(phase)))
-        except BaseException as exc:
-            if not is_failure(exc):
-                raise
-            if phases[-1] is Phase.BACKWARD:
-                said = failure_of(exc, Phase.BACKWARD, graphs=[of.snapshot.graph])
-                of.record(said, call.kept(), call.rng, backward=True)
-            return None
+    try:
+        return execute(compiled, inputs, backward, mark=lambda phase: phases.append(Phase(phase)))
+    except BaseException as exc:
+        if not is_failure(exc):
+            raise
+        if phases[-1] is not Phase.BACKWARD:
+            return CheckResult()
+        return CheckResult(failure_of(exc, Phase.BACKWARD, graphs=[snapshot.graph]), backward=True)
 
 
 @contextmanager
