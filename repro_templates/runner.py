@@ -14,6 +14,7 @@ import platform
 import runpy
 import signal
 import sys
+from dataclasses import asdict
 from typing import Any
 
 from ..backends.running.exceptions import exit_code
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
         runpy.run_path(script, run_name="__main__")
     except BaseException as exc:  # noqa: BLE001  whatever ends the script is what the report is about
         code = exit_code(exc) if isinstance(exc, SystemExit) else 1
-        failure = failure_in_script(exc, os.path.basename(script)).to_json()
+        failure = asdict(failure_in_script(exc, os.path.basename(script)))
         ended = {"exit": code, "failure": failure, "hindrance": hindrance(exc)} if code else {"exit": 0}
         if isinstance(exc, SystemExit) and isinstance(exc.code, str):
             print(exc.code, file=sys.stderr)

@@ -26,7 +26,9 @@ from typing import Any
 
 from ..backends.adapters import adapters
 from ..backends.running import deaths
-from ..store.failure import Failure, FailureKind, Phase, Signature, signature
+from ..store import codec
+from ..store.failure import Failure, FailureKind, Phase
+from ..store.signature import Signature, signature
 from .tracebacks import phase_of_crash
 
 #: What a fresh process inherits, besides the places of compilers' caches: nothing else may make a script work.
@@ -172,7 +174,7 @@ def failure_of_run(ended: _Ended, timeout: float) -> Failure | None:
     if ended.report is not None:
         reported = ended.report.get("failure")
         if isinstance(reported, dict):
-            return replace(Failure.from_json(reported), diagnostics=ended.output)
+            return replace(codec.load(reported, Failure), diagnostics=ended.output)
         code = ended.report.get("exit")
         return None if code == 0 else deaths.crash(Phase.FORWARD, exit_code=ended.code, diagnostics=ended.output)
     phase = phase_of_crash(ended.output)

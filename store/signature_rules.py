@@ -1,6 +1,6 @@
 """What single compilers add to the rules by which signatures are made: data that their adapters bring.
 
-The rules that hold for every backend are in `fxminify.store.failure`. A backend's adapter
+The rules that hold for every backend are in `fxminify.store.masking`. A backend's adapter
 (`fxminify.backends.adapters`) has a `SignatureRules` as its attribute ``signature``. All rules of all installed
 adapters apply to every failure, because one backend may call another: a chain, or a backend that falls back.
 """

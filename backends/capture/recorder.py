@@ -19,7 +19,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...store.document.case import Case, Json, to_json
-from ...store.failure import METADATA, PRECISION, Failure, FailureKind, Phase, Signature, signature
+from ...store.failure import METADATA, PRECISION, Failure, FailureKind, Phase
+from ...store.signature import Signature, signature
 from ..provenance.spec import BackendSpec
 from .graph_snapshot import GraphSnapshot, KeptInputs
 from .journal import Journal

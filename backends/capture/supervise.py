@@ -28,7 +28,8 @@ import psutil
 
 from ...store.document.names import UnknownName
 from ...store.errors import without_password
-from ...store.failure import Failure, Phase, signature
+from ...store.failure import Failure, Phase
+from ...store.signature import signature
 from ..running import deaths
 from . import child, journal
 from .settings import Settings

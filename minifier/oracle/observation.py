@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ...backends.running import deaths
-from ...store.document.case import Json
+from ...store import codec
 from ...store.failure import Failure, Phase
 from ..sandbox.pool import Ended, Reply
 
@@ -35,20 +35,6 @@ class Observation:
     detail: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def to_json(self) -> Json:
-        return {
-            "seen": self.seen,
-            "failure": None if self.failure is None else self.failure.to_json(),
-            "detail": self.detail,
-            "seconds": self.seconds,
-        }
-
-    @classmethod
-    def from_json(cls, doc: Json) -> Observation:
-        """Inverse of `to_json`. Raises `ValueError`, `KeyError` or `TypeError` on anything else."""
-        failure = None if doc["failure"] is None else Failure.from_json(doc["failure"])
-        return cls(Seen(doc["seen"]), failure, str(doc["detail"]), dict(doc["seconds"]))
-
 
 def of_reply(reply: Reply) -> Observation:
     """What a reply to the ``observe`` task says about its case."""
@@ -67,7 +53,7 @@ def of_reply(reply: Reply) -> Observation:
 
 
 def _answered(reply: Reply) -> Observation:
-    observation = Observation.from_json(reply.result)
+    observation = codec.load(reply.result, Observation)
     if observation.failure is None:
         return observation
     _, diagnostics = deaths.fault_frames(reply.stderr)

@@ -19,7 +19,8 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
 
 from ...store.document.case import Blobs, Case, Json
-from ...store.failure import Failure, FailureKind, Match, Signature, signature
+from ...store.failure import Failure, FailureKind
+from ...store.signature import Match, Signature, signature
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Reply, Workers
 from . import tasks

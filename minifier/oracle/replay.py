@@ -15,7 +15,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from ...store.document.case import Case, Graph, Node, TensorSpec
-from ...store.failure import Failure, FailureKind, Match, Signature, signature
+from ...store.failure import Failure, FailureKind
+from ...store.signature import Match, Signature, signature
 from ..sandbox.pool import Reply, Workers
 from . import tasks
 from .observation import Observation, Seen, of_reply

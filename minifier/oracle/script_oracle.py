@@ -12,8 +12,9 @@ from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import verify
 from ...store.document.case import Blobs, Case
-from ...store.failure import Failure, signature
+from ...store.failure import Failure
 from ...store.index import CaptureInfo
+from ...store.signature import signature
 from ..reporting.emit import START, Shows
 from ..reporting.export import embedded_from, search_path
 from ..reporting.record import make_header

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...store import codec
 from ...store.document.case import Case, Json, TensorSpec, to_json
 from ..tracing.trace import graph_from_json
 
@@ -45,7 +46,8 @@ def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Js
     if argument["threads"] != before:
         torch.set_num_threads(argument["threads"])
     try:
-        return observe(case_from_json(argument["case"]), scratch, argument["entry"], mark).to_json()
+        found: Json = codec.dump(observe(case_from_json(argument["case"]), scratch, argument["entry"], mark))
+        return found
     finally:
         if argument["threads"] != before:
             torch.set_num_threads(before)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...store.failure import Failure, Signature
+from ...store.failure import Failure
+from ...store.signature import Signature
 
 
 class Outcome(StrEnum):

@@ -22,9 +22,10 @@ from ...repro_templates.render import render
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Processes, Verification, verify
-from ...store.failure import Failure, FailureKind, Phase, signature
+from ...store.failure import Failure, FailureKind, Phase
 from ...store.index import CaptureInfo, Index, ReproInfo, Retest, RetestResult
 from ...store.index.database import now
+from ...store.signature import signature
 from ..consent import Confirm, question, refuse
 from ..oracle.replay import Likeness
 from ..reporting.export import alarm, embedded_from, search_path, stored_repro

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
+from ...store import codec
 from ...store.document.case import Case
 from ...store.index import Index
 from ..oracle import first_node
@@ -19,7 +20,7 @@ def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[st
     out: dict[str, Any] = info.to_json()
     failure = index.captures.get(capture_id).failure
     if failure is not None:
-        out["failure"] = failure.to_json()
+        out["failure"] = codec.dump(failure)
     if (told := history.stored(index, capture_id)) is not None:
         names = {row["pass"] for row in simplify.listing()}
         if made_plain := list(dict.fromkeys(step.pass_name for step in told.steps if step.pass_name in names)):

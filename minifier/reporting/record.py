@@ -16,10 +16,12 @@ from typing import Any
 from ...backends.provenance.installed import Installed
 from ...backends.provenance.spec import BackendSpec
 from ...repro_templates.context import Header
+from ...store import codec
 from ...store.document.case import Case
-from ...store.failure import Failure, signature
+from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index
 from ...store.index.documents import plain
+from ...store.signature import signature
 from ..oracle import first_node
 from ..regression.ablation import stored as stored_ablation
 from . import explanation, onnx_models
@@ -56,7 +58,7 @@ def make_header(
 def keep(index: Index, capture_id: int, header: Header) -> None:
     """Keep what the script of the capture says of itself."""
     doc = {name: getattr(header, name) for name in (*_TEXTS, *_COUNTS, *_FLAGS)}
-    doc |= {"failure": plain(header.failure.to_json()), "installed": header.installed.to_json()}
+    doc |= {"failure": plain(codec.dump(header.failure)), "installed": header.installed.to_json()}
     index.artifacts.save(capture_id, ARTIFACT, doc)
 
 
@@ -88,7 +90,7 @@ def _steps(index: Index, capture_id: int) -> tuple[tuple[str, int, int], ...]:
 
 def _read(doc: Any) -> Header | None:
     try:
-        failure = Failure.from_json(doc["failure"])
+        failure = codec.load(doc["failure"], Failure)
         header = Header(failure, signature(failure).digest, installed=Installed.from_json(doc["installed"]))
         fields: dict[str, Any] = {name: str(doc[name]) for name in _TEXTS}
         fields |= {name: int(doc[name]) for name in _COUNTS}

@@ -16,7 +16,8 @@ from typing import Any
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import verify
 from ...store.errors import StoreError
-from ...store.failure import Failure, signature
+from ...store.failure import Failure
+from ...store.signature import signature
 
 #: A script has some kilobytes.
 MOST_BYTES = 4 << 20

@@ -13,8 +13,8 @@ from ...backends.provenance.spec import CannotLoad
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import NeedsData
 from ...store.document.case import Case, operators
-from ...store.failure import signature
 from ...store.index import State
+from ...store.signature import signature
 from ..oracle import first_node, tasks
 from ..oracle import hang_margin as lasting
 from ..oracle.oracle import Oracle

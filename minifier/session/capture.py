@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...store.document.case import Case, tag
-from ...store.failure import METADATA, Match
+from ...store.failure import METADATA
 from ...store.index import CaptureInfo, Index, State
+from ...store.signature import Match
 from ..oracle.hang_margin import more_patient
 from ..oracle.replay import LIMIT, Replay, Shown, replay
 from ..reducer.history import begin_at

@@ -8,7 +8,8 @@ import signal
 
 from ...backends.running.deaths import signal_name
 from ...store.document.case import Case
-from ...store.failure import Failure, FailureKind, Frame, Phase, mask
+from ...store.failure import Failure, FailureKind, Frame, Phase
+from ...store.masking import mask
 from .privacy import private
 
 

@@ -18,7 +18,8 @@ from sqlalchemy.orm import Session, load_only
 from .. import codec
 from ..document.case import Blobs, Case, Json
 from ..errors import ForeignValue, StoreError
-from ..failure import Failure, Signature
+from ..failure import Failure
+from ..signature import Signature
 from .cases import CaseStore
 from .database import Database, now
 from .documents import digest, dumps, graph_hash, loads, plain

@@ -5,10 +5,11 @@ import os
 import signal
 
 from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
-from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index, RetestResult, StepInfo
 from fxminify.store.index.blobs import BlobStore
 from fxminify.store.index.cases import StagedCase
+from fxminify.store.signature import signature
 
 
 def small_case(

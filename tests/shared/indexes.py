@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
-from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index, State, StepInfo
+from fxminify.store.signature import signature
 
 
 def failing(message: str, type: str = "RuntimeError", **more: Any) -> Failure:

@@ -4,8 +4,9 @@ import os
 
 from fxminify.minifier.oracle import observe as observing
 from fxminify.minifier.oracle.tasks import case_from_json
+from fxminify.store import codec
 
 
 def observe(argument, scratch, mark):
     observing.execute = lambda *args, **kwargs: os.kill(os.getpid(), argument["signal"])
-    return observing.observe(case_from_json(argument["case"]), scratch, "direct", mark).to_json()
+    return codec.dump(observing.observe(case_from_json(argument["case"]), scratch, "direct", mark))

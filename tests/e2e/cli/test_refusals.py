@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from indexes import one_relu
 
-from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index, State
+from fxminify.store.signature import signature
 
 READING = [["list", "repro.db"], ["show", "repro.db", "1"], ["repro", "repro.db", "1"]]
 WRITING = [["run", "repro.db"], ["verify", "repro.db"]]

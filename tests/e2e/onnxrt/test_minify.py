@@ -20,8 +20,8 @@ from fxminify.minifier.reporting import onnx_models
 from fxminify.minifier.reporting.record import make_header
 from fxminify.minifier.sandbox.scratch import Scratch
 from fxminify.repro_templates.render import render
-from fxminify.store.failure import mask
 from fxminify.store.index import Index
+from fxminify.store.masking import mask
 
 
 def erf(x: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ import pytest
 
 from fxminify.backends.running import deaths
 from fxminify.store.failure import FailureKind, Frame, Phase
-from fxminify.store.failure import signature as signature_of
+from fxminify.store.signature import signature as signature_of
 
 
 @pytest.fixture(scope="module")

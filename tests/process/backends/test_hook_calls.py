@@ -15,8 +15,9 @@ from torch import fx
 
 import fxminify
 from fxminify.backends.running.exceptions import failure_of
-from fxminify.store.failure import Failure, Phase, signature
+from fxminify.store.failure import Failure, Phase
 from fxminify.store.index import Index
+from fxminify.store.signature import signature
 
 
 def test_a_runtime_failure_has_the_inputs_of_its_call(db: str) -> None:

@@ -24,9 +24,10 @@ from fxminify.cli import main
 from fxminify.minifier.regression.retest import classify, enough
 from fxminify.repro_templates.verify import Verification
 from fxminify.store.document.case import Case, Graph, Node
-from fxminify.store.failure import Failure, FailureKind, Frame, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 from fxminify.store.index import Index
 from fxminify.store.index.trust import origin_tag
+from fxminify.store.signature import signature
 
 FAILS, PASSES, DIES = "raise RuntimeError('planted: no lowering')", "pass", "import os; os._exit(7)"
 KEY_ERROR = "raise KeyError('another')"

@@ -21,7 +21,8 @@ from fxminify.minifier.oracle.observation import Seen, of_reply
 from fxminify.minifier.sandbox.launcher import BackendImportError, SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Pool
 from fxminify.store.document.case import to_json
-from fxminify.store.failure import FailureKind, Phase, signature
+from fxminify.store.failure import FailureKind, Phase
+from fxminify.store.signature import signature
 
 SHARED = str(pathlib.Path(__file__).parents[2] / "shared")
 

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from fxminify.cli import main
 from fxminify.minifier.reporting.script_file import digests, named
-from fxminify.store.failure import Failure, FailureKind, Frame, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Frame, Phase
+from fxminify.store.signature import signature
 
 FAILURE = Failure(
     FailureKind.RUNTIME_ERROR,

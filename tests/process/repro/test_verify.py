@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from fxminify.repro_templates.verify import Verification, verify
-from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Phase
+from fxminify.store.signature import signature
 
 
 def anything(failure: Failure) -> bool:

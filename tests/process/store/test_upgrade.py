@@ -18,9 +18,9 @@ from fxminify.cli import main
 from fxminify.minifier.oracle import first_node
 from fxminify.minifier.regression import ablation
 from fxminify.minifier.reporting import explanation, onnx_models, record
-from fxminify.store.failure import signature
 from fxminify.store.index import Index, RetestResult, State, StoreError, upgrade
 from fxminify.store.index.upgrade import BACKUP
+from fxminify.store.signature import signature
 
 OLD = Path(__file__).with_name("first_edition.sqlite")
 

@@ -19,8 +19,9 @@ from fxminify.backends.comparison.compare import CannotCompare, Divergence, comp
 from fxminify.backends.comparison.randomness import drawn
 from fxminify.backends.comparison.reference import Reference
 from fxminify.backends.running.execution import copy_inputs, cotangents, execute
-from fxminify.store.failure import Phase, signature
+from fxminify.store.failure import Phase
 from fxminify.store.index import Index
+from fxminify.store.signature import signature
 
 FAILURES = Path(__file__).parents[2] / "failures"
 

@@ -15,8 +15,8 @@ from torch import nn
 
 import fxminify
 from fxminify.backends.comparison.precision import rounded
-from fxminify.store.failure import signature
 from fxminify.store.index import CaptureInfo, Index
+from fxminify.store.signature import signature
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
 

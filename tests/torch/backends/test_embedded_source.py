@@ -269,7 +269,8 @@ def test_carried_source_runs_under_the_name_of_its_file(script: Script) -> None:
     main = script("class Odd(Exception):\n    pass\ndef backend(gm, inputs):\n    raise Odd('no')\n")
     found = origin.spec_of(main.backend)
     from fxminify.backends.running.exceptions import failure_of
-    from fxminify.store.failure import Phase, signature
+    from fxminify.store.failure import Phase
+    from fxminify.store.signature import signature
 
     seen = []
     for backend in (main.backend, found.load()):

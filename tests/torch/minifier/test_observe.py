@@ -12,8 +12,10 @@ from captured import capture, spec
 from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.minifier.oracle.observation import Observation, Seen
 from fxminify.minifier.oracle.observe import observe, source_function
+from fxminify.store import codec
 from fxminify.store.document.case import Graph, Node
-from fxminify.store.failure import FailureKind, Phase, signature
+from fxminify.store.failure import FailureKind, Phase
+from fxminify.store.signature import signature
 
 BOTH = pytest.mark.parametrize("entry", ["direct", "compile"])
 
@@ -216,7 +218,7 @@ def test_the_printed_source_can_be_inspected():
 
 def test_an_observation_survives_json():
     observation, _ = seen(capture(relu_only, (torch.ones(4),), spec("cannot_lower")), "direct")
-    assert Observation.from_json(json.loads(json.dumps(observation.to_json()))) == observation
+    assert codec.load(json.loads(json.dumps(codec.dump(observation))), Observation) == observation
 
 
 REAL = {

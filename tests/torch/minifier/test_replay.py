@@ -13,8 +13,10 @@ from fxminify.minifier.oracle.oracle import FailureTarget, Oracle, Votes
 from fxminify.minifier.oracle.replay import Likeness, Shown, fastest, healthy, replay
 from fxminify.minifier.oracle.verdict import Outcome
 from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
+from fxminify.store import codec
 from fxminify.store.document.case import Case, Graph, Node
-from fxminify.store.failure import Failure, FailureKind, Frame, Match, Phase, Signature, signature
+from fxminify.store.failure import Failure, FailureKind, Frame, Phase
+from fxminify.store.signature import Match, Signature, signature
 
 CASE = Case(Graph((Node("output", "output", "output", (None,)),)), (), context={"threads": 1})
 ERROR = Failure(
@@ -24,11 +26,11 @@ HANG = Failure(FailureKind.HANG, Phase.COMPILE, message="no answer within 60 s")
 
 
 def fails(failure=ERROR, seconds=1.0, stderr=""):
-    return Reply(Ended.DONE, "compile", Observation(Seen.FAILURE, failure).to_json(), stderr=stderr, seconds=seconds)
+    return Reply(Ended.DONE, "compile", codec.dump(Observation(Seen.FAILURE, failure)), stderr=stderr, seconds=seconds)
 
 
 def passes(seconds=1.0):
-    return Reply(Ended.DONE, "forward", Observation(Seen.PASS).to_json(), seconds=seconds)
+    return Reply(Ended.DONE, "forward", codec.dump(Observation(Seen.PASS)), seconds=seconds)
 
 
 class FakePool:

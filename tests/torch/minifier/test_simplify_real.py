@@ -13,8 +13,8 @@ from fxminify.minifier.oracle.observe import observe
 from fxminify.minifier.reducer.keys import Keys
 from fxminify.repro_templates.source.inputs import print_inputs
 from fxminify.store.document.case import Case
-from fxminify.store.failure import signature
 from fxminify.store.live.encode import encode
+from fxminify.store.signature import signature
 
 BACKEND = "aot_eager_decomp_partition"
 CONTEXT = {"grad": False, "matmul_precision": "high", "config": {"torch._functorch.config": {"donated_buffer": False}}}

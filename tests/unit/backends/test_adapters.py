@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from fxminify.backends.adapters import BackendAdapter, adapter_of, adapters
-from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Phase
+from fxminify.store.signature import signature
 
 ROOT = Path(__file__).parents[3]
 
@@ -42,7 +43,9 @@ import json, sys
 from fxminify.backends.adapters import adapter_of, adapters
 from fxminify.minifier.sandbox.prepare import worker_environment
 from fxminify.store.document import context
-from fxminify.store.failure import Failure, FailureKind, Phase, mask, signature
+from fxminify.store.failure import Failure, FailureKind, Phase
+from fxminify.store.masking import mask
+from fxminify.store.signature import signature
 
 failure = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "compilation failed",
                   diagnostics="acme info: an error is near\\ncannot lower slot3\\nmore")

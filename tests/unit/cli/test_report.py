@@ -14,8 +14,9 @@ from indexes import one_relu
 
 from fxminify.minifier.reporting import bundle as bundles
 from fxminify.minifier.reporting import record
-from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index, State
+from fxminify.store.signature import signature
 
 FAILURE = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "no kernel for 'relu' in /home/me/x.cpp")
 

@@ -17,8 +17,9 @@ from fxminify.minifier.reporting.details import details
 from fxminify.minifier.session.verdict_log import VerdictLog
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.errors import StoreError
-from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index, StepInfo
+from fxminify.store.signature import signature
 
 CASE, _ = make(["x", "y"], [("a", "sin", ["x"]), ("b", "add", ["a", "y"]), ("c", "relu", ["b"])], ["c"])
 

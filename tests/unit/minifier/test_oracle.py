@@ -10,8 +10,10 @@ from fxminify.minifier.oracle.oracle import FailureTarget, Oracle, Votes, tally,
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Reply
+from fxminify.store import codec
 from fxminify.store.document.case import Case, Graph, Node
-from fxminify.store.failure import Failure, FailureKind, Frame, Match, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Frame, Phase
+from fxminify.store.signature import Match, signature
 
 CASE = Case(Graph((Node("output", "output", "output", (None,)),)), ())
 
@@ -22,11 +24,11 @@ def error(message="cannot lower relu", type="RuntimeError", file="be.py", **more
 
 
 def fails(failure, stderr=""):
-    return Reply(Ended.DONE, "compile", Observation(Seen.FAILURE, failure).to_json(), stderr=stderr, seconds=1.0)
+    return Reply(Ended.DONE, "compile", codec.dump(Observation(Seen.FAILURE, failure)), stderr=stderr, seconds=1.0)
 
 
-PASSES = Reply(Ended.DONE, "forward", Observation(Seen.PASS).to_json(), seconds=1.0)
-INVALID = Reply(Ended.DONE, "eager", Observation(Seen.INVALID, detail="eager: no").to_json(), seconds=1.0)
+PASSES = Reply(Ended.DONE, "forward", codec.dump(Observation(Seen.PASS)), seconds=1.0)
+INVALID = Reply(Ended.DONE, "eager", codec.dump(Observation(Seen.INVALID, detail="eager: no")), seconds=1.0)
 INFRA = Reply(Ended.INFRA, error="our mistake", seconds=1.0)
 CRASH = Reply(Ended.CRASH, "compile", signal=11, seconds=1.0)
 HANG = Reply(Ended.TIMEOUT, "compile", seconds=12.0)

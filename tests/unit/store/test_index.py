@@ -15,9 +15,10 @@ from sqlalchemy import create_engine
 
 from fxminify.store.document.case import Node
 from fxminify.store.errors import without_password
-from fxminify.store.failure import Failure, FailureKind, Phase, signature
+from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index, State, StoreError
 from fxminify.store.index.tables import SCHEMA, Base
+from fxminify.store.signature import signature
 
 
 @pytest.fixture

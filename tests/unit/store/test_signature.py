@@ -3,22 +3,16 @@
 The messages are those of real failures (torch 2.13, onnxruntime, IREE), shortened.
 """
 
+import re
 import time
+from pathlib import Path
 
 import pytest
 
-from fxminify.store.failure import (
-    Failure,
-    FailureKind,
-    Frame,
-    Match,
-    Phase,
-    Signature,
-    first_error_line,
-    first_paragraph,
-    mask,
-    signature,
-)
+import fxminify
+from fxminify.store.failure import Failure, FailureKind, Frame, Phase
+from fxminify.store.masking import AFTER_ADAPTERS, BEFORE_ADAPTERS, first_error_line, first_paragraph, mask
+from fxminify.store.signature import Match, Signature, signature
 
 
 def error(message="", type="RuntimeError", **more):
@@ -285,3 +279,10 @@ def test_masking_takes_linear_time_whatever_repeats(unit):
 
 def test_the_digest_of_a_signature_is_stable():
     assert Signature("compile_error", "compile", "RuntimeError", "cannot lower relu").digest == "v1:c6a59d3a5ea3"
+
+
+@pytest.mark.parametrize("rule", [*BEFORE_ADAPTERS, *AFTER_ADAPTERS], ids=lambda rule: rule.name)
+def test_a_masking_rule_does_what_the_documentation_shows(rule):
+    assert re.sub(rule.pattern.replace("<numbered>", "buf"), rule.replacement, rule.before) == rule.after
+    page = (Path(fxminify.__file__).parent / "docs" / "signatures.md").read_text()
+    assert f"| `{rule.name}` | `{ascii(rule.before)[1:-1]}` | `{rule.after}` |" in page

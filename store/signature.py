@@ -1,0 +1,117 @@
+"""The `Signature` of a failure: the identity by which two failures are one bug.
+
+A signature must survive minification: as a graph shrinks, messages change their numbers, node names, shapes,
+addresses and temporary paths, but not their wording, their exception types or the frame that raised them. So a
+signature is built from the failure with everything volatile masked (`fxminify.store.masking`). Every part stays
+readable, and `Signature.difference` names the first part in which two disagree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .failure import PRECISION, VALUES, Failure, FailureKind, Phase
+from .masking import first_error_line, first_paragraph, mask, with_operations
+
+SIGNATURE_VERSION = 1
+_GENERATED = re.compile(r"^<|(^|/)c[a-z0-9]{40,}\.py$|^[a-z0-9]{51,53}\.py$")
+#: `GraphModule` drops the frames of its generated code from the exceptions that it raises again.
+_GENERATED_CALLS = ("torch/fx/graph_module.py:__call__", "torch/fx/graph_module.py:call_wrapped")
+_CALLERS = ("torch/_dynamo/eval_frame.py:_fn",)
+
+
+class Match(StrEnum):
+    """How much of two signatures must agree for them to count as one bug."""
+
+    EXACT = "exact"
+    ORIGIN = "origin"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The masked, comparable parts of a `Failure`."""
+
+    kind: str
+    phase: str
+    type: str = ""
+    message: str = ""
+    origin: str = ""
+    diagnostics: str = ""
+    version: int = SIGNATURE_VERSION
+
+    @property
+    def digest(self) -> str:
+        """Short stable name, ``v1:`` and 12 hexadecimal digits."""
+        parts = "\x1f".join((self.kind, self.phase, self.type, self.message, self.origin, self.diagnostics))
+        text = parts.encode("utf-8", "backslashreplace")
+        return f"v{self.version}:{hashlib.sha256(text).hexdigest()[:12]}"
+
+    def matches(self, other: Signature, how: Match = Match.EXACT) -> bool:
+        return self.difference(other, how) is None
+
+    def difference(self, other: Signature, how: Match = Match.EXACT) -> str | None:
+        """Name of the first part in which the two disagree, None when they are one bug under ``how``."""
+        parts = {
+            Match.ANY: ("kind",),
+            Match.ORIGIN: ("kind", "phase", "type", "origin"),
+            Match.EXACT: ("kind", "phase", "type", "message", "origin", "diagnostics"),
+        }[how]
+        return next((p for p in parts if not self._agrees(other, p)), None)
+
+    def _agrees(self, other: Signature, part: str) -> bool:
+        """Whether ``part`` is alike. Of a crash a part may be missing: which of several threads dies first decides
+        whether its stack and its last words get out, and what was not seen is no difference."""
+        mine, theirs = getattr(self, part), getattr(other, part)
+        unknown = self.kind == FailureKind.CRASH and part in ("origin", "diagnostics") and not (mine and theirs)
+        return mine == theirs or unknown
+
+
+def signature(failure: Failure) -> Signature:
+    """The signature of ``failure``. Pure and deterministic: the same failure has one signature on every machine.
+
+    A divergence is known by its class. NaN, infinities and wrong numbers are one: as a graph shrinks one becomes the
+    other. One of precision is known by the types and not by its phase: it is one finding about the backend. A hang and
+    a failure for want of memory are known by their phase alone: where exactly the clock or the allocation struck is
+    chance.
+    """
+    if failure.kind is FailureKind.DIVERGENCE:
+        name = str(failure.detail.get("class", "value"))
+        if name == PRECISION:
+            types = f"computes {failure.detail.get('dtype', '')} as {failure.detail.get('as', '')}"
+            return Signature(failure.kind, Phase.FORWARD, message=f"{name}: {types}")
+        return Signature(failure.kind, failure.phase, message="value" if name in VALUES else name)
+    if failure.kind in (FailureKind.HANG, FailureKind.OUT_OF_MEMORY):
+        return Signature(failure.kind, failure.phase)
+    if failure.kind is FailureKind.CRASH:  # there is no message, only words of our own
+        name = failure.type if failure.signal is None else f"signal {failure.signal}"
+        diagnostics = mask(first_error_line(failure.diagnostics))
+        return Signature(failure.kind, failure.phase, name, origin=origin(failure), diagnostics=diagnostics)
+    nodes = failure.detail.get("nodes", {})
+    messages = [mask(with_operations(first_paragraph(failure.message), nodes))]
+    messages += [f"{kind}: {mask(with_operations(first_paragraph(text), nodes))}" for kind, text in failure.causes]
+    return Signature(
+        kind=failure.kind,
+        phase=failure.phase,
+        type=failure.type,
+        message=" <- ".join(m for m in messages if m),
+        origin=origin(failure),
+        diagnostics=mask(first_error_line(failure.diagnostics, generic=failure.is_generic())),
+    )
+
+
+def origin(failure: Failure) -> str:
+    """``file:function`` of the frame that raised; generated code is one place, whatever its temporary name.
+
+    Nothing where Dynamo itself called what the backend returned: an extension raised, and it has no frames.
+    """
+    if not failure.frames:
+        return ""
+    last = failure.frames[-1]
+    place = f"{last.file}:{last.function}"
+    if place in _CALLERS:
+        return ""
+    return "<generated>" if _GENERATED.search(last.file) or place in _GENERATED_CALLS else place
