@@ -15,7 +15,7 @@ help:
 	@echo "make test-server    the index on PostgreSQL"
 	@echo "make test-slow      the real failures that take minutes"
 	@echo "make test-backends  third-party backends (OpenVINO, IREE)"
-	@echo "make lint           ruff, mypy, import contracts, dead code"
+	@echo "make lint           ruff, mypy, the contracts of imports, dead code"
 	@echo "make docs           the generated parts of docs/"
 	@echo "make bench          side by side with PyTorch's minifier (long)"
 
@@ -34,7 +34,35 @@ $(VENV)/.backends: $(VENV)/.tests
 	$(PIP) install --constraint constraints.txt --editable '.[test,backends]'
 	@touch $@
 
-$(VENV)/.lint: $(VENV)/.lint
+$(VENV)/.lint: $(VENV)/.tests
+	$(PIP) install --constraint constraints.txt --editable '.[lint]'
+	@touch $@
+
+check: lint
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/unit tests/torch
+
+test: $(VENV)/.tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-random: $(VENV)/.tests
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -p pytest_randomly tests/unit tests/torch
+
+test-server: $(VENV)/.tests
+	$(BIN)/python -m pytest -m server
+
+test-slow: $(VENV)/.tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+
+test-backends: $(VENV)/.backends
+	$(BIN)/python -m pytest -n 2 -m backends
+
+demo: $(VENV)/.installed
+	@rm -rf $(DEMO) && mkdir -p $(DEMO) && cp docs/demo/densenet.py $(DEMO)/
+	-cd $(DEMO) && ../$(BIN)/minify capture --db repro.db densenet.py
+	cd $(DEMO) && ../$(BIN)/minify run repro.db
+	cd $(DEMO) && ../$(BIN)/minify repro repro.db 1 -o repro.py && cat repro.py
+
+lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports

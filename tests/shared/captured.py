@@ -2,8 +2,10 @@
 
 import pathlib
 from dataclasses import replace
+from typing import Any
 
 import torch
+from torch import fx
 
 from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.store.document.case import Case
@@ -13,18 +15,18 @@ HERE = str(pathlib.Path(__file__).parent)
 FAILURES = str(pathlib.Path(__file__).parents[1] / "failures")
 
 
-def spec(name, module="faulty_backends", **more):
+def spec(name: Any, module: str = "faulty_backends", **more: Any) -> Any:
     """A backend of ``faulty_backends``, or with an empty module one of torch's own."""
     return BackendSpec(
         name=name, how="registered", target=name, module=module, search_path=(HERE, FAILURES) if module else (), **more
     )
 
 
-def capture(function, inputs, backend, **more):
+def capture(function: Any, inputs: Any, backend: Any, **more: Any) -> Any:
     """``(case, blobs)`` of the first graph that Dynamo makes of ``function``."""
-    seen = []
+    seen: list[tuple[Case, dict[str, bytes]]] = []
 
-    def spy(gm, examples):
+    def spy(gm: fx.GraphModule, examples: Any) -> Any:
         if not seen:
             encoded = encode(gm, examples)
             seen.append((Case(encoded.graph, encoded.inputs, encoded.tensors), encoded.blobs))

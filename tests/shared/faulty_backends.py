@@ -6,24 +6,26 @@ import os
 import signal
 import sys
 import time
+from typing import Any, Never, cast
 
 import torch
+from torch import fx
 from torch._dynamo import register_backend
 
 
-def has(gm, *names):
+def has(gm: fx.GraphModule, *names: Any) -> Any:
     """Does the graph call an operator of one of these names?"""
     found = {getattr(n.target, "__name__", str(n.target)).split(".")[0] for n in gm.graph.nodes}
     return any(n in found for n in names)
 
 
 @register_backend
-def healthy(gm, inputs):
+def healthy(gm: fx.GraphModule, inputs: Any) -> Any:
     return gm.forward
 
 
 @register_backend
-def cannot_lower(gm, inputs):
+def cannot_lower(gm: fx.GraphModule, inputs: Any) -> Any:
     for name in ("relu", "sin"):
         if has(gm, name):
             raise NotImplementedError(f"cannot lower {name}")
@@ -31,14 +33,14 @@ def cannot_lower(gm, inputs):
 
 
 @register_backend
-def refuses_names(gm, inputs):
+def refuses_names(gm: fx.GraphModule, inputs: Any) -> Any:
     if any("relu" in f"{node.name} {node.target}" for node in gm.graph.nodes):
         raise NotImplementedError("relu, or what has its name")
     return gm.forward
 
 
 @register_backend
-def with_context(gm, inputs):
+def with_context(gm: fx.GraphModule, inputs: Any) -> Any:
     for node in gm.graph.nodes:
         if has(gm, "relu") and node.op == "call_function":
             raise RuntimeError(f"cannot lower relu\n\nWhile executing {node.format_node()}")
@@ -46,7 +48,7 @@ def with_context(gm, inputs):
 
 
 @register_backend
-def generic(gm, inputs):
+def generic(gm: fx.GraphModule, inputs: Any) -> Any:
     """As IREE and OpenVINO do: one message for every bug, the diagnosis goes to file descriptor 2."""
     os.write(2, b"warning: ignoring an error in the cache\n")
     for name in ("relu", "sin"):
@@ -57,8 +59,8 @@ def generic(gm, inputs):
 
 
 @register_backend
-def fails_at_run(gm, inputs):
-    def run(*args):
+def fails_at_run(gm: fx.GraphModule, inputs: Any) -> Any:
+    def run(*args: Any) -> Any:
         if has(gm, "relu"):
             raise RuntimeError(f"no kernel for relu of {list(args[0].shape)}")
         return gm.forward(*args)
@@ -67,8 +69,8 @@ def fails_at_run(gm, inputs):
 
 
 @register_backend
-def value_dependent(gm, inputs):
-    def run(*args):
+def value_dependent(gm: fx.GraphModule, inputs: Any) -> Any:
+    def run(*args: Any) -> Any:
         if any(float(a.max()) > 100 for a in args if isinstance(a, torch.Tensor)):
             raise RuntimeError("overflow")
         return gm.forward(*args)
@@ -77,39 +79,39 @@ def value_dependent(gm, inputs):
 
 
 @register_backend
-def bad_guards(gm, inputs):
+def bad_guards(gm: fx.GraphModule, inputs: Any) -> Any:
     """Specialises a shape by asking Dynamo for a guard that cannot be printed: fails after it has returned."""
     if has(gm, "relu"):
-        shape_env = torch._guards.TracingContext.get().fake_mode.shape_env
+        shape_env: Any = cast(Any, torch._guards.TracingContext.get().fake_mode).shape_env
         shape_env.produce_guards_verbose = _raise_index_error
         shape_env.produce_guards = _raise_index_error
     return gm.forward
 
 
-def _raise_index_error(*args, **kwargs):
+def _raise_index_error(*args: Any, **kwargs: Any) -> Never:
     raise IndexError("list index out of range")
 
 
 @register_backend
-def fails_in_backward(gm, inputs):
+def fails_in_backward(gm: fx.GraphModule, inputs: Any) -> Any:
     class Identity(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, x):
+        def forward(ctx: Any, x: Any) -> Any:
             return x.clone()
 
         @staticmethod
-        def backward(ctx, g):
+        def backward(ctx: Any, g: Any) -> Never:
             raise RuntimeError("no gradient for relu")
 
-    def run(*args):
+    def run(*args: Any) -> Any:
         return tuple(Identity.apply(o) if has(gm, "relu") else o for o in gm.forward(*args))
 
     return run
 
 
 @register_backend
-def diverges(gm, inputs):
-    def run(*args):
+def diverges(gm: fx.GraphModule, inputs: Any) -> Any:
+    def run(*args: Any) -> Any:
         outputs = gm.forward(*args)
         return tuple(o + 1 for o in outputs) if has(gm, "relu") else outputs
 
@@ -117,7 +119,7 @@ def diverges(gm, inputs):
 
 
 @register_backend
-def segfaults(gm, inputs):
+def segfaults(gm: fx.GraphModule, inputs: Any) -> Any:
     if has(gm, "relu"):
         os.write(2, b"error: lowering relu\n")
         ctypes.string_at(0)
@@ -125,8 +127,8 @@ def segfaults(gm, inputs):
 
 
 @register_backend
-def aborts_at_run(gm, inputs):
-    def run(*args):
+def aborts_at_run(gm: fx.GraphModule, inputs: Any) -> Any:
+    def run(*args: Any) -> Any:
         if has(gm, "relu"):
             os.kill(os.getpid(), signal.SIGFPE)
         return gm.forward(*args)
@@ -135,21 +137,21 @@ def aborts_at_run(gm, inputs):
 
 
 @register_backend
-def leaves(gm, inputs):
+def leaves(gm: fx.GraphModule, inputs: Any) -> Any:
     if has(gm, "relu"):
         os._exit(3)
     return gm.forward
 
 
 @register_backend
-def exits(gm, inputs):
+def exits(gm: fx.GraphModule, inputs: Any) -> Any:
     if has(gm, "relu"):
         sys.exit(4)
     return gm.forward
 
 
 @register_backend
-def hangs(gm, inputs):
+def hangs(gm: fx.GraphModule, inputs: Any) -> Any:
     if has(gm, "relu"):
         while True:
             time.sleep(60)
@@ -157,7 +159,7 @@ def hangs(gm, inputs):
 
 
 @register_backend
-def hogs(gm, inputs):
+def hogs(gm: fx.GraphModule, inputs: Any) -> Any:
     held = []
     while has(gm, "relu"):
         held.append(torch.ones(4 << 20))
@@ -166,14 +168,14 @@ def hogs(gm, inputs):
 
 
 @register_backend
-def allocates(gm, inputs):
+def allocates(gm: fx.GraphModule, inputs: Any) -> Any:
     if has(gm, "relu"):
         torch.empty(1 << 40, dtype=torch.uint8)
     return gm.forward
 
 
 @register_backend
-def litters(gm, inputs):
+def litters(gm: fx.GraphModule, inputs: Any) -> Any:
     """Leaves the process in another state than it found."""
     torch.set_default_dtype(torch.float64)
     os.environ["LITTER"] = "1"
@@ -181,7 +183,7 @@ def litters(gm, inputs):
 
 
 @register_backend
-def edits_the_graph(gm, inputs):
+def edits_the_graph(gm: fx.GraphModule, inputs: Any) -> Any:
     for node in gm.graph.nodes:
         if node.target is torch.relu:
             node.target = torch.cos
@@ -191,14 +193,14 @@ def edits_the_graph(gm, inputs):
 
 
 @register_backend
-def draws(gm, inputs):
+def draws(gm: fx.GraphModule, inputs: Any) -> Any:
     """Uses up random numbers while compiling."""
     torch.rand(7)
     return gm.forward
 
 
 @register_backend
-def chatters(gm, inputs):
+def chatters(gm: fx.GraphModule, inputs: Any) -> Any:
     print("compiling")
     print("a warning about an error", file=sys.stderr)
     return gm.forward
@@ -208,7 +210,7 @@ _count = itertools.count()
 
 
 @register_backend
-def every_other(gm, inputs):
+def every_other(gm: fx.GraphModule, inputs: Any) -> Any:
     """Fails every other time it is asked in one process."""
     if has(gm, "relu") and next(_count) % 2:
         raise RuntimeError("now and then")
@@ -216,7 +218,7 @@ def every_other(gm, inputs):
 
 
 @register_backend
-def with_options(gm, inputs, *, options=None):
+def with_options(gm: fx.GraphModule, inputs: Any, *, options: Any = None) -> Any:
     if (options or {}).get("fuse"):
         raise RuntimeError("cannot fuse")
     return gm.forward

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import signal
+from typing import Any
 
 from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, FailureKind, Phase
@@ -33,7 +34,7 @@ def boom(text: str = "boom") -> Failure:
     return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", text)
 
 
-def add(index: Index, case: Case, blobs: Blobs, text: str = "boom", **more) -> int:
+def add(index: Index, case: Case, blobs: Blobs, text: str = "boom", **more: Any) -> int:
     failure = boom(text)
     given = {"failure": failure, "signature": signature(failure), "provenance": {"argv": ["train.py"]}, **more}
     return index.captures.add(case=case, blobs=blobs, **given)
@@ -56,7 +57,7 @@ def die_in_add(path: str, method: str) -> None:
     owner = StagedCase if method == "insert" else BlobStore
     original = getattr(owner, method)
 
-    def lethal(*args, **kwargs):
+    def lethal(*args: Any, **kwargs: Any) -> None:
         original(*args, **kwargs)
         die()
 
@@ -75,7 +76,7 @@ def die_in_reduction(path: str) -> None:
     die()
 
 
-def hold_lock(path: str, ready, done) -> None:
+def hold_lock(path: str, ready: Any, done: Any) -> None:
     """Hold the write lock until told."""
     with Index.open(path) as index, index._database.writing():
         ready.set()
@@ -88,7 +89,7 @@ def die_while_creating(path: str) -> None:
 
     original = database._migrate
 
-    def lethal(connection) -> None:
+    def lethal(connection: Any) -> None:
         original(connection)
         die()
 
@@ -96,7 +97,7 @@ def die_while_creating(path: str) -> None:
     Index.open(path, create=True)
 
 
-def add_and_report(path: str, pipe, round: int) -> None:
+def add_and_report(path: str, pipe: Any, round: int) -> None:
     """Add captures for ever, each with a storage beside the file, reporting each id once it is stored."""
     with Index.open(path, create=True, inline_limit=100) as index:
         for number in range(1, 100_000):
@@ -105,7 +106,7 @@ def add_and_report(path: str, pipe, round: int) -> None:
 
 def add_retests(path: str, backend: str, count: int) -> None:
     """Join the round, and remember ``count`` retests of capture 1."""
-    answer = {"shown": 2, "runs": 2, "seconds": 1.0, "versions": {"torch": "2.13.0"}}
+    answer: dict[str, Any] = {"shown": 2, "runs": 2, "seconds": 1.0, "versions": {"torch": "2.13.0"}}
     with Index.open(path) as index:
         round_id, _ = index.retests.begin_round({"cases": ["1"]})
         for _ in range(count):

@@ -6,26 +6,27 @@ import os
 import subprocess
 import sys
 import time
+from typing import Any, Never
 
 
-def echo(argument, scratch, mark):
+def echo(argument: Any, scratch: Any, mark: Any) -> Any:
     mark("eager")
     return {"pid": os.getpid(), "argument": argument, "storage": scratch.get(argument.get("key", ""), b"").hex()}
 
 
-def segfault(argument, scratch, mark):
+def segfault(argument: Any, scratch: Any, mark: Any) -> None:
     mark("build")
     mark("compile")
     os.write(2, b"error: about to read address 0\n")
     ctypes.string_at(0)
 
 
-def leave(argument, scratch, mark):
+def leave(argument: Any, scratch: Any, mark: Any) -> None:
     mark("forward")
     os._exit(argument["code"])
 
 
-def hang(argument, scratch, mark):
+def hang(argument: Any, scratch: Any, mark: Any) -> None:
     """Hangs in C, with the GIL held by nobody, after starting a child in the group and one that left it."""
     mark("compile")
     pids = [subprocess.Popen(["sleep", "600"], start_new_session=new).pid for new in (False, True)]
@@ -34,13 +35,13 @@ def hang(argument, scratch, mark):
         time.sleep(60)
 
 
-def stuck(argument, scratch, mark):
+def stuck(argument: Any, scratch: Any, mark: Any) -> None:
     """Hangs with the GIL held: no Python code of this process runs any more."""
     mark("compile")
     ctypes.PyDLL(None).sleep(600)
 
 
-def chatter(argument, scratch, mark):
+def chatter(argument: Any, scratch: Any, mark: Any) -> Any:
     os.write(1, b"to fd 1\n")
     os.write(2, b"to fd 2\n")
     print("from print")
@@ -49,7 +50,7 @@ def chatter(argument, scratch, mark):
     return {}
 
 
-def flood(argument, scratch, mark):
+def flood(argument: Any, scratch: Any, mark: Any) -> Any:
     os.write(2, b"first line\n")
     for _ in range(100):
         os.write(2, b"x" * 9999 + b"\n")
@@ -57,7 +58,7 @@ def flood(argument, scratch, mark):
     return {}
 
 
-def hog(argument, scratch, mark):
+def hog(argument: Any, scratch: Any, mark: Any) -> None:
     mark("compile")
     held = []
     while True:
@@ -65,7 +66,7 @@ def hog(argument, scratch, mark):
         time.sleep(0.01)
 
 
-def grab(argument, scratch, mark):
+def grab(argument: Any, scratch: Any, mark: Any) -> Any:
     """One allocation beyond any cap: fails at once, by the resource limit."""
     try:
         bytearray(argument["bytes"])
@@ -74,27 +75,27 @@ def grab(argument, scratch, mark):
     return {"refused": False}
 
 
-def litter(argument, scratch, mark):
+def litter(argument: Any, scratch: Any, mark: Any) -> Any:
     os.chdir("/")
     os.environ["LITTER"] = "1"
     return {"pid": os.getpid()}
 
 
-def drop(argument, scratch, mark):
+def drop(argument: Any, scratch: Any, mark: Any) -> Any:
     with open("dropping.txt", "w") as file:
         file.write("x")
     return {"cwd": os.getcwd()}
 
 
-def raises(argument, scratch, mark):
+def raises(argument: Any, scratch: Any, mark: Any) -> Never:
     raise ValueError("our own mistake")
 
 
-def quits(argument, scratch, mark):
+def quits(argument: Any, scratch: Any, mark: Any) -> None:
     sys.exit(3)
 
 
-def babble(argument, scratch, mark):
+def babble(argument: Any, scratch: Any, mark: Any) -> None:
     """Writes garbage over every socket it finds, as a wild pointer might."""
     for fd in range(3, 64):
         try:
@@ -104,7 +105,7 @@ def babble(argument, scratch, mark):
     time.sleep(600)
 
 
-def orphan(argument, scratch, mark):
+def orphan(argument: Any, scratch: Any, mark: Any) -> Any:
     """Answers, but leaves a daemon behind."""
     if os.fork() == 0:
         os.setsid()
@@ -116,21 +117,21 @@ def orphan(argument, scratch, mark):
     return {}
 
 
-def threads(argument, scratch, mark):
+def threads(argument: Any, scratch: Any, mark: Any) -> Any:
     return {"threads": len(os.listdir("/proc/self/task")), "handlers": str(os.environ.get("PYTHONHASHSEED"))}
 
 
-def imports(argument, scratch, mark):
+def imports(argument: Any, scratch: Any, mark: Any) -> Any:
     importlib.import_module(argument["module"])
     return {}
 
 
-def waits(argument, scratch, mark):
+def waits(argument: Any, scratch: Any, mark: Any) -> Any:
     mark("compile")
     time.sleep(argument["seconds"])
     return {}
 
 
-def records(argument, scratch, mark):
+def records(argument: Any, scratch: Any, mark: Any) -> Any:
     scratch.write(argument["key"], bytes.fromhex(argument["data"]))
     return {"tensors": [{"storage": argument["key"]}]}

@@ -1,13 +1,15 @@
 """Tasks for the sandbox's tests that use torch in a worker."""
 
+from typing import Any
+
 import torch
 
 
-def threads(argument, scratch, mark):
+def threads(argument: Any, scratch: Any, mark: Any) -> Any:
     return {"threads": torch.get_num_threads(), "pool": torch.__config__.parallel_info().count("omp")}
 
 
-def two_threads(argument, scratch, mark):
+def two_threads(argument: Any, scratch: Any, mark: Any) -> Any:
     """A parallel region in a child of a parent that never had one."""
     torch.set_num_threads(2)
     x = torch.ones(1 << 20)
@@ -16,13 +18,14 @@ def two_threads(argument, scratch, mark):
     return {"total": total}
 
 
-def backward(argument, scratch, mark):
+def backward(argument: Any, scratch: Any, mark: Any) -> Any:
     x = torch.ones(8, requires_grad=True)
     (x * x).sum().backward()
+    assert x.grad is not None
     return {"gradient": x.grad.tolist()}
 
 
-def compiles(argument, scratch, mark):
+def compiles(argument: Any, scratch: Any, mark: Any) -> Any:
     """Inductor, three graphs in one worker."""
     torch._dynamo.reset()
     out = []
@@ -32,10 +35,10 @@ def compiles(argument, scratch, mark):
     return {"out": out}
 
 
-def mutates(argument, scratch, mark):
+def mutates(argument: Any, scratch: Any, mark: Any) -> Any:
     torch.set_default_dtype(torch.float64)
     return {}
 
 
-def default_dtype(argument, scratch, mark):
+def default_dtype(argument: Any, scratch: Any, mark: Any) -> Any:
     return {"dtype": str(torch.get_default_dtype())}

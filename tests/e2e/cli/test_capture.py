@@ -23,7 +23,8 @@ main(sys.argv[1:])
 
 
 def plainly(desk: Any, *args: str) -> subprocess.CompletedProcess[str]:
-    return desk.run([sys.executable, *args])
+    done: subprocess.CompletedProcess[str] = desk.run([sys.executable, *args])
+    return done
 
 
 def same(one: subprocess.CompletedProcess[str], other: subprocess.CompletedProcess[str]) -> bool:

@@ -30,7 +30,8 @@ def captured(make_desk: Callable[..., Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def pending(captured: Any) -> list[dict[str, Any]]:
-    return captured.json("list")
+    rows: list[dict[str, Any]] = captured.json("list")
+    return rows
 
 
 @pytest.fixture(scope="module")

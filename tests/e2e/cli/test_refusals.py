@@ -34,7 +34,7 @@ def refused(desk: Any, *args: object) -> str:
     done = desk.invoke(*args)
     assert (done.exit_code, done.stdout) == (2, ""), done
     assert "Traceback" not in done.stderr
-    return done.stderr
+    return str(done.stderr)
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda v: v[0])

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from fxminify.store.signature import signature as signature_of
 
 
 @pytest.fixture(scope="module")
-def dump(tmp_path_factory):
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Any:
     script = tmp_path_factory.mktemp("deaths") / "lowering.py"
     script.write_text(
         "import ctypes, os\n"
@@ -28,7 +29,7 @@ def dump(tmp_path_factory):
     return run.stderr
 
 
-def test_the_stack_of_a_crash_becomes_frames(dump):
+def test_the_stack_of_a_crash_becomes_frames(dump: Any) -> None:
     failure = deaths.crash(Phase.COMPILE, signal=11, diagnostics=dump)
     assert failure.kind is FailureKind.CRASH
     assert failure.frames[-3:-1] == (Frame("lowering.py", "compile", 6), Frame("lowering.py", "lower", 4))
@@ -38,7 +39,7 @@ def test_the_stack_of_a_crash_becomes_frames(dump):
     assert signature_of(failure).origin == "ctypes/__init__.py:string_at"
 
 
-def test_the_thread_that_crashed_gives_the_frames():
+def test_the_thread_that_crashed_gives_the_frames() -> None:
     text = """\
 Fatal Python error: Aborted
 
@@ -59,22 +60,22 @@ Extension modules: numpy.core (total: 1)
     assert rest == ""
 
 
-def test_text_without_a_stack_is_left_alone():
+def test_text_without_a_stack_is_left_alone() -> None:
     text = "one\n\n  two\nthree"
     assert deaths.fault_frames(text) == ((), text)
 
 
-def test_leaving_by_exit_code_is_no_signal():
+def test_leaving_by_exit_code_is_no_signal() -> None:
     three, four = (deaths.crash(Phase.FORWARD, exit_code=code) for code in (3, 4))
     assert three.signal is None
     assert three.headline() == "exit 3: the process left with exit code 3"
     assert signature_of(three).difference(signature_of(four)) == "type"
 
 
-def test_a_hang_and_a_memory_kill():
+def test_a_hang_and_a_memory_kill() -> None:
     assert deaths.hang(Phase.COMPILE, 10).message == "no answer within 10 s"
     assert deaths.out_of_memory(Phase.FORWARD, "2 GiB").kind is FailureKind.OUT_OF_MEMORY
 
 
-def test_names_of_signals():
+def test_names_of_signals() -> None:
     assert [deaths.signal_name(n) for n in (8, 11, 77)] == ["SIGFPE", "SIGSEGV", "signal 77"]

@@ -113,7 +113,11 @@ def test_a_shared_library_is_found_by_the_names_in_it(tmp_path: Path, monkeypatc
 
 
 def test_only_imports_that_are_still_needed_stay() -> None:
-    imports = [{"module": "a", "ops": ["x::f"]}, {"module": "b", "ops": ["y::g"]}, {"module": "plugin"}]
+    imports: list[dict[str, Any]] = [
+        {"module": "a", "ops": ["x::f"]},
+        {"module": "b", "ops": ["y::g"]},
+        {"module": "plugin"},
+    ]
     assert libraries.needed(imports, ["y::g.default", "aten::relu.default"]) == imports[1:]
 
 

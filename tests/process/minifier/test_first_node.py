@@ -1,5 +1,7 @@
 """The first node whose value differs, found in real workers with a backend that is wrong in the middle."""
 
+from typing import Any
+
 import torch
 from captured import capture, spec
 
@@ -11,7 +13,7 @@ from fxminify.store.failure import Failure, FailureKind, Phase
 WRONG = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, detail={"class": "value", "where": "output 0"})
 
 
-def program(x):
+def program(x: Any) -> Any:
     low, high = (x * 2).relu().chunk(2)
     return (torch.acosh(low.exp() + 1e20) - high).sum()
 

@@ -8,6 +8,8 @@ import sys
 import textwrap
 import time
 from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -19,31 +21,31 @@ SHARED = str(pathlib.Path(__file__).parents[2] / "shared")
 
 
 @pytest.fixture(scope="module")
-def pool():
+def pool() -> Any:
     with Pool(None, path=[SHARED], memory=512 << 20) as pool:
         yield pool
 
 
-def ask(pool, task, argument=None, timeout=20.0, fresh=False):
+def ask(pool: Pool, task: Any, argument: Any = None, timeout: float = 20.0, fresh: bool = False) -> Any:
     return pool.submit(f"sandbox_tasks:{task}", argument or {}, timeout=timeout, fresh=fresh).result(60)
 
 
-def alive(pid):
+def alive(pid: Any) -> Any:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def descendants(pid=None):
+def descendants(pid: Any = None) -> Any:
     return {p.pid for p in psutil.Process(pid).children(recursive=True)}
 
 
-def wait_until(condition, seconds=5.0):
+def wait_until(condition: Any, seconds: float = 5.0) -> Any:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)
     return condition()
 
 
-def test_a_worker_answers_many_requests(pool):
+def test_a_worker_answers_many_requests(pool: Pool) -> None:
     first, second = ask(pool, "echo", {"n": 1}), ask(pool, "echo", {"n": 2})
     assert first.ended is second.ended is Ended.DONE
     assert first.result["argument"] == {"n": 1}
@@ -51,17 +53,17 @@ def test_a_worker_answers_many_requests(pool):
     assert list(first.marks) == ["eager"]
 
 
-def test_storages_reach_a_worker_as_files(pool):
+def test_storages_reach_a_worker_as_files(pool: Pool) -> None:
     pool.scratch.put({"key": b"\x01\x02"})
     assert ask(pool, "echo", {"key": "key"}).result["storage"] == "0102"
 
 
-def test_a_fresh_worker_has_answered_nothing_before(pool):
+def test_a_fresh_worker_has_answered_nothing_before(pool: Pool) -> None:
     used = ask(pool, "echo").pid
     assert ask(pool, "echo", fresh=True).pid != used
 
 
-def test_a_crash_tells_signal_phase_and_what_was_printed(pool):
+def test_a_crash_tells_signal_phase_and_what_was_printed(pool: Pool) -> None:
     reply = ask(pool, "segfault")
     assert (reply.ended, reply.signal, reply.phase) == (Ended.CRASH, signal.SIGSEGV, "compile")
     assert reply.stderr.startswith("error: about to read address 0\n")
@@ -69,13 +71,13 @@ def test_a_crash_tells_signal_phase_and_what_was_printed(pool):
     assert ask(pool, "echo").ended is Ended.DONE
 
 
-def test_leaving_by_os_exit_is_a_crash_with_its_code(pool):
+def test_leaving_by_os_exit_is_a_crash_with_its_code(pool: Pool) -> None:
     for code in (0, 3):
         reply = ask(pool, "leave", {"code": code})
         assert (reply.ended, reply.signal, reply.exit_code, reply.phase) == (Ended.CRASH, None, code, "forward")
 
 
-def test_a_hang_ends_in_time_with_all_its_children(pool):
+def test_a_hang_ends_in_time_with_all_its_children(pool: Pool) -> None:
     began = time.monotonic()
     reply = ask(pool, "hang", timeout=0.5)
     assert (reply.ended, reply.phase) == (Ended.TIMEOUT, "compile")
@@ -84,13 +86,13 @@ def test_a_hang_ends_in_time_with_all_its_children(pool):
     assert wait_until(lambda: not any(map(alive, [reply.pid, *pids])))
 
 
-def test_a_hang_with_the_gil_held_ends_in_time(pool):
+def test_a_hang_with_the_gil_held_ends_in_time(pool: Pool) -> None:
     reply = ask(pool, "stuck", timeout=0.5)
     assert (reply.ended, reply.phase) == (Ended.TIMEOUT, "compile")
     assert wait_until(lambda: not alive(reply.pid))
 
 
-def test_waiting_for_a_processor_does_not_count(pool, monkeypatch):
+def test_waiting_for_a_processor_does_not_count(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     began = time.monotonic()
     monkeypatch.setattr("fxminify.minifier.sandbox.pool.cpu_wait_s", lambda pid: 0.75 * (time.monotonic() - began))
     reply = ask(pool, "hang", timeout=0.5)
@@ -99,7 +101,7 @@ def test_waiting_for_a_processor_does_not_count(pool, monkeypatch):
     assert reply.seconds - reply.cpu_wait_s == pytest.approx(0.5, abs=0.2)
 
 
-def test_output_of_each_request_is_its_own(pool):
+def test_output_of_each_request_is_its_own(pool: Pool) -> None:
     reply = ask(pool, "chatter")
     assert reply.stdout == "to fd 1\nfrom print\n"
     assert reply.stderr == "to fd 2\nfrom print to stderr\nfrom a child\n"
@@ -107,53 +109,53 @@ def test_output_of_each_request_is_its_own(pool):
     assert list((pool.scratch.root / "output").iterdir()) == []
 
 
-def test_a_flood_of_output_keeps_its_beginning_and_end(pool):
+def test_a_flood_of_output_keeps_its_beginning_and_end(pool: Pool) -> None:
     stderr = ask(pool, "flood").stderr
     assert stderr.startswith("first line\n")
     assert stderr.endswith("last line\n")
     assert len(stderr) < 70_000
 
 
-def test_a_memory_hog_is_killed_at_the_cap(pool):
+def test_a_memory_hog_is_killed_at_the_cap(pool: Pool) -> None:
     reply = ask(pool, "hog")
     assert (reply.ended, reply.phase) == (Ended.MEMORY, "compile")
     assert "the cap is 512 MiB" in reply.error
     assert not alive(reply.pid)
 
 
-def test_an_allocation_far_over_the_cap_is_refused(pool):
+def test_an_allocation_far_over_the_cap_is_refused(pool: Pool) -> None:
     assert ask(pool, "grab", {"bytes": 4 << 30}).result == {"refused": True}
     assert ask(pool, "grab", {"bytes": 64 << 20}).result == {"refused": False}
 
 
-def test_a_worker_left_in_another_state_is_replaced(pool):
+def test_a_worker_left_in_another_state_is_replaced(pool: Pool) -> None:
     reply = ask(pool, "litter")
     assert reply.dirty == f"$LITTER, current directory (from {pool.scratch.work} to /)"
     assert ask(pool, "echo").pid != reply.pid
     assert pool.counts.dirty == 1
 
 
-def test_droppings_land_in_the_scratch_directory(pool):
+def test_droppings_land_in_the_scratch_directory(pool: Pool) -> None:
     cwd = ask(pool, "drop").result["cwd"]
     assert pathlib.Path(cwd) == pool.scratch.work
     assert (pool.scratch.work / "dropping.txt").exists()
 
 
 @pytest.mark.parametrize(("task", "error"), [("raises", "ValueError: our own mistake"), ("quits", "SystemExit: 3")])
-def test_a_task_that_raises_is_our_own_trouble(pool, task, error):
+def test_a_task_that_raises_is_our_own_trouble(pool: Pool, task: str, error: Any) -> None:
     reply = ask(pool, task)
     assert (reply.ended, reply.error) == (Ended.INFRA, error)
     assert "Traceback" in reply.stderr
 
 
-def test_a_worker_that_talks_garbage_is_our_own_trouble(pool):
+def test_a_worker_that_talks_garbage_is_our_own_trouble(pool: Pool) -> None:
     reply = ask(pool, "babble")
     assert reply.ended is Ended.INFRA
     assert "something else than an answer" in reply.error
     assert wait_until(lambda: not alive(reply.pid))
 
 
-def test_a_worker_killed_while_idle_is_replaced(pool):
+def test_a_worker_killed_while_idle_is_replaced(pool: Pool) -> None:
     idle = ask(pool, "echo").pid
     os.kill(idle, signal.SIGKILL)
     wait_until(lambda: not alive(idle))
@@ -162,7 +164,7 @@ def test_a_worker_killed_while_idle_is_replaced(pool):
     assert reply.pid != idle
 
 
-def test_a_worker_killed_from_outside_is_no_failure(pool):
+def test_a_worker_killed_from_outside_is_no_failure(pool: Pool) -> None:
     future = pool.submit("sandbox_tasks:stuck", {}, timeout=30)
     worker = pool._slots[0]
     assert wait_until(lambda: worker.used and worker.worker is not None)
@@ -172,7 +174,7 @@ def test_a_worker_killed_from_outside_is_no_failure(pool):
     assert (reply.ended, reply.error) == (Ended.INFRA, "killed from outside")
 
 
-def test_a_dead_zygote_is_started_again(pool):
+def test_a_dead_zygote_is_started_again(pool: Pool) -> None:
     before = ask(pool, "echo").pid
     pool._launcher._process.kill()
     pool._launcher._process.wait()
@@ -181,7 +183,7 @@ def test_a_dead_zygote_is_started_again(pool):
     assert pool._launcher.starts == 2
 
 
-def test_workers_run_side_by_side():
+def test_workers_run_side_by_side() -> None:
     with Pool(None, path=[SHARED], jobs=3) as pool:
         futures = [pool.submit("sandbox_tasks:stuck", {}, timeout=1.0) for _ in range(3)]
         began = time.monotonic()
@@ -189,7 +191,7 @@ def test_workers_run_side_by_side():
         assert time.monotonic() - began < 2.5
 
 
-def test_closing_ends_every_process_and_cancels_what_waits():
+def test_closing_ends_every_process_and_cancels_what_waits() -> None:
     before = descendants()
     pool = Pool(None, path=[SHARED], jobs=1)
     pool.start()
@@ -212,7 +214,7 @@ def test_closing_ends_every_process_and_cancels_what_waits():
     pool.close()
 
 
-def test_a_daemon_that_outlives_its_worker_ends_with_the_pool():
+def test_a_daemon_that_outlives_its_worker_ends_with_the_pool() -> None:
     with Pool(None, path=[SHARED]) as pool:
         ask(pool, "orphan")
         file = pool.scratch.root / "orphan"
@@ -223,7 +225,7 @@ def test_a_daemon_that_outlives_its_worker_ends_with_the_pool():
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_a_driver_that_is_killed_leaves_nothing(tmp_path, signum):
+def test_a_driver_that_is_killed_leaves_nothing(tmp_path: Path, signum: int) -> None:
     script = tmp_path / "driver.py"
     script.write_text(
         textwrap.dedent(f"""
@@ -237,6 +239,7 @@ def test_a_driver_that_is_killed_leaves_nothing(tmp_path, signum):
     driver = subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
+    assert driver.stdout is not None
     root = pathlib.Path(driver.stdout.readline().strip())
     assert wait_until(lambda: (root / "pids").exists())
     time.sleep(0.3)
@@ -248,7 +251,7 @@ def test_a_driver_that_is_killed_leaves_nothing(tmp_path, signum):
     assert wait_until(lambda: not root.exists())
 
 
-def test_spawned_workers_do_the_same():
+def test_spawned_workers_do_the_same() -> None:
     before = descendants()
     with Pool(None, path=[SHARED], mode="spawn", memory=512 << 20) as pool:
         first = ask(pool, "echo")
@@ -260,6 +263,6 @@ def test_spawned_workers_do_the_same():
     assert not any(map(alive, family))
 
 
-def test_the_driver_does_not_load_torch():
+def test_the_driver_does_not_load_torch() -> None:
     code = "import sys, fxminify.minifier.sandbox.pool; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,6 +10,8 @@ import os
 import pathlib
 import signal
 import time
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -27,41 +29,51 @@ from fxminify.store.signature import signature
 SHARED = str(pathlib.Path(__file__).parents[2] / "shared")
 
 
-def relu(x):
+def relu(x: Any) -> Any:
     return torch.relu(x * 2)
 
 
 @pytest.fixture(scope="module")
-def pool():
+def pool() -> Any:
     with Pool(spec("healthy").to_json(), path=[SHARED], memory=1536 << 20) as pool:
         yield pool
 
 
-def run(pool, task, timeout=60.0, **argument):
+def run(pool: Any, task: Any, timeout: float = 60.0, **argument: Any) -> Any:
     return pool.submit(f"sandbox_torch_tasks:{task}", argument, timeout=timeout).result(120)
 
 
-def observe(pool, backend, function=relu, inputs=None, *, entry="direct", timeout=60.0, fresh=False, **more):
+def observe(
+    pool: Any,
+    backend: Any,
+    function: Any = relu,
+    inputs: Any = None,
+    *,
+    entry: str = "direct",
+    timeout: float = 60.0,
+    fresh: bool = False,
+    **more: Any,
+) -> Any:
     case, blobs = capture(function, inputs or (torch.ones(4),), spec(backend), **more)
     pool.scratch.put(blobs)
     argument = tasks.observation(case, entry)
     return pool.submit("observe", argument, timeout=timeout, fresh=fresh).result(120)
 
 
-def test_the_zygote_has_one_thread_and_no_cuda(pool):
+def test_the_zygote_has_one_thread_and_no_cuda(pool: Any) -> None:
     ready = pool._launcher.ready
     assert (ready.threads, ready.cuda, ready.torch) == (1, False, torch.__version__)
 
 
-def test_workers_start_with_one_thread(pool):
+def test_workers_start_with_one_thread(pool: Any) -> None:
     assert run(pool, "threads").result["threads"] == 1
 
 
-def test_a_parallel_region_in_a_child(pool):
+def test_a_parallel_region_in_a_child(pool: Any) -> None:
     assert run(pool, "two_threads").result == {"total": float(2 << 20)}
 
 
-def test_a_parallel_region_in_the_driver_does_not_matter():
+def test_a_parallel_region_in_the_driver_does_not_matter() -> None:
     """The driver may be any program: it ran in parallel, and has threads."""
     torch.set_num_threads(2)
     torch.ones(1 << 20).mul(2).sum()
@@ -72,7 +84,7 @@ def test_a_parallel_region_in_the_driver_does_not_matter():
         torch.set_num_threads(1)
 
 
-def test_threads_for_one_observation_only(pool):
+def test_threads_for_one_observation_only(pool: Any) -> None:
     case, blobs = capture(relu, (torch.ones(4),), spec("healthy"))
     pool.scratch.put(blobs)
     argument = tasks.observation(case, "direct", threads=2)
@@ -80,11 +92,11 @@ def test_threads_for_one_observation_only(pool):
     assert run(pool, "threads").result["threads"] == 1
 
 
-def test_backward_in_a_child(pool):
+def test_backward_in_a_child(pool: Any) -> None:
     assert run(pool, "backward").result == {"gradient": [2.0] * 8}
 
 
-def test_a_backend_that_mutates_global_state_does_not_reach_the_next_candidate(pool):
+def test_a_backend_that_mutates_global_state_does_not_reach_the_next_candidate(pool: Any) -> None:
     used = run(pool, "default_dtype").pid
     assert run(pool, "mutates").dirty == "default dtype (from torch.float32 to torch.float64)"
     after = run(pool, "default_dtype")
@@ -94,7 +106,7 @@ def test_a_backend_that_mutates_global_state_does_not_reach_the_next_candidate(p
     assert run(pool, "default_dtype").result == {"dtype": "torch.float32"}
 
 
-def test_a_segfault_in_the_compiler(pool):
+def test_a_segfault_in_the_compiler(pool: Any) -> None:
     failure = of_reply(observe(pool, "segfaults")).failure
     assert (failure.kind, failure.phase, failure.signal) == (FailureKind.CRASH, Phase.COMPILE, signal.SIGSEGV)
     assert failure.diagnostics == "error: lowering relu\n"
@@ -102,13 +114,13 @@ def test_a_segfault_in_the_compiler(pool):
 
 
 @pytest.mark.parametrize("entry", tasks.ENTRIES)
-def test_a_crash_at_run_is_the_same_through_both_entries(pool, entry):
+def test_a_crash_at_run_is_the_same_through_both_entries(pool: Any, entry: Any) -> None:
     failure = of_reply(observe(pool, "aborts_at_run", entry=entry)).failure
     assert (failure.kind, failure.phase, failure.signal) == (FailureKind.CRASH, Phase.FORWARD, signal.SIGFPE)
     assert (failure.frames[-1].file, failure.frames[-1].function) == ("faulty_backends.py", "run")
 
 
-def test_leaving_by_os_exit_is_a_crash(pool):
+def test_leaving_by_os_exit_is_a_crash(pool: Any) -> None:
     failure = of_reply(observe(pool, "leaves")).failure
     assert (failure.kind, failure.phase, failure.type, failure.signal) == (
         FailureKind.CRASH,
@@ -118,7 +130,7 @@ def test_leaving_by_os_exit_is_a_crash(pool):
     )
 
 
-def test_sys_exit_ends_a_program_and_not_a_worker(pool):
+def test_sys_exit_ends_a_program_and_not_a_worker(pool: Any) -> None:
     reply = observe(pool, "exits")
     assert reply.ended is Ended.DONE
     failure = of_reply(reply).failure
@@ -131,34 +143,34 @@ def test_sys_exit_ends_a_program_and_not_a_worker(pool):
 
 
 @pytest.mark.parametrize("entry", tasks.ENTRIES)
-def test_a_hang_ends_in_time(pool, entry):
+def test_a_hang_ends_in_time(pool: Any, entry: Any) -> None:
     began = time.monotonic()
     failure = of_reply(observe(pool, "hangs", entry=entry, timeout=2.0)).failure
     assert (failure.kind, failure.phase) == (FailureKind.HANG, Phase.COMPILE)
     assert time.monotonic() - began < 8
 
 
-def test_a_memory_hog_is_out_of_memory(pool):
+def test_a_memory_hog_is_out_of_memory(pool: Any) -> None:
     failure = of_reply(observe(pool, "hogs")).failure
     assert (failure.kind, failure.phase) == (FailureKind.OUT_OF_MEMORY, Phase.COMPILE)
 
 
-def test_one_huge_allocation_is_out_of_memory_too(pool):
+def test_one_huge_allocation_is_out_of_memory_too(pool: Any) -> None:
     refused = of_reply(observe(pool, "allocates")).failure
     killed = of_reply(observe(pool, "hogs")).failure
     assert (refused.type, killed.type) == ("RuntimeError", "")
     assert signature(refused) == signature(killed)
 
 
-def test_output_of_a_backend_comes_back(pool):
+def test_output_of_a_backend_comes_back(pool: Any) -> None:
     reply = observe(pool, "chatters")
     assert of_reply(reply).seen is Seen.PASS
     assert reply.stdout == "compiling\n"
     assert reply.stderr == "a warning about an error\n"
 
 
-def test_a_generic_message_is_told_apart_by_file_descriptor_2(pool):
-    def sin(x):
+def test_a_generic_message_is_told_apart_by_file_descriptor_2(pool: Any) -> None:
+    def sin(x: Any) -> Any:
         return torch.sin(x * 2)
 
     both = [of_reply(observe(pool, "generic", function)).failure for function in (relu, sin)]
@@ -169,7 +181,7 @@ def test_a_generic_message_is_told_apart_by_file_descriptor_2(pool):
     ]
 
 
-def test_a_crash_of_eager_is_no_failure_of_the_backend(pool):
+def test_a_crash_of_eager_is_no_failure_of_the_backend(pool: Any) -> None:
     """An index that is not checked takes the process with it before the backend is asked."""
     case, blobs = capture(relu, (torch.ones(4),), spec("healthy"))
     pool.scratch.put(blobs)
@@ -179,14 +191,14 @@ def test_a_crash_of_eager_is_no_failure_of_the_backend(pool):
     assert (observation.seen, observation.detail) == (Seen.INVALID, "eager: died of SIGSEGV")
 
 
-def test_a_case_whose_storage_is_missing_is_our_own_trouble(pool):
+def test_a_case_whose_storage_is_missing_is_our_own_trouble(pool: Any) -> None:
     case, _ = capture(relu, (torch.full((4,), 0.12345),), spec("healthy"))
     reply = pool.submit("observe", tasks.observation(case, "direct"), timeout=60).result()
     assert of_reply(reply).seen is Seen.INFRA
     assert "are missing" in reply.error
 
 
-def test_a_recording_lies_in_the_scratch_directory(pool):
+def test_a_recording_lies_in_the_scratch_directory(pool: Any) -> None:
     from fxminify.minifier.tracing.trace import Trace
 
     case, blobs = capture(lambda x: torch.relu(x).sin(), (torch.ones(4),), spec("healthy"))
@@ -197,12 +209,12 @@ def test_a_recording_lies_in_the_scratch_directory(pool):
     assert len(pool.scratch[trace.tensor("relu").storage]) == 16
 
 
-def test_a_case_travels_unchanged():
+def test_a_case_travels_unchanged() -> None:
     case, _ = capture(torch.nn.BatchNorm1d(3), (torch.randn(5, 3),), spec("healthy"))
     assert tasks.case_from_json(to_json(case)) == case
 
 
-def test_modules_that_a_worker_imports_are_there_in_the_next(pool):
+def test_modules_that_a_worker_imports_are_there_in_the_next(pool: Any) -> None:
     observe(pool, "healthy", entry="compile")
     pool._launcher.learn(["this.module.does.not.exist", "wave"])
     again = observe(pool, "healthy", entry="compile", fresh=True)
@@ -210,7 +222,7 @@ def test_modules_that_a_worker_imports_are_there_in_the_next(pool):
     assert pool._launcher._preloaded == len(pool._launcher._imported)
 
 
-def test_a_module_that_cannot_be_imported_is_named():
+def test_a_module_that_cannot_be_imported_is_named() -> None:
     missing = spec("team", "team_backend").to_json()
     began = psutil.Process().children(recursive=True)
     with pytest.raises(BackendImportError, match="cannot import 'team_backend': ModuleNotFoundError") as caught:
@@ -219,7 +231,7 @@ def test_a_module_that_cannot_be_imported_is_named():
     assert {p.pid for p in psutil.Process().children(recursive=True)} <= {p.pid for p in began}
 
 
-def test_a_module_that_raises_or_dies_while_it_is_imported_is_named(tmp_path):
+def test_a_module_that_raises_or_dies_while_it_is_imported_is_named(tmp_path: Path) -> None:
     (tmp_path / "raising_backend.py").write_text("raise RuntimeError('no licence')\n")
     (tmp_path / "dying_backend.py").write_text("import os\nos.write(2, b'no device')\nos._exit(3)\n")
     with pytest.raises(BackendImportError, match="'raising_backend': RuntimeError: no licence"):
@@ -228,18 +240,18 @@ def test_a_module_that_raises_or_dies_while_it_is_imported_is_named(tmp_path):
         Pool(spec("x", "dying_backend").to_json(), path=[str(tmp_path)]).__enter__()
 
 
-def test_a_name_that_nobody_registers_is_named():
+def test_a_name_that_nobody_registers_is_named() -> None:
     with pytest.raises(BackendImportError, match="registers no backend called 'no_such_backend'"):
         Pool(spec("no_such_backend").to_json()).__enter__()
 
 
-def test_an_import_that_hangs_is_given_up(tmp_path):
+def test_an_import_that_hangs_is_given_up(tmp_path: Path) -> None:
     (tmp_path / "slow_backend.py").write_text("import time\ntime.sleep(600)\n")
     with pytest.raises(SandboxError, match="took more than 4 s"):
         Pool(spec("x", "slow_backend").to_json(), path=[str(tmp_path)], patience=4).__enter__()
 
 
-def test_spawned_workers_observe_alike():
+def test_spawned_workers_observe_alike() -> None:
     with Pool(spec("healthy").to_json(), path=[SHARED], mode="spawn") as own:
         first = observe(own, "cannot_lower")
         assert of_reply(first).failure.message == "cannot lower relu"
@@ -247,14 +259,14 @@ def test_spawned_workers_observe_alike():
         assert of_reply(observe(own, "segfaults")).failure.signal == signal.SIGSEGV
 
 
-def test_a_spawned_worker_that_cannot_import_names_the_module():
+def test_a_spawned_worker_that_cannot_import_names_the_module() -> None:
     with Pool(spec("team", "team_backend").to_json(), mode="spawn") as own:
         reply = own.submit("observe", {}, timeout=5).result(60)
     assert reply.ended is Ended.INFRA
     assert "cannot import 'team_backend'" in reply.error
 
 
-def test_the_probe_that_warms_inductor_exists_and_is_cached():
+def test_the_probe_that_warms_inductor_exists_and_is_cached() -> None:
     from torch._inductor import cpu_vec_isa
 
     assert callable(cpu_vec_isa.valid_vec_isa_list.cache_info)
@@ -262,7 +274,7 @@ def test_the_probe_that_warms_inductor_exists_and_is_cached():
 
 
 @pytest.mark.slow
-def test_inductor_compiles_in_workers():
+def test_inductor_compiles_in_workers() -> None:
     with Pool(spec("inductor", "").to_json(), path=[SHARED], jobs=2) as own:
         futures = [own.submit("sandbox_torch_tasks:compiles", {"graphs": 3}, timeout=300) for _ in range(4)]
         assert [f.result().result for f in futures] == [{"out": [0.0, 8.0, 16.0]}] * 4
@@ -276,7 +288,7 @@ def test_inductor_compiles_in_workers():
 
 
 @pytest.mark.slow
-def test_a_compiler_started_by_a_worker_ends_with_it():
+def test_a_compiler_started_by_a_worker_ends_with_it() -> None:
     """Inductor runs g++: killed in the middle of it, nothing may be left."""
     others = {p.pid for p in psutil.Process().children(recursive=True)}
     with Pool(spec("inductor", "").to_json(), path=[SHARED]) as own:

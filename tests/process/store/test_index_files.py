@@ -9,6 +9,7 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import index_tasks
 import pytest
@@ -30,7 +31,7 @@ def path(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def public():
+def public() -> Any:
     """A directory that an unprivileged user may reach, which pytest's own is not."""
     folder = Path(tempfile.mkdtemp(prefix="fxminify-test-"))
     yield folder
@@ -39,7 +40,7 @@ def public():
 
 
 @contextmanager
-def unprivileged():
+def unprivileged() -> Any:
     """Root may write anywhere: be nobody for a while."""
     root = os.geteuid() == 0
     if root:
@@ -51,7 +52,7 @@ def unprivileged():
             os.seteuid(0)
 
 
-def refusal(path: str, **how) -> str:
+def refusal(path: str, **how: Any) -> str:
     """The sentence with which opening ``path`` is refused; the directory is unchanged."""
     before = snapshot(path)
     with pytest.raises(StoreError) as error, Index.open(path, **how) as index:
@@ -77,7 +78,7 @@ def test_missing_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"readonly": True}, {"create": True}, {}])
-def test_directory(tmp_path: Path, how: dict) -> None:
+def test_directory(tmp_path: Path, how: dict[str, bool]) -> None:
     (tmp_path / "d").mkdir()
     assert "is a directory" in refusal(str(tmp_path / "d"), **how)
 
@@ -86,7 +87,7 @@ def test_directory(tmp_path: Path, how: dict) -> None:
 @pytest.mark.parametrize(
     "content", [b"x", b"hello", b"x" * 600, b"PK\3\4" + bytes(9000), b"SQLite format 3\0" + b"x" * 50]
 )
-def test_foreign_file(tmp_path: Path, content: bytes, how: dict) -> None:
+def test_foreign_file(tmp_path: Path, content: bytes, how: dict[str, bool]) -> None:
     path = tmp_path / "model.pt"
     path.write_bytes(content)
     assert "is not a file of fxminify" in refusal(str(path), **how)
@@ -94,7 +95,7 @@ def test_foreign_file(tmp_path: Path, content: bytes, how: dict) -> None:
 
 @pytest.mark.parametrize("how", [{"readonly": True}, {"create": True}, {}])
 @pytest.mark.parametrize("application", [0, 42])
-def test_foreign_database(tmp_path: Path, how: dict, application: int) -> None:
+def test_foreign_database(tmp_path: Path, how: dict[str, bool], application: int) -> None:
     path = str(tmp_path / "notes.db")
     connection = sqlite3.connect(path)
     connection.executescript(f"PRAGMA application_id={application}; CREATE TABLE captures (id INTEGER);")

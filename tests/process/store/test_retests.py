@@ -8,6 +8,7 @@ import sqlite3
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from index_tasks import add, add_retests, small_case
@@ -15,7 +16,7 @@ from index_tasks import add, add_retests, small_case
 from fxminify.store.index import Index, RetestResult, StoreError
 from fxminify.store.index.trust import origin_tag
 
-ANSWER = {"shown": 2, "runs": 2, "seconds": 1.5, "versions": {"torch": "2.13.0"}}
+ANSWER: dict[str, Any] = {"shown": 2, "runs": 2, "seconds": 1.5, "versions": {"torch": "2.13.0"}}
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ def sin_is_cos(gm, inputs):
     return gm
 
 
-def attempt(backend, function):
+def attempt(backend, function) -> None:
     torch._dynamo.reset()
     torch.manual_seed(1)
     layer = torch.nn.Linear(4, 4)
@@ -39,7 +39,7 @@ def attempt(backend, function):
         print(type(exc).__name__)
 
 
-def keep(name):
+def keep(name) -> None:
     """The newest launcher, and its data, as ``name.py`` in a folder ``name``."""
     found = max(Path().rglob("minifier_launcher.py"), key=lambda p: p.stat().st_mtime)
     shutil.copytree(found.parent, name)
@@ -47,7 +47,7 @@ def keep(name):
     shutil.rmtree(found.parent)
 
 
-def main(kinds):
+def main(kinds) -> None:
     if "refused" in kinds:
         torch._dynamo.config.repro_after, torch._dynamo.config.repro_level = "dynamo", 2
         attempt("refuses_sin", lambda x: torch.sin(x) * 2)

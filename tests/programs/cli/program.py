@@ -30,7 +30,7 @@ def custom(x):
     return myops.twice(torch.sin(x)).sum()
 
 
-def run(name):
+def run(name) -> None:
     x = torch.linspace(0.1, 0.9, 8)
     if name == "imported":
         torch.compile(model, backend=planted.imported)(x)

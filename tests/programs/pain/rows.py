@@ -9,7 +9,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 X = torch.linspace(-1, 1, 16).reshape(4, 4)
 
 
-def attempt(function, backend, *inputs, backward=False, calls=1, **kwargs):
+def attempt(function, backend, *inputs, backward=False, calls=1, **kwargs) -> None:
     torch.manual_seed(0)
     torch._dynamo.reset()
     try:
@@ -90,7 +90,7 @@ def gathered(x):
 
 
 class Buffered(torch.nn.Module):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.register_buffer("steps", torch.arange(1000.0))
 

@@ -50,7 +50,7 @@ row05 = functools.partial(_limited, limit=3)
 
 
 class Compiler:
-    def __init__(self, refuses):
+    def __init__(self, refuses) -> None:
         self.refuses = refuses
 
     def lower(self, gm, inputs):

@@ -39,7 +39,7 @@ def wav2vec():
 class Planted(torch.nn.Module):
     """What a layer gave, through an operator that the backend does not know."""
 
-    def __init__(self, layer, operator):
+    def __init__(self, layer, operator) -> None:
         super().__init__()
         self.layer = layer
         self.operator = operator
@@ -57,7 +57,7 @@ def bert_with_two():
     return model, {"input_ids": tokens()}
 
 
-def main(backend, name):
+def main(backend, name) -> None:
     torch.manual_seed(0)
     model, inputs = globals()[name]()
     with torch.no_grad():

@@ -62,7 +62,7 @@ INPUTS = {
 }
 
 
-def main(backend, *names):
+def main(backend, *names) -> None:
     torch.manual_seed(0)
     for name in names:
         compiled = torch.compile(globals()[name], backend=backend)

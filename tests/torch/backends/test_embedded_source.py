@@ -97,7 +97,7 @@ def test_text_is_carried_as_written_after_what_it_needs(script: Script) -> None:
 
 def test_values_are_those_of_the_moment(script: Script) -> None:
     main = script("LEVEL = 0\ndef backend(gm, inputs):\n    return LEVEL\n")
-    main.LEVEL = 7
+    vars(main)["LEVEL"] = 7
     assert embedded(main.backend).startswith("LEVEL = 7\n")
 
 

@@ -4,10 +4,12 @@ import inspect
 import json
 import sys
 from dataclasses import replace
+from typing import Any, Never
 
 import pytest
 import torch
 from captured import capture, spec
+from torch import fx
 
 from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.minifier.oracle.observation import Observation, Seen
@@ -20,22 +22,22 @@ from fxminify.store.signature import signature
 BOTH = pytest.mark.parametrize("entry", ["direct", "compile"])
 
 
-def relu_sum(x):
+def relu_sum(x: Any) -> Any:
     return torch.relu(x.sin() + 1).sum()
 
 
-def relu_only(x):
+def relu_only(x: Any) -> Any:
     return torch.relu(x * 2)
 
 
-def seen(case_and_blobs, entry):
+def seen(case_and_blobs: Any, entry: Any) -> Any:
     marks = []
     observation = observe(*case_and_blobs, entry, marks.append)
     return observation, marks
 
 
 @BOTH
-def test_a_healthy_backend_passes(entry):
+def test_a_healthy_backend_passes(entry: Any) -> None:
     observation, marks = seen(capture(relu_sum, (torch.randn(4),), spec("healthy")), entry)
     assert observation.seen is Seen.PASS
     between = ["compile"] if entry == "direct" else ["trace", "compile", "guards"]
@@ -44,7 +46,7 @@ def test_a_healthy_backend_passes(entry):
 
 
 @BOTH
-def test_an_input_is_not_called_like_the_operation_that_it_stands_for(entry):
+def test_an_input_is_not_called_like_the_operation_that_it_stands_for(entry: Any) -> None:
     case, blobs = capture(lambda x: torch.relu(x).cos(), (torch.randn(4),), spec("refuses_names"))
     assert seen((case, blobs), entry)[0].seen is Seen.FAILURE
     placeholder, relu, cos, output = case.graph.nodes
@@ -54,8 +56,8 @@ def test_an_input_is_not_called_like_the_operation_that_it_stands_for(entry):
 
 
 @BOTH
-def test_eager_finishes_before_the_backend_is_asked(entry):
-    def bad(x):
+def test_eager_finishes_before_the_backend_is_asked(entry: Any) -> None:
+    def bad(x: Any) -> Any:
         return torch.relu(x) + x.new_zeros(3)
 
     case, blobs = capture(bad, (torch.randn(3),), spec("cannot_lower"))
@@ -77,7 +79,7 @@ FAILURES = {
 
 @BOTH
 @pytest.mark.parametrize(("name", "expected"), FAILURES.items(), ids=FAILURES.keys())
-def test_failures_are_described_alike_through_both_entries(name, expected, entry):
+def test_failures_are_described_alike_through_both_entries(name: str, expected: Any, entry: Any) -> None:
     observation, _ = seen(capture(relu_only, (torch.randn(4),), spec(name)), entry)
     failure = observation.failure
     assert observation.seen is Seen.FAILURE
@@ -87,17 +89,17 @@ def test_failures_are_described_alike_through_both_entries(name, expected, entry
 
 
 @pytest.mark.parametrize("name", ["cannot_lower", "with_context", "fails_at_run", "exits", "diverges"])
-def test_both_entries_give_one_signature(name):
+def test_both_entries_give_one_signature(name: str) -> None:
     case = capture(relu_only, (torch.randn(4),), spec(name), compare=True)
     direct, compiled = (signature(seen(case, entry)[0].failure) for entry in ("direct", "compile"))
     assert direct == compiled
 
 
-def test_a_failure_in_guards_shows_through_compile_only():
+def test_a_failure_in_guards_shows_through_compile_only() -> None:
     case = capture(relu_only, (torch.randn(4),), spec("healthy"))
 
-    def bad_guards(gm, inputs):
-        def raising(*args, **kwargs):
+    def bad_guards(gm: fx.GraphModule, inputs: Any) -> Any:
+        def raising(*args: Any, **kwargs: Any) -> Never:
             raise IndexError("list index out of range")
 
         context = torch._guards.TracingContext.try_get()
@@ -113,7 +115,7 @@ def test_a_failure_in_guards_shows_through_compile_only():
 
 
 @BOTH
-def test_a_failure_in_backward(entry):
+def test_a_failure_in_backward(entry: Any) -> None:
     inputs = (torch.randn(4, requires_grad=True),)
     case, blobs = capture(relu_only, inputs, spec("fails_in_backward"))
     assert seen((case, blobs), entry)[0].seen is Seen.PASS
@@ -124,7 +126,7 @@ def test_a_failure_in_backward(entry):
 
 
 @BOTH
-def test_a_divergence_is_looked_for_only_when_asked(entry):
+def test_a_divergence_is_looked_for_only_when_asked(entry: Any) -> None:
     case, blobs = capture(relu_only, (torch.randn(4),), spec("diverges"))
     assert seen((case, blobs), entry)[0].seen is Seen.PASS
     observation, marks = seen((replace(case, compare=True), blobs), entry)
@@ -134,8 +136,8 @@ def test_a_divergence_is_looked_for_only_when_asked(entry):
 
 @BOTH
 @pytest.mark.parametrize("name", ["draws", "healthy"])
-def test_random_numbers_are_the_same_on_both_sides(name, entry):
-    def noisy(x):
+def test_random_numbers_are_the_same_on_both_sides(name: str, entry: Any) -> None:
+    def noisy(x: Any) -> Any:
         return x + torch.rand(4)
 
     case = capture(noisy, (torch.zeros(4),), spec(name), compare=True)
@@ -145,7 +147,7 @@ def test_random_numbers_are_the_same_on_both_sides(name, entry):
 
 
 @BOTH
-def test_a_backend_that_edits_graph_and_inputs_changes_nothing_for_the_next(entry):
+def test_a_backend_that_edits_graph_and_inputs_changes_nothing_for_the_next(entry: Any) -> None:
     case = capture(relu_only, (torch.ones(4),), spec("edits_the_graph"))
     copy = capture(relu_only, (torch.ones(4),), spec("edits_the_graph"))
     first = seen(case, entry)[0]
@@ -156,15 +158,15 @@ def test_a_backend_that_edits_graph_and_inputs_changes_nothing_for_the_next(entr
 
 
 @BOTH
-def test_buffers_that_eager_wrote_to_are_fresh_for_the_backend(entry):
+def test_buffers_that_eager_wrote_to_are_fresh_for_the_backend(entry: Any) -> None:
     norm = torch.nn.BatchNorm1d(3)
     case = capture(norm, (torch.randn(5, 3),), spec("healthy"), compare=True)
     assert seen(case, entry)[0].seen is Seen.PASS
 
 
 @BOTH
-def test_in_place_operators_do_not_leak_from_run_to_run(entry):
-    def double(x):
+def test_in_place_operators_do_not_leak_from_run_to_run(entry: Any) -> None:
+    def double(x: Any) -> Any:
         x.mul_(2)
         return x + 1
 
@@ -174,10 +176,10 @@ def test_in_place_operators_do_not_leak_from_run_to_run(entry):
 
 
 @BOTH
-def test_the_ambient_state_is_applied_and_taken_back(entry):
+def test_the_ambient_state_is_applied_and_taken_back(entry: Any) -> None:
     states = []
 
-    def looks(gm, inputs):
+    def looks(gm: fx.GraphModule, inputs: Any) -> Any:
         states.append((torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_autocast_enabled("cpu")))
         return gm.forward
 
@@ -190,33 +192,33 @@ def test_the_ambient_state_is_applied_and_taken_back(entry):
 
 
 @BOTH
-def test_options_reach_the_backend(entry):
+def test_options_reach_the_backend(entry: Any) -> None:
     options = spec("with_options", options={"dict": [["fuse", True]]})
     assert seen(capture(relu_only, (torch.ones(4),), options), entry)[0].failure.message == "cannot fuse"
     assert seen(capture(relu_only, (torch.ones(4),), spec("with_options")), entry)[0].seen is Seen.PASS
 
 
-def test_an_empty_graph_never_reaches_a_backend_through_compile():
+def test_an_empty_graph_never_reaches_a_backend_through_compile() -> None:
     case, blobs = capture(relu_only, (torch.ones(4),), spec("healthy"))
     name = case.graph.placeholders[0].name
     nodes = (*case.graph.placeholders, Node("output", "output", "output", ({"tuple": [{"ref": name}]},)))
     empty = replace(case, graph=Graph(nodes))
 
-    def fails(gm, inputs):
+    def fails(gm: fx.GraphModule, inputs: Any) -> Never:
         raise RuntimeError("asked")
 
     assert observe(empty, blobs, "direct", backend=fails).seen is Seen.FAILURE
     assert observe(empty, blobs, "compile", backend=fails).seen is Seen.PASS
 
 
-def test_the_printed_source_can_be_inspected():
+def test_the_printed_source_can_be_inspected() -> None:
     case, blobs = capture(relu_sum, (torch.ones(4),), spec("healthy"))
     _, function = source_function(case, blobs)
     assert inspect.getsource(function).startswith("def forward(x)")
     assert torch.equal(torch.as_tensor(function(torch.ones(4))), relu_sum(torch.ones(4)))
 
 
-def test_an_observation_survives_json():
+def test_an_observation_survives_json() -> None:
     observation, _ = seen(capture(relu_only, (torch.ones(4),), spec("cannot_lower")), "direct")
     assert codec.load(json.loads(json.dumps(codec.dump(observation))), Observation) == observation
 
@@ -229,7 +231,7 @@ REAL = {
 
 
 @pytest.mark.parametrize(("name", "backend"), REAL.items(), ids=REAL.keys())
-def test_real_failures_have_one_signature_through_both_entries(name, backend):
+def test_real_failures_have_one_signature_through_both_entries(name: str, backend: Any) -> None:
     pytest.importorskip("onnxruntime")
     torch.manual_seed(0)
     function, inputs = __import__(name).make()
@@ -242,13 +244,13 @@ def test_real_failures_have_one_signature_through_both_entries(name, backend):
         assert "prims.lgamma" in signature(direct).message
 
 
-def test_a_real_failure_that_needs_a_graph_of_dynamo_itself_shows_through_compile_only():
+def test_a_real_failure_that_needs_a_graph_of_dynamo_itself_shows_through_compile_only() -> None:
     function, inputs = __import__("026_ts_any_graph").make()
     case = capture(function, inputs, spec("ts", ""))
     assert seen(case, "direct")[0].seen is Seen.PASS
     assert seen(case, "compile")[0].failure.message.strip().startswith("method cannot be used as a value")
 
 
-def test_a_spec_says_where_its_module_lies():
+def test_a_spec_says_where_its_module_lies() -> None:
     assert BackendSpec.from_json(spec("healthy").to_json()).modules() == ["faulty_backends"]
     assert "faulty_backends" in sys.modules

@@ -3,6 +3,7 @@
 import math
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -25,23 +26,23 @@ ERROR = Failure(
 HANG = Failure(FailureKind.HANG, Phase.COMPILE, message="no answer within 60 s")
 
 
-def fails(failure=ERROR, seconds=1.0, stderr=""):
+def fails(failure: Any = ERROR, seconds: float = 1.0, stderr: str = "") -> Any:
     return Reply(Ended.DONE, "compile", codec.dump(Observation(Seen.FAILURE, failure)), stderr=stderr, seconds=seconds)
 
 
-def passes(seconds=1.0):
+def passes(seconds: float = 1.0) -> Any:
     return Reply(Ended.DONE, "forward", codec.dump(Observation(Seen.PASS)), seconds=seconds)
 
 
 class FakePool:
     """Replies by entry and number of threads; a sequence is given out in turn, its last one for ever."""
 
-    def __init__(self, **replies):
+    def __init__(self, **replies: Any) -> None:
         self.replies = {key: list(value) if isinstance(value, list) else [value] for key, value in replies.items()}
         self.asked = []
         self.timeouts = []
 
-    def submit(self, task, argument, *, timeout, fresh=False):
+    def submit(self, task: Any, argument: Any, *, timeout: Any, fresh: bool = False) -> Any:
         many = argument["threads"] != 1
         self.asked.append(argument["entry"] + ("_many" if many else ""))
         self.timeouts.append(timeout)
@@ -51,7 +52,7 @@ class FakePool:
         return future
 
 
-def test_both_entries_are_tried_and_the_faster_is_kept():
+def test_both_entries_are_tried_and_the_faster_is_kept() -> None:
     pool = FakePool(direct=fails(seconds=0.5), compile=fails(seconds=2.0))
     found = replay(pool, CASE, ERROR, runs=3)
     assert pool.asked == ["direct", "compile", "direct", "direct"]  # twice: the first run of a worker is cold
@@ -60,18 +61,18 @@ def test_both_entries_are_tried_and_the_faster_is_kept():
     assert found.target.allowed == (signature(ERROR),)
 
 
-def test_a_failure_that_shows_through_compile_only():
+def test_a_failure_that_shows_through_compile_only() -> None:
     pool = FakePool(direct=passes(), compile=fails(seconds=4.0))
     found = replay(pool, CASE, ERROR, runs=2)
     assert (found.entry, found.timeout) == ("compile", 20.0)
     assert pool.asked == ["direct", "compile", "compile"]
 
 
-def test_the_timeout_is_capped():
+def test_the_timeout_is_capped() -> None:
     assert replay(FakePool(direct=fails(seconds=30.0), compile=passes()), CASE, ERROR, limit=60).timeout == 60
 
 
-def test_a_capture_that_passes_is_not_reproduced_and_says_so():
+def test_a_capture_that_passes_is_not_reproduced_and_says_so() -> None:
     found = replay(FakePool(direct=passes(), compile=passes()), CASE, ERROR, runs=3)
     assert not found.reproduced
     assert found.entries == {"direct": Shown(3, 0, 1.0), "compile": Shown(3, 0, 1.0)}
@@ -80,7 +81,7 @@ def test_a_capture_that_passes_is_not_reproduced_and_says_so():
     )
 
 
-def test_a_capture_that_fails_differently_is_not_reproduced_and_says_how():
+def test_a_capture_that_fails_differently_is_not_reproduced_and_says_how() -> None:
     other = replace(ERROR, message="cannot lower sin")
     found = replay(FakePool(direct=fails(other), compile=fails(other)), CASE, ERROR, runs=1)
     assert not found.reproduced
@@ -89,7 +90,7 @@ def test_a_capture_that_fails_differently_is_not_reproduced_and_says_how():
     assert replay(FakePool(direct=fails(other), compile=passes()), CASE, ERROR, error_regex="lower sin").reproduced
 
 
-def test_a_failure_that_comes_and_goes_has_a_rate_and_votes():
+def test_a_failure_that_comes_and_goes_has_a_rate_and_votes() -> None:
     pool = FakePool(
         direct=[passes(), passes(), fails(), passes(), fails(), passes(), passes(), fails()], compile=passes()
     )
@@ -100,7 +101,7 @@ def test_a_failure_that_comes_and_goes_has_a_rate_and_votes():
     assert found.oracle(pool).votes == Votes.for_rate(4 / 9)
 
 
-def test_more_threads_are_tried_where_one_does_not_show_it(monkeypatch):
+def test_more_threads_are_tried_where_one_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     pool = FakePool(direct=passes(), compile=passes(), direct_many=fails(), compile_many=fails(seconds=9))
     found = replay(pool, replace(CASE, context={}), ERROR, runs=2)
@@ -109,19 +110,19 @@ def test_more_threads_are_tried_where_one_does_not_show_it(monkeypatch):
     assert not replay(pool, CASE, ERROR, runs=2).reproduced
 
 
-def test_the_allowed_signatures_are_all_that_count_as_the_capture():
+def test_the_allowed_signatures_are_all_that_count_as_the_capture() -> None:
     one, two = fails(stderr="error: one\n"), fails(stderr="error: two\n")
     found = replay(FakePool(direct=[one, two, one], compile=two), CASE, ERROR)
     assert [s.diagnostics for s in found.target.allowed] == ["error: one", "error: two"]
     assert [f.diagnostics for f in found.failures] == ["error: one\n", "error: two\n"]
 
 
-def test_our_own_trouble_is_retried():
+def test_our_own_trouble_is_retried() -> None:
     pool = FakePool(direct=[Reply(Ended.INFRA, error="x"), fails()], compile=passes())
     assert replay(pool, CASE, ERROR, runs=1).rate == 1.0
 
 
-def test_a_hang_is_given_five_times_what_a_healthy_graph_takes():
+def test_a_hang_is_given_five_times_what_a_healthy_graph_takes() -> None:
     hang = Reply(Ended.TIMEOUT, "compile", seconds=30)
     pool = FakePool(direct=[passes(seconds=6.0), hang], compile=hang)
     found = replay(pool, CASE, HANG, runs=2, limit=60)
@@ -133,7 +134,7 @@ def test_a_hang_is_given_five_times_what_a_healthy_graph_takes():
     assert replay(pool, CASE, HANG, runs=1, limit=60).timeout == 10
 
 
-def test_smaller_candidates_of_a_hang_get_less_time():
+def test_smaller_candidates_of_a_hang_get_less_time() -> None:
     node = Node("n", "call_function", {"fn": "torch.relu"})
     sizes = [replace(CASE, graph=Graph((node,) * n)) for n in (1, 25, 50, 1000)]
     oracle = Oracle(FakePool(), FailureTarget(()), timeout=60, healthy=4.0)
@@ -141,7 +142,7 @@ def test_smaller_candidates_of_a_hang_get_less_time():
     assert Oracle(FakePool(), FailureTarget(()), timeout=60).timeout_of(sizes[0]) == 60
 
 
-def test_what_a_capture_does_not_know_is_not_compared():
+def test_what_a_capture_does_not_know_is_not_compared() -> None:
     seen = replace(ERROR, diagnostics="error: diagnosis")
     assert Likeness(ERROR).difference(seen) is None
     assert Likeness(seen).difference(ERROR) == "diagnostics"
@@ -152,30 +153,30 @@ def test_what_a_capture_does_not_know_is_not_compared():
     assert Likeness(ERROR).difference(replace(ERROR, frames=())) == "origin"
 
 
-def test_the_faster_entry():
+def test_the_faster_entry() -> None:
     assert fastest({"direct": Shown(1, 1, 1.1), "compile": Shown(1, 1, 1.0)}) == "direct"
     assert fastest({"direct": Shown(1, 1, 2.0), "compile": Shown(1, 1, 1.0)}) == "compile"
     assert fastest({"direct": Shown(2, 1, 0.1), "compile": Shown(2, 2, 1.0)}) == "compile"
     assert fastest({"compile": Shown(1, 1, 1.0)}) == "compile"
 
 
-def relu(x):
+def relu(x: Any) -> Any:
     return torch.relu(x * 2)
 
 
 @pytest.fixture(scope="module")
-def pool():
+def pool() -> Any:
     with Pool(spec("healthy").to_json(), memory=1536 << 20) as pool:
         yield pool
 
 
-def captured(pool, backend, function=relu, inputs=None, **more):
+def captured(pool: Any, backend: Any, function: Any = relu, inputs: Any = None, **more: Any) -> Any:
     case, blobs = capture(function, inputs or (torch.ones(4),), spec(backend), **more)
     pool.scratch.put(blobs)
     return case
 
 
-def test_a_healthy_graph_is_healthy(pool):
+def test_a_healthy_graph_is_healthy(pool: Any) -> None:
     found = replay(pool, healthy(captured(pool, "healthy")), ERROR, runs=1)
     assert (found.reproduced, found.rate) == (False, 0.0)
 
@@ -190,7 +191,7 @@ def test_a_healthy_graph_is_healthy(pool):
         ("allocates", Failure(FailureKind.OUT_OF_MEMORY, Phase.COMPILE)),
     ],
 )  # fmt: skip
-def test_from_capture_to_verdicts(pool, backend, failure):
+def test_from_capture_to_verdicts(pool: Any, backend: Any, failure: Any) -> None:
     case = captured(pool, backend)
     found = replay(pool, case, failure, runs=2)
     assert (found.reproduced, found.rate) == (True, 1.0)
@@ -202,7 +203,7 @@ def test_from_capture_to_verdicts(pool, backend, failure):
     assert oracle.ask(harmless).outcome is Outcome.PASS
 
 
-def test_a_slip_is_another_bug(pool):
+def test_a_slip_is_another_bug(pool: Any) -> None:
     failure = Failure(
         FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "compilation failed",
         frames=(Frame("faulty_backends.py", "generic"),),
@@ -213,7 +214,7 @@ def test_a_slip_is_another_bug(pool):
     assert verdict.signature.diagnostics.endswith("'torch.aten.sin'")
 
 
-def test_a_real_hang_is_replayed_within_its_time(pool):
+def test_a_real_hang_is_replayed_within_its_time(pool: Any) -> None:
     case = captured(pool, "hangs")
     found = replay(pool, case, HANG, runs=1, limit=3.0)
     assert (found.reproduced, found.timeout) == (True, 3.0)
@@ -221,7 +222,7 @@ def test_a_real_hang_is_replayed_within_its_time(pool):
     assert signature(found.failures[0]) == Signature("hang", "compile")
 
 
-def test_a_flaky_backend_is_voted_on(pool):
+def test_a_flaky_backend_is_voted_on(pool: Any) -> None:
     failure = Failure(
         FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "now and then",
         frames=(Frame("faulty_backends.py", "every_other"),),

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import onnxruntime
 import pytest
@@ -53,7 +53,7 @@ def losses(model: torch.nn.Module, function: Any) -> torch.Tensor:
 @pytest.mark.parametrize(("dynamic", "graphs"), [(False, 4), (True, 2)])
 def test_training_follows_the_loss_of_eager(dynamic: bool, graphs: int) -> None:
     storage, one, other = Storage(), perceptron(), perceptron()
-    options = {"storage": storage, "strict": True}
+    options: dict[str, Any] = {"storage": storage, "strict": True}
     fast = torch.compile(other, backend=compile_fx, dynamic=dynamic, options=options)
     torch.testing.assert_close(losses(other, fast), losses(one, one), rtol=0, atol=1e-4)
     assert [report.kind for report in storage.reports] == ["forward", "backward"] * (graphs // 2)
@@ -64,7 +64,7 @@ def test_the_public_exporter_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     """What happens when torch moves the exporter's private names."""
     monkeypatch.setattr(exporter, "PRIVATE", None)
     one, other, storage = perceptron(), perceptron(), Storage()
-    fast = torch.compile(other, backend=compile_fx, dynamic=True, options={"storage": storage})
+    fast = torch.compile(other, backend=compile_fx, dynamic=True, options=cast(Any, {"storage": storage}))
     torch.testing.assert_close(losses(other, fast), losses(one, one), rtol=0, atol=1e-4)
     assert [(len(report.parts), report.islands) for report in storage.reports] == [(1, []), (1, [])]
     x = r(3)
@@ -176,6 +176,7 @@ def test_a_buffer_that_the_model_changes_is_not_frozen() -> None:
     class Counter(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
+            self.count: torch.Tensor
             self.register_buffer("count", torch.zeros(()))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:

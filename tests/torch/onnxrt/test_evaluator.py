@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import onnx.helper
 import torch
@@ -17,7 +17,7 @@ r = torch.randn
 def stored(function: Any, *inputs: torch.Tensor) -> Storage:
     storage = Storage()
     with torch.no_grad():
-        out = torch.compile(function, backend=compile_reference, options={"storage": storage})(*inputs)
+        out = torch.compile(function, backend=compile_reference, options=cast(Any, {"storage": storage}))(*inputs)
         torch.testing.assert_close(out, function(*inputs), rtol=1e-4, atol=1e-5)
     return storage
 

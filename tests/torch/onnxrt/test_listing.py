@@ -7,7 +7,7 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import onnx
 import onnx.helper as oh
@@ -25,12 +25,13 @@ SVG = "{http://www.w3.org/2000/svg}"
 def stored(function: Callable[..., Any], *inputs: Any, **options: Any) -> Storage:
     storage = Storage()
     with torch.no_grad():
-        torch.compile(function, backend=compile_fx, options={"storage": storage, **options})(*inputs)
+        torch.compile(function, backend=compile_fx, options=cast(Any, {"storage": storage, **options}))(*inputs)
     return storage
 
 
 def branches(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    return torch.cond(x.sum() > 0, lambda x: (x @ w).relu(), lambda x: x @ w - 1, (x,))
+    out: torch.Tensor = torch.cond(x.sum() > 0, lambda x: (x @ w).relu(), lambda x: x @ w - 1, (x,))
+    return out
 
 
 def branching() -> onnx.ModelProto:

@@ -77,7 +77,10 @@ KINDS: dict[str, Callable[[], list[Any]]] = {
     "channels last": lambda: [torch.randn(1, 2, 3, 3).to(memory_format=torch.channels_last)],
     "conjugate": lambda: [torch.randn(4, dtype=torch.complex64).conj()],
     "negative view": lambda: [torch.randn(4, dtype=torch.complex64).conj().imag],
-    "sparse": lambda: [torch.eye(3).to_sparse(), torch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (2,))],
+    "sparse": lambda: [
+        torch.eye(3).to_sparse(),
+        torch.sparse_coo_tensor(torch.tensor([[0, 0]]), torch.tensor([1.0, 2.0]), (2,)),
+    ],
     "compressed": lambda: [torch.eye(4).to_sparse_csr(), torch.eye(4).to_sparse_csc()],
     "compressed blocks": lambda: [torch.eye(4).to_sparse_bsr((2, 2)), torch.eye(4).to_sparse_bsc((2, 2))],
     "quantized": lambda: [torch.quantize_per_tensor(torch.randn(4), 0.1, 3, torch.qint8)],

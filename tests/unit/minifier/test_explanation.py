@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,7 @@ def test_an_explanation_is_read_back() -> None:
 def test_what_we_never_wrote_is_refused(edit: dict[str, object]) -> None:
     with pytest.raises(StoreError, match="an explanation in the file cannot be read"):
         Explanation.from_json(json.loads(json.dumps({**EXPLAINED.to_json(), **edit})))
-    for doc in ("", [], 1):
+    refused: tuple[Any, ...] = ("", [], 1)
+    for doc in refused:
         with pytest.raises(StoreError, match="cannot be read"):
             Explanation.from_json(doc)

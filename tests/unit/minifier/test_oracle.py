@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import CancelledError, Future
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,12 @@ from fxminify.store.signature import Match, signature
 CASE = Case(Graph((Node("output", "output", "output", (None,)),)), ())
 
 
-def error(message="cannot lower relu", type="RuntimeError", file="be.py", **more):
+def error(message: str = "cannot lower relu", type: str = "RuntimeError", file: str = "be.py", **more: Any) -> Any:
     frames = (Frame(file, "lower", 3),)
     return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, type=type, message=message, frames=frames, **more)
 
 
-def fails(failure, stderr=""):
+def fails(failure: Any, stderr: str = "") -> Any:
     return Reply(Ended.DONE, "compile", codec.dump(Observation(Seen.FAILURE, failure)), stderr=stderr, seconds=1.0)
 
 
@@ -38,12 +39,12 @@ MEMORY = Reply(Ended.MEMORY, "compile", error="2 GiB", seconds=1.0)
 class FakePool:
     """Gives replies from a list, at once; remembers what it was asked."""
 
-    def __init__(self, *replies):
+    def __init__(self, *replies: Any) -> None:
         self.replies = list(replies)
         self.fresh = []
         self.scratch = {}
 
-    def submit(self, task, argument, *, timeout, fresh=False):
+    def submit(self, task: Any, argument: Any, *, timeout: Any, fresh: bool = False) -> Any:
         assert task == "observe"
         self.fresh.append(fresh)
         future = Future()
@@ -55,7 +56,14 @@ class FakePool:
         return future
 
 
-def verdict(*replies, captured=None, match=Match.EXACT, error_regex=None, votes=None, fresh=False):
+def verdict(
+    *replies: Any,
+    captured: Any = None,
+    match: Any = Match.EXACT,
+    error_regex: Any = None,
+    votes: Any = None,
+    fresh: bool = False,
+) -> Any:
     pool = FakePool(*replies)
     target = FailureTarget((signature(captured or error()),), match, error_regex)
     answer = Oracle(pool, target, timeout=10, votes=votes).ask(CASE, fresh=fresh)
@@ -63,7 +71,7 @@ def verdict(*replies, captured=None, match=Match.EXACT, error_regex=None, votes=
     return answer
 
 
-def test_the_captured_failure_is_same():
+def test_the_captured_failure_is_same() -> None:
     answer = verdict(fails(error("cannot lower relu\n\nWhile executing %relu_7")))
     assert (answer.outcome, answer.signature, answer.seconds) == (Outcome.SAME, signature(error()), 1.0)
 
@@ -82,13 +90,13 @@ def test_the_captured_failure_is_same():
         (fails(error(), stderr="error: and a diagnosis\n"), Outcome.OTHER),
     ],
 )
-def test_everything_else_is_not(reply, outcome):
+def test_everything_else_is_not(reply: Any, outcome: Any) -> None:
     answer = verdict(reply)
     assert answer.outcome is outcome
     assert (answer.failure is None) == (outcome in (Outcome.PASS, Outcome.INVALID))
 
 
-def test_a_slip_to_another_bug_carries_its_signature():
+def test_a_slip_to_another_bug_carries_its_signature() -> None:
     answer = verdict(fails(error("cannot lower sin")))
     assert answer.signature == signature(error("cannot lower sin"))
     assert answer.detail == "RuntimeError: cannot lower sin"
@@ -97,12 +105,12 @@ def test_a_slip_to_another_bug_carries_its_signature():
 @pytest.mark.parametrize(
     ("match", "same"), [(Match.EXACT, [False, False]), (Match.ORIGIN, [True, False]), (Match.ANY, [True, True])]
 )
-def test_match_levels(match, same):
+def test_match_levels(match: Any, same: Any) -> None:
     replies = [fails(error("cannot lower sin")), fails(error("cannot lower sin", file="elsewhere.py"))]
     assert [verdict(r, match=match).same for r in replies] == same
 
 
-def test_a_regular_expression_overrides_the_signature():
+def test_a_regular_expression_overrides_the_signature() -> None:
     nested = error("failed", causes=(("DispatchError", "no function for aten.foo"),))
     assert verdict(fails(nested), error_regex=r"no function for aten\.foo").same
     assert verdict(fails(error("failed"), stderr="error: aten.foo\n"), error_regex="aten.foo").same
@@ -110,7 +118,7 @@ def test_a_regular_expression_overrides_the_signature():
     assert text(nested) == "RuntimeError: failed\nDispatchError: no function for aten.foo"
 
 
-def test_a_captured_crash_is_same_only_with_its_signal():
+def test_a_captured_crash_is_same_only_with_its_signal() -> None:
     crash = Failure(FailureKind.CRASH, Phase.COMPILE, signal=11)
     assert verdict(CRASH, captured=crash).same
     answer = verdict(Reply(Ended.CRASH, "compile", signal=8), captured=crash)
@@ -118,29 +126,29 @@ def test_a_captured_crash_is_same_only_with_its_signal():
     assert verdict(Reply(Ended.CRASH, "forward", signal=11), captured=crash).outcome is Outcome.CRASH
 
 
-def test_a_captured_hang_is_same_in_its_phase():
+def test_a_captured_hang_is_same_in_its_phase() -> None:
     hang = Failure(FailureKind.HANG, Phase.COMPILE)
     assert verdict(HANG, captured=hang).same
     assert verdict(Reply(Ended.TIMEOUT, "forward"), captured=hang).outcome is Outcome.TIMEOUT
 
 
-def test_a_captured_lack_of_memory_is_same_however_it_shows():
+def test_a_captured_lack_of_memory_is_same_however_it_shows() -> None:
     memory = Failure(FailureKind.OUT_OF_MEMORY, Phase.COMPILE, type="RuntimeError", message="not enough memory")
     assert verdict(MEMORY, captured=memory).same
 
 
 @pytest.mark.parametrize("ended", [Ended.CRASH, Ended.TIMEOUT, Ended.MEMORY])
 @pytest.mark.parametrize("phase", ["eager", "trace"])
-def test_dying_before_the_backend_was_asked_is_invalid(ended, phase):
+def test_dying_before_the_backend_was_asked_is_invalid(ended: Any, phase: Any) -> None:
     captured = Failure(FailureKind.CRASH, Phase.COMPILE, signal=11)
     assert verdict(Reply(ended, phase, signal=11), captured=captured).outcome is Outcome.INVALID
 
 
-def test_dying_while_results_are_compared_is_our_own_trouble():
+def test_dying_while_results_are_compared_is_our_own_trouble() -> None:
     assert verdict(Reply(Ended.CRASH, "compare", signal=11), PASSES).outcome is Outcome.PASS
 
 
-def test_our_own_trouble_is_retried_once_in_a_fresh_worker():
+def test_our_own_trouble_is_retried_once_in_a_fresh_worker() -> None:
     pool = FakePool(INFRA, fails(error()))
     assert Oracle(pool, FailureTarget((signature(error()),)), timeout=10).ask(CASE).same
     assert pool.fresh == [False, True]
@@ -148,23 +156,23 @@ def test_our_own_trouble_is_retried_once_in_a_fresh_worker():
     assert (answer.outcome, answer.detail, answer.seconds) == (Outcome.INFRA, "our mistake", 2.0)
 
 
-def test_an_answer_that_is_no_observation_is_our_own_trouble():
+def test_an_answer_that_is_no_observation_is_our_own_trouble() -> None:
     broken = Reply(Ended.DONE, "compile", {"seen": "maybe"})
     assert verdict(broken, broken).outcome is Outcome.INFRA
 
 
-def test_fresh_runs_in_a_fresh_worker():
+def test_fresh_runs_in_a_fresh_worker() -> None:
     pool = FakePool(PASSES)
     Oracle(pool, FailureTarget(()), timeout=10).ask(CASE, fresh=True)
     assert pool.fresh == [True]
 
 
-def test_trouble_of_the_pool_is_raised():
+def test_trouble_of_the_pool_is_raised() -> None:
     with pytest.raises(SandboxError, match="closed"):
         verdict(SandboxError("the pool is closed"))
 
 
-def test_votes_stop_as_soon_as_they_are_decided():
+def test_votes_stop_as_soon_as_they_are_decided() -> None:
     votes = Votes(2, 4)
     same, other = fails(error()), fails(error("cannot lower sin"))
     assert verdict(same, same, votes=votes).outcome is Outcome.SAME
@@ -176,7 +184,7 @@ def test_votes_stop_as_soon_as_they_are_decided():
     assert verdict(INVALID, votes=votes).outcome is Outcome.INVALID
 
 
-def test_votes_follow_from_the_rate():
+def test_votes_follow_from_the_rate() -> None:
     assert Votes.for_rate(1.0) == Votes(1, 1)
     assert Votes.for_rate(0.9) == Votes(1, 2)
     assert Votes.for_rate(0.5) == Votes(1, 7)
@@ -184,23 +192,23 @@ def test_votes_follow_from_the_rate():
     assert Votes.for_rate(0.01) == Votes(1, 20)
 
 
-def test_a_least_rate_is_what_votes_ask_for():
+def test_a_least_rate_is_what_votes_ask_for() -> None:
     assert Votes.for_rate(1.0, 0.8) == Votes(4, 5)
     assert Votes.for_rate(0.5, 0.5) == Votes(4, 7)
     assert Votes.for_rate(0.25, 0.2) == Votes(4, 17)
 
 
-def test_a_tally_waits_while_it_can_still_change():
+def test_a_tally_waits_while_it_can_still_change() -> None:
     same, other = Verdict(Outcome.SAME), Verdict(Outcome.PASS)
     assert tally([other], Votes(1, 2)) is None
     assert tally([other, same], Votes(1, 2)).same
 
 
-def test_a_cancelled_question_withdraws_what_waits():
+def test_a_cancelled_question_withdraws_what_waits() -> None:
     waiting = Future()
 
     class Pool(FakePool):
-        def submit(self, *args, **kwargs):
+        def submit(self, *args: Any, **kwargs: Any) -> Any:
             return waiting
 
     future = Oracle(Pool(), FailureTarget(()), timeout=10).submit(CASE)
@@ -210,7 +218,7 @@ def test_a_cancelled_question_withdraws_what_waits():
         future.result()
 
 
-def test_questions_may_come_from_several_threads():
+def test_questions_may_come_from_several_threads() -> None:
     pool = FakePool(*[PASSES] * 64)
     oracle = Oracle(pool, FailureTarget(()), timeout=10)
     outcomes = []
@@ -222,7 +230,7 @@ def test_questions_may_come_from_several_threads():
     assert outcomes == [Outcome.PASS] * 64
 
 
-def test_diagnostics_come_from_the_worker_and_hold_no_fault_dump():
+def test_diagnostics_come_from_the_worker_and_hold_no_fault_dump() -> None:
     stack = 'Current thread 0x0001 (most recent call first):\n  File "a.py", line 1 in f\n'
     dump = f"error: bad\nFatal Python error: Aborted\n\n{stack}"
     failure = of_reply(fails(error(), stderr=dump)).failure

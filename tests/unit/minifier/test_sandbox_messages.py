@@ -3,6 +3,7 @@
 import socket
 import struct
 import threading
+from typing import Any
 
 import pytest
 
@@ -21,13 +22,13 @@ from fxminify.minifier.sandbox.messages import Answer, Channel, Exited, Mark, Pr
         Exited(12, -11),
     ],
 )
-def test_what_is_sent_arrives(message):
+def test_what_is_sent_arrives(message: Any) -> None:
     ours, theirs = map(Channel, pair())
     ours.send(message)
     assert theirs.receive(1) == message
 
 
-def test_partial_and_joined_messages_are_told_apart():
+def test_partial_and_joined_messages_are_told_apart() -> None:
     ours, theirs = pair()
     channel = Channel(theirs)
     data = messages.encode(Mark(1, "build")) + messages.encode(Mark(1, "eager"))
@@ -37,7 +38,7 @@ def test_partial_and_joined_messages_are_told_apart():
     assert [channel.receive(1), channel.receive(1)] == [Mark(1, "build"), Mark(1, "eager")]
 
 
-def test_a_large_message_arrives():
+def test_a_large_message_arrives() -> None:
     ours, theirs = map(Channel, pair())
     message = Answer(1, {"text": "x" * 5_000_000})
     thread = threading.Thread(target=ours.send, args=(message,))
@@ -46,7 +47,7 @@ def test_a_large_message_arrives():
     thread.join()
 
 
-def test_file_descriptors_travel_with_a_message():
+def test_file_descriptors_travel_with_a_message() -> None:
     ours, theirs = map(Channel, pair())
     left, right = pair()
     ours.send(messages.Fork(1), (right.fileno(),))
@@ -56,7 +57,7 @@ def test_file_descriptors_travel_with_a_message():
     assert left.recv(5) == b"hello"
 
 
-def test_a_closed_channel_is_the_end():
+def test_a_closed_channel_is_the_end() -> None:
     ours, theirs = pair()
     ours.close()
     with pytest.raises(EOFError):
@@ -75,19 +76,19 @@ def test_a_closed_channel_is_the_end():
         (b'{"type": "Answer", "query": 1, "result": null}', "Answer.result is a NoneType"),
     ],
 )
-def test_what_is_no_message_is_refused(body, problem):
+def test_what_is_no_message_is_refused(body: bytes, problem: Any) -> None:
     with pytest.raises(ProtocolError, match=problem):
         messages.decode(body)
 
 
-def test_a_length_over_the_limit_is_refused_before_it_is_read():
+def test_a_length_over_the_limit_is_refused_before_it_is_read() -> None:
     ours, theirs = pair()
     ours.sendall(struct.pack(">I", messages.LIMIT + 1))
     with pytest.raises(ProtocolError, match="over the limit"):
         Channel(theirs).receive(1)
 
 
-def test_a_message_over_the_limit_is_not_sent(monkeypatch):
+def test_a_message_over_the_limit_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "LIMIT", 100)
     with pytest.raises(ValueError, match="over the limit of 100"):
         messages.encode(Answer(1, {"text": "x" * 100}))

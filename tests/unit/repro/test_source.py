@@ -34,7 +34,7 @@ def text(*nodes: Node, out: Any, attrs: dict[str, Any] | None = None) -> str:
     return printed.text
 
 
-TENSOR = {"dtype": "float32", "shape": [2, 3]}
+TENSOR: dict[str, Any] = {"dtype": "float32", "shape": [2, 3]}
 
 
 def test_the_minimal_graph_is_two_lines() -> None:

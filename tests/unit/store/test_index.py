@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -27,7 +28,7 @@ def path(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def index(path: str):
+def index(path: str) -> Any:
     with Index.open(path, create=True) as index:
         yield index
 
@@ -96,7 +97,7 @@ def test_where_a_backend_was_found_does_not_make_it_another(index: Index) -> Non
 
 
 def test_a_graph_that_cannot_be_stored_is_a_capture_with_the_reason(index: Index) -> None:
-    more = {
+    more: dict[str, Any] = {
         "provenance": {"backend": "inductor"},
         "graph_text": "def forward(self): ...",
         "reason": "node 'f': no name",

@@ -7,6 +7,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from index_tasks import add, small_case
@@ -34,7 +35,7 @@ def path(tmp_path: Path) -> str:
 def edit(path: str) -> Edit:
     """Runs SQL on the file, as a stranger may."""
 
-    def edit(*statements: str, values: tuple = ()) -> None:
+    def edit(*statements: str, values: tuple[Any, ...] = ()) -> None:
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("PRAGMA writable_schema=ON")
         for statement in statements:
@@ -184,7 +185,7 @@ def test_documents_we_never_write(path: str, edit: Edit, text: bytes) -> None:
 def test_a_document_that_names_what_it_may_not(path: str, edit: Edit) -> None:
     with Index.open(path, readonly=True) as index, index._database.reading() as session:
         data = session.connection().exec_driver_sql("SELECT data FROM documents LIMIT 1").scalar()
-    text = zlib.decompress(data).replace(b"torch.relu", b"torch.load")
+    text = zlib.decompress(data or b"").replace(b"torch.relu", b"torch.load")
     put_document(edit, text)
     assert "capture 1 is not a valid case" in refusal(path, lambda index: index.captures.case(1))
 

@@ -6,6 +6,7 @@ The messages are those of real failures (torch 2.13, onnxruntime, IREE), shorten
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from fxminify.store.masking import AFTER_ADAPTERS, BEFORE_ADAPTERS, first_error_
 from fxminify.store.signature import Match, Signature, signature
 
 
-def error(message="", type="RuntimeError", **more):
+def error(message: str = "", type: str = "RuntimeError", **more: Any) -> Any:
     return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, type=type, message=message, **more)
 
 
@@ -80,7 +81,7 @@ SAME = {
 
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME.keys())
-def test_what_changes_as_a_graph_shrinks_is_masked(one, other):
+def test_what_changes_as_a_graph_shrinks_is_masked(one: Any, other: Any) -> None:
     assert signature(error(one)) == signature(error(other))
 
 
@@ -103,25 +104,25 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT.values(), ids=DIFFERENT.keys())
-def test_what_tells_bugs_apart_is_not_masked(one, other):
+def test_what_tells_bugs_apart_is_not_masked(one: Any, other: Any) -> None:
     assert signature(error(one)).difference(signature(error(other))) == "message"
 
 
-def test_a_node_goes_by_what_it_calls_whatever_its_name_is():
+def test_a_node_goes_by_what_it_calls_whatever_its_name_is() -> None:
     nodes = {"hidden_states": "roll", "h": "erf", "mask_1": "where"}
     text = "no kernel for hidden_states, node h, name='mask_1': h is bad"
     named = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, message=text, detail={"nodes": nodes})
     assert signature(named).message == "no kernel for roll, node erf, name='where': h is bad"
 
 
-def test_the_message_of_a_real_conversion_error_reads_well():
+def test_the_message_of_a_real_conversion_error_reads_well() -> None:
     assert mask("Could not find an implementation for Relu(14) node with name 'node_relu_2'") == (
         "Could not find an implementation for Relu(<n>) node with name 'node_relu'"
     )
 
 
-def test_an_operator_named_only_in_a_cause_is_part_of_the_signature():
-    def missing(op):
+def test_an_operator_named_only_in_a_cause_is_part_of_the_signature() -> None:
+    def missing(op: Any) -> Any:
         text = f"No ONNX function found for <OpOverload(op='{op}', overload='default')>. Failure message: none"
         return error("Failed to convert the exported program.", "ConversionError", causes=(("DispatchError", text),))
 
@@ -131,7 +132,7 @@ def test_an_operator_named_only_in_a_cause_is_part_of_the_signature():
     assert lgamma == signature(missing("prims.lgamma"))
 
 
-def test_type_origin_and_phase_are_part_of_the_signature():
+def test_type_origin_and_phase_are_part_of_the_signature() -> None:
     base = signature(error("x", frames=(Frame("torch/a.py", "lower", 3),)))
     assert base == signature(error("x", frames=(Frame("main.py", "f", 1), Frame("torch/a.py", "lower", 99))))
     assert base.difference(signature(error("x", "ValueError", frames=(Frame("torch/a.py", "lower", 3),)))) == "type"
@@ -143,11 +144,11 @@ def test_type_origin_and_phase_are_part_of_the_signature():
 @pytest.mark.parametrize(
     "file", ["cguv7kxzpauc5ii2brdtea3qwffc6sp3ewezq6crot7sxrriwh74.py", "<eval_with_key>.7", "<string>"]
 )
-def test_generated_code_is_one_place(file):
+def test_generated_code_is_one_place(file: Any) -> None:
     assert signature(error("x", frames=(Frame(file, "call", 209),))).origin == "<generated>"
 
 
-def test_match_levels():
+def test_match_levels() -> None:
     one = signature(error("a", frames=(Frame("f.py", "g"),)))
     other = signature(error("b", frames=(Frame("f.py", "g"),)))
     elsewhere = signature(error("b", frames=(Frame("h.py", "g"),)))
@@ -167,8 +168,8 @@ error: something later
 """
 
 
-def test_diagnostics_tell_apart_what_a_generic_message_does_not():
-    def generic(op):
+def test_diagnostics_tell_apart_what_a_generic_message_does_not() -> None:
+    def generic(op: Any) -> Any:
         return error("compilation failed", diagnostics=IREE.replace("aten.foo", op))
 
     foo, bar = signature(generic("aten.foo")), signature(generic("aten.bar"))
@@ -178,7 +179,7 @@ def test_diagnostics_tell_apart_what_a_generic_message_does_not():
     )
 
 
-def test_warnings_on_standard_error_do_not_enter_the_signature():
+def test_warnings_on_standard_error_do_not_enter_the_signature() -> None:
     warnings = "\n".join(IREE.splitlines()[:5])
     assert first_error_line(warnings) == ""
     assert signature(error("x", diagnostics=warnings)) == signature(error("x"))
@@ -197,11 +198,11 @@ def test_warnings_on_standard_error_do_not_enter_the_signature():
         ("loading plugin\nFATAL: no such target", "FATAL: no such target"),
     ],
 )
-def test_the_first_line_that_reports_an_error(text, line):
+def test_the_first_line_that_reports_an_error(text: Any, line: Any) -> None:
     assert first_error_line(text) == (line if line is not None else text)
 
 
-def test_tracebacks_and_fault_dumps_on_standard_error_are_passed_over():
+def test_tracebacks_and_fault_dumps_on_standard_error_are_passed_over() -> None:
     text = """\
 Traceback (most recent call last):
   File "a.py", line 3, in error
@@ -217,14 +218,14 @@ Extension modules: numpy.error (total: 1)
     assert first_error_line(text + "error: at last") == "error: at last"
 
 
-def test_a_message_ends_where_advice_and_stacks_begin():
+def test_a_message_ends_where_advice_and_stacks_begin() -> None:
     assert first_paragraph("\nno kernel\nfor int64\n\nSet TORCH_LOGS") == "no kernel\nfor int64"
     assert first_paragraph("no kernel\nException raised from f at a.cpp:1 (most recent call first):") == "no kernel"
     quoted = 'not supported in Torchscript:\n  File "<eval_with_key>.2", line 43\n    y = cos(x)\n        ~ <--- HERE'
     assert first_paragraph(quoted) == "not supported in Torchscript:"
 
 
-def test_hangs_and_memory_are_known_by_kind_and_phase():
+def test_hangs_and_memory_are_known_by_kind_and_phase() -> None:
     hang = Failure(FailureKind.HANG, Phase.COMPILE, diagnostics="error: half a line", message="no answer in 10 s")
     assert signature(hang) == Signature("hang", "compile")
     killed = Failure(FailureKind.OUT_OF_MEMORY, Phase.COMPILE, message="514 MiB resident")
@@ -234,8 +235,8 @@ def test_hangs_and_memory_are_known_by_kind_and_phase():
     assert signature(killed) == signature(refused)
 
 
-def test_crashes_are_known_by_signal_place_and_diagnostics():
-    def crash(signum, place="lower", diagnostics=""):
+def test_crashes_are_known_by_signal_place_and_diagnostics() -> None:
+    def crash(signum: Any, place: str = "lower", diagnostics: str = "") -> Any:
         return signature(
             Failure(
                 FailureKind.CRASH,
@@ -254,7 +255,7 @@ def test_crashes_are_known_by_signal_place_and_diagnostics():
     assert bad.matches(crash(11)), "a crash whose last words did not get out is not another one"
 
 
-def test_threads_that_die_together_are_one_crash_whoever_is_first():
+def test_threads_that_die_together_are_one_crash_whoever_is_first() -> None:
     thrown = "terminate called after throwing an instance of 'std::runtime_error'"
     what = "  what():  kernel, /tmp/x/c1.main.cpp:208, index out of bounds: 0 <= tmp56 < 8L"
     orders = [f"{thrown}\n{what}\nterminate called recursively", f"terminate called recursively\n{thrown}\n{what}",
@@ -264,12 +265,12 @@ def test_threads_that_die_together_are_one_crash_whoever_is_first():
     assert seen[0].diagnostics == "what(): kernel, <path>, index out of bounds: <n> <= tmp < <n>"
 
 
-def test_masking_a_huge_message_is_quick_and_bounded():
+def test_masking_a_huge_message_is_quick_and_bounded() -> None:
     assert len(mask("%x : [num_users=1] = " * 200_000)) <= 1000
 
 
 @pytest.mark.parametrize("unit", ["x", "_1", "/", "[ ", "Warning"])
-def test_masking_takes_linear_time_whatever_repeats(unit):
+def test_masking_takes_linear_time_whatever_repeats(unit: Any) -> None:
     before = time.process_time()
     signature(
         Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, message=unit * 20_000, diagnostics=f"error: {unit * 20_000}")
@@ -277,12 +278,12 @@ def test_masking_takes_linear_time_whatever_repeats(unit):
     assert time.process_time() - before < 3
 
 
-def test_the_digest_of_a_signature_is_stable():
+def test_the_digest_of_a_signature_is_stable() -> None:
     assert Signature("compile_error", "compile", "RuntimeError", "cannot lower relu").digest == "v1:c6a59d3a5ea3"
 
 
 @pytest.mark.parametrize("rule", [*BEFORE_ADAPTERS, *AFTER_ADAPTERS], ids=lambda rule: rule.name)
-def test_a_masking_rule_does_what_the_documentation_shows(rule):
+def test_a_masking_rule_does_what_the_documentation_shows(rule: Any) -> None:
     assert re.sub(rule.pattern.replace("<numbered>", "buf"), rule.replacement, rule.before) == rule.after
     page = (Path(fxminify.__file__).parent / "docs" / "signatures.md").read_text()
     assert f"| `{rule.name}` | `{ascii(rule.before)[1:-1]}` | `{rule.after}` |" in page

@@ -19,7 +19,7 @@ settings = argparse.Namespace(fuse=True, depth=2, data="/secret/place")
 class Stage:
     """A class of the script that a backend needs."""
 
-    def __init__(self, level):
+    def __init__(self, level) -> None:
         self.level = level
 
     def describe(self) -> str:
@@ -56,7 +56,7 @@ def decorated(gm, inputs, **kwargs):
 
 
 class Compiler:
-    def __init__(self, level):
+    def __init__(self, level) -> None:
         self.level = level
 
     def __call__(self, gm, inputs):
@@ -87,7 +87,7 @@ def make(level, extra=None):
 
 
 class Handle:
-    def __init__(self, stream):
+    def __init__(self, stream) -> None:
         self.stream = stream
 
 

@@ -10,7 +10,7 @@ from .impl import compile_graph
 
 
 class Compiler:
-    def __init__(self, level=0):
+    def __init__(self, level=0) -> None:
         self.level = level
 
     def __call__(self, gm, inputs, **kwargs):
@@ -41,7 +41,7 @@ class Settings:
 class AsClass:
     """Used as a backend itself: calling the class compiles, calling the instance runs."""
 
-    def __init__(self, gm, inputs):
+    def __init__(self, gm, inputs) -> None:
         print("AsClass")
         self.gm = gm
 
