@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import __version__
+from ..backends.adapters import Illustration
 from ..backends.provenance.installed import Installed
 from ..backends.running.deaths import signal_name
 from ..store.document.case import Case
@@ -38,9 +39,8 @@ class Header:
     backend, layer and result of an ablation, ``enters`` is its answer. ``matters`` are sentences about what the failure
     takes, the summary first; ``twin`` says how the nearest candidate that passes differs, in words and then in lines
     that begin with ``-`` or ``+``. ``first`` is the first node of the captured graph whose value differs
-    (`minifier.oracle.first_node`), ``models`` are name, why ONNX Runtime refused it, and text of the ONNX models that
-    were made of the case, ``steps`` the passes that made it smaller, each with what is left. ``tentative`` says why it
-    is not sure, or is empty.
+    (`minifier.oracle.first_node`), ``illustrations`` are what the compiler made of the case, with a heading, ``steps``
+    the passes that made it smaller, each with what is left. ``tentative`` says why it is not sure, or is empty.
     """
 
     failure: Failure
@@ -59,7 +59,8 @@ class Header:
     enters: str = ""
     matters: tuple[str, ...] = ()
     twin: tuple[str, ...] = ()
-    models: tuple[tuple[str, str, str], ...] = ()
+    illustration_heading: str = ""
+    illustrations: tuple[Illustration, ...] = ()
     inputs: int = 0
     replays: str = ""
     installed: Installed = field(default_factory=Installed)
@@ -124,7 +125,8 @@ class Context:
     enters: str
     matters: list[str]
     twin: list[str]
-    models: list[tuple[str, str]]
+    illustration_heading: str
+    illustrations: list[tuple[str, str]]
     story: str
     steps: tuple[tuple[str, int, int], ...]
     versions: list[str]
@@ -295,7 +297,8 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
         "enters": header.enters,
         "matters": [prose(text) for text in header.matters],
         "twin": [one_line(text, 200) for text in header.twin],
-        "models": [(_about_model(name, error), one_line(text, 4000, lines=60)) for name, error, text in header.models],
+        "illustration_heading": prose(header.illustration_heading),
+        "illustrations": [(_about(item), one_line(item.text, 4000, lines=60)) for item in header.illustrations],
         "story": story(case, header),
         "steps": header.steps,
         "versions": versions(header),
@@ -304,5 +307,5 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
     }
 
 
-def _about_model(name: str, error: str) -> str:
-    return prose(f"ONNX Runtime refused the model of the {name}: {error}" if error else f"The model of the {name}:")
+def _about(item: Illustration) -> str:
+    return prose(f"{item.name}, refused: {item.error}" if item.error else f"{item.name}:")

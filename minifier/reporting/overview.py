@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
+from ...backends.adapters import Illustration
 from ...repro_templates.report.curve import curve
-from ...repro_templates.report.html import Detail, FailureReport, FailureRow, Group, OnnxModel, Step
+from ...repro_templates.report.html import Detail, FailureReport, FailureRow, Group, Step
 from ...repro_templates.report.phrases import count, without_paths
 from ...repro_templates.report.picture import MOST_NODES, picture
 from ...repro_templates.source.expressions import Unprintable
@@ -27,7 +28,7 @@ from ..oracle import first_node
 from ..reducer import history
 from ..regression import ablation
 from ..regression.standing import retested
-from . import explanation, onnx_models
+from . import explanation, illustrations
 from .groups import grouped
 
 #: How many failures are shown in full, and at how many characters of such it ends.
@@ -116,7 +117,9 @@ def _detail(index: Index, capture: CaptureInfo, row: FailureRow, nodes: int) -> 
         detail = _graphs(index, capture, detail, nodes)
         detail = _script(index, capture, detail)
         detail = _steps(index, capture, detail)
-        detail = replace(detail, sections=tuple(_sections(index, capture)), models=_models(index, capture))
+        detail = replace(detail, sections=tuple(_sections(index, capture)))
+        shown = illustrations.stored(index, capture.id)
+        detail = replace(detail, illustration_heading=shown.heading, illustrations=_without_paths(shown.items))
         found = ablation.stored(index, capture.id)
         if found is not None:
             layers = tuple((one.backend, one.layer, one.result) for one in found.rows)
@@ -237,14 +240,11 @@ def _sections(index: Index, capture: CaptureInfo) -> Iterator[tuple[str, tuple[s
         yield "What passes", (without_paths(found.twin.what, 1000), *(without_paths(line, 500) for line in lines))
 
 
-def _models(index: Index, capture: CaptureInfo) -> tuple[OnnxModel, ...]:
-    """What an ONNX Runtime backend made of the case."""
-    most, picture = onnx_models.MOST_TEXT, onnx_models.MOST_PICTURE
+def _without_paths(items: Sequence[Illustration]) -> tuple[Illustration, ...]:
     return tuple(
-        OnnxModel(m.name[:200], without_paths(m.text, most), m.picture if len(m.picture) <= picture else "",
-              without_paths(m.error, 500))
-        for m in onnx_models.stored(index, capture.id)
-    )  # fmt: skip
+        replace(item, text=without_paths(item.text, illustrations.MOST_TEXT), error=without_paths(item.error, 500))
+        for item in items
+    )
 
 
 def _cut(difference: str) -> str:
@@ -255,5 +255,5 @@ def _cut(difference: str) -> str:
 
 def _length(detail: Detail) -> int:
     texts = [detail.message, detail.stderr, detail.source, detail.minimal, detail.script]
-    texts += [step.difference for step in detail.steps] + [model.text + model.svg for model in detail.models]
+    texts += [step.difference for step in detail.steps] + [item.text + item.picture for item in detail.illustrations]
     return sum(map(len, texts)) + sum(len(p.svg) for p in (detail.before, detail.after) if p is not None)

@@ -24,7 +24,7 @@ from ...store.index.documents import plain
 from ...store.signature import signature
 from ..oracle import first_node
 from ..regression.ablation import stored as stored_ablation
-from . import explanation, onnx_models
+from . import explanation, illustrations
 
 #: Under this name the record is kept beside the scripts of a capture.
 ARTIFACT = "record"
@@ -75,8 +75,8 @@ def stored(index: Index, capture: CaptureInfo) -> Header | None:
         twin = explained.twin
         told = () if twin is None else (twin.what, *twin.difference.splitlines()[:40])
         header = replace(header, matters=(summary, *explained.sentences()), twin=told)
-    models = tuple((model.name, model.error, model.text) for model in onnx_models.stored(index, capture.id))
-    header = replace(header, models=models)
+    shown = illustrations.stored(index, capture.id)
+    header = replace(header, illustration_heading=shown.heading, illustrations=shown.items)
     return replace(header, first=first_node.stored(index, capture.id), steps=_steps(index, capture.id))
 
 

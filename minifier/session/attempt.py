@@ -24,7 +24,7 @@ from ..oracle.verdict import Outcome, Verdict
 from ..reducer.descent import Descent, Found
 from ..reducer.hints import blamed, named
 from ..reducer.inquiry import Inquiry
-from ..reporting import explanation, onnx_models
+from ..reporting import explanation, illustrations
 from ..reporting.emit import Emitter
 from ..reporting.explain import explain
 from ..sandbox.launcher import SandboxError
@@ -118,8 +118,8 @@ class EntryAttempt:
             self.begins(trace)
             if self.of.options.explain and self.complete:
                 self.explain(found.case)
-        if not self.of.spent() and (models := onnx_models.find(self.of.pool, self.settled, self.entry, self.timeout)):
-            onnx_models.keep(self.of.index, self.of.capture.id, models)
+        if not self.of.spent() and (seen := illustrations.find(self.of.pool, self.settled, self.entry, self.timeout)):
+            illustrations.keep(self.of.index, self.of.capture.id, seen)
         if not self.complete:
             command = f"minify run {self.of.index.name} {self.of.capture.id} --again"
             stopped = f"stopped by its budget; to go on: {command}"

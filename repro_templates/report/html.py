@@ -23,6 +23,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer, PythonLexer
 
 from ... import __version__
+from ...backends.adapters import Illustration
 from ...backends.drawing import svg as drawing
 from .phrases import count
 from .picture import Picture
@@ -96,21 +97,6 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class OnnxModel:
-    """An ONNX model that a backend made of the case. ``svg`` is from the index, so it is shown as an image, in which
-    nothing runs, and never as markup."""
-
-    name: str
-    text: str
-    svg: str = ""
-    error: str = ""
-
-    @property
-    def address(self) -> str:
-        return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode("utf-8", "replace")).decode()
-
-
-@dataclass(frozen=True, slots=True)
 class Detail:
     """All that the report says of one failure. Texts are plain; ``curve`` is SVG of `repro_templates.report.curve`."""
 
@@ -131,7 +117,8 @@ class Detail:
     layers: tuple[tuple[str, ...], ...] = ()
     enters: str = ""
     environment: tuple[tuple[str, str], ...] = ()
-    models: tuple[OnnxModel, ...] = ()
+    illustration_heading: str = ""
+    illustrations: tuple[Illustration, ...] = ()
     sections: tuple[tuple[str, tuple[str, ...]], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -176,6 +163,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "python": _python, "count": count, "difference": _difference, "drawn": _drawn, "chunks": _chunks,
+        "image_address": _image_address,
     }  # fmt: skip
     environment.finalize = _finalize
     return environment
@@ -208,6 +196,11 @@ def _highlighted(text: str, lexer: PythonLexer | DiffLexer) -> Markup:
     if len(text) > LONGEST:
         return Markup.escape(f"{text[:LONGEST]}\n[...]")
     return Markup(highlight(text, lexer, HtmlFormatter(nowrap=True, classprefix="c-")).rstrip("\n"))
+
+
+def _image_address(svg: str) -> str:
+    """The address of an image. A picture from an index is shown so: nothing in it runs, and it is never markup."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8", "replace")).decode()
 
 
 def _drawn(svg: str) -> Markup:

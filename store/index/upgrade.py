@@ -80,6 +80,10 @@ def _apply(connection: Connection) -> None:
         "INSERT INTO artifacts (capture, kind, content, created) "
         f"SELECT capture, format, text, created FROM repros WHERE format IN ({kinds})"
     )
+    connection.exec_driver_sql(
+        "UPDATE artifacts SET kind = 'illustrations', "
+        """content = '{"heading": "ONNX models", "items": ' || content || '}' WHERE kind = 'onnx'"""
+    )
     connection.exec_driver_sql(f"DELETE FROM repros WHERE format IN ({kinds})")
     connection.exec_driver_sql("ALTER TABLE retests RENAME COLUMN said TO message")
     connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{SCHEMA}'")

@@ -26,7 +26,7 @@ BEING_CUT = [
      "minifier.reducer.simplify"},
     {"minifier.oracle.hang_margin", "minifier.session.attempt"},
 ]  # fmt: skip
-BEING_RENAMED = {"Answer", "Inquiry", "Log", "OnnxModel", "Oracle"}
+BEING_RENAMED = {"Answer", "Inquiry", "Log", "Oracle"}
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from typing import Any
 import indexes
 import pytest
 
-from fxminify.minifier.reporting import onnx_models
+from fxminify.backends.adapters import Illustration
+from fxminify.minifier.reporting import illustrations
 from fxminify.store.index import Index
 
 #: WCAG 2.1 asks for this contrast between text and what it stands on.
@@ -163,7 +164,8 @@ def test_hostile_text_is_seen_and_does_nothing(open_page: Any, tmp_path: Path) -
         id = indexes.add(index, replace(case, backend=backend), indexes.failing(hostile, hostile))
         indexes.minify(index, id, indexes.chain(["cos"]), script=f"# {hostile}\n")
         svg = "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9' onload='alert(3)'><script>alert(4)</script>"
-        onnx_models.keep(index, id, [onnx_models.OnnxModel("forward", hostile, f"{svg}</svg>")])
+        shown = Illustration("forward", hostile, f"{svg}</svg>")
+        illustrations.keep(index, id, illustrations.Illustrations("ONNX models", (shown,)))
     page = open_page(path)
     page.locator("summary", has_text="forward").click()
     assert page.locator("img").evaluate("image => image.decode().then(() => image.naturalWidth)") == 9

@@ -16,7 +16,7 @@ from fxminify.backends.capture.hook import capturing
 from fxminify.backends.shipped.onnxrt import compile_fx
 from fxminify.backends.shipped.onnxrt.report import Island, unsupported
 from fxminify.minifier.oracle import tasks
-from fxminify.minifier.reporting import onnx_models
+from fxminify.minifier.reporting import illustrations
 from fxminify.minifier.reporting.record import make_header
 from fxminify.minifier.sandbox.scratch import Scratch
 from fxminify.repro_templates.render import render
@@ -37,18 +37,21 @@ def test_a_refused_model_stands_in_the_issue(tmp_path: Path) -> None:
         (capture,) = index.captures.find()
         case = index.captures.case(capture.id)
         scratch.put(index.blobs.view(case.storages))
-        (found,) = onnx_models.collect(tasks.observation(case, "direct"), scratch, lambda phase: None)["models"]
-        onnx_models.keep(index, capture.id, [onnx_models.OnnxModel(**found)])
-        (model,) = onnx_models.stored(index, capture.id)
+        asked = {**tasks.observation(case, "direct"), "adapter": "onnxruntime"}
+        found = illustrations.collect(asked, scratch, lambda phase: None)
+        illustrations.keep(index, capture.id, illustrations.Illustrations.from_json(found))
+        shown = illustrations.stored(index, capture.id)
+        (model,) = shown.items
         assert model.picture.startswith("<svg ")
         assert "NOT_IMPLEMENTED" in model.error
         header = make_header(capture, case, capture.failure, queries=1, timeout=60)  # type: ignore[arg-type]
-        models = ((model.name, model.error, f"```\n{model.text}"),)
+        header = replace(header, illustration_heading=shown.heading)
+        fenced = (replace(model, text=f"```\n{model.text}"),)
         blobs = index.blobs.view(case.storages)
     scratch.remove()
-    text = render(case, blobs, format="issue", header=replace(header, models=models)).text
-    _, _, onnx = text.partition("### ONNX\n")
-    assert onnx.startswith("\nONNX Runtime refused the model of the inference model: NotImplemented:")
+    text = render(case, blobs, format="issue", header=replace(header, illustrations=fenced)).text
+    _, _, onnx = text.partition("### ONNX models\n")
+    assert onnx.startswith("\ninference model, refused: NotImplemented:")
     assert "\nerf: float64[2] = pkg.onnxscript.torch_lib::aten_special_erf(relu)\n" in onnx
     assert onnx.partition("###")[0].splitlines().count("````") == 2  # longer than what stands in the text
 

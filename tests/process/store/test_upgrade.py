@@ -17,7 +17,7 @@ from index_tasks import boom
 from fxminify.cli import main
 from fxminify.minifier.oracle import first_node
 from fxminify.minifier.regression import ablation
-from fxminify.minifier.reporting import explanation, onnx_models, record
+from fxminify.minifier.reporting import explanation, illustrations, record
 from fxminify.store.index import Index, RetestResult, State, StoreError, upgrade
 from fxminify.store.index.upgrade import BACKUP
 from fxminify.store.signature import signature
@@ -67,7 +67,7 @@ def test_everything_in_it_is_read(path: str) -> None:
         (retest,) = index.retests.find()
         assert (retest.result, retest.message) == (RetestResult.CHANGED, "KeyError: 1")
         assert first_node.stored(index, 2) == {"node": "sin", "position": 2, "of": 3, "class": "value", "error": 1.5}
-        assert [model.name for model in onnx_models.stored(index, 1)] == ["partition 0"]
+        assert [item.name for item in illustrations.stored(index, 1).items] == ["partition 0"]
         found, layers = explanation.stored(index, 1), ablation.stored(index, 1)
         assert found is not None
         assert found.asked == 3

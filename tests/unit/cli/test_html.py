@@ -12,7 +12,8 @@ from typing import Any
 
 import indexes
 
-from fxminify.minifier.reporting import onnx_models
+from fxminify.backends.adapters import Illustration
+from fxminify.minifier.reporting import illustrations
 from fxminify.minifier.reporting import overview as overviews
 from fxminify.minifier.reporting.overview import overview
 from fxminify.repro_templates.report.html import render
@@ -219,13 +220,13 @@ def test_the_page_of_one_database_is_one_page(desk: Any) -> None:
     assert page_of(desk.db) == page_of(desk.db)
 
 
-def test_a_picture_of_an_onnx_model_is_an_image_in_which_nothing_runs(desk: Any) -> None:
+def test_a_picture_of_what_a_compiler_made_is_an_image_in_which_nothing_runs(desk: Any) -> None:
     indexes.small(desk.db)
     hostile = "<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'><script>alert(2)</script></svg>"
     with Index.open(str(desk.db)) as index:
-        models = [onnx_models.OnnxModel("<b>forward", "<x>ir_version", hostile, "no </details>kernel"),
-                  onnx_models.OnnxModel("huge", "", "x" * (onnx_models.MOST_PICTURE + 1))]  # fmt: skip
-        onnx_models.keep(index, 1, models)
+        items = (Illustration("<b>forward", "<x>ir_version", hostile, "no </details>kernel"),
+                 Illustration("huge", "", "x" * (illustrations.MOST_PICTURE + 1)))  # fmt: skip
+        illustrations.keep(index, 1, illustrations.Illustrations("ONNX models", items))
     page = page_of(desk.db, 1)
     images = [attrs for tag, attrs in Elements(page).found if tag == "img"]
     assert [str(a["src"]).partition(",")[0] for a in images] == ["data:image/svg+xml;base64"]
