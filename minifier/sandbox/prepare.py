@@ -116,18 +116,14 @@ def fingerprint() -> dict[str, str]:
     state = {"current directory": os.getcwd(), **{f"${k}": v for k, v in os.environ.items() if not k.startswith(own)}}
     torch = sys.modules.get("torch")
     if torch is not None:
+        from ...store.live import modes
+
         state |= {
             "default dtype": str(torch.get_default_dtype()),
             "default device": str(torch.get_default_device()),
             "threads": str(torch.get_num_threads()),
-            "grad mode": str(torch.is_grad_enabled()),
-            "inference mode": str(torch.is_inference_mode_enabled()),
-            "autocast": str([torch.is_autocast_enabled(d) for d in ("cpu", "cuda")]),
-            "autocast dtype": str([torch.get_autocast_dtype(d) for d in ("cpu", "cuda")]),
-            "forward AD level": str(torch.autograd.forward_ad._current_level),
-            "functorch levels": str(len(torch._C._functorch.get_interpreter_stack() or ())),
-            "determinism": str(torch.get_deterministic_debug_mode()),
             "matmul precision": torch.get_float32_matmul_precision(),
+            **modes.active(),
         }
     return state
 
