@@ -25,8 +25,7 @@ import torch
 
 from ...store.failure import PRECISION, Failure, FailureKind, Phase
 from ..running.execution import Run, differentiable
-from .randomness import Drawn
-from .reference import Reference
+from .reference import Drawn, Reference
 from .values import FACTOR, FACTOR_UNREFERENCED, close, judge, numbers, tolerance_of
 
 #: Classes, those that name a divergence first. Of ``nan``, ``inf``, ``value`` and ``number`` (a result that is no

@@ -22,9 +22,9 @@ from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from ..running.exceptions import portable
-from . import modules, program, syntax
+from . import modules, syntax
 from .expression import Expression, Printer
-from .program import CannotEmbed
+from .modules import CannotEmbed
 
 _IMPLICIT = frozenset({"__name__", "__doc__", "__builtins__", "__debug__", "__spec__"})
 
@@ -98,10 +98,10 @@ class Embedder:
         script_global = next((n for n in (fn.__name__, name) if n and fn.__globals__.get(n) is fn), "")
         if not isinstance(inner, FunctionType):
             raise CannotEmbed(f"{fn.__qualname__} wraps {type(inner).__name__}, which has no source")
-        if script_global and program.is_script(fn.__globals__):
+        if script_global and modules.is_script(fn.__globals__):
             self.bind(script_global, fn, fn.__globals__, fn.__qualname__)
             return script_global
-        node, lines = program.definition_of(inner)
+        node, lines = modules.definition_of(inner)
         wrapped = inner is not fn
         if wrapped and not (isinstance(node, syntax.DEFINITIONS) and node.decorator_list and node.name == fn.__name__):
             raise CannotEmbed(f"{fn.__qualname__} is a wrapper made inside another function")
@@ -142,7 +142,7 @@ class Embedder:
 
     def _imported(self, name: str, value: Any, namespace: Mapping[str, Any]) -> bool:
         """Repeat the script's own ``from m import n``, where that still gives this value."""
-        for node in program.statements(namespace):
+        for node in modules.statements(namespace):
             if isinstance(node, ast.ImportFrom) and node.module and not node.level and name in _bound_by(node):
                 original = next((a.name for a in node.names if (a.asname or a.name) == name), name)
                 if getattr(sys.modules.get(node.module), original, None) is value:
@@ -184,14 +184,14 @@ class Embedder:
 
     def _defined(self, name: str, value: Any, namespace: Mapping[str, Any]) -> bool:
         """Embed the ``def`` or ``class`` statement of the script that binds ``name``."""
-        if not program.is_script(namespace):
+        if not modules.is_script(namespace):
             return False
-        tree, lines, file = program.script(namespace)
+        tree, lines, file = modules.script(namespace)
         nodes = [n for n in syntax.statements(tree, script=True) if name in _bound_by(n)]
         definitions = [n for n in nodes if isinstance(n, syntax.DEFINITIONS)]
         inner = inspect.unwrap(value) if callable(value) else value
         if isinstance(inner, FunctionType):
-            program.check_fresh(inner, "\n".join(lines))
+            modules.check_fresh(inner, "\n".join(lines))
             definitions = [n for n in definitions if syntax.first_line(n) == inner.__code__.co_firstlineno]
         elif len(nodes) > 1:
             return False
@@ -222,22 +222,22 @@ class Embedder:
 
     def _assigned(self, name: str, namespace: Mapping[str, Any]) -> bool:
         """Embed the one assignment of the script that makes ``name``, if nothing else touches it."""
-        nodes = [n for n in program.statements(namespace) if syntax.touches(n, name)]
+        nodes = [n for n in modules.statements(namespace) if syntax.touches(n, name)]
         if len(nodes) != 1 or not isinstance(nodes[0], ast.Assign) or not isinstance(nodes[0].targets[0], ast.Name):
             return False
-        _, lines, file = program.script(namespace)
+        _, lines, file = modules.script(namespace)
         self._open.discard(name)
         self._add(syntax.segment(nodes[0], lines), {}, namespace, name, file)
         return True
 
     def has_statement(self, name: str, namespace: Mapping[str, Any]) -> bool:
         """Whether the script binds ``name`` by one definition or assignment that `bind` could embed."""
-        nodes = [n for n in program.statements(namespace) if syntax.touches(n, name)]
+        nodes = [n for n in modules.statements(namespace) if syntax.touches(n, name)]
         return len(nodes) == 1 and isinstance(nodes[0], (*syntax.DEFINITIONS, ast.Assign))
 
     def statement(self, node: ast.stmt, namespace: Mapping[str, Any], already: Iterable[str] = ()) -> None:
         """Embed one statement of the script as it stands; names in ``already`` are bound by others embedded so."""
-        _, lines, file = program.script(namespace)
+        _, lines, file = modules.script(namespace)
         self._bound.update({n: namespace.get(n) for n in already})
         self._bound.update({n: namespace.get(n) for n in syntax.names_bound_by(node)})
         self._add(syntax.segment(node, lines), {}, namespace, f"line {node.lineno}", file)

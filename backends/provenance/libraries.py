@@ -21,10 +21,10 @@ from types import ModuleType
 from typing import Any
 
 from ..running import collectives
-from . import modules, program, syntax
+from . import modules, syntax
 from .embedded_source import EmbeddedSource, Embedder
 from .expression import Expression
-from .program import CannotEmbed
+from .modules import CannotEmbed
 from .spec import CannotLoad, extend_path, run
 
 Json = dict[str, Any]
@@ -342,7 +342,7 @@ def _registering_statements(ops: list[str], namespace: Mapping[str, Any]) -> lis
     first bind (``@op.register_fake``, ``lib.impl(...)``), until there are no more.
     """
     texts = {*ops, *(op.partition("::")[0] for op in ops)}
-    statements = program.statements(namespace)
+    statements = modules.statements(namespace)
     chosen: set[int] = set()
     names: set[str] = set()
     while True:

@@ -20,10 +20,10 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from . import constructor, modules, registry, syntax
+from . import modules, registry, syntax
 from .embedded_source import Embedder
-from .expression import Expression
-from .program import CannotEmbed, reimportable
+from .expression import Expression, constructor_arguments
+from .modules import CannotEmbed, reimportable
 from .spec import BackendSpec
 
 _LONGEST = 2000
@@ -233,7 +233,7 @@ class _Origin:
 
     def _made(self, value: Any) -> Expression | None:
         """The call that makes an instance again."""
-        given = constructor.arguments(value) if hasattr(value, "__dict__") else None
+        given = constructor_arguments(value) if hasattr(value, "__dict__") else None
         return None if given is None else self._call(type(value), **given)
 
     def _call(self, func: Any, /, *args: Any, **kwargs: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import torch
 
 from ..capture import hook, seam
 from ..provenance.origin import shown
-from ..running.graphs import private
+from ..running.execution import private
 from .options_reader import InvalidOption, read
 
 NAME = "fxminify_chain"

@@ -21,7 +21,7 @@ import torch
 
 from ..capture import reentry, seam
 from ..provenance.origin import shown
-from ..running.graphs import counts, private
+from ..running.execution import counts, private
 from .options_reader import read
 
 NAME = "fxminify_explain"

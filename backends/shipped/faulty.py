@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..running.graphs import mentions, private
+from ..running.execution import mentions, private
 from .options_reader import choose, read
 
 NAME = "fxminify_faulty"

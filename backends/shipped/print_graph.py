@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from ..running.graphs import called
+from ..running.execution import called
 from .options_reader import choose, read
 
 NAME = "fxminify_print_graph"

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..running.graphs import private, trains
+from ..running.execution import private, trains
 from .options_reader import read
 
 NAME = "fxminify_torchscript"

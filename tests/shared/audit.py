@@ -2,7 +2,7 @@
 
 Calls come from torch's operator database. Each becomes a graph of one node, decomposed as AOTAutograd would, and runs
 the way a graph of a user does: on ONNX Runtime where it may, else as an island. The command runs every operator without
-the lists in `fxminify.backends.shipped.onnxrt.support` and prints what they have to hold; it takes a quarter of an
+the lists in `fxminify.backends.shipped.onnxrt.partition` and prints what they have to hold; it takes a quarter of an
 hour.
 """
 
@@ -17,7 +17,7 @@ from operators import Call, recorded
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from fxminify.backends.shipped.onnxrt import decompositions, exporter, support
+from fxminify.backends.shipped.onnxrt import decompositions, exporter, partition
 from fxminify.backends.shipped.onnxrt.compiler import Compilation
 from fxminify.backends.shipped.onnxrt.options import OnnxrtOptions
 
@@ -57,7 +57,7 @@ def audit(calls: dict[Any, list[Call]], table: dict[Any, Any]) -> dict[str, str]
             actual = run([t.clone() for t in tensors])
             said = [difference(a, e) for a, e in zip(actual, pytree.tree_leaves(expected), strict=True)]
             if any(said):
-                wrong[support.name(op)] = "; ".join(filter(None, said))
+                wrong[partition.name(op)] = "; ".join(filter(None, said))
     return wrong
 
 
@@ -70,14 +70,14 @@ def everything(names: list[str] | None = None) -> dict[Any, list[Call]]:
 def unlisted(names: list[str] | None = None) -> dict[str, str]:
     """What goes wrong without the lists, whole as torchlib has it."""
     calls = everything(names)
-    listed, when = dict(support.WRONG), dict(support.WRONG_WHEN)
-    support.WRONG.clear()
-    support.WRONG_WHEN.clear()
+    listed, when = dict(partition.WRONG), dict(partition.WRONG_WHEN)
+    partition.WRONG.clear()
+    partition.WRONG_WHEN.clear()
     try:
         return audit(calls, decompositions.table("none"))
     finally:
-        support.WRONG.update(listed)
-        support.WRONG_WHEN.update(when)
+        partition.WRONG.update(listed)
+        partition.WRONG_WHEN.update(when)
 
 
 def main() -> None:
@@ -85,9 +85,9 @@ def main() -> None:
     torch.set_num_threads(1)
     wrong = unlisted(sys.argv[1:])
     for name, said in sorted(wrong.items()):
-        where = "WRONG" if name in support.WRONG else "WRONG_WHEN" if name in support.WRONG_WHEN else "NOT LISTED"
+        where = "WRONG" if name in partition.WRONG else "WRONG_WHEN" if name in partition.WRONG_WHEN else "NOT LISTED"
         print(f"{where:<10}  {name}: {said}")
-    for name in sorted({*support.WRONG, *support.WRONG_WHEN} - set(wrong)):
+    for name in sorted({*partition.WRONG, *partition.WRONG_WHEN} - set(wrong)):
         print(f"not seen    {name}")
 
 

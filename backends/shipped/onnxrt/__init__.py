@@ -21,7 +21,7 @@ __all__ = ["Storage", "compile_fx", "compile_reference"]
 def compile_fx(gm: Any, example_inputs: list[Any], *, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
     """Compile a graph of Dynamo's, a ``torch.fx.GraphModule``, for inference or training.
 
-    Raises `packages.MissingPackage`, `options_reader.InvalidOption`, and with ``strict`` `report.UnsupportedOperator`.
+    Raises `options.MissingPackage`, `options_reader.InvalidOption`, and with ``strict`` `report.UnsupportedOperator`.
     """
     return _compile(gm, example_inputs, options, reference=False)
 
@@ -37,11 +37,10 @@ def compile_reference(
 
 
 def _compile(gm: Any, inputs: list[Any], options: Mapping[str, Any] | None, reference: bool) -> Callable[..., Any]:
-    from . import packages
-    from .options import OnnxrtOptions
+    from .options import OnnxrtOptions, require
 
     settings = OnnxrtOptions.parse(options)
-    packages.require()
+    require()
     from .compiler import compile_graph
 
     return compile_graph(gm, inputs, settings, reference)

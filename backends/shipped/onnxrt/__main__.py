@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from . import packages
+from . import options
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--weights", action="store_true", help="the values of small floating-point initializers too")
     args = parser.parse_args()
     try:
-        packages.require()
+        options.require()
         from . import listing, picture
 
         model = listing.load(args.model)

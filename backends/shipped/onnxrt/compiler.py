@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,96 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from ..options_reader import InvalidOption
-from . import blame, decompositions, partition, session, support
+from . import decompositions, partition, runtime
 from .evaluator import Evaluator
-from .frozen import Frozen
 from .options import OnnxrtOptions
 from .report import OnnxrtReport, Part, UnsupportedOperator, island, log, unsupported
 from .runtime import RUNTIME_ERRORS, Runner
 from .storage import StoredModel, keep, keep_report
 from .translate import Translation, translate
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What Dynamo's graph was called with. AOTAutograd keeps the order of inputs where it adds none."""
+
+    inputs: list[Any]
+    constant: list[bool]
+    results: int
+
+    @classmethod
+    def of(cls, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Frozen:
+        """Which inputs of Dynamo's graph are parameters or buffers of modules."""
+        holders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        returned = torch.utils._pytree.tree_leaves(gm.graph.output_node().args)
+        constant = [_is_state(n, t) for n, t in zip(holders, example_inputs, strict=True)]
+        return cls(list(example_inputs), constant, len(returned))
+
+    def constants(self, gm: torch.fx.GraphModule) -> dict[int, torch.Tensor]:
+        """Positions of an ATen graph's inputs whose values are constant, with the values.
+
+        None where positions cannot be matched, and none where the graph returns more than Dynamo's did: then it
+        changes inputs, perhaps the very buffers.
+        """
+        holders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        returned = torch.utils._pytree.tree_leaves(gm.graph.output_node().args)
+        mutates = any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in gm.graph.nodes)
+        if len(holders) != len(self.inputs) or len(returned) != self.results or mutates:
+            return {}
+        matched = all(_same(n.meta.get("val"), value) for n, value in zip(holders, self.inputs, strict=True))
+        return {i: self.inputs[i] for i, constant in enumerate(self.constant) if constant} if matched else {}
+
+
+def _is_state(node: torch.fx.Node, value: Any) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return False
+    source = getattr(getattr(node.meta.get("grapharg"), "source", None), "name", "")
+    name = source() if callable(source) else source
+    return isinstance(value, torch.nn.Parameter) or "._buffers[" in name or "._parameters[" in name
+
+
+def _same(expected: Any, value: Any) -> bool:
+    if not isinstance(expected, torch.Tensor) or not isinstance(value, torch.Tensor):
+        return isinstance(expected, torch.Tensor) == isinstance(value, torch.Tensor)
+    return expected.dtype == value.dtype and expected.dim() == value.dim()
+
+
+_NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\(")
+_FAILED_NODE = re.compile(r"Error when translating node %?(\w+)")
+
+
+def whole_message(error: BaseException) -> str:
+    """What an error and those it came from say, in one line."""
+    texts, current = [], error
+    while current is not None:
+        texts.append(f"{type(current).__name__}: {current}")
+        current = current.__cause__  # type: ignore[assignment]
+    return " ".join(" | ".join(texts).split())
+
+
+def short_message(error: BaseException) -> str:
+    """The sentence of an error for a report: the innermost cause, bounded."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= 300 else f"{text[:297]}..."
+
+
+def blamed(gm: torch.fx.GraphModule, error: BaseException, op_types: Mapping[str, set[str]]) -> set[str]:
+    """Names of the nodes of ``gm`` that an error names; empty where it names none."""
+    text = whole_message(error)
+    nodes = {n.name for n in gm.graph.nodes if n.op == "call_function"}
+    if failed := _FAILED_NODE.search(text):
+        return {failed[1]} & nodes
+    named = set()
+    for word in re.findall(r"\bnode_(\w+)", text):
+        # The outputs of one FX node are node_x__0, node_x__1 ..., other ONNX nodes of it node_x__12.
+        named |= {word, word.rpartition("__")[0]} & nodes
+    if named:
+        return named
+    missing = _NO_KERNEL.search(text)
+    return {name for name in nodes if missing and missing[1] in op_types.get(name, ())}
+
 
 #: Rounds of eviction after which a part that still fails is left to PyTorch whole.
 ROUNDS = 8
@@ -39,8 +123,8 @@ def compile_graph(
 
     ``reference``: the models are run by `evaluator.Evaluator`.
     """
-    session.session_options(options.session_options)
-    session.providers(options, example_inputs)
+    runtime.session_options(options.session_options)
+    runtime.providers(options, example_inputs)
     frozen = Frozen.of(gm, example_inputs) if options.freeze else None
 
     def compiler(kind: str) -> Callable[..., Any]:
@@ -115,14 +199,14 @@ class Compilation:
         self._rounds = 0
         self._models: list[StoredModel] = []
         values = [n.meta.get("val") for n in gm.graph.nodes]
-        self._providers = session.providers(options, torch.utils._pytree.tree_leaves(values))
+        self._providers = runtime.providers(options, torch.utils._pytree.tree_leaves(values))
 
     def run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
         """The compiled graph. Raises `UnsupportedOperator` or what a session raised with ``strict``."""
         while (compiled := self._round()) is None:
             log.debug("again without %s", ", ".join(self._evicted))
         nodes = [n for n in self._gm.graph.nodes if n.op == "call_function"]
-        reasons = ((n, support.why_not(n, self._evicted)) for n in nodes)
+        reasons = ((n, partition.why_not(n, self._evicted)) for n in nodes)
         self._report.islands = [
             island(n, reason, n.name in self._evicted) for n, reason in reasons if reason and "getitem" not in n.name
         ]
@@ -137,7 +221,7 @@ class Compilation:
         self._report.parts.clear()
         self._models.clear()
         nodes = [n for n in self._gm.graph.nodes if n.op != "placeholder"]
-        refused = {n: reason for n in nodes if (reason := support.why_not(n, self._evicted))}
+        refused = {n: reason for n in nodes if (reason := partition.why_not(n, self._evicted))}
         if refused and self._options.strict:
             raise UnsupportedOperator(unsupported([island(n, r) for n, r in refused.items()]))
         if not refused:
@@ -160,7 +244,7 @@ class Compilation:
         try:
             translation = translate(gm, constants, self._options.target_opset, self._options.optimize)
             op_types = translation.op_types
-            made, proto = session.make(translation.model, self._options, self._providers)
+            made, proto = runtime.make(translation.model, self._options, self._providers)
         except InvalidOption:
             raise
         except Exception as error:
@@ -180,11 +264,11 @@ class Compilation:
 
     def _refused(self, gm: torch.fx.GraphModule, name: str, translation: Translation, error: Exception) -> None:
         """Keep a model that ONNX Runtime would not take: the person will want to see it."""
-        proto, size = session.proto(translation.model)
+        proto, size = runtime.proto(translation.model)
         if proto is None:
             log.warning("the model that was refused has %d bytes and is not kept", size)
             return
-        model = StoredModel(name, proto, gm, None, self._providers, self._report, blame.short(error))
+        model = StoredModel(name, proto, gm, None, self._providers, self._report, short_message(error))
         keep(self._options.storage, model)
         self._dump(model)
 
@@ -200,20 +284,20 @@ class Compilation:
         (folder / f"{stem}.fx.txt").write_text(model.graph_module.print_readable(print_output=False))
 
     def _strict(self, gm: torch.fx.GraphModule, error: Exception, op_types: Mapping[str, set[str]]) -> Exception:
-        names = blame.blamed(gm, error, op_types)
-        nodes = [island(n, blame.short(error)) for n in gm.graph.nodes if n.name in names]
+        names = blamed(gm, error, op_types)
+        nodes = [island(n, short_message(error)) for n in gm.graph.nodes if n.name in names]
         return UnsupportedOperator(
-            unsupported(nodes) if nodes else f"strict: ONNX Runtime cannot run it: {blame.short(error)}"
+            unsupported(nodes) if nodes else f"strict: ONNX Runtime cannot run it: {short_message(error)}"
         )
 
     def _evict(self, gm: torch.fx.GraphModule, error: Exception, op_types: Mapping[str, set[str]]) -> None:
-        names = blame.blamed(gm, error, op_types) - set(self._evicted)
+        names = blamed(gm, error, op_types) - set(self._evicted)
         self._rounds += 1
         if not names or self._rounds > ROUNDS:
             names = {n.name for n in gm.graph.nodes if n.op == "call_function"} - set(self._evicted)
         if not names:
             raise error
-        reason = blame.short(error)
+        reason = short_message(error)
         log.warning("left to PyTorch: %s: %s", ", ".join(sorted(names)), reason)
         self._evicted |= dict.fromkeys(names, reason)
 
@@ -228,7 +312,7 @@ class _Watched:
         try:
             return self._runner(inputs)
         except RUNTIME_ERRORS as error:
-            text = f"{self._name}: {blame.short(error)}"
+            text = f"{self._name}: {short_message(error)}"
             if text not in self._report.failures:
                 self._report.failures.append(text)
                 log.warning("run in PyTorch instead: %s", text)

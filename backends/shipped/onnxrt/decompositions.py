@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import exporter, support
+from . import exporter, partition
 
 aten = torch.ops.aten
 
@@ -40,7 +40,7 @@ def table(chosen: str | Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[
         return {}
     if chosen == "core":
         return {**torch._decomp.core_aten_decompositions(), **OWN}
-    kept = {op for op in exporter.implemented() if support.name(op) not in support.WRONG}
+    kept = {op for op in exporter.implemented() if partition.name(op) not in partition.WRONG}
     out = exporter.friendly_table(kept)
     for op in _WHOLE:
         out.pop(op, None)

@@ -5,10 +5,32 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from typing import Any
 
 from ..options_reader import InvalidOption
 from .storage import Storage
+
+PACKAGES = ("onnx", "onnx_ir", "onnxscript", "onnxruntime")
+
+
+class MissingPackage(ImportError):
+    """An optional package is not installed; the message has the pip line."""
+
+
+def missing() -> list[str]:
+    """Names of the packages that are not installed, as pip spells them."""
+    return [name.replace("_", "-") for name in PACKAGES if find_spec(name) is None]
+
+
+def require() -> None:
+    """Raise `MissingPackage` unless everything is installed."""
+    if names := missing():
+        raise MissingPackage(
+            f"the backend fxminify_ort needs {', '.join(names)}: pip install 'fxminify[onnxrt]' "
+            f"(or: pip install {' '.join(names)})"
+        )
+
 
 #: torchlib's functions are written for this opset; other opsets are reached by converting the finished model.
 TORCHLIB_OPSET = 18

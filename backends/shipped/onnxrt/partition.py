@@ -3,14 +3,116 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from . import support
+from . import exporter
+
+aten = torch.ops.aten
+
+#: Operators whose torchlib function gives wrong numbers, or a model no session accepts: name -> what is wrong.
+WRONG: dict[str, str] = {
+    "aten::_native_batch_norm_legit_functional": "in training the results are wrong and running statistics stay",
+    "aten::native_batch_norm": "in training the results are wrong",
+    "aten::_native_batch_norm_legit": "in training the saved statistics are not to be trusted",
+    "aten::_native_batch_norm_legit.no_stats": "the saved statistics are not to be trusted",
+    "aten::nll_loss_forward": "total_weight is wrong, which makes gradients wrong",
+    "aten::native_dropout": "random numbers differ from eager's",
+    "aten::avg_pool3d": "divisor_override is ignored",
+    "aten::_upsample_bilinear2d_aa": "wrong at some sizes",
+    "aten::special_erfcx": "wrong far from zero",
+}
+
+
+def _rank_0(position: int) -> Callable[[torch.fx.Node], bool]:
+    def test(node: torch.fx.Node) -> bool:
+        argument = node.args[position] if len(node.args) > position else None
+        value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else None
+        return isinstance(value, torch.Tensor) and value.dim() == 0
+
+    return test
+
+
+def _not_float32(node: torch.fx.Node) -> bool:
+    return any(isinstance(v, torch.Tensor) and v.dtype != torch.float32 for v in _values(node))
+
+
+#: Operators that are wrong for some arguments only: name -> (when, what is wrong).
+WRONG_WHEN: dict[str, tuple[Callable[[torch.fx.Node], bool], str]] = {
+    "aten::native_layer_norm": (_not_float32, "mean and rstd are float32 whatever the input, and sessions refuse that"),
+    "aten::nonzero": (_rank_0(0), "the result of a tensor without dimensions has the wrong shape"),
+    "aten::scatter.src": (_rank_0(0), "tensors without dimensions are refused at run time"),
+    "aten::scatter.value": (_rank_0(0), "tensors without dimensions are refused at run time"),
+    "aten::scatter_add": (_rank_0(0), "tensors without dimensions are refused at run time"),
+}
+
+#: Checks of AOTAutograd's that compute nothing.
+ASSERTIONS = frozenset(
+    {
+        aten.sym_constrain_range_for_size.default,
+        aten._assert_async.default,
+        aten._assert_async.msg,
+        aten._assert_scalar.default,
+        aten._assert_tensor_metadata.default,
+    }
+)
+
+
+def name(target: Any) -> str:
+    """The name of an operator as `WRONG` has it, ``aten::scatter.src``; nothing for other callables."""
+    return str(target.name()) if isinstance(target, torch._ops.OpOverload) else ""  # type: ignore[no-untyped-call]
+
+
+def why_not(node: torch.fx.Node, evicted: Mapping[str, str]) -> str | None:
+    """Why a node of an ATen graph must stay in PyTorch, None where it need not.
+
+    ``evicted`` are nodes, by name, on which the exporter or a session has failed, with what was said.
+    """
+    if node.op != "call_function":
+        return None if node.op in ("placeholder", "output", "get_attr") else f"{node.op} is no ATen operator"
+    if node.name in evicted:
+        return evicted[node.name]
+    if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+        return why_not(node.args[0], evicted)
+    if node.target in ASSERTIONS:
+        return None
+    return _why_not_type(node) or _why_not_operator(node)
+
+
+def _why_not_operator(node: torch.fx.Node) -> str | None:
+    target: Any = node.target
+    if not exporter.is_registered(target):
+        return "torchlib has no function for it"
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    called = name(target)
+    if torch.Tag.nondeterministic_seeded in target.tags and "scaled_dot_product" not in called:
+        return "random numbers would differ from eager's"
+    if called in WRONG:
+        return WRONG[called]
+    when, reason = WRONG_WHEN.get(called, (None, ""))
+    return reason if when is not None and when(node) else None
+
+
+def _why_not_type(node: torch.fx.Node) -> str | None:
+    for value in _values(node):
+        if not isinstance(value, torch.Tensor):
+            continue
+        if value.dtype not in exporter.ONNX:
+            return f"ONNX Runtime has no kernels for {str(value.dtype).removeprefix('torch.')}"
+        if value.layout != torch.strided:
+            return f"ONNX Runtime has no tensors with layout {value.layout}"
+    return None
+
+
+def _values(node: torch.fx.Node) -> list[Any]:
+    held = [node.meta.get("val"), *(arg.meta.get("val") for arg in node.all_input_nodes)]
+    return list(torch.utils._pytree.tree_leaves(held))
+
 
 _PREFIX = "fxminify_ort_"
 
@@ -26,7 +128,7 @@ class _Supported(OperatorSupportBase):
             return False
         if node.target is not operator.getitem and not isinstance(node.target, torch._ops.OpOverload):
             return False  # an operator with subgraphs needs their get_attr nodes beside it
-        return support.why_not(node, self._evicted) is None
+        return why_not(node, self._evicted) is None
 
 
 def cut(

@@ -8,17 +8,177 @@ nodes keep the name of their FX node: that is how a failing session says which o
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
+import sympy  # type: ignore[import-untyped]
 import torch
 from onnx_ir.tensor_adapters import TorchTensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils import _pytree as pytree
 
-from . import exporter, folding, results, support
+from . import exporter, partition
 from .options import TORCHLIB_OPSET
+
+#: Values of more bytes than that are left to be computed.
+MOST_BYTES = 4 << 20
+
+
+def folded_constants(gm: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.Tensor]:
+    """The nodes of an ATen graph that are constant and that other nodes or the result read, with their values.
+
+    Random numbers, what lies on other devices than the CPU and what depends on symbolic sizes are none. Not under a
+    fake mode.
+    """
+    known: dict[torch.fx.Node, torch.Tensor] = {}
+    for node in gm.graph.nodes:
+        if node.op == "get_attr" and isinstance(value := _attribute(gm, node), torch.Tensor):
+            known[node] = value
+        elif node.op == "call_function" and _foldable(node, known):
+            try:
+                with torch.no_grad():
+                    out = node.target(*_filled(node.args, known), **_filled(node.kwargs, known))
+            except Exception:  # noqa: BLE001  the graph may never get there: whoever runs it will see
+                continue
+            if isinstance(out, torch.Tensor) and _matches(out, node.meta["val"]):
+                known[node] = out
+    wanted = [n for n in known if n.op != "get_attr" and any(user not in known for user in n.users)]
+    return {node: known[node] for node in wanted}
+
+
+def _foldable(node: torch.fx.Node, known: dict[torch.fx.Node, torch.Tensor]) -> bool:
+    target, value = node.target, node.meta.get("val")
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
+        return False
+    if target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags:
+        return False
+    if not isinstance(value, torch.Tensor) or value.device.type != "cpu" or value.layout != torch.strided:
+        return False
+    static = all(isinstance(size, int) for size in value.shape)
+    small = static and value.numel() * value.element_size() <= MOST_BYTES
+    return small and all(argument in known for argument in node.all_input_nodes)
+
+
+def _matches(out: torch.Tensor, promised: torch.Tensor) -> bool:
+    return (out.dtype, out.shape, out.layout) == (promised.dtype, promised.shape, promised.layout)
+
+
+def _filled(arguments: Any, known: dict[torch.fx.Node, torch.Tensor]) -> Any:
+    return pytree.tree_map_only(torch.fx.Node, known.__getitem__, arguments, is_leaf=_is_node)
+
+
+def _is_node(value: Any) -> bool:
+    return isinstance(value, torch.fx.Node)
+
+
+def _attribute(gm: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
+    value: Any = gm
+    for name in str(node.target).split("."):
+        value = getattr(value, name)
+    return value
+
+
+Source = Callable[[Sequence[Any], Sequence[Any]], Any]
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """``computed``: nodes whose values the model computes; ``sources``: from (inputs, those values) to each result."""
+
+    computed: list[torch.fx.Node]
+    sources: list[Source]
+    single: bool
+
+    def assemble(self, inputs: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """Everything the graph returns."""
+        return [source(inputs, values) for source in self.sources]
+
+    @property
+    def plain(self) -> bool:
+        """Whether the results are the computed values, one for one."""
+        return all(isinstance(s, _Computed) for s in self.sources) and len(self.sources) == len(self.computed)
+
+
+def results_of(gm: torch.fx.GraphModule) -> Results:
+    """The results of a graph whose nodes have ``meta["val"]``."""
+    holders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    returned = gm.graph.output_node().args[0]
+    single = not isinstance(returned, tuple | list)
+    computed: list[torch.fx.Node] = []
+    sources = [_source(gm, item, holders, computed) for item in ([returned] if single else returned)]  # type: ignore[union-attr]
+    return Results(computed, sources, single)
+
+
+def _source(gm: torch.fx.GraphModule, item: Any, holders: list[torch.fx.Node], computed: list[torch.fx.Node]) -> Source:
+    if not isinstance(item, torch.fx.Node):
+        return lambda inputs, values: item
+    if item in holders:
+        position = holders.index(item)
+        return lambda inputs, values: inputs[position]
+    if item.op == "get_attr":
+        constant = functools.reduce(getattr, str(item.target).split("."), gm)
+        return lambda inputs, values: constant
+    value = item.meta.get("val")
+    if isinstance(value, _NUMBERS):
+        number = _number(value, holders)
+        if number is not None:
+            return number
+    elif not isinstance(value, torch.Tensor):
+        raise TypeError(f"the result {item.name} is {type(value).__name__}, not a tensor")
+    if item not in computed:
+        computed.append(item)
+    return _Computed(computed.index(item), type(value))
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    position: int
+    type: type
+
+    def __call__(self, inputs: Sequence[Any], values: Sequence[Any]) -> Any:
+        value = values[self.position]
+        return value if issubclass(self.type, torch.Tensor) else value.item()
+
+
+def _number(value: Any, holders: list[torch.fx.Node]) -> Source | None:
+    """How to get a number from the inputs, None where it depends on data."""
+    if isinstance(value, int | float):
+        return lambda inputs, values: value
+    expression = value.node.expr
+    places = _places(holders)
+    symbols = sorted(expression.free_symbols, key=str)
+    if any(symbol not in places for symbol in symbols):
+        return None
+    kind = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(value)]
+
+    def number(inputs: Sequence[Any], values: Sequence[Any]) -> Any:
+        sizes = {symbol: sympy.Integer(_size(inputs, places[symbol])) for symbol in symbols}
+        return kind(expression.xreplace(sizes))
+
+    return number
+
+
+def _size(inputs: Sequence[Any], place: tuple[int, int | None]) -> int:
+    position, dimension = place
+    return int(inputs[position] if dimension is None else inputs[position].shape[dimension])
+
+
+def _places(holders: list[torch.fx.Node]) -> dict[Any, tuple[int, int | None]]:
+    """Where each size symbol can be read: (input, None) for a number, (input, dimension) for a tensor."""
+    places: dict[Any, tuple[int, int | None]] = {}
+    for position, holder in enumerate(holders):
+        value = holder.meta["val"]
+        if isinstance(value, torch.SymInt) and value.node.expr.is_symbol:
+            places.setdefault(value.node.expr, (position, None))
+        elif isinstance(value, torch.Tensor):
+            for dimension, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
+                    places.setdefault(size.node.expr, (position, dimension))
+    return places
+
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -29,7 +189,7 @@ class Translation:
 
     model: ir.Model
     inputs: list[tuple[int, str]]
-    results: results.Results
+    results: Results
     op_types: dict[str, set[str]]
 
 
@@ -40,7 +200,7 @@ def translate(
     optimize: bool = False,
 ) -> Translation:
     """Translate an ATen graph. ``constants`` are inputs, by position, that become initializers."""
-    plan = results.of(gm)
+    plan = results_of(gm)
     trimmed, sources = _trim(gm, plan, constants)
     _lift_bfloat16(trimmed.graph)
     trimmed.recompile()
@@ -64,7 +224,7 @@ def translate(
 
 
 def _trim(
-    gm: torch.fx.GraphModule, plan: results.Results, constants: Mapping[int, torch.Tensor]
+    gm: torch.fx.GraphModule, plan: Results, constants: Mapping[int, torch.Tensor]
 ) -> tuple[torch.fx.GraphModule, list[int | torch.Tensor]]:
     """A copy that returns what must be computed, and for each of its inputs a position in the original or a constant.
 
@@ -76,11 +236,11 @@ def _trim(
     graph.output(tuple(copied[node] for node in plan.computed))
     trimmed = torch.fx.GraphModule(gm, graph)
     for node in list(graph.nodes):
-        if node.target in support.ASSERTIONS:
+        if node.target in partition.ASSERTIONS:
             graph.erase_node(node)
     graph.eliminate_dead_code()
     with unset_fake_temporarily():
-        folded = folding.constants(trimmed)
+        folded = folded_constants(trimmed)
     sources: list[int | torch.Tensor] = []
     for position, holder in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
         if holder.users:
@@ -186,7 +346,7 @@ def _promotes(node: torch.fx.Node) -> bool:
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload) or target.namespace == "prims":
         return False
-    if any(word in support.name(target) for word in ("where", "index", "embedding")):
+    if any(word in partition.name(target) for word in ("where", "index", "embedding")):
         return False
     values = [arg.meta.get("val") for arg in node.all_input_nodes]
     kinds = {v.dtype for v in values if isinstance(v, torch.Tensor)}

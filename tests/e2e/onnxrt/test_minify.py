@@ -99,9 +99,9 @@ with torch.no_grad():
 """
 #: A backend of one's own: this one, without an entry of its list of wrong operators.
 UNLISTED = """\
-from fxminify.backends.shipped.onnxrt import compile_fx, support
+from fxminify.backends.shipped.onnxrt import compile_fx, partition
 
-support.WRONG.pop("aten::avg_pool3d")
+partition.WRONG.pop("aten::avg_pool3d")
 
 def unlisted(gm, example_inputs):
     return compile_fx(gm, example_inputs)

@@ -187,7 +187,7 @@ def test_registrations_are_read_from_source() -> None:
 
 
 def test_express_refuses_what_would_need_carrying() -> None:
-    from fxminify.backends.provenance.program import CannotEmbed
+    from fxminify.backends.provenance.modules import CannotEmbed
 
     assert origin.express((1, torch.int8)) == {"tuple": [1, {"import": ["torch", "int8"]}]}
     with pytest.raises(CannotEmbed):

@@ -16,8 +16,7 @@ from torch import fx, nn
 
 import fxminify
 from fxminify.backends.comparison.compare import CannotCompare, Divergence, compare
-from fxminify.backends.comparison.randomness import drawn
-from fxminify.backends.comparison.reference import Reference
+from fxminify.backends.comparison.reference import Reference, drawn
 from fxminify.backends.running.execution import copy_inputs, cotangents, execute
 from fxminify.store.failure import Phase
 from fxminify.store.index import Index

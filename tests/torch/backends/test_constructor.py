@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fxminify.backends.provenance.constructor import arguments
+from fxminify.backends.provenance.expression import constructor_arguments
 from fxminify.backends.provenance.origin import spec_of
 
 
@@ -81,7 +81,7 @@ def used() -> Keeps:
     ],
 )
 def test_arguments(value: object, expected: dict[str, Any] | None) -> None:
-    assert arguments(value) == expected
+    assert constructor_arguments(value) == expected
 
 
 def test_an_instance_and_a_method_of_one_are_made_again() -> None:

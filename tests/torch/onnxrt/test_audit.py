@@ -1,4 +1,4 @@
-"""The audit: no operator gives other numbers than eager in silence, outside `support.WRONG`.
+"""The audit: no operator gives other numbers than eager in silence, outside `partition.WRONG`.
 
 An operator that fails here belongs in ``WRONG`` or ``WRONG_WHEN``; ``python tests/shared/audit.py`` lists them all.
 """
@@ -10,7 +10,7 @@ import torch
 from audit import audit, everything, unlisted
 from operators import recorded
 
-from fxminify.backends.shipped.onnxrt import decompositions, support
+from fxminify.backends.shipped.onnxrt import decompositions, partition
 
 pytest.importorskip("expecttest", reason="torch's operator database imports it")
 
@@ -37,6 +37,6 @@ def test_every_operator_agrees_with_eager() -> None:
 
 def test_what_is_wrong_can_be_listed_again() -> None:
     """Without the lists, operators on them go wrong, and the lists are whole again afterwards."""
-    before = dict(support.WRONG), dict(support.WRONG_WHEN)
+    before = dict(partition.WRONG), dict(partition.WRONG_WHEN)
     assert list(unlisted(["nn.functional.nll_loss"])) == ["aten::nll_loss_forward"]
-    assert before == (support.WRONG, support.WRONG_WHEN)
+    assert before == (partition.WRONG, partition.WRONG_WHEN)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch._dynamo.exc import BackendCompilerFailed
 
 from fxminify.backends.provenance.origin import spec_of
-from fxminify.backends.shipped.onnxrt import Storage, compile_fx, exporter, packages, runtime, session
+from fxminify.backends.shipped.onnxrt import Storage, compile_fx, exporter, runtime
 from fxminify.backends.shipped.onnxrt.options import OnnxrtOptions
 
 from .conftest import Comparison
@@ -189,7 +189,7 @@ def test_a_buffer_that_the_model_changes_is_not_frozen() -> None:
 
 
 def test_a_model_past_the_limit_of_protobuf_has_its_data_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "EXTERNAL_DATA_BYTES", 1000)
+    monkeypatch.setattr(runtime, "EXTERNAL_DATA_BYTES", 1000)
     model, storage, x = perceptron(), Storage(), r(5, 10)
     with torch.no_grad():
         torch.testing.assert_close(compiled(model, freeze=True, storage=storage)(x), model(x))
@@ -249,7 +249,7 @@ def test_decompositions(table: Any) -> None:
 
 
 def test_missing_packages_give_the_line_that_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "PACKAGES", ("onnx", "onnx_irgendwas"))
+    monkeypatch.setattr("fxminify.backends.shipped.onnxrt.options.PACKAGES", ("onnx", "onnx_irgendwas"))
     with pytest.raises(
         BackendCompilerFailed, match=r"MissingPackage: .* needs onnx-irgendwas: pip install 'fxminify\[onnxrt\]'"
     ):
