@@ -18,7 +18,7 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ...store.document.case import Blobs, Case, TensorSpec, Value, tag
+from ...store.document.case import Blobs, Case, TensorSpec, Value, is_drawn_natively, tag
 from ...store.document.names import table
 from .elements import COMPLEX, FLOATS, INTEGERS, contiguous, element, is_numeric, numbers, restride, strided, view
 from .expressions import Expressions, Unprintable, dtype, string
@@ -185,17 +185,19 @@ class _Printer:
     def generated(self, spec: TensorSpec, grow: str) -> PrintedCall:
         """The tensor that ``spec.init`` describes, with its strides."""
         if spec.init is not None and spec.init.get("fn") == "full":
-            span = 1 + sum((size - 1) * step for size, step in zip(spec.shape, spec.stride, strict=True))
-            shape, tail = view(spec.shape, spec.stride) or ((span,), as_strided(spec))
-            return self.literals.generated(replace(spec, shape=shape, stride=contiguous(shape))).then(grow + tail)
+            as_view = None if spec.offset else view(spec.shape, spec.stride)
+            shape, tail = as_view or ((spec.reach,), as_strided(spec))
+            return self.literals.generated(replace(spec, shape=shape)).then(grow + tail)
         made = self.literals.generated(spec)
-        if spec.stride == contiguous(spec.shape):
+        if spec.stride == contiguous(spec.shape) and not spec.offset:
             return made.then(grow)
-        if (laid_out := restride(spec.shape, spec.stride)) is not None:
+        if not spec.offset and (laid_out := restride(spec.shape, spec.stride)) is not None:
             return made.then(laid_out + grow)
         # A copy of what needs a gradient is no leaf either, and keeps strides that `clone` would not.
         source = made.then(".requires_grad_()") if grow else made
-        return self.literals.empty(spec).then(f".copy_({source})")
+        whole = spec.reach == spec.numel
+        there = self.literals.empty(spec) if whole else self.literals.zeros(spec).then(as_strided(spec))
+        return there.then(f".copy_({source})")
 
     def view_of_shared(self, spec: TensorSpec) -> str:
         """A view of a storage that several tensors lie in; the storage gets a name of its own."""
@@ -340,6 +342,10 @@ class Literals:
             return PrintedCall("torch.empty", (*sizes(spec.shape), *keywords))
         return PrintedCall("torch.empty_strided", (_size(spec.shape), _size(spec.stride), *keywords))
 
+    def zeros(self, spec: TensorSpec) -> PrintedCall:
+        """A flat storage of zeros, as large as the tensor reaches."""
+        return PrintedCall("torch.zeros", (str(spec.reach), *self._keywords(spec.dtype, "float", spec.device)))
+
     def full(self, shape: tuple[int, ...], value: str, kind: str, device: str = "cpu") -> PrintedCall:
         """``torch.zeros``, ``torch.ones`` or ``torch.full``; ``value`` is source."""
         for name, texts in (("zeros", ("0", "0.0", "False")), ("ones", ("1", "1.0", "True"))):
@@ -375,13 +381,6 @@ class Literals:
         """``dtype=`` unless torch gives values of the ``given`` kind that dtype by itself, and ``device=``."""
         named = () if self._natural.get(kind) == given else (f"dtype={dtype(kind)}",)
         return named if device == "cpu" else (*named, self.expressions.keyword("device", {"device": device}))
-
-
-def is_drawn_natively(fn: str, kind: str) -> bool:
-    """Whether ``torch.<fn>`` makes this dtype itself, as `fxminify.store.live.build.is_drawn_natively` says."""
-    if fn in ("randn", "rand"):
-        return kind in FLOATS | COMPLEX
-    return kind in _COUNTED or (fn != "arange" and kind == "bool") or (fn == "full" and kind in COMPLEX)
 
 
 def sizes(shape: tuple[int, ...]) -> tuple[str, ...]:

@@ -158,6 +158,21 @@ class TensorSpec:
             count *= size
         return count
 
+    @property
+    def reach(self) -> int:
+        """How many elements of its storage the tensor spans, from the storage's first to the last one it reads."""
+        steps = sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True))
+        return self.offset + steps + 1 if self.numel else 0
+
+
+def is_drawn_natively(fn: str, dtype: str) -> bool:
+    """Whether ``torch.<fn>(..., dtype=dtype)`` draws that dtype; else float32 or int64 is drawn and ``.to(dtype)``
+    follows, in a worker and in a printed script alike."""
+    if fn in ("randn", "rand"):
+        return dtype in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+    counted = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
+    return dtype in counted or (fn == "randint" and dtype == "bool")
+
 
 #: The most calls of a case.
 MOST_CALLS = 64

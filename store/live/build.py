@@ -15,7 +15,7 @@ import numpy
 import torch
 from torch import fx
 
-from ..document.case import Blobs, Case, Graph, Json, TensorSpec, Value, tag
+from ..document.case import Blobs, Case, Graph, Json, TensorSpec, Value, is_drawn_natively, tag
 from ..document.decode import InvalidDocument, check_storage
 from . import modes
 from .leaf_modules import construct
@@ -268,31 +268,29 @@ class Builder:
 
 
 def draw(spec: TensorSpec) -> torch.Tensor:
-    """The values of a seeded tensor, by the very calls a printed script makes; then its strides.
+    """The tensor that ``spec.init`` stands for, made by the very calls of a printed script.
 
-    A dtype that torch cannot draw (float8, most unsigned ones) is drawn as float32 or int64 and converted.
+    A constant fills the whole storage, gaps between elements too; random numbers leave zeros there. A dtype that torch
+    cannot draw (float8, most unsigned ones) is drawn as float32 or int64 and converted.
     """
     assert spec.init is not None
-    fn, shape, dtype = spec.init["fn"], spec.shape, _dtype(spec.dtype)
+    fn, dtype = spec.init["fn"], _dtype(spec.dtype)
     options: dict[str, Any] = {"dtype": dtype} | ({} if spec.device == "cpu" else {"device": spec.device})
+    place = (spec.shape, spec.stride, spec.offset)
+    if fn == "full":
+        value = build_value(spec.init["value"], (), {})
+        made = torch.full(spec.shape, value, **options)
+        in_order = made.stride() == spec.stride and not spec.offset
+        return made if in_order else torch.full((spec.reach,), value, **options).as_strided(*place)
     if is_drawn_natively(fn, spec.dtype):
         made = _generate(fn, spec, options)
     else:
         made = _generate(fn, spec, options | {"dtype": _DEFAULT_DRAW[fn in ("randint", "arange")]}).to(dtype)
-    if made.stride() == spec.stride:
+    if made.stride() == spec.stride and not spec.offset:
         return made
-    return torch.empty_strided(shape, spec.stride, dtype=dtype, device=spec.device).copy_(made)
-
-
-def is_drawn_natively(fn: str, dtype: str) -> bool:
-    """Whether ``torch.<fn>(..., dtype=dtype)`` exists; else float32 or int64 is drawn and ``.to(dtype)`` follows."""
-    floating = dtype in ("float16", "bfloat16", "float32", "float64")
-    if fn in ("randn", "rand"):
-        return floating or dtype in ("complex64", "complex128")
-    integral = dtype in ("int8", "int16", "int32", "int64", "uint8")
-    if fn == "arange":
-        return floating or integral
-    return floating or integral or dtype == "bool" or (fn == "full" and dtype in ("complex64", "complex128"))
+    if spec.reach == spec.numel:
+        return torch.empty_strided(spec.shape, spec.stride, **options).copy_(made)
+    return torch.zeros(spec.reach, **options).as_strided(*place).copy_(made)
 
 
 def _generate(fn: str, spec: TensorSpec, options: dict[str, Any]) -> torch.Tensor:
@@ -303,8 +301,6 @@ def _generate(fn: str, spec: TensorSpec, options: dict[str, Any]) -> torch.Tenso
         return torch.rand(spec.shape, **options)
     if fn == "randint":
         return torch.randint(spec.init["low"], spec.init["high"], spec.shape, **options)
-    if fn == "full":
-        return torch.full(spec.shape, build_value(spec.init["value"], (), {}), **options)
     return torch.arange(spec.numel, **options).reshape(spec.shape)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from fxminify.repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS
 from fxminify.repro_templates.source.inputs import SIDE_FILE, NeedsData, print_inputs
 from fxminify.repro_templates.source.recipes import recipes
-from fxminify.store.document.case import Case, Graph, Node
+from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.live.build import Builder
 from fxminify.store.live.encode import Encoder
 
@@ -207,7 +209,7 @@ def test_plain_values_print_in_place() -> None:
         ({"fn": "randn"}, "float32", (6, 5), (1, 6), "torch.randn(6, 5).t().contiguous().t()"),
         ({"fn": "randn"}, "float32", (2, 3, 4, 5), (60, 1, 15, 3),
          "torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)"),
-        ({"fn": "randn"}, "float32", (3,), (2,), "torch.empty_strided((3,), (2,)).copy_(torch.randn(3))"),
+        ({"fn": "randn"}, "float32", (3,), (2,), "torch.zeros(5).as_strided((3,), (2,)).copy_(torch.randn(3))"),
     ],
 )  # fmt: skip
 def test_a_generator_prints_as_the_call_the_build_makes(
@@ -286,11 +288,63 @@ def test_recipes_offer_the_values_a_failure_may_hang_on() -> None:
     ]
 
 
-def test_native_draws_are_those_of_the_build() -> None:
-    from fxminify.repro_templates.source.inputs import is_drawn_natively
-    from fxminify.store.document.names import table
-    from fxminify.store.live import build
+LAYOUTS = [
+    ((2, 3), (3, 1), 0),
+    ((), (), 0),
+    ((), (), 2),
+    ((0, 3), (3, 1), 0),
+    ((0,), (5,), 0),
+    ((3, 2), (1, 3), 0),
+    ((2, 3), (4, 1), 0),
+    ((2, 3), (1, 4), 1),
+    ((4,), (3,), 0),
+    ((4,), (1,), 2),
+    ((1, 3), (7, 1), 0),
+    ((2, 3, 2, 2), (12, 1, 6, 3), 0),
+    ((2, 3, 2, 2), (40, 1, 18, 3), 5),
+    ((2, 2, 3), (6, 1, 2), 0),
+    ((2, 2, 3), (1, 6, 2), 0),
+]
+GENERATORS = [
+    {"fn": "randn"},
+    {"fn": "rand"},
+    {"fn": "randint", "low": 0, "high": 2},
+    {"fn": "arange"},
+    *({"fn": "full", "value": value} for value in (0, 1, 0.0, -0.0, 1.0, 2.5, 100, True, False, {"float": "inf"})),
+    {"fn": "full", "value": {"complex": [1.0, -2.0]}},
+    {"fn": "full", "value": 2**24 + 1},
+]
 
-    for dtype in table().dtypes:
-        for fn in ("randn", "rand", "randint", "arange"):
-            assert is_drawn_natively(fn, dtype) == build.is_drawn_natively(fn, dtype), (fn, dtype)
+
+def is_meant(fn: str, value: Any, dtype: str) -> bool:
+    """Whether a constant is one of the numbers of ``dtype``: no other is proposed."""
+    if fn != "full":
+        return True
+    if dtype in COMPLEX:
+        return not isinstance(value, bool)
+    if dtype == "bool":
+        return isinstance(value, bool)
+    if dtype in INTEGERS:
+        return type(value) is int and (value <= 100 or "32" in dtype or "64" in dtype)
+    return type(value) is float or (value == {"float": "inf"} and dtype != "float8_e4m3fn")
+
+
+@pytest.mark.parametrize("dtype", sorted(INTEGERS | FLOATS | COMPLEX | {"bool", "float8_e4m3fn", "float8_e5m2"}))
+def test_worker_and_script_make_the_same_storage_to_the_bit(dtype: str) -> None:
+    compared = 0
+    for (shape, stride, offset), init in itertools.product(LAYOUTS, GENERATORS):
+        if not is_meant(init["fn"], init.get("value"), dtype):
+            continue
+        for requires_grad in (False, True) if dtype in FLOATS else (False,):
+            spec = TensorSpec(
+                dtype, shape, stride, offset, init=init, requires_grad=requires_grad, leaf=not requires_grad
+            )
+            case = Case(Graph((Node("x", "placeholder", "x"),)), ({"tensor": 0},), (spec,))
+            text = text_of(case, {})
+            (made,) = executed(text)
+            wanted = Builder([spec], {}).tensor(0)
+            assert_same(made, wanted)
+            pair = [bytes(t.detach().untyped_storage().tolist()) for t in (made, wanted)]
+            assert pair[0] == pair[1], text
+            compared += 1
+    assert compared > 4 * len(LAYOUTS)
