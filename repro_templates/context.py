@@ -17,8 +17,8 @@ from ..backends.adapters import Illustration
 from ..backends.provenance.installed import Installed
 from ..backends.running.deaths import signal_name
 from ..store.document.case import Case
-from ..store.failure import PRECISION, VALUES, Failure, FailureKind
-from .report.phrases import actual, code, docstring, expected, headline, log, markdown, one_line, prose, summary, title
+from ..store.failure import PRECISION, VALUES, Failure, FailureKind, mask
+from .report.phrases import actual, code, docstring, expected, fits, log, markdown, one_line, prose, summary, title
 from .source.action import Action
 
 _WIDTH = 118
@@ -142,14 +142,17 @@ def about(case: Case, header: Header) -> list[str]:
     lines: list[str] = []
     if header.tentative:
         lines += _wrapped(f"TENTATIVE: {header.tentative}")
-    if headline(case, failure).endswith("..."):
-        lines += _wrapped(failure.headline(), 600)
-    if failure.kind is not FailureKind.CRASH and (said := failure.diagnosis()):
+    if not fits(case, failure):
+        lines += _wrapped(failure.headline().removeprefix("value: "), 600)
+    said = failure.diagnosis()
+    if failure.kind is not FailureKind.CRASH and said and said not in mask(failure.message):
         lines += _wrapped(f"On standard error: {said}")
-    if cause := failure.root_cause():
+    cause = failure.root_cause()
+    if cause and cause.rpartition(": ")[2] not in failure.message:
         lines += _wrapped(f"Cause: {cause}")
-    if found := list(figures(failure))[:1]:
-        lines += _wrapped(f"Largest error against float64: {found[0].error} compiled, {found[0].eager} in eager.")
+    found = next(figures(failure), None)
+    if found and not (found.error in failure.message and found.eager in failure.message):
+        lines += _wrapped(f"Largest error against float64: {found.error} compiled, {found.eager} in eager.")
     lines += _wrapped(" ".join(filter(None, (minified(case, header), sure(header)))))
     lines += _wrapped(", ".join(versions(header)) + "." if versions(header) else "")
     lines += _wrapped(needs(header.installed))

@@ -68,8 +68,17 @@ def docstring(text: str) -> str:
 
 
 def headline(case: Case, failure: Failure) -> str:
-    """``inductor: divergence in forward: ...``, for the first line of a docstring; what is cut ends with dots."""
-    return docstring(one_line(f"{_place(case, failure)}: {_short(failure)}", 115))
+    """``inductor: divergence in forward: ...``, the first line of a docstring.
+
+    Of an error that does not fit only the type stands here; the lines below tell it whole.
+    """
+    short = _short(failure) if fits(case, failure) else failure.type.rpartition(".")[2]
+    return docstring(one_line(f"{_place(case, failure)}: {short}" if short else _place(case, failure), 115))
+
+
+def fits(case: Case, failure: Failure) -> bool:
+    """Whether the failure is told whole in one line of a docstring."""
+    return len(one_line(f"{_place(case, failure)}: {_short(failure)}", 400)) <= 115
 
 
 def title(case: Case, failure: Failure) -> str:
@@ -80,9 +89,8 @@ def title(case: Case, failure: Failure) -> str:
     what = str(named).removesuffix(".default").replace("::", ".")
     name = str(case.backend.get("name", "")) or "backend"
     kind = str(failure.kind).replace("_", " ")
-    return one_line(
-        f"[{name}] {what}: {kind}: {_short(failure)}" if what else f"[{name}] {kind}: {_short(failure)}", 140
-    )
+    parts = [what, kind, _short(failure)]
+    return one_line(f"[{name}] {': '.join(filter(None, parts))}", 140)
 
 
 def _place(case: Case, failure: Failure) -> str:
@@ -95,8 +103,12 @@ _USUAL = (FailureKind.COMPILE_ERROR, Phase.COMPILE)
 
 
 def _short(failure: Failure) -> str:
-    """The headline of a failure, an exception by its bare name."""
+    """The headline of a failure, an exception by its bare name. A hang has none: who waits decides how long."""
+    if failure.kind is FailureKind.HANG:
+        return ""
     text = failure.headline()
+    if failure.kind is FailureKind.DIVERGENCE:
+        return text.removeprefix("value: ")
     return text.removeprefix(failure.type.rpartition(".")[0] + ".") if failure.type else text
 
 
@@ -113,7 +125,8 @@ def summary(case: Case, failure: Failure) -> str:
         FailureKind.HANG: f"The backend {name} does not come to an end{when}; eager does",
         FailureKind.OUT_OF_MEMORY: f"The backend {name} runs out of memory{when}; eager does not",
     }
-    return f"{sentences[failure.kind]}: {code(_short(failure))}"
+    said = code(_short(failure))
+    return f"{sentences[failure.kind]}: {said}" if said else f"{sentences[failure.kind]}."
 
 
 def log(failure: Failure, lines: int = 20) -> str:
@@ -181,7 +194,7 @@ def actual(failure: Failure, timeout: int) -> str:
         return f"No answer within {timeout} s."
     if failure.signal:
         return f"The process dies of {signal_name(failure.signal)} in {failure.phase}."
-    return one_line(failure.headline(), 300)
+    return one_line(_short(failure), 300)
 
 
 def distinctive(failure: Failure) -> str:

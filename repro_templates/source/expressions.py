@@ -25,6 +25,12 @@ _PUBLIC = {
     "torch._C._special.special_": ("torch.special.", None),
 }  # fmt: skip
 
+#: Functions of `torch` that are not the operator ``aten::NAME``, are no function of C++, or that Dynamo folds or skips.
+_NOT_THE_OPERATOR = frozenset(
+    {"addcdiv", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod", "cdist",
+     "chain_matmul", "einsum", "is_complex", "is_floating_point", "meshgrid", "miopen_ctc_loss", "numel",
+     "promote_types", "resize_as_", "resize_as_sparse_", "stft", "tensordot", "unique_consecutive"}
+)  # fmt: skip
 #: Modules that `import torch` itself imports, so that a script need not.
 _WITH_TORCH = re.compile(
     r"torch(?:\.(?:_C(?:\..*)?|amp\.autocast_mode|autograd|autograd\.(?:forward_ad|grad_mode)|backends\.cuda|fft|linalg|"
@@ -33,8 +39,19 @@ _WITH_TORCH = re.compile(
 _HOPS_WITH_TORCH = re.compile(
     r"torch\._higher_order_ops\.\w+|torch\._functorch\.autograd_function|torch\._prims\.rng_prims"
 )
+#: What stands between brackets as well without a tuple around it.
+_INDICES = frozenset({"slice", "ellipsis", "ref"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DEVICE = re.compile(r"[a-z]+(?::\d+)?\Z")
+
+
+def public_function(operator: str) -> str:
+    """``torch.amax`` for ``aten::amax.default``, where both are one; nothing for every other operator."""
+    namespace, _, rest = operator.partition("::")
+    name, _, overload = rest.partition(".")
+    if (namespace, overload) != ("aten", "default") or name.startswith("_") or name in _NOT_THE_OPERATOR:
+        return ""
+    return f"torch.{name}" if f"torch.{name}" in table().functions else ""
 
 
 class Unprintable(Exception):
@@ -63,11 +80,18 @@ def string(text: str) -> str:
 
 
 class Expressions:
-    """Prints values; ``lookup`` gives the source of a reference, ``constant`` that of a tensor inside a graph."""
+    """Prints values; ``lookup`` gives the source of a reference, ``constant`` that of a tensor inside a graph.
 
-    def __init__(self, lookup: Callable[[str], str], constant: Callable[[int], str] | None = None) -> None:
+    With ``lowered`` the code is traced again by AOTAutograd, which makes ``aten.amax`` of ``torch.amax``: then the
+    operator prints as the function.
+    """
+
+    def __init__(
+        self, lookup: Callable[[str], str], constant: Callable[[int], str] | None = None, *, lowered: bool = False
+    ) -> None:
         self.lookup = lookup
         self.constant = constant
+        self.lowered = lowered
         self.imports: set[str] = set()
 
     def value(self, value: Value) -> str:
@@ -94,7 +118,9 @@ class Expressions:
         """What stands between the brackets of ``x[...]``."""
         if tag(index) == "tuple" and index["tuple"]:
             items = [self._item(i) for i in index["tuple"]]
-            return ", ".join(items) + ("," if len(items) == 1 else "")
+            first = index["tuple"][0]
+            plain = len(items) > 1 or first is None or type(first) is int or tag(first) in _INDICES
+            return ", ".join(items) + ("" if plain else ",")
         return self._item(index)
 
     def keyword(self, name: str, value: Value) -> str:
@@ -119,6 +145,8 @@ class Expressions:
         if kind == "fn":
             return self._function(name)
         namespace, _, rest = name.partition("::")
+        if self.lowered and kind == "op" and (public := public_function(name)):
+            return public
         if library := table().libraries.get(name.partition(".")[0]):
             self.imports.add(f"import {library}")
         return _attributes("torch.ops", [namespace, *rest.split(".")])

@@ -44,6 +44,8 @@ _CONTEXTS = {
         ("mode",),
     ),
 }
+#: Backends of torch that are given graphs of AOTAutograd, whatever the program calls.
+_LOWERING = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition", "aot_eager_default_partitioner"})
 _DTYPES = {"bool": "b8", "bfloat16": "bf16"}
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(?:\[\w+\])?\Z|\d+\Z|\d+\.\d+\Z")
 
@@ -78,7 +80,9 @@ def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] 
 
     Raises `Unprintable`, naming the node.
     """
-    module = _Module(reserved)
+    backend = case.backend
+    lowered = backend.get("how") == "aot_autograd" or backend.get("target") in _LOWERING
+    module = _Module(reserved, lowered)
     function = module.globals.fresh(name)
     parameters = module.define(case.graph, function, top=True)
     return PrintedGraph(
@@ -94,8 +98,9 @@ def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] 
 class _Module:
     """The functions printed so far and the names they share."""
 
-    def __init__(self, reserved: Collection[str]) -> None:
+    def __init__(self, reserved: Collection[str], lowered: bool) -> None:
         self.globals = Scope(reserved)
+        self.lowered = lowered
         self.definitions: list[str] = []
         self.constants: dict[int, Constant] = {}
         self.imports: set[str] = set()
@@ -141,7 +146,7 @@ class _Function:
         self.names: dict[str, str] = {}
         self.parameters: dict[str, str] = {}
         self.statements: list[Statement] = []
-        self.expressions = Expressions(self.lookup, module.constant)
+        self.expressions = Expressions(self.lookup, module.constant, lowered=module.lowered)
         self.nodes = {n.name: n for n in graph.nodes}
         self.uses = Counter(r for n in graph.nodes for r in refs([list(n.args), list(n.kwargs.values())]))
         self.last_use = {r: i for i, n in enumerate(graph.nodes) for r in n.inputs}
@@ -193,7 +198,7 @@ class _Function:
         if not is_name(str(node.target)):
             raise Unprintable(f"{node.target!r} is no method")
         receiver, *arguments = self.arguments(node)
-        return PrintedCall(f"{_atom(receiver)}.{node.target}", tuple(arguments))
+        return PrintedCall(f"{_owner(receiver)}.{node.target}", tuple(arguments))
 
     def arguments(self, node: Node) -> list[str]:
         positional = [self.expressions.value(a) for a in node.args]
@@ -210,7 +215,7 @@ class _Function:
         if name == "builtins.getattr" and (len(node.args) != 2 or not _is_public(node.args[1])):
             raise Unprintable(f"reads the attribute {node.args[1:]!r}")
         if name == "builtins.getattr":
-            self.assign(node, f"{_atom(self.expressions.value(node.args[0]))}.{node.args[1]}")
+            self.assign(node, f"{_owner(self.expressions.value(node.args[0]))}.{node.args[1]}")
             return
         if (call := _hop_call(node, self.expressions, self.module.definitions, self.module.globals)) is not None:
             self.assign(node, call)
@@ -268,7 +273,9 @@ class _Function:
 
     def assign(self, node: Node, expression: str | PrintedCall) -> None:
         """Bind the node's name to ``expression``, or just evaluate it where nothing reads it."""
-        self.names[node.name] = self.scope.fresh(unnumbered(node.name)) if self.uses[node.name] else "None"
+        base = unnumbered(node.name)
+        base = base.removesuffix("_default") if self.expressions.lowered else base
+        self.names[node.name] = self.scope.fresh(base) if self.uses[node.name] else "None"
         target = self.names[node.name] if self.uses[node.name] else ""
         self.statements.append(Statement(expression, target, self.depth, self.comment(node)))
 
@@ -345,6 +352,11 @@ def _contexts(graph: Graph) -> dict[str, bool]:
 
 def _is_public(name: object) -> bool:
     return isinstance(name, str) and is_name(name) and not name.startswith("__")
+
+
+def _owner(text: str) -> str:
+    """``text`` so that a dot can follow it: ``(0).sum()``."""
+    return f"({text})" if text[:1].isdigit() else _atom(text)
 
 
 def _atom(text: str) -> str:

@@ -17,8 +17,10 @@ from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.repro_templates.context import Header
 from fxminify.repro_templates.formats import OURS
 from fxminify.repro_templates.render import render
+from fxminify.repro_templates.source.expressions import public_function
 from fxminify.repro_templates.tracebacks import failure_in_script
 from fxminify.store.document.case import Case
+from fxminify.store.document.names import table
 from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.live.encode import encode
 
@@ -46,7 +48,7 @@ def case_of(function: Callable[..., Any], *inputs: Any, backend: str = "inductor
         spec = BackendSpec(name=backend, how="registered", target=backend, dynamic=fields.pop("dynamic", None))
         case = Case(encoded.graph, encoded.inputs, encoded.tensors, backend=spec.to_json(), **fields)
         found.append((case, encoded.blobs))
-        return gm.forward
+        return lambda *args: gm.forward(*(a.detach().clone() if isinstance(a, torch.Tensor) else a for a in args))
 
     torch._dynamo.reset()
     torch.compile(function, backend=record)(*inputs)
@@ -69,7 +71,7 @@ def test_a_minimal_divergence_reads_as_a_person_would_write_it() -> None:
     assert (
         script(lambda energy: torch.acosh(energy), X, failure=DIVERGENCE)
         == '''\
-"""inductor: divergence in forward: value: output 0: 1 of 2 elements differ
+"""inductor: divergence in forward: output 0: 1 of 2 elements differ
 
 Minified by fxminify 0.1.0 from 214 nodes to 1 (14 oracle calls). Signature v1:ab12cd34ef56.
 torch 2.13.0+cpu, Python 3.11, Linux x86_64.
@@ -90,6 +92,104 @@ actual = torch.compile(forward, backend="inductor")(energy)
 torch.testing.assert_close(actual, expected)
 '''
     )
+
+
+LONG = Failure(
+    FailureKind.COMPILE_ERROR,
+    Phase.COMPILE,
+    "torch._inductor.exc.InductorError",
+    "LoweringException: AssertionError: expected a size that 4 divides, found 17, in the lowering of "
+    "aten.convolution.default",
+    causes=(("AssertionError", "expected a size that 4 divides"),),
+    diagnostics="kernel.cpp:12:3: error: no member named 'foo'\n",
+)
+
+
+def about(failure: Failure) -> str:
+    """The docstring of a script, its last three lines left out: versions, how it was minified, what the exit means."""
+    return "\n".join(script(lambda x: x.sin(), X, failure=failure).split('"""')[1].rstrip().split("\n")[:-3])
+
+
+def test_an_error_that_does_not_fit_the_first_line_stands_whole_below_it_and_once() -> None:
+    assert " ".join(about(LONG).splitlines()).split("  ") == [
+        "inductor: compile error: InductorError",
+        "torch._inductor.exc.InductorError: LoweringException: AssertionError: expected a size that 4 divides, "
+        "found 17, in the lowering of aten.convolution.default "
+        "On standard error: error: no member named 'foo'",
+    ]
+
+
+def test_what_the_message_says_already_is_not_said_again() -> None:
+    short = replace(LONG, message="expected a size that 4 divides, but error: no member named 'foo'")
+    assert about(short) == (
+        "inductor: compile error: InductorError: expected a size that 4 divides, but error: no member named 'foo'\n"
+    )
+    other = replace(short, message="no kernel")
+    assert about(other).splitlines()[2:] == [
+        "On standard error: error: no member named 'foo'", "Cause: AssertionError: expected a size that 4 divides",
+    ]  # fmt: skip
+
+
+def test_numbers_of_a_divergence_are_said_once() -> None:
+    detail = {"class": "value", "where": "output 0", "error": "0.159", "eager_error": "3.1e-08"}
+    message = "output 0: 1 of 2 elements differ, error 0.159 (eager's own 3.1e-08)"
+    told = replace(DIVERGENCE, message=message, detail=detail)
+    assert about(told) == f"inductor: divergence in forward: {told.message}\n"
+    untold = replace(told, message="output 0: 1 of 2 elements differ")
+    assert about(untold).splitlines()[2] == "Largest error against float64: 0.159 compiled, 3.1e-08 in eager."
+
+
+def test_a_hang_states_one_time() -> None:
+    text = script(lambda x: x.sin(), X, failure=Failure(FailureKind.HANG, Phase.COMPILE, message="no answer in 40 s"))
+    assert text.startswith('"""inductor: hang in compile\n\nMinified by')
+    assert "SIGALRM ends it after 60 s" in text
+    assert "40" not in text
+
+
+def test_an_operator_of_aten_reads_as_the_function_where_it_is_lowered_again() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten._to_copy.default(torch.ops.aten.amax.default(x, [0], True), dtype=torch.float64)
+
+    text = script(function, X)
+    assert "    amax = torch.amax(x, [0], True)\n" in text
+    assert "    return torch.ops.aten._to_copy.default(amax, dtype=torch.float64)\n" in text
+    assert "torch.ops.aten.amax.default(x, [0], True)" in script(function, X, backend="eager")
+
+
+def test_functions_that_read_as_operators_are_those_that_dynamo_keeps() -> None:
+    from torch._dynamo import trace_rules
+    from torch._dynamo.variables import TorchInGraphFunctionVariable
+    from torch._dynamo.variables.torch import constant_fold_functions
+
+    public = [name for name in map(public_function, table().ops) if name]
+    assert len(public) > 400
+    for name in public:
+        function = getattr(torch, name.removeprefix("torch."))
+        assert type(function) is type(torch.amax), name
+        assert trace_rules.lookup(function) is TorchInGraphFunctionVariable, name
+        assert function not in constant_fold_functions, name
+    handled = TorchInGraphFunctionVariable._get_handlers()
+    assert [n for n in public if getattr(torch, n.removeprefix("torch.")) in handled] == ["torch.full"]
+
+
+def test_one_slice_reads_as_a_person_writes_it() -> None:
+    def function(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return x[::2,] + x[...,] + x[i,] + x[None,]
+
+    text = script(function, torch.ones(1), torch.zeros(1, dtype=torch.int64))
+    assert [line for line in text.splitlines() if " = x[" in line] == [
+        "    getitem = x[::2]  # f32[1]",
+        "    getitem_1 = x[...]  # f32[1]",
+        "    getitem_2 = x[i]  # f32[1]",
+        "    getitem_3 = x[None]  # f32[1, 1]",
+    ]
+
+
+def test_a_title_in_a_comment_keeps_its_hyphens() -> None:
+    failure = replace(ERROR, message="--no-op --> a-b <!-- 1->2 --!> end")
+    text = script(lambda x: x.sin(), X, failure=failure, format="issue")
+    expected = "[inductor] sin: runtime error: RuntimeError: --no-op -- > a-b <!-- 1->2 --! > end"
+    assert text.splitlines()[0] == f"<!-- Title: {expected} -->"
 
 
 def test_an_error_needs_one_call() -> None:

@@ -55,6 +55,11 @@ def test_operators_print_as_syntax() -> None:
     ).splitlines()[1:] == ["    a = x + (-2)", "    b = -a", "    c = b[..., :2, None]", "    return c @ b"]
 
 
+def test_a_method_of_a_number_stands_behind_brackets() -> None:
+    assert text(x(), Node("s", "call_method", "sum", (0,)), out=ref("s")) == "def forward(x):\n    return (0).sum()"
+    assert text(x(), fn("r", "builtins.getattr", 1.5, "real"), out=ref("r")) == "def forward(x):\n    return (1.5).real"
+
+
 def test_numbers_of_dropped_nodes_are_not_kept() -> None:
     lines = text(x(), fn("sin_4", "torch.sin", ref("l_x_")), fn("sin_9", "torch.sin", ref("sin_4")),
                  out={"tuple": [ref("sin_4"), ref("sin_9")]}).splitlines()  # fmt: skip
