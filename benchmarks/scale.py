@@ -29,9 +29,12 @@ import torch
 from torch import fx
 
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
+from fxminify.minifier.passes import Stage, in_stage
 from fxminify.minifier.reduce import reduce
-from fxminify.minifier.reducer.engine import Engine
-from fxminify.minifier.tracing.trace import record
+from fxminify.minifier.reducer.scheduler import QueryScheduler
+from fxminify.minifier.reducer.shrinker import Shrinker
+from fxminify.minifier.tracing.recorder import record
+from fxminify.minifier.tracing.spill import Spill
 from fxminify.store.document.case import Case
 from fxminify.store.live.encode import encode
 
@@ -132,6 +135,11 @@ class Looks:
         return Verdict(Outcome.SAME if there.issuperset(self.targets) else Outcome.PASS)
 
 
+def _shrinker(oracle: Looks, jobs: int) -> Shrinker:
+    """One that only removes: it makes no storages."""
+    return Shrinker(QueryScheduler(oracle, jobs=jobs), Spill(), passes=in_stage(Stage.REMOVE))
+
+
 def search(graph: Graph, names: tuple[str, ...]) -> Row:
     """The engine alone, from a case and its recorded values."""
     blobs: dict[str, bytes] = {}
@@ -139,7 +147,7 @@ def search(graph: Graph, names: tuple[str, ...]) -> Row:
     case = Case(encoded.graph, encoded.inputs, encoded.tensors)
     trace, oracle = record(case, blobs, put=blobs.__setitem__), Looks(names)
     started = time.process_time()
-    result = Engine(oracle).run(case, trace)
+    result = _shrinker(oracle, 1).run(case, trace)
     seconds = time.process_time() - started - oracle.seconds
     return {"queries": result.queries, "left": len(result.case.graph.compute), "search": seconds}
 
@@ -157,7 +165,7 @@ def whole(graph: Graph, names: tuple[str, ...]) -> Row:
         return found
 
     started = time.process_time()
-    reduce(*graph, fails)
+    reduce(*graph, fails, stages=["remove"])
     return {"whole": time.process_time() - started - within}
 
 
@@ -187,7 +195,7 @@ def workers(runs: int) -> Row:
             trace = record(case, blobs, put=blobs.__setitem__)
             for jobs in seconds:
                 started = time.monotonic()
-                Engine(Sleeps(names, jobs), jobs=jobs).run(case, trace)
+                _shrinker(Sleeps(names, jobs), jobs).run(case, trace)
                 seconds[jobs] += time.monotonic() - started
     return {"one": seconds[1], "two": seconds[2]}
 

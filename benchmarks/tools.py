@@ -39,7 +39,7 @@ class Measured:
 
 
 def fxminify(gm: fx.GraphModule, inputs: list[Any], fails: Callable[..., bool]) -> tuple[fx.GraphModule, Any]:
-    return reduce(gm, inputs, fails)
+    return reduce(gm, inputs, fails, stages=["remove"])  # what PyTorch's does
 
 
 def pytorch(gm: fx.GraphModule, inputs: list[Any], fails: Callable[..., bool]) -> tuple[fx.GraphModule, Any]:

@@ -1,1 +1,1 @@
-"""The oracle, the isolated workers, the passes and the reduction engine."""
+"""The oracle, the isolated workers, the passes and the reducer."""

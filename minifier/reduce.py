@@ -8,16 +8,17 @@ disk: at no time are there more tensors than the caller's own and those of one r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..store.document.case import Blobs, Case
 from .oracle.verdict import Outcome, Verdict
-from .reducer.account import Progress
-from .reducer.engine import Engine
+from .passes import Stage, in_stage, installed
+from .reducer.scheduler import Budget, QueryScheduler
+from .reducer.shrinker import Progress, Shrinker
 from .tracing.hop_calls import with_distinct_names
 from .tracing.spill import Spill
-from .tracing.trace import record
+from .tracing.trace import Trace
 
 if TYPE_CHECKING:
     import torch.fx as fx
@@ -35,35 +36,55 @@ def reduce(
     max_queries: int | None = None,
     seconds: float | None = None,
     progress: Callable[[Progress], None] | None = None,
+    stages: Collection[str] = tuple(Stage),
 ) -> tuple[fx.GraphModule, list[Any]]:
-    """The smallest graph found for which ``fails`` is true, and inputs for it.
+    """The smallest graph found for which ``fails`` is true, and the plainest inputs found for it.
 
-    ``fails(gm, inputs)`` is called with graphs that are subsets of ``gm``, whose missing values are given as inputs;
-    an exception it raises counts as *not failing*, so catch the one you are after. ``dump_state`` is called with
-    every smaller failing graph. ``max_queries`` counts calls of ``fails``, the first one, on the graph itself,
-    included. No compute node, input or returned value of the result can go, nor can a node be replaced by one of its
-    inputs, unless the budget ended the search.
+    ``fails(gm, inputs)`` is called with candidates; an exception it raises counts as *not failing*, so catch the one
+    you are after. ``dump_state`` is called with every better failing graph. ``max_queries`` counts calls of ``fails``,
+    the first one, on the graph itself, included.
 
-    Raises ``RuntimeError`` when ``gm`` does not fail.
+    ``stages`` says what is done, see `minify passes`:
+
+    * ``remove``: candidates are subsets of ``gm``, whose missing values are given as inputs. No compute node, input or
+      returned value of the result can go, nor can a node be replaced by one of its inputs;
+    * ``replace``: a node may become a plainer operation, read an earlier result, or lose arguments;
+    * ``canonicalize``: inputs may get other values, sizes, types and strides, and need no gradients any more.
+
+    PyTorch's minifier does the first of these: ``stages=["remove"]`` keeps every value as it was. All promises hold
+    unless the budget ended the search.
+
+    Raises ``RuntimeError`` when ``gm`` does not fail, ``ValueError`` when a stage is unknown.
     """
     from ..store.live.encode import encode
+    from .tracing.recorder import record
 
+    wanted = [Stage(stage) for stage in stages]
     live: list[object] = []
     blobs = Spill()
-    encoded = encode(gm, inputs, live=live, put=blobs.put)
+    encoded = encode(gm, inputs, live=live, put=blobs.write)
     case = with_distinct_names(Case(encoded.graph, encoded.inputs, encoded.tensors))
     predicate = _Predicate(fails, blobs, live)
     if not predicate.ask(case).same:
         raise RuntimeError("nothing to reduce: the predicate is false for the graph given")
-    trace = record(case, blobs, put=blobs.put, live=live)
-    engine = Engine(
-        predicate,
-        max_queries=None if max_queries is None else max_queries - 1,
-        seconds=seconds,
+    trace = record(case, blobs, put=blobs.write, live=live)
+    budget = Budget(None if max_queries is None else max_queries - 1, seconds)
+    scheduler = QueryScheduler(predicate, budget=budget)
+
+    def study(best: Case) -> Trace:
+        from .tracing.study import study
+
+        return study(best, blobs, put=blobs.write, live=live, prefix=f"{scheduler.key(best)[:12]}:")
+
+    shrinker = Shrinker(
+        scheduler,
+        blobs,
+        passes=in_stage(*wanted, passes=installed().passes),
+        study=study,
         progress=progress,
         accepted=None if dump_state is None else lambda best, _: dump_state(*predicate.build(best)),
     )
-    return predicate.build(engine.run(case, trace).case)
+    return predicate.build(shrinker.run(case, trace).case)
 
 
 class _Predicate:

@@ -10,9 +10,9 @@ import json
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from ...store.document.case import Case, Node, TensorSpec, Value, tag
+from ...store.document.case import Blobs, Case, Node, TensorSpec, Value, tag
 from ..tracing.trace import Recorded, Trace, ValueKind
 
 #: State switched on by one node and off by a later one: dropping only one of the two would leak into what follows.
@@ -43,11 +43,20 @@ TensorType = tuple[str, tuple[int, ...]]
 Key = TypeVar("Key", bound=Hashable)
 
 
+class Storages(Protocol):
+    """The storages of a reduction by key. A pass that makes a new one must put it before it yields the candidate."""
+
+    def __getitem__(self, key: str, /) -> bytes: ...
+
+    def put(self, blobs: Blobs, /) -> None: ...
+
+
 class GraphView:
     """A case under reduction. ``trace`` was recorded on it or on an ancestor: names are kept by every patch.
 
     ``hints`` are groups of nodes that the failure names, see `fxminify.minifier.reducer.hints`;
-    ``blamed`` are nodes of which an operation as plain as can be surely does not fail.
+    ``blamed`` are nodes of which an operation as plain as can be surely does not fail. ``storages`` are those of the
+    reduction; canonicalization passes need them.
     """
 
     def __init__(
@@ -57,17 +66,19 @@ class GraphView:
         hints: tuple[tuple[str, ...], ...] = (),
         stand_ins: dict[tuple[str, int], Node] | None = None,
         blamed: frozenset[str] = frozenset(),
+        storages: Storages | None = None,
     ) -> None:
         self.case = case
         self.trace = trace
         self.hints = hints
         self.blamed = blamed
+        self.storages = storages
         #: The placeholders that stand for recorded values: candidates share them as they share nodes.
         self.stand_ins = {} if stand_ins is None else stand_ins
 
     def after(self, case: Case) -> GraphView:
         """``case``, made from this one."""
-        return GraphView(case, self.trace, self.hints, self.stand_ins, self.blamed)
+        return GraphView(case, self.trace, self.hints, self.stand_ins, self.blamed, self.storages)
 
     @cached_property
     def nodes(self) -> dict[str, Node]:

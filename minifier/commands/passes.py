@@ -11,10 +11,16 @@ from .verbs import as_json, dump
 @as_json
 def passes(json_: bool) -> None:
     """List the passes of the minifier: what each removes, and why that keeps the failure."""
-    from ..passes import listing
+    from ..passes import installed
     from . import console
 
-    rows = listing()
+    table = installed()
+    rows = [
+        {"pass": p.name, "stage": p.stage.value, "from": table.sources.get(p.name, "fxminify"), "what": p.summary}
+        for p in table.passes
+    ]
+    for problem in table.problems:
+        click.echo(f"passes that could not be loaded: {problem}", err=True)
     if json_:
         dump(rows)
     else:

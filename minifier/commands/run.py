@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     metavar="P",
     help="The share of its runs in which what is kept must fail; by default half of that of the replays.",
 )
-@click.option("--strict", is_flag=True, help="Stop with an error when a pass or a simplification itself fails.")
+@click.option("--strict", is_flag=True, help="Stop with an error when a pass itself fails.")
 @click.option("--again", is_flag=True, help="Minify captures that were already done, too.")
 @click.option("--from-step", type=click.IntRange(1), metavar="N", help="Go on from step N of `minify history`.")
 @as_json

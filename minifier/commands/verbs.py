@@ -28,7 +28,7 @@ class Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         from ...backends.provenance.spec import InvalidSpec
         from ...store.errors import StoreError
-        from ..session.options import PassFailed
+        from ..reducer.shrinker import PassFailed
 
         try:
             return super().invoke(ctx)

@@ -105,7 +105,7 @@ class Oracle:
         self.votes = votes or Votes()
         self.threads = threads
         #: Candidates get so many times as long; only for hangs.
-        self.patience = 1.0
+        self.timeout_factor = 1.0
 
     def put(self, blobs: Blobs) -> None:
         """Make storages known to the workers. Those of a candidate must be, before it is asked about."""
@@ -132,7 +132,7 @@ class Oracle:
         """Seconds that one run of ``case`` may take."""
         if not self.healthy:
             return self.timeout
-        return self.patience * min(self.timeout, hang_seconds(self.healthy, case.graph.count))
+        return self.timeout_factor * min(self.timeout, hang_seconds(self.healthy, case.graph.count))
 
     def judge(self, observation: Observation) -> Verdict:
         """What one observation means."""

@@ -7,7 +7,6 @@ validated it, or made it from one that was. Its storages lie in the scratch dire
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...store import codec
@@ -55,7 +54,7 @@ def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Js
 
 def record(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """In a worker: a `Trace` as JSON; what was recorded is in the scratch directory."""
-    from ..tracing.trace import record
+    from ..tracing.recorder import record
 
     mark("eager")
     return record(case_from_json(argument["case"]), scratch, put=scratch.write).to_json()
@@ -66,10 +65,8 @@ def study(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json
     from ..tracing.study import study
 
     mark("eager")
-    prefix = argument["prefix"]
-    trace = study(case_from_json(argument["case"]), scratch, put=lambda key, data: scratch.write(prefix + key, data))
-    specs = (t if t.storage is None else replace(t, storage=prefix + t.storage) for t in trace.tensors)
-    return replace(trace, tensors=tuple(specs)).to_json()
+    case = case_from_json(argument["case"])
+    return study(case, scratch, put=scratch.write, prefix=argument["prefix"]).to_json()
 
 
 def describe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:

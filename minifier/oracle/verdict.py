@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
+from ...store.document.case import Case
 from ...store.failure import Failure
 from ...store.signature import Signature
 
@@ -33,3 +35,10 @@ class Verdict:
     @property
     def same(self) -> bool:
         return self.outcome is Outcome.SAME
+
+
+class InterestingnessTest(Protocol):
+    """An oracle: says whether a candidate still fails in the same way. It may also have ``submit``, which returns a
+    future, so that several candidates can be tested at a time."""
+
+    def ask(self, case: Case) -> Verdict: ...

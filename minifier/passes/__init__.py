@@ -1,40 +1,105 @@
-"""The passes of a reduction, and what is asked of one.
+"""The table of passes, and what is asked of one.
 
-A pass looks at a `minifier.candidate.graph_view.GraphView` and proposes `minifier.candidate.patch.Patch` objects. It
-is a pure function of the view and a step number: no state, no randomness, no torch, no oracle. It promises
+A pass looks at a `minifier.candidate.graph_view.GraphView` and proposes candidates. It is a pure function of the view
+and a step number: no state, no randomness, no torch, no oracle. The table has three stages:
 
-* **independence**: the patches of one proposal may be applied in any combination (of two that replace the same
-  node the first counts); the search it names decides which;
-* **progress**: each patch makes the case smaller in the order of `minifier.candidate.order` or does nothing (the engine
-  takes nothing else), so that the reduction ends;
-* **completeness**: a pass that is not coarse proposes every single edit it stands for, so that a fixpoint of all
+* ``remove``: the case gets smaller. A pass proposes `minifier.candidate.patch.Patch` objects and a search over them.
+* ``replace``: something plainer takes the place of what cannot be removed. These passes run when no pass of the first
+  stage can do any more, and after each change the first stage has its turn again.
+* ``canonicalize``: what is left is made plain: inputs, sizes, types, settings. These passes run once, at the end, in
+the
+  order of the table.
+
+A pass of the first two stages promises
+
+* **independence**: the patches of one proposal may be applied in any combination (of two that replace the same node the
+  first counts); the search that the proposal names finds out which;
+* **progress**: each patch makes the case smaller in the order of `minifier.candidate.order` or does nothing. The
+  shrinker accepts nothing else, so that the reduction ends;
+* **completeness**: a pass that is not ``one_shot`` proposes every single edit it stands for, so that a fixpoint of all
   passes is 1-minimal;
-* **modesty**: it does not know what fails. Whether the failure survives is for the oracle to say; a pass only
-  explains, in its summary, why it may.
+* **modesty**: it does not know what fails. Whether the failure survives is for the oracle to say. A pass only
+explains, in
+  its summary, why it may.
 
-The engine runs the table from top to bottom, the steps of a pass in order, until a whole round changes nothing. The
-passes of `PASSES` remove; those of `REPLACEMENTS` are late: they put something plainer in the place of what cannot be
-removed, after which the first ones have their turn again. `fxminify.reduce` only removes. To add a pass, write the
-function and a row here; `minify passes` prints the table.
+A canonicalization pass is a generator. It yields whole candidates, the plainest first, is sent whether the candidate
+still fails in the same way, and returns the plainest case it reached. The shrinker accepts its candidates even if they
+are larger, as long as they fail. It promises
+
+* **order**: plainer is what its docstring says, never what takes fewer bytes;
+* **removal of nothing**: it keeps every compute node, so none can undo the first two stages;
+* **modesty**, as above; it asks for everything at once before it asks one by one;
+* **rest**: where every answer was yes, it proposes nothing more for what it returned.
+
+Most failures depend on nothing of the last stage. So its first rows ask for all of it at once, then for all but sizes,
+then for what stands around the graph.
+
+To add a pass, write the function and a row here; `minify passes` prints the table. A distribution of your own adds
+passes through the entry-point group ``fxminify.passes``: see `installed`.
 """
 
 from __future__ import annotations
 
-from . import arguments, dead, inputs, nodes, numbers, operators, outputs, parts, reroute, simpler
-from .proposal import Pass, Proposal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 
+from . import arguments, dead, inputs, nodes, numbers, operators, outputs, parts, reroute, simpler
+from .candidates import Canonicalize
+from .dimensions import smaller_dimensions
+from .dtypes import plain_dtypes
+from .duplicates import one_input_twice
+from .layouts import plain_layouts
+from .proposal import Pass, Proposal, Stage, canonical, each, name_of
+from .surroundings import (
+    default_arguments,
+    default_context,
+    fewer_calls,
+    forward_only,
+    no_gradients,
+    plain_tensors,
+    static_dimensions,
+)
+from .values import fewer_values, plain_numbers, plain_values
+
+#: What stands around the graph and its tensors: it rarely matters, and none of it changes what is computed.
+SURROUNDINGS: tuple[Canonicalize, ...] = (
+    fewer_calls,
+    forward_only,
+    no_gradients,
+    plain_tensors,
+    default_context,
+    default_arguments,
+    static_dimensions,
+)
+
+CANONICALIZATIONS: tuple[Canonicalize, ...] = (
+    *SURROUNDINGS,
+    plain_values,
+    plain_layouts,
+    plain_dtypes,
+    fewer_values,
+    smaller_dimensions,
+    plain_numbers,
+    one_input_twice,
+)
+
+#: A graph may need its sizes to be a program at all.
+_ALL_BUT_SIZES = tuple(c for c in CANONICALIZATIONS if c is not smaller_dimensions)
+
+#: In the order in which they run.
 PASSES: tuple[Pass, ...] = (
     Pass(
         "flatten",
         "Puts the subgraphs of all higher-order operators in their place, at once: few failures need one around.",
         operators.flatten,
-        coarse=True,
+        one_shot=True,
     ),
     Pass(
         "slices",
         "Keeps few compute nodes, the rarest first; they read recorded values, so they compute what they did.",
         nodes.slices,
-        coarse=True,
+        one_shot=True,
     ),
     Pass(
         "inputs",
@@ -50,7 +115,7 @@ PASSES: tuple[Pass, ...] = (
         "replace-with-ancestor",
         "Lets readers of a value read the earliest one of the same shape and type that will do: paths get short.",
         reroute.replace_with_ancestor,
-        coarse=True,
+        one_shot=True,
     ),
     Pass(
         "dead",
@@ -76,7 +141,7 @@ PASSES: tuple[Pass, ...] = (
         "subgraph-replace-with-ancestor",
         "As replace-with-ancestor, inside the subgraph of a higher-order operator.",
         operators.subgraph_replace_with_ancestor,
-        coarse=True,
+        one_shot=True,
     ),
     Pass(
         "subgraph-nodes",
@@ -103,48 +168,112 @@ PASSES: tuple[Pass, ...] = (
         "As dead, inside a subgraph: what nothing returned depends on goes.",
         operators.subgraph_dead,
     ),
-)
-
-REPLACEMENTS: tuple[Pass, ...] = (
     Pass(
         "reroute",
         "Lets readers of a value read any earlier result instead, as it is or by one reshape, expand, slice or select.",
         reroute.reroute,
-        late=True,
+        stage=Stage.REPLACE,
     ),
     Pass(
         "parts",
         "Puts one part of a composite operation in its place, as torch takes it apart: often only that fails.",
         parts.propose,
-        late=True,
+        stage=Stage.REPLACE,
     ),
     Pass(
         "simpler",
         "Calls the plain operation of the same form, such as add for any other of two tensors: shapes and types stay.",
         simpler.plain,
-        late=True,
+        stage=Stage.REPLACE,
     ),
     Pass(
         "arguments",
         "Leaves out arguments that have a default, shortens lists, makes numbers 0: most failures need none of it.",
         arguments.propose,
-        late=True,
+        stage=Stage.REPLACE,
     ),
     Pass(
         "numbers",
         "Makes numbers 1, else as short as will do: what matters of a number shows when it stays.",
         numbers.plain,
-        late=True,
+        stage=Stage.REPLACE,
     ),
+    canonical(
+        *CANONICALIZATIONS,
+        name="everything",
+        summary="All of what follows at once: most failures depend on none of it.",
+    ),
+    canonical(
+        *_ALL_BUT_SIZES,
+        name="all-but-sizes",
+        summary="All but smaller dimensions at once: a graph may need its sizes.",
+    ),
+    canonical(
+        *SURROUNDINGS,
+        name="surroundings",
+        summary="Those at once that leave the tensors as they are.",
+    ),
+    *map(canonical, CANONICALIZATIONS),
 )
 
-__all__ = ["PASSES", "REPLACEMENTS", "Pass", "Proposal"]
+__all__ = [
+    "CANONICALIZATIONS",
+    "PASSES",
+    "InstalledPasses",
+    "Pass",
+    "Proposal",
+    "Stage",
+    "canonical",
+    "each",
+    "in_stage",
+    "installed",
+    "name_of",
+]  # fmt: skip
 
 
-def listing() -> list[dict[str, str]]:
-    """Rows for `minify passes`: the engine's passes in order, then the simplifications that follow them."""
-    from ..reducer import simplify
+def in_stage(*stages: Stage, passes: Iterable[Pass] = PASSES) -> tuple[Pass, ...]:
+    """The rows of some stages."""
+    return tuple(p for p in passes if p.stage in stages)
 
-    rows = [{"pass": p.name, "stage": "reduce", "what": p.summary} for p in PASSES]
-    rows += [{"pass": p.name, "stage": "replace", "what": p.summary} for p in REPLACEMENTS]
-    return rows + simplify.listing()
+
+@dataclass(frozen=True, slots=True)
+class InstalledPasses:
+    """The whole table, with the passes of other distributions. ``sources`` has the distribution of each of those, by
+    the name of the pass, ``problems`` what could not be loaded."""
+
+    passes: tuple[Pass, ...]
+    sources: dict[str, str]
+    problems: tuple[str, ...]
+
+
+def installed() -> InstalledPasses:
+    """`PASSES`, and at the end of each stage what the entry points of the group ``fxminify.passes`` name.
+
+    An entry point is a `Pass` or a sequence of them. They run in the order of the names of distributions, entry points
+    and passes, so a reduction does not depend on the order of installation.
+    """
+    found: list[tuple[str, str, Pass]] = []
+    problems: list[str] = []
+    taken = {p.name for p in PASSES}
+    for point in sorted(entry_points(group="fxminify.passes"), key=lambda p: (_distribution(p), p.name)):
+        source = _distribution(point)
+        try:
+            loaded = point.load()
+            rows = sorted((loaded,) if isinstance(loaded, Pass) else loaded, key=lambda p: p.name)
+            if wrong := [row for row in rows if not isinstance(row, Pass)]:
+                raise TypeError(f"{wrong[0]!r} is no Pass")
+            if twice := [row.name for row in rows if row.name in taken]:
+                raise ValueError(f"there is a pass called {twice[0]!r} already")
+        except Exception as error:  # noqa: BLE001  whatever a foreign package raises: the passes of ours still run
+            problems.append(f"{point.name} of {source}: {type(error).__name__}: {error}")
+            continue
+        for row in rows:
+            taken.add(row.name)
+            found.append((row.name, source, row))
+    more = [row for _, _, row in found]
+    table = tuple(p for stage in Stage for p in (*in_stage(stage), *in_stage(stage, passes=more)))
+    return InstalledPasses(table, {name: source for name, source, _ in found}, tuple(problems))
+
+
+def _distribution(point: EntryPoint) -> str:
+    return "" if point.dist is None else str(point.dist.name)

@@ -1,13 +1,14 @@
-"""What simplifications are made of: a generator of candidates, and edits of which as many as possible are kept."""
+"""What canonicalization passes are made of: a generator of candidates, and edits of which as many as possible stay."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
-from ...store.document.case import Blobs, Case, Graph, TensorSpec, Value
+from ...store.document.case import Case, Graph, TensorSpec, Value
+from ..candidate.graph_view import Storages
 from .searches import dense
 
 #: Yields candidates, is sent whether each still fails in the same way, returns the plainest case.
@@ -16,15 +17,8 @@ Candidates = Generator[Case, bool, Case]
 Edit = Callable[[Case], Case]
 
 
-class Storages(Protocol):
-    """The storages of a reduction by key. What a simplification makes must be put before it is asked about."""
-
-    def __getitem__(self, key: str, /) -> bytes: ...
-
-    def put(self, blobs: Blobs, /) -> None: ...
-
-
-Simplification = Callable[[Case, Storages], Candidates]
+#: A canonicalization pass: it is given the case and the storages of its tensors.
+Canonicalize = Callable[[Case, Storages], Candidates]
 
 
 def together(case: Case, edits: Sequence[Edit]) -> Candidates:

@@ -16,7 +16,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, tag
-from .candidates import Candidates, Storages
+from ..candidate.graph_view import Storages
+from .candidates import Candidates
 from .layouts import elements, gapless, recorded, sharers
 
 if TYPE_CHECKING:

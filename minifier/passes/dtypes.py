@@ -14,7 +14,8 @@ from typing import Any
 
 from ...repro_templates.source.elements import is_numeric, numbers, raw
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, every_node, tag
-from .candidates import Candidates, Storages, data_tensors, first_of, own_key, together
+from ..candidate.graph_view import Storages
+from .candidates import Candidates, data_tensors, first_of, own_key, together
 from .layouts import sharers
 
 #: For each element type those that are simpler, the simplest first.

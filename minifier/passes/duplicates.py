@@ -7,8 +7,9 @@ from dataclasses import asdict, replace
 from functools import partial
 
 from ...store.document.case import Case, map_refs, tag
+from ..candidate.graph_view import Storages
 from ..candidate.patch import without_unused_tensors
-from .candidates import Candidates, Storages, together
+from .candidates import Candidates, together
 
 
 def one_input_twice(case: Case, storages: Storages) -> Candidates:

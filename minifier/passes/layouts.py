@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ...repro_templates.source.elements import COMPLEX, contiguous, numbers, raw, strided
 from ...store.document.case import Case, TensorSpec
 from ...store.document.names import table
-from .candidates import Candidates, Edit, Storages, data_tensors, own_key, together, with_tensor
+from ..candidate.graph_view import Storages
+from .candidates import Candidates, Edit, data_tensors, own_key, together, with_tensor
 
 if TYPE_CHECKING:
     from ...repro_templates.source.elements import Array

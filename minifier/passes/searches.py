@@ -2,7 +2,7 @@
 
 A search yields a set of items (ascending indices) and is sent whether the failure is still there when exactly these
 stay; what it returns is a set for which the answer was yes. Being a deterministic function of the answers, it can be
-replayed with assumed ones: that is how the engine keeps several workers busy without changing the result.
+replayed with assumed ones: that is how the shrinker keeps several workers busy without changing the result.
 
 `sparse` expects that very few items matter and spends about ``log2`` of the number of *kinds* of items on each, since
 bugs sit in rare operations: questions split the prior weight, not the number of items. `sweep` expects nothing and

@@ -1,6 +1,6 @@
 """What stands around a graph and its tensors: calls, gradients, ambient state, arguments of `torch.compile`.
 
-Most failures need nothing of it, so each simplification asks for all of its own at once; what matters is found by a
+Most failures need nothing of it, so each pass asks for all of its own at once; what matters is found by a
 sweep over single entries.
 """
 
@@ -11,14 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from ...store.document.case import Case, TensorSpec, tag
-from .candidates import Candidates, Edit, Storages, together, with_tensor
+from ..candidate.graph_view import Storages
+from .candidates import Candidates, Edit, together, with_tensor
 
 #: Above this many dimensions none is tried alone.
 MOST_MARKS = 16
 
 
 def fewer_calls(case: Case, storages: Storages) -> Candidates:
-    """HopCall what was compiled less often: once, or the least power of two that will do."""
+    """Call what was compiled less often: once, or the least power of two that will do."""
     for i in reversed(range(len(case.earlier))):
         if (yield (candidate := replace(case, earlier=case.earlier[:i] + case.earlier[i + 1 :]))):
             case = candidate

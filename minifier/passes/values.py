@@ -2,7 +2,7 @@
 
 A tensor that no generator replaces (`fxminify.repro_templates.source.recipes`) mostly needs a few of its elements.
 They are
-found as the engine finds nodes: blocks of elements become zeros, or ones, by the search that expects few to matter,
+found as nodes are: blocks of elements become zeros, or ones, by the search that expects few to matter,
 then smaller blocks. What is left is made one number, round, without NaN and infinities where these are not the point,
 so that a script can hold it as a literal that a person reads.
 """
@@ -19,7 +19,8 @@ from ...repro_templates.source.elements import INTEGERS, is_numeric, numbers, ra
 from ...repro_templates.source.recipes import recipes
 from ...store.document.case import Case, Json, TensorSpec
 from ...store.document.names import table
-from .candidates import Candidates, Storages, data_tensors, first_of, given_before, own_key, together, with_tensor
+from ..candidate.graph_view import Storages
+from .candidates import Candidates, data_tensors, first_of, given_before, own_key, together, with_tensor
 from .layouts import elements, recorded, sharers
 from .searches import sparse, uniform
 

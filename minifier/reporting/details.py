@@ -10,7 +10,8 @@ from ...store import codec
 from ...store.document.case import Case
 from ...store.index import Index
 from ..oracle import first_node
-from ..reducer import history, simplify
+from ..passes import Stage, in_stage
+from ..reducer import history
 from ..regression.standing import retested
 
 
@@ -22,7 +23,7 @@ def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[st
     if failure is not None:
         out["failure"] = codec.dump(failure)
     if (told := history.stored(index, capture_id)) is not None:
-        names = {row["pass"] for row in simplify.listing()}
+        names = {row.name for row in in_stage(Stage.CANONICALIZE)}
         if made_plain := list(dict.fromkeys(step.pass_name for step in told.steps if step.pass_name in names)):
             out["made_plain"] = made_plain
         if failed := {effort.pass_name: effort.problems for effort in told.passes if effort.problems}:

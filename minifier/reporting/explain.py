@@ -11,13 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import copysign, log10
-from typing import Protocol
 
-from ...store.document.case import Blobs, Case
-from ..oracle.verdict import Outcome, Verdict
+from ...store.document.case import Case
+from ..candidate.graph_view import Storages
+from ..oracle.verdict import Outcome
 from ..passes.dimensions import changeable
-from ..reducer.account import BudgetSpent
-from ..reducer.history import difference
+from ..reducer.history import EXPLAIN, difference
+from ..reducer.scheduler import Budget, BudgetSpent, QueryScheduler
 from .explanation import Answer, Aspect, Explanation, Subject, Twin
 from .probes import (
     Names,
@@ -35,7 +35,9 @@ from .probes import (
     value_sets,
 )
 
-#: Questions about how large a number must be.
+#: Queries and seconds that an explanation may take.
+MOST, SECONDS = 40, 60.0
+#: Queries about how large a number must be.
 MOST_POWERS = 5
 #: Sizes up to this one stand in places that need have nothing to do with each other.
 SMALL = 2
@@ -44,23 +46,21 @@ SMALL = 2
 MOST_PLACES, MOST_SIZES = 6, 18
 
 
-class Inquiry(Protocol):
-    """Whom to ask: see `minifier.reducer.inquiry`. ``ask`` raises `BudgetSpent` when it may be asked no more."""
-
-    jobs: int
-
-    def ask(self, case: Case, blobs: Blobs) -> Verdict: ...
-
-    def ahead(self, candidates: Sequence[tuple[Case, Blobs]]) -> None: ...
-
-
-def explain(case: Case, blobs: Blobs, inquiry: Inquiry, clock: Callable[[], float] = time.monotonic) -> Explanation:
-    """What matters of ``case``, which fails."""
-    session = _Session(case, blobs, inquiry)
+def explain(
+    case: Case,
+    storages: Storages,
+    scheduler: QueryScheduler,
+    *,
+    budget: Budget | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Explanation:
+    """What matters of ``case``, which fails. At most `MOST` queries and `SECONDS` are spent, or ``budget``."""
+    session = _Session(case, storages, scheduler)
     started = clock()
     complete = True
     try:
-        session.all()
+        with scheduler.limited(budget or Budget(MOST, SECONDS)):
+            session.all()
     except BudgetSpent:
         complete = False
     subjects = tuple(
@@ -80,10 +80,10 @@ def explain(case: Case, blobs: Blobs, inquiry: Inquiry, clock: Callable[[], floa
 class _Session:
     """The answers so far, by aspect and name."""
 
-    def __init__(self, case: Case, blobs: Blobs, inquiry: Inquiry) -> None:
+    def __init__(self, case: Case, storages: Storages, scheduler: QueryScheduler) -> None:
         self.case = case
-        self.blobs = blobs
-        self.inquiry = inquiry
+        self.storages = storages
+        self.scheduler = scheduler
         names = Names(case)
         self.names, self.symbols = names.of, names.symbols
         self.asked = 0
@@ -92,7 +92,7 @@ class _Session:
         self.twin: Probe | None = None
 
     def all(self) -> None:
-        case, blobs = self.case, self.blobs
+        case, blobs = self.case, self.storages
         self.each(settings(case))
         self.each(dtypes(case, blobs))
         for probe in value_sets(case):
@@ -107,14 +107,22 @@ class _Session:
     def each(self, probes: Iterable[Probe]) -> None:
         waiting = list(probes)
         for number, probe in enumerate(waiting):
-            self.inquiry.ahead([(p.case, p.blobs) for p in waiting[number : number + self.inquiry.jobs]])
+            self.ahead(waiting[number : number + self.scheduler.jobs])
             self.put(probe)
+
+    def ahead(self, probes: Iterable[Probe]) -> None:
+        """These are going to be asked: begin with as many as there are workers for."""
+        probes = list(probes)
+        for probe in probes:
+            self.storages.put(probe.blobs)
+        self.scheduler.ahead((probe.case, EXPLAIN) for probe in probes)
 
     def put(self, probe: Probe, *, instead: Sequence[Probe] = ()) -> Outcome:
         """Ask, and write the answer down. Where eager refuses a candidate, the next of ``instead`` takes its place."""
         tried = [probe, *instead]
         for probe in tried:
-            outcome = self.inquiry.ask(probe.case, probe.blobs).outcome
+            self.storages.put(probe.blobs)
+            outcome = self.scheduler.ask(probe.case, EXPLAIN).outcome
             self.asked += 1
             if outcome is not Outcome.INVALID:
                 break
@@ -176,7 +184,7 @@ class _Session:
             return False
         others = (3, 17) if size == 1 else (2 * size, 4 * size + 1)
         larger = [next(self.resized(places, size, n, self.name(places)), None) for n in others]
-        self.inquiry.ahead([(p.case, p.blobs) for p in larger if p is not None][: self.inquiry.jobs])
+        self.ahead([p for p in larger if p is not None][: self.scheduler.jobs])
         for other in others:  # besides the next one: a multiple, and one that is none of anything
             self.resize(places, size, other)
         least = 2 if self.is_symbolic(size) else 1  # torch takes 0 and 1 for constants
@@ -197,7 +205,7 @@ class _Session:
         """With the numbers of the graph that may follow, the likeliest first."""
         seen: list[Case] = []
         for follow in ("lists", "all", "none") if size > SMALL else ("none", "lists"):
-            made = resized(self.case, places, other, follow, self.blobs)
+            made = resized(self.case, places, other, follow, self.storages)
             if made is not None and made[0] not in seen:
                 seen.append(made[0])
                 near = 0 if abs(other - size) == 1 else 5

@@ -1,6 +1,6 @@
 """One attempt at a capture: search, make plain, render, verify, through one entry to the backend.
 
-Every question is in the index before it is asked, so a second run repeats none; see `fxminify.minifier.reducer.engine`.
+Every query is in the index before it is asked, so a second run repeats none; see `fxminify.minifier.reducer.scheduler`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from ...store.document.case import Case, operators
 from ...store.index import State
 from ...store.signature import signature
 from ..oracle import first_node, tasks
-from ..oracle import hang_margin as lasting
+from ..oracle.hang_margin import MARGIN, HangMargin
 from ..oracle.oracle import Oracle
 from ..oracle.replay import LIMIT
 from ..oracle.script_oracle import ScriptOracle
 from ..oracle.verdict import Outcome, Verdict
-from ..reducer.descent import Descent, Found
+from ..passes import installed
 from ..reducer.hints import blamed, named
-from ..reducer.inquiry import Inquiry
+from ..reducer.scheduler import QueryScheduler
+from ..reducer.shrinker import ReductionResult
 from ..reporting import explanation, illustrations
 from ..reporting.emit import Emitter
 from ..reporting.explain import explain
@@ -34,6 +35,7 @@ from ..tracing.hop_calls import with_distinct_names
 from ..tracing.trace import Trace, lacks_shapes, with_shapes
 from .events import ScriptVerified
 from .job import CaptureSession
+from .reduction import Reduction
 from .verdict_log import VerdictLog
 
 #: With no more nodes than this the search is done before the first node that differs is known.
@@ -47,14 +49,14 @@ SCRIPT = "script"
 class EntryAttempt:
     """The reduction of ``job`` through one entry to the backend, or (``script``) with the script itself as oracle.
 
-    ``patience`` is for a hang: how many times as long its candidates get; None where the result is to be looked at
-    once more with `lasting.PATIENCE`, and ``brief`` says that it does not last.
+    ``timeout_factor`` is for a hang: how many times as long its candidates get. None where the result must still prove
+    to last `hang_margin.MARGIN` times as long; ``brief`` says that it does not.
     """
 
-    def __init__(self, job: CaptureSession, entry: str, *, patience: float | None = None) -> None:
+    def __init__(self, job: CaptureSession, entry: str, *, timeout_factor: float | None = None) -> None:
         self.of = job
         self.entry = entry
-        self.patience = patience
+        self.timeout_factor = timeout_factor
         self.brief = False
         self.timeout = job.options.timeout or job.shown.timeout
         self.oracle = self._oracle()
@@ -73,7 +75,7 @@ class EntryAttempt:
         if self.entry == SCRIPT:
             return self.script_oracle()
         oracle = self.of.shown.oracle(self.of.pool, self.of.options.min_rate)
-        oracle.entry, oracle.timeout, oracle.patience = self.entry, self.timeout, self.patience or 1.0
+        oracle.entry, oracle.timeout, oracle.timeout_factor = self.entry, self.timeout, self.timeout_factor or 1.0
         return oracle
 
     def script_oracle(self) -> ScriptOracle:
@@ -93,7 +95,7 @@ class EntryAttempt:
             **({} if self.of.options.min_rate is None else {"min_rate": self.of.options.min_rate}),
             "allowed": [s.digest for s in self.of.shown.target.allowed],
             **({"from": list(self.of.begun)} if self.of.begun is not None else {}),
-            **({"patience": self.patience} if (self.patience or 1.0) != 1.0 else {}),
+            **({"timeout_factor": self.timeout_factor} if (self.timeout_factor or 1.0) != 1.0 else {}),
         }
         self.log = VerdictLog(self.of, self.of.index.reductions.begin(self.of.capture.id, config).id)
         start = with_distinct_names(self.of.case)
@@ -104,9 +106,22 @@ class EntryAttempt:
             *filter(None, [self.of.index.captures.get(self.of.capture.id).failure]),
         ]
         hints, culprits = named(start, failures, first), blamed(start, failures, first)
-        self.descent = Descent(self.of, self.oracle, self.log, start, trace, hints, culprits, self.timeout, self.listen)
-        found = self.descent.run()
-        if not lasting.lasts(self, found.case):
+        self.scheduler = QueryScheduler(
+            self.oracle, jobs=self.of.options.jobs, log=self.log, budget=self.of.budget
+        )  # fmt: skip
+        self.margin = HangMargin(
+            self.oracle, self.scheduler, self.of.shown.failures[0], timeout=self.timeout,
+            timeout_factor=self.timeout_factor, tell=lambda case: self.listen(case.graph.count, "does it last?"),
+        )  # fmt: skip
+        table = installed()
+        for problem in table.problems:
+            self.of.note(f"passes that could not be loaded: {problem}")
+        self.reduction = Reduction(
+            self.of, self.oracle, self.scheduler, self.log, start, trace, hints, culprits, self.timeout, self.listen,
+            table.passes,
+        )  # fmt: skip
+        found = self.reduction.run()
+        if not self.margin.lasts(found.case):
             self.brief, self.nodes, self.complete = True, found.case.graph.count, found.complete
             self.close(finished=False)
             self.of.queries = self.queries()
@@ -127,13 +142,23 @@ class EntryAttempt:
         self.of.queries = self.queries()
         return state, reason
 
-    def finish(self, found: Found) -> tuple[State, str]:
+    def with_longer_limits(self) -> EntryAttempt:
+        """The attempt that follows one whose result does not last: from the last step that does, with longer time
+        limits; where none does the same again, whose result is taken as it is."""
+        number = self.margin.last_that_lasts([self.reduction.start, *(case for case, _ in self.reduction.path)])
+        if number is None:
+            return EntryAttempt(self.of, self.entry, timeout_factor=1.0)
+        case = self.reduction.path[number - 1][0] if number else self.reduction.start
+        begun = (self.log.reduction, number) if number else self.of.begun
+        return EntryAttempt(replace(self.of, case=case, begun=begun), self.entry, timeout_factor=MARGIN)
+
+    def finish(self, found: ReductionResult) -> tuple[State, str]:
         """Write down what was found, and make its script."""
         case = replace(found.case, imports=tuple(libraries.needed(found.case.imports, operators(found.case.graph))))
-        if lacks_shapes(case) and (trace := self.descent.study(case)) is not None:
+        if lacks_shapes(case) and (trace := self.reduction.study(case)) is not None:
             case = with_shapes(case, trace)
         self.settled, blobs = settle(case, self.of.pool.scratch)
-        self.descent.steps.finish(self.settled, blobs)
+        self.reduction.steps.finish(self.settled, blobs)
         self.nodes, self.complete = case.graph.count, found.complete
         self.close(finished=False)
         return self.emit(self.settled, blobs)
@@ -150,18 +175,18 @@ class EntryAttempt:
         repro = self.of.index.repros.get(self.of.capture.id, "script")
         return 0.0 if repro is None or not repro.runs else repro.verified / repro.runs
 
-    def steadier(self, found: Found, state: State, reason: str) -> tuple[Found, State, str]:
+    def steadier(self, found: ReductionResult, state: State, reason: str) -> tuple[ReductionResult, State, str]:
         """What shows the failure more often than ``found``, if there is such a case on the way to it."""
         share = self.share()
-        other = self.descent.doubted()
+        other = self.reduction.doubted()
         if other is None and share and self.of.shown.rate >= 1.0:
-            other = self.descent.steadier(self.script_oracle())
+            other = self.reduction.steadier(self.script_oracle())
         if other is None:
             return found, state, reason
         done = other, *self.finish(other)
         if self.unprintable or self.share() < share:
             self.unprintable = False
-            self.descent.keep(found.case)
+            self.reduction.keep(found.case)
             done = found, *self.finish(found)
         return done
 
@@ -198,28 +223,23 @@ class EntryAttempt:
     def explain(self, case: Case) -> None:
         """Ask what of ``case`` matters, and keep the answers: `fxminify.minifier.reporting.explain`."""
         if isinstance(self.oracle, Oracle):
-            self.oracle.patience = 1.0
-        inquiry = Inquiry(
-            self.oracle, self.log, self.descent.keys, self.of.pool.scratch.put, jobs=self.of.options.jobs,
-            spent=self.of.spent, told=lambda candidate: self.listen(candidate.graph.count, "what matters"),
-        )  # fmt: skip
+            self.oracle.timeout_factor = 1.0
+        self.listen(case.graph.count, "what matters")
         try:
-            found = explain(case, self.of.pool.scratch, inquiry)
+            found = explain(case, self.of.pool.scratch, self.scheduler)
         except Exception as error:  # the script is verified already: this must not cost it
             if self.of.options.strict:
                 raise
             self.of.note(f"what matters could not be found out: {error!r}")
             return
-        finally:
-            inquiry.close()
         explanation.keep(self.of.index, self.of.capture.id, replace(found, reduction=self.log.reduction))
 
     def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
         """Render the script, run it, store it with the record of its verification."""
-        emitter = Emitter(self.of.index, self.of.capture, self.of.is_shown, lasting.alarm(self, case))
+        emitter = Emitter(self.of.index, self.of.capture, self.of.is_shown, self.margin.alarm(case))
         self.listen(case.graph.count, "verifying the script")
         self.of.pool.scratch.put(blobs)
-        hang = lasting.seen(self, case)
+        hang = self.margin.failure(case)
         last = self.oracle.ask(case, fresh=True) if hang is None else Verdict(Outcome.SAME, signature(hang), hang)
         self.shown_fresh = last.same
         try:

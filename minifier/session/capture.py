@@ -1,10 +1,11 @@
 """One capture, from its replay to its verified script.
 
-Replay first: a capture that does not fail here is not minified. Then the engine removes, the simplifications make
-plain, and the script is rendered and run as a file in fresh processes (`minifier.session.attempt`). What the oracle
-tested and what the script does must be one thing: where the script does not show the failure, the reduction goes on
-through the entry that is nearest to the script, then with the script itself as the oracle, and only then is the
-capture left unverified.
+Replay first: a capture that does not fail here is not minified. Then the shrinker reduces it, and the script is
+rendered
+and run as a file in fresh processes (`minifier.session.attempt`). What the oracle tested and what the script does
+must be
+one thing: where the script does not show the failure, the reduction goes on through the entry that is nearest to the
+script, then with the script itself as the oracle, and only then is the capture left unverified.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from ...store.document.case import Case, tag
 from ...store.failure import METADATA
 from ...store.index import CaptureInfo, Index, State
 from ...store.signature import Match
-from ..oracle.hang_margin import more_patient
 from ..oracle.replay import LIMIT, Replay, Shown, replay
 from ..reducer.history import begin_at
+from ..reducer.scheduler import Budget
 from ..sandbox.cluster import Cluster, ClusterPool
 from ..sandbox.launcher import BackendImportError, Mode, SandboxError
 from ..sandbox.pool import Pool
@@ -80,7 +81,8 @@ def reduce_capture(
             listener(replay_event(capture.id, shown))
             if not shown.reproduced:
                 return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(capture))
-            return _attempts(CaptureSession(index, capture, case, shown, pool, options, listener, begun))
+            budget = Budget(options.max_queries, options.budget)
+            return _attempts(CaptureSession(index, capture, case, shown, pool, options, listener, begun, budget=budget))
     except BackendImportError as error:
         return CaptureOutcome(State.BLOCKED, str(error))
     except CannotLoad as error:
@@ -140,7 +142,7 @@ def _attempts(job: CaptureSession) -> CaptureOutcome:
                 attempts.append(attempt)
                 state, reason = attempt.run()
                 if attempt.brief:
-                    attempt = more_patient(attempt)
+                    attempt = attempt.with_longer_limits()
                     attempts.append(attempt)
                     state, reason = attempt.run()
                 if state is State.VERIFIED or attempt.unprintable or not attempt.complete:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 from ...backends.provenance.installed import Installed
@@ -13,6 +12,7 @@ from ...store.index import CaptureInfo, Index, StepInfo
 from ...store.index.trust import is_ours, origin_tag
 from ..oracle.replay import Likeness, Replay
 from ..oracle.verdict import Verdict
+from ..reducer.scheduler import Budget
 from ..sandbox.pool import Ended, Workers
 from ..tracing.content_address import settle
 from .events import Listener, Noted, QueryAnswered, StepAccepted
@@ -33,10 +33,9 @@ class CaptureSession:
     #: The reduction and the step of it that ``case`` is from, where it is not the captured one.
     begun: tuple[int, int] | None = None
     others: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
-    #: Questions that the attempts stand on, and those of them that were asked now and not by a former run.
+    #: Queries that the attempts stand on, those of an earlier run included. The budget counts those that are new.
     queries: int = 0
-    asked: int = 0
-    started: float = field(default_factory=time.monotonic)
+    budget: Budget = field(default_factory=Budget)
 
     def note(self, text: str) -> None:
         """Tell the listener something that a person should know."""
@@ -57,16 +56,8 @@ class CaptureSession:
         reply = self.pool.submit("describe", {"modules": modules}, timeout=60).result()
         return Installed.from_json(reply.result) if reply.ended is Ended.DONE else None
 
-    def queries_left(self) -> int | None:
-        most = self.options.max_queries
-        return None if most is None else max(0, most - self.asked)
-
-    def seconds_left(self) -> float | None:
-        return None if self.options.budget is None else self.options.budget - (time.monotonic() - self.started)
-
     def spent(self) -> bool:
-        seconds = self.seconds_left()
-        return self.queries_left() == 0 or (seconds is not None and seconds <= 0)
+        return bool(self.budget.spent())
 
     def is_shown(self, failure: Failure) -> bool:
         """Whether a failure seen in a fresh process is the captured one, or one of those that the replays showed."""

@@ -6,10 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 
-class PassFailed(Exception):
-    """A pass raised, or made a patch that cannot be applied, and the reduction is strict."""
-
-
 @dataclass(frozen=True, slots=True)
 class MinifyOptions:
     """The options of `fxminify.minify` and `minify run`. Times are in seconds, ``memory`` is in GiB.

@@ -40,7 +40,6 @@ class VerdictLog:
         return len(self.known) - self.explaining
 
     def asked(self, key: str, pass_name: str) -> None:
-        self.job.asked += 1
         self.explaining += pass_name == EXPLAIN
         self.passes[key] = pass_name
         self.index.reductions.asked(self.reduction, key, pass_name)

@@ -25,8 +25,12 @@ from .hop_calls import HopCall, Path, hop_calls, positions
 from .trace import Put, Recorded, Trace, ValueKind
 
 
-def run(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None) -> Trace:
-    """See `fxminify.minifier.tracing.trace.record`."""
+def record(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = None) -> Trace:
+    """Run ``case`` once in eager mode under its own context and keep every value a later candidate may need.
+
+    Runs code of the case: call it in a worker, or in process for `fxminify.reduce`. The random state of the process
+    is as before afterwards. ``live`` holds the objects of an in-process case.
+    """
     given = frozenset(n.name for n in case.graph.placeholders)
     return recorded(case, blobs, put, live, lambda gm, tape: RecordingInterpreter(gm, case.graph, tape, given=given))
 

@@ -18,7 +18,13 @@ class Spill(Mapping[str, bytes]):
         self._places: dict[str, tuple[int, int]] = {}
         self._end = 0
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, blobs: Mapping[str, bytes]) -> None:
+        """Keep the storages that are not here yet."""
+        for key, data in blobs.items():
+            if key not in self._places:
+                self.write(key, data)
+
+    def write(self, key: str, data: bytes) -> None:
         """Keep ``data``, over what ``key`` had before. Raises `OSError` where the disk is full."""
         rest = memoryview(data)
         while rest:

@@ -29,15 +29,19 @@ from .trace import Put, Trace
 MOST = 32
 
 
-def study(case: Case, blobs: Blobs, *, put: Put) -> Trace:
-    """Run ``case`` once in eager mode, as `fxminify.minifier.tracing.trace.record` does, and take its calls apart."""
+def study(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = None, prefix: str = "") -> Trace:
+    """Run ``case`` once in eager mode, as `fxminify.minifier.tracing.recorder.record` does, and take its calls apart.
+
+    The keys of what is recorded begin with ``prefix``, so that they are none of those of an earlier recording.
+    """
     learned = _Learned()
 
     def make(gm: fx.GraphModule, tape: Tape) -> RecordingInterpreter:
         return _Student(gm, case.graph, tape, learned, frozenset(n.name for n in case.graph.placeholders))
 
-    trace = recorded(case, blobs, put, None, make)
-    return replace(trace, signatures=learned.signatures, parts=learned.parts)
+    trace = recorded(case, blobs, lambda key, data: put(prefix + key, data), live, make)
+    tensors = tuple(t if t.storage is None else replace(t, storage=prefix + t.storage) for t in trace.tensors)
+    return replace(trace, tensors=tensors, signatures=learned.signatures, parts=learned.parts)
 
 
 class _Learned:

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from ...store.document.case import Blobs, Case, Graph, Json, Node, TensorSpec, Value, graph_to_json
+from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, graph_to_json
 
 #: Where recorded bytes go: ``put(key, bytes)``.
 Put = Callable[[str, bytes], None]
@@ -136,17 +136,6 @@ def copied(name: str, taken: Container[str]) -> str:
     while f"{base}{COPY}{count}" in taken:
         count += 1
     return f"{base}{COPY}{count}"
-
-
-def record(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = None) -> Trace:
-    """Run ``case`` once in eager mode under its own context and keep every value a later candidate may need.
-
-    Runs code of the case: call it in a worker, or in process for `fxminify.reduce`. The random state of the process
-    is as before afterwards. ``live`` holds the objects of an in-process case.
-    """
-    from .recorder import run
-
-    return run(case, blobs, put=put, live=live)
 
 
 def lacks_shapes(case: Case) -> bool:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from random import Random
+from typing import Any
 
 from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import apply
-from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.passes import Pass
-from fxminify.minifier.reducer.simplify import Simplifying
+from fxminify.minifier.oracle.verdict import InterestingnessTest, Outcome, Verdict
+from fxminify.minifier.passes import Pass, Stage, in_stage
+from fxminify.minifier.reducer.scheduler import Budget, MemoryLog, QueryScheduler, WriteAheadLog
+from fxminify.minifier.reducer.shrinker import Shrinker
 from fxminify.minifier.tracing.trace import Recorded, Trace, ValueKind
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 
 Step = tuple[str, str, Sequence[str]]
+REMOVALS, REPLACEMENTS = in_stage(Stage.REMOVE), in_stage(Stage.REPLACE)
 
 
 def spec(shape: tuple[int, ...] = (4,), storage: str = "s", dtype: str = "float32") -> TensorSpec:
@@ -104,7 +108,7 @@ def assert_nothing_more_can_go(best: Case, trace: Trace, passes: Sequence[Pass],
     view = GraphView(best, trace)
     for p in passes:
         step = 0
-        while not p.coarse and (proposal := p.propose(view, step)) is not None:
+        while not p.one_shot and (proposal := p.propose(view, step)) is not None:
             for patch in proposal.patches:
                 candidate = apply(view, patch)
                 if candidate is not None and size(candidate) < size(best):
@@ -112,16 +116,39 @@ def assert_nothing_more_can_go(best: Case, trace: Trace, passes: Sequence[Pass],
             step += 1
 
 
-def simplify(case: Case, storages: Held, same: Callable[[Case, str], bool]) -> Case:
-    """The plainest form of ``case`` that ``same(candidate, name)`` accepts. Raises where one is wrong itself."""
+def shrinker(
+    oracle: InterestingnessTest,
+    *,
+    jobs: int = 1,
+    max_queries: int | None = None,
+    seconds: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    log: WriteAheadLog | None = None,
+    storages: Held | None = None,
+    passes: Sequence[Pass] = REMOVALS,
+    **more: Any,
+) -> Shrinker:
+    """A shrinker with a scheduler of its own; by default it only removes."""
+    budget = Budget(max_queries, seconds, clock=clock)
+    scheduler = QueryScheduler(oracle, jobs=jobs, log=log, budget=budget)
+    return Shrinker(scheduler, Held() if storages is None else storages, passes=passes, **more)
 
-    def problem(exc: Exception, name: str) -> None:
-        raise AssertionError(f"simplification {name}: {exc}") from exc
 
-    going = Simplifying(case, storages, problem)
-    while going.asked is not None:
-        going.answer(same(*going.asked))
-    return going.case
+class _Named(MemoryLog):
+    """Knows which pass asks."""
+
+    name = ""
+
+    def asked(self, key: str, name: str) -> None:
+        self.name = name
+
+
+def canonicalize(case: Case, storages: Held, same: Callable[[Case, str], bool]) -> Case:
+    """The plainest form of ``case`` that ``same(candidate, name)`` accepts. Raises where a pass is wrong itself."""
+    log = _Named()
+    oracle = Fails(lambda candidate: same(candidate, log.name))
+    made = shrinker(oracle, log=log, storages=storages, passes=in_stage(Stage.CANONICALIZE), strict=True)
+    return made.run(case, Trace({}, (), {})).case
 
 
 def tower(count: int, rare: dict[int, str], seed: int = 0) -> tuple[Case, Trace]:

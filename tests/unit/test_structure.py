@@ -21,12 +21,8 @@ MODULES = [path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.p
 
 #: What the second layout of the package still has to take away.
 BEING_CUT = [
-    {"minifier.tracing.recorder", "minifier.tracing.trace"},
-    {"minifier.passes", "minifier.reducer.asking", "minifier.reducer.engine", "minifier.reducer.question",
-     "minifier.reducer.simplify"},
-    {"minifier.oracle.hang_margin", "minifier.session.attempt"},
 ]  # fmt: skip
-BEING_RENAMED = {"Answer", "Inquiry", "Log", "Oracle"}
+BEING_RENAMED = {"Answer"}
 
 
 @pytest.fixture(scope="module")

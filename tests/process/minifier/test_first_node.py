@@ -7,7 +7,7 @@ from captured import capture, spec
 
 from fxminify.minifier.oracle import first_node
 from fxminify.minifier.sandbox.pool import Pool
-from fxminify.minifier.tracing.trace import record
+from fxminify.minifier.tracing.recorder import record
 from fxminify.store.failure import Failure, FailureKind, Phase
 
 WRONG = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, detail={"class": "value", "where": "output 0"})

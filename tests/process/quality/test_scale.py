@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable
 
 import pytest
-from made import Fails, has, ops, tower
+from made import Fails, has, ops, shrinker, tower
 
-from fxminify.minifier.reducer.engine import Engine
 from fxminify.store.document.case import Case
 
 
@@ -30,7 +29,7 @@ def seconds_of(count: int, fails: Callable[[Case], bool]) -> tuple[int, float, l
             asking += time.process_time() - start
 
     start = time.process_time()
-    result = Engine(Fails(timed)).run(case, trace)
+    result = shrinker(Fails(timed)).run(case, trace)
     return result.queries, time.process_time() - start - asking, ops(result.case)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from made import Held
 
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.reducer import inquiry
-from fxminify.minifier.reducer.account import BudgetSpent
 from fxminify.minifier.reducer.history import EXPLAIN
 from fxminify.minifier.reducer.keys import Keys
+from fxminify.minifier.reducer.scheduler import Budget, BudgetSpent, MemoryLog, QueryScheduler
 from fxminify.minifier.reporting import remake
 from fxminify.minifier.reporting.explain import explain
 from fxminify.minifier.reporting.explanation import Aspect, Explanation
@@ -40,24 +40,17 @@ def case(*tensors: TensorSpec, fn: str, args: tuple[Any, ...], kwargs: Mapping[s
 def explained(start: Case, fails: Callable[[Case], bool], blobs: Blobs | None = None, most: int = 100) -> Explanation:
     """The explanation by an oracle that runs eager and then asks ``fails``, of ``most`` questions."""
     assert fails(start)
-    return explain(start, blobs or {}, Eager(fails, blobs or {}, most), clock=lambda: 0.0)
+    held = Held(blobs or {})
+    return explain(start, held, QueryScheduler(Eager(fails, held)), budget=Budget(most), clock=lambda: 0.0)
 
 
 class Eager:
-    jobs = 1
-
-    def __init__(self, fails: Callable[[Case], bool], blobs: Blobs, most: int) -> None:
+    def __init__(self, fails: Callable[[Case], bool], blobs: Blobs) -> None:
         self.fails = fails
         self.blobs = blobs
-        self.left = most
 
-    def ahead(self, candidates: object) -> None: ...
-
-    def ask(self, candidate: Case, new: Blobs) -> Verdict:
-        if self.left == 0:
-            raise BudgetSpent("")
-        self.left -= 1
-        gm, inputs = build(candidate, {**self.blobs, **new})
+    def ask(self, candidate: Case) -> Verdict:
+        gm, inputs = build(candidate, self.blobs)
         try:
             gm(*inputs)
         except (RuntimeError, ValueError, TypeError, IndexError):
@@ -274,33 +267,29 @@ class Slow:
         return future
 
 
-class Known:
-    def __init__(self) -> None:
-        self.known: dict[str, Verdict] = {}
-        self.log: list[tuple[str, str]] = []
-
-    def asked(self, key: str, pass_name: str) -> None:
-        self.log.append((key, pass_name))
-
-    def answered(self, key: str, verdict: Verdict) -> None:
-        self.known[key] = verdict
-
-
-def test_questions_are_counted_logged_and_asked_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inquiry, "MOST", 3)
+def test_queries_are_counted_logged_and_asked_ahead() -> None:
     cases = [case(zeros(n), fn="torch.relu", args=(X0,)) for n in range(1, 6)]
-    oracle, log, keys = Slow(), Known(), Keys()
-    stored: dict[str, bytes] = {}
-    log.known[keys.key(cases[0])] = Verdict(Outcome.SAME)
-    asking = inquiry.Inquiry(oracle, log, keys, stored.update, jobs=2)
-    asking.ahead([(c, {"s": b""}) for c in cases])
-    assert oracle.asked == cases[1:3]
-    assert asking.ask(cases[0], {}).same
-    assert not asking.ask(cases[1], {}).same
-    assert oracle.asked == cases[1:3]
-    assert not asking.ask(cases[3], {}).same
-    with pytest.raises(BudgetSpent):
-        asking.ask(cases[4], {})
-    assert not asking.ask(cases[2], {}).same
-    assert [name for _, name in log.log] == [EXPLAIN] * 3
-    assert stored == {"s": b""}
+    oracle, log = Slow(), Log()
+    log.known[Keys().key(cases[0])] = Verdict(Outcome.SAME)
+    scheduler = QueryScheduler(oracle, log=log, jobs=2)
+    with scheduler.limited(Budget(3)):
+        scheduler.ahead((c, EXPLAIN) for c in cases)
+        assert oracle.asked == cases[1:3]
+        assert scheduler.ask(cases[0], EXPLAIN).same
+        assert not scheduler.ask(cases[1], EXPLAIN).same
+        assert oracle.asked == cases[1:3]
+        assert not scheduler.ask(cases[3], EXPLAIN).same
+        with pytest.raises(BudgetSpent):
+            scheduler.ask(cases[4], EXPLAIN)
+        assert not scheduler.ask(cases[2], EXPLAIN).same
+    assert log.names == [EXPLAIN] * 3
+    assert not scheduler.ask(cases[4], "later").same
+
+
+class Log(MemoryLog):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def asked(self, key: str, name: str) -> None:
+        self.names.append(name)

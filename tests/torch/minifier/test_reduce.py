@@ -9,7 +9,8 @@ import torch
 from torch import fx, nn
 
 import fxminify
-from fxminify.minifier.tracing.trace import Trace, ValueKind, record
+from fxminify.minifier.tracing.recorder import record
+from fxminify.minifier.tracing.trace import Trace, ValueKind
 from fxminify.store.document.case import Case
 from fxminify.store.live.encode import encode
 from fxminify.store.live.modes import functorch_depth
@@ -141,10 +142,41 @@ def test_a_trace_survives_json() -> None:
 
 def test_reduces_to_one_node_with_the_value_it_had() -> None:
     x = torch.randn(4, 4)
-    gm, inputs = fxminify.reduce(fx.symbolic_trace(lambda x: torch.tanh(torch.asinh(x * 2) + 1)), [x], has("asinh"))
+    gm, inputs = fxminify.reduce(
+        fx.symbolic_trace(lambda x: torch.tanh(torch.asinh(x * 2) + 1)), [x], has("asinh"), stages=["remove"]
+    )
     assert calls(gm) == ["asinh"]
     assert torch.equal(inputs[0], x * 2)
     assert torch.equal(gm(*inputs)[0], torch.asinh(x * 2))
+
+
+def test_what_is_left_is_made_plain_as_far_as_the_predicate_confirms() -> None:
+    """All stages: gelu with tanh may become anything but gelu, its input anything that has a negative number."""
+
+    def program(x: Any) -> Any:
+        return torch.nn.functional.gelu(torch.sin(x) * 2, approximate="tanh") + x
+
+    x = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    given = x.detach().clone()
+
+    def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
+        gm(*inputs)
+        return "gelu" in calls(gm) and bool((inputs[0] < 0).any()) and inputs[0].shape[-1] >= 3
+
+    gm, inputs = fxminify.reduce(fx.symbolic_trace(program), [x], fails)
+    (node,) = (n for n in gm.graph.nodes if n.op.startswith("call"))
+    assert (node.target, node.kwargs) == (torch.nn.functional.gelu, {})
+    (left,) = inputs
+    assert (left.shape[-1], left.dtype, left.requires_grad) == (3, torch.float32, False)
+    assert left.numel() <= 3
+    assert fails(gm, inputs)
+    assert torch.equal(x, given)
+    assert x.requires_grad
+
+
+def test_an_unknown_stage_is_refused() -> None:
+    with pytest.raises(ValueError, match="simplify"):
+        fxminify.reduce(fx.symbolic_trace(lambda x: torch.sin(x)), [torch.ones(1)], has("sin"), stages=["simplify"])
 
 
 def test_in_place_activations_do_not_spoil_the_recorded_values() -> None:
@@ -155,7 +187,9 @@ def test_in_place_activations_do_not_spoil_the_recorded_values() -> None:
     def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
         return any(n.target == "17" for n in gm.graph.nodes)
 
-    gm, inputs = fxminify.reduce(fx.symbolic_trace(nn.Sequential(*layers)), [torch.randn(2, 4, 3, 3)], fails)
+    gm, inputs = fxminify.reduce(
+        fx.symbolic_trace(nn.Sequential(*layers)), [torch.randn(2, 4, 3, 3)], fails, stages=["remove"]
+    )
     assert [n.target for n in gm.graph.nodes if n.op == "call_module"] == ["17"]
     assert len(inputs) == 1
     assert float(inputs[0].min()) < 0
@@ -175,7 +209,7 @@ def test_caller_s_graph_and_inputs_are_untouched() -> None:
         candidate.graph.eliminate_dead_code()
         return "atan" in calls(candidate)
 
-    reduced, inputs = fxminify.reduce(gm, [x], fails)
+    reduced, inputs = fxminify.reduce(gm, [x], fails, stages=["remove"])
     assert (gm.code, x.tolist()) == (code, [1, 1, 1])
     assert calls(reduced) == ["atan"]
     assert inputs[0].tolist() == [2, 2, 2]
@@ -190,7 +224,7 @@ def test_what_has_no_name_stays_a_live_object() -> None:
     y = graph.call_function(torch.sin, (x,))
     z = graph.call_function(secret, (y,))
     graph.output((graph.call_function(torch.cos, (z,)),))
-    gm, inputs = fxminify.reduce(fx.GraphModule({}, graph), [torch.ones(2)], runs(has("secret")))
+    gm, inputs = fxminify.reduce(fx.GraphModule({}, graph), [torch.ones(2)], runs(has("secret")), stages=["remove"])
     assert [n.target for n in gm.graph.nodes if n.op == "call_function"] == [secret]
     assert torch.equal(inputs[0], torch.sin(torch.ones(2)))
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from made import Held, simplify
+from made import Held, canonicalize
 
-from fxminify.minifier.passes.canonicalize import Simplification
+from fxminify.minifier.passes.candidates import Canonicalize
 from fxminify.minifier.passes.dtypes import SIMPLER, plain_dtypes
 from fxminify.minifier.passes.duplicates import one_input_twice
 from fxminify.minifier.passes.layouts import gapless, plain_layouts
@@ -58,7 +58,7 @@ class Asked:
         return bool(self.fails(*inputs, result))
 
 
-def plainest(simplification: Simplification, case: Case, held: Held, fails: Predicate) -> tuple[Case, int]:
+def plainest(simplification: Canonicalize, case: Case, held: Held, fails: Predicate) -> tuple[Case, int]:
     """The case that one simplification ends with, and how many candidates it asked about."""
     asked = Asked(held, fails)
     candidates = simplification(case, held)
@@ -248,7 +248,7 @@ def test_the_one_element_that_matters_ends_as_a_literal() -> None:
 
     case, held = recorded(values)
     asked = Asked(held, fails)
-    plain = simplify(case, held, asked)
+    plain = canonicalize(case, held, asked)
     assert source(plain, held) == ["x = torch.tensor([[nan]])"]
     assert len(asked.known) <= MOST
 
@@ -291,7 +291,7 @@ def test_values_are_simplified_tensor_by_tensor_where_one_matters() -> None:
 
 
 def driven(
-    simplification: Simplification, case: Case, same: Callable[[Case], bool], field: str
+    simplification: Canonicalize, case: Case, same: Callable[[Case], bool], field: str
 ) -> tuple[dict[str, Any], int]:
     candidates, asked = simplification(case, Held()), 0
     try:
@@ -344,7 +344,7 @@ def test_a_failure_that_needs_nothing_takes_one_question() -> None:
     case, held = captured(lambda x, y: torch.matmul(x, y).half(), base[8:128].view(12, 10).t(), base[:144].view(12, 12))
     case = replace(case, context={"grad": False, "threads": 1}, backward=True)
     asked = Asked(held, ALWAYS)
-    plain = simplify(case, held, asked)
+    plain = canonicalize(case, held, asked)
     assert len(asked.known) == 1
     assert (plain.context, plain.backward) == ({}, False)
     assert source(plain, held) == ["x = torch.zeros(1, 1)"]
@@ -358,5 +358,5 @@ def test_a_simplified_case_is_a_valid_document() -> None:
     z = torch.complex(noise(6), noise(6)).conj()
     case, held = captured(lambda x, y: (x, y), noise(6, 6).t()[1:], z)
     for fails in (ALWAYS, lambda x, y, out: x.stride(0) == 1, lambda x, y, out: y.is_complex()):
-        settled, blobs = settle(simplify(case, held, Asked(held, fails)), held)
+        settled, blobs = settle(canonicalize(case, held, Asked(held, fails)), held)
         assert Asked(Held(blobs), fails)(validate(to_json(settled)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from made import Held, simplify
+from made import Held, canonicalize
 
 from fxminify.minifier.oracle.observe import observe
 from fxminify.minifier.reducer.keys import Keys
@@ -71,7 +71,7 @@ def test_real_failures_end_plain(
             answers[key] = seen is not None and signature(seen) == signature(failure)
         return answers[key]
 
-    plain = simplify(case, held, same)
+    plain = canonicalize(case, held, same)
     names = [n.name for n in plain.graph.placeholders]
     assert [s.layout() for s in print_inputs(plain, held, names).statements] == inputs
     assert (plain.context, len(answers) <= most) == ({}, True)

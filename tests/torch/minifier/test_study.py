@@ -10,14 +10,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from captured import capture, spec
-from made import Fails, code
+from made import REMOVALS, REPLACEMENTS, Fails, code, shrinker
 from torch.utils.checkpoint import checkpoint
 
 from fxminify.minifier.candidate.graph_view import target_name
 from fxminify.minifier.oracle import tasks
-from fxminify.minifier.passes import PASSES, REPLACEMENTS
-from fxminify.minifier.reducer.account import Result
-from fxminify.minifier.reducer.engine import Engine
+from fxminify.minifier.reducer.shrinker import ReductionResult
 from fxminify.minifier.sandbox.scratch import Scratch
 from fxminify.minifier.tracing.hop_calls import paths, subgraph
 from fxminify.minifier.tracing.study import study
@@ -45,7 +43,7 @@ def reduced(
     function: Callable[..., Any],
     inputs: Sequence[Any],
     fails: Callable[[set[str]], bool],
-) -> tuple[Result, Fails, dict[str, bytes]]:
+) -> tuple[ReductionResult, Fails, dict[str, bytes]]:
     """The reduction of a failure that a set of operations shows, studied anew wherever the engine asks for it."""
     case, blobs, trace = studied(function, inputs)
 
@@ -53,7 +51,7 @@ def reduced(
         return study(smaller, blobs, put=blobs.__setitem__)
 
     oracle = Fails(lambda candidate: fails(kinds(candidate)))
-    return Engine(oracle, passes=(*PASSES, *PARTS), study=again).run(case, trace), oracle, blobs
+    return shrinker(oracle, passes=(*REMOVALS, *PARTS), study=again).run(case, trace), oracle, blobs
 
 
 COMPOSITES = [

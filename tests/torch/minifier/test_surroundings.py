@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from made import Held, simplify
+from made import Held, canonicalize
 from torch._dynamo import register_backend
 
 from fxminify.minifier.oracle.observe import observe
@@ -85,7 +85,7 @@ def test_of_the_context_stays_what_the_backend_looks_at(needed: str, looks: dict
     looks["at"], left = NEEDS[needed]
     case, held = made(context=CONTEXT)
     assert fails(held)(case)
-    plain = simplify(case, held, fails(held))
+    plain = canonicalize(case, held, fails(held))
     assert plain.context == left
     looks["at"] = lambda: False
     assert not fails(held)(case)

@@ -14,16 +14,15 @@ import torch
 import torch.fx as fx
 import torch.nn.functional as F
 from captured import capture, spec
+from made import REMOVALS, REPLACEMENTS, shrinker
 from torch import nn
 
 from fxminify.backends.running.execution import execute
 from fxminify.minifier.candidate.graph_view import target_name
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.passes import PASSES, REPLACEMENTS
-from fxminify.minifier.reducer.engine import Engine
 from fxminify.minifier.tracing.hop_calls import paths, subgraph, with_distinct_names
+from fxminify.minifier.tracing.recorder import record
 from fxminify.minifier.tracing.study import study
-from fxminify.minifier.tracing.trace import record
 from fxminify.store.document.case import Case
 from fxminify.store.live.build import build
 from fxminify.store.live.encode import encode
@@ -104,7 +103,7 @@ class Block(nn.Module):
         return self.act(self.norm(self.linear(x) * self.weight + self.offset)).acosh() * math.pi
 
 
-def hop_calls(case: Case) -> list[str]:
+def calls(case: Case) -> list[str]:
     graphs = [subgraph(case.graph, path) for path in ((), *paths(case.graph))]
     return [target_name(node) for graph in graphs for node in graph.nodes if node.is_compute]
 
@@ -124,7 +123,7 @@ class Eager:
         except (RuntimeError, TypeError, ValueError):
             self.refused += 1
             return Verdict(Outcome.INVALID)
-        return Verdict(Outcome.SAME if self.needed <= set(hop_calls(case)) else Outcome.PASS)
+        return Verdict(Outcome.SAME if self.needed <= set(calls(case)) else Outcome.PASS)
 
 
 def minimal(case: Case, blobs: dict[str, bytes], needed: list[str]) -> tuple[Case, Eager]:
@@ -132,9 +131,9 @@ def minimal(case: Case, blobs: dict[str, bytes], needed: list[str]) -> tuple[Cas
     trace = record(case, blobs, put=blobs.__setitem__)
     oracle = Eager(needed, blobs)
     assert oracle.ask(case).same
-    engine = Engine(
+    engine = shrinker(
         oracle,
-        passes=(*PASSES, *REPLACEMENTS),
+        passes=(*REMOVALS, *REPLACEMENTS),
         study=lambda smaller: study(smaller, blobs, put=blobs.__setitem__),
         strict=True,
     )
@@ -148,7 +147,7 @@ def test_of_a_captured_program_only_what_is_needed_is_left(
     inputs = [] if name == "no inputs" else [X.clone()]
     case, blobs = capture(program, inputs, spec("healthy"))
     best, oracle = minimal(case, dict(blobs), needed)
-    assert sorted(hop_calls(best)) == sorted([*needed, *more])
+    assert sorted(calls(best)) == sorted([*needed, *more])
     assert len(best.inputs) <= len(needed)
     assert oracle.refused <= 2
 
@@ -157,6 +156,6 @@ def test_of_a_captured_program_only_what_is_needed_is_left(
 def test_leaf_modules_parameters_and_constants(needed: list[str]) -> None:
     encoded = encode(fx.symbolic_trace(Block().eval()), [X])
     best, _ = minimal(Case(encoded.graph, encoded.inputs, encoded.tensors), dict(encoded.blobs), needed)
-    assert sorted(hop_calls(best)) == sorted(needed)
+    assert sorted(calls(best)) == sorted(needed)
     held = {"linear": "linear", "norm": "norm", "act": "act", "mul": "weight", "add": "offset"}
     assert set(best.graph.attrs) == {held[name] for name in needed if name in held}

@@ -6,26 +6,27 @@ from dataclasses import dataclass, replace
 from threading import Lock
 
 import pytest
-from made import Fails, code, has, ops, tower
+from made import REMOVALS, REPLACEMENTS, Fails, code, has, ops, shrinker, tower
 
 from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import Patch
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.passes import PASSES, REPLACEMENTS, Pass, Proposal
+from fxminify.minifier.passes import Pass, Proposal, Stage
 from fxminify.minifier.passes.proposal import each
 from fxminify.minifier.passes.searches import sweep
-from fxminify.minifier.reducer.account import Progress, Result
-from fxminify.minifier.reducer.engine import Engine
 from fxminify.minifier.reducer.keys import Keys
-from fxminify.minifier.session.options import PassFailed
+from fxminify.minifier.reducer.scheduler import MemoryLog
+from fxminify.minifier.reducer.shrinker import PassFailed, Progress, ReductionResult
 from fxminify.minifier.tracing.trace import Trace
 from fxminify.store.document.case import Case
 
 
-def run(fails: Callable[[Case], bool], case: Case, trace: Trace, **kwargs: object) -> tuple[Result, list[Case]]:
+def run(
+    fails: Callable[[Case], bool], case: Case, trace: Trace, **kwargs: object
+) -> tuple[ReductionResult, list[Case]]:
     oracle = Fails(fails)
-    return Engine(oracle, **kwargs).run(case, trace), oracle.asked  # type: ignore[arg-type]
+    return shrinker(oracle, **kwargs).run(case, trace), oracle.asked  # type: ignore[arg-type]
 
 
 class Parallel:
@@ -84,33 +85,34 @@ def test_any_number_of_jobs_gives_the_same_case(jobs: int, seed: int) -> None:
     fails = has("asinh", "atan", "gelu")
     alone, _ = run(fails, case, trace)
     oracle = Parallel(fails, jobs)
-    together = Engine(oracle, jobs=jobs).run(case, trace)
+    together = shrinker(oracle, jobs=jobs).run(case, trace)
     assert together.case == alone.case
     assert len(oracle.asked) == len(set(oracle.asked))
 
 
 def test_any_number_of_jobs_gives_the_same_case_with_late_passes() -> None:
     case, trace = tower(40, {10: "asinh", 30: "atan"})
-    fails, passes = has("asinh", "atan", "gelu"), (*PASSES, *REPLACEMENTS)
+    fails, passes = has("asinh", "atan", "gelu"), (*REMOVALS, *REPLACEMENTS)
     alone, _ = run(fails, case, trace, passes=passes)
-    assert Engine(Parallel(fails, 3), jobs=3, passes=passes).run(case, trace).case == alone.case
+    assert shrinker(Parallel(fails, 3), jobs=3, passes=passes).run(case, trace).case == alone.case
 
 
 def test_resuming_asks_nothing_again() -> None:
     case, trace = tower(200, {50: "asinh", 150: "atan"})
     answers: dict[str, Verdict] = {}
 
-    class Remember:
-        def asked(self, key: str, pass_name: str) -> None:
+    class Remember(MemoryLog):
+        def asked(self, key: str, name: str) -> None:
             assert key not in answers
 
         def answered(self, key: str, verdict: Verdict) -> None:
+            super().answered(key, verdict)
             answers[key] = verdict
 
     first, _ = run(has("asinh", "atan"), case, trace, log=Remember(), max_queries=9)
     assert not first.complete
     assert first.reason == "9 queries"
-    second, asked = run(has("asinh", "atan"), case, trace, verdicts=answers)
+    second, asked = run(has("asinh", "atan"), case, trace, log=MemoryLog(answers))
     whole, all_asked = run(has("asinh", "atan"), case, trace)
     assert second.case == whole.case
     assert len(asked) == len(all_asked) - 9
@@ -120,11 +122,12 @@ def test_a_question_is_written_down_before_it_is_asked() -> None:
     case, trace = tower(30, {10: "asinh"})
     events: list[str] = []
 
-    class Log:
-        def asked(self, key: str, pass_name: str) -> None:
+    class Log(MemoryLog):
+        def asked(self, key: str, name: str) -> None:
             events.append(f"asked {key}")
 
         def answered(self, key: str, verdict: Verdict) -> None:
+            super().answered(key, verdict)
             events.append(f"answered {key}")
 
     def fails(candidate: Case) -> bool:
@@ -148,7 +151,7 @@ def test_other_failures_are_handed_on_and_never_accepted() -> None:
                 return Verdict(Outcome.SAME)
             return Verdict(Outcome.OTHER if has("atan")(candidate) else Outcome.PASS)
 
-    result = Engine(Two(), other=lambda candidate, verdict: others.append(candidate)).run(case, trace)
+    result = shrinker(Two(), other=lambda candidate, verdict: others.append(candidate)).run(case, trace)
     assert ops(result.case) == ["asinh", "erfc"]
     assert others
     assert all(has("atan")(c) and not has("asinh", "erfc")(c) for c in others)
@@ -162,13 +165,13 @@ def test_only_same_replaces_the_best_case(outcome: Outcome) -> None:
         def ask(self, candidate: Case) -> Verdict:
             return Verdict(outcome)
 
-    assert Engine(Never()).run(case, trace).case is case
+    assert shrinker(Never()).run(case, trace).case is case
 
 
 def test_infrastructure_trouble_is_asked_about_again_when_resuming() -> None:
     case, trace = tower(5, {2: "asinh"})
     keys = [Keys().key(c) for c in run(has("asinh"), case, trace)[1]]
-    result, asked = run(has("asinh"), case, trace, verdicts=dict.fromkeys(keys, Verdict(Outcome.INFRA)))
+    result, asked = run(has("asinh"), case, trace, log=MemoryLog(dict.fromkeys(keys, Verdict(Outcome.INFRA))))
     assert ops(result.case) == ["asinh"]
     assert len(asked) == len(keys)
 
@@ -195,7 +198,7 @@ def test_an_interrupt_passes_and_leaves_the_best_case() -> None:
                 raise KeyboardInterrupt
             return super().ask(candidate)
 
-    engine = Engine(Interrupted(has("asinh", "atan")))
+    engine = shrinker(Interrupted(has("asinh", "atan")))
     with pytest.raises(KeyboardInterrupt):
         engine.run(case, trace)
     assert has("asinh", "atan")(engine.best)
@@ -227,7 +230,7 @@ def test_a_pass_that_brings_nothing_waits_until_the_others_are_done() -> None:
         return each((Patch(drop=frozenset(gone[-1:])),)) if step == 0 and gone else None
 
     passes = (Pass("useless", "Asks in vain.", useless), Pass("slow", "Takes one node.", slow))
-    result = Engine(Fails(has("asinh")), passes=passes).run(case, trace)
+    result = shrinker(Fails(has("asinh")), passes=passes).run(case, trace)
     assert ops(result.case) == ["asinh"]
     first, *_, last = [i for i, name in enumerate(ran) if name == "useless"]
     assert "useless" not in ran[first + 2 : last - 1]
@@ -291,14 +294,14 @@ FAULTY = {
 @pytest.mark.parametrize("kind", FAULTY)
 def test_a_faulty_pass_is_noted_and_the_others_go_on(kind: str, jobs: int) -> None:
     propose, said = FAULTY[kind]
-    rows, fails = (Pass("faulty", "Planted.", propose), *PASSES), has("asinh")
+    rows, fails = (Pass("faulty", "Planted.", propose), *REMOVALS), has("asinh")
     case, trace = tower(30, {20: "asinh"})
-    result = Engine(Parallel(fails, jobs), passes=rows, jobs=jobs).run(case, trace)
+    result = shrinker(Parallel(fails, jobs), passes=rows, jobs=jobs).run(case, trace)
     assert ops(result.case) == ["asinh"]
     assert result.stats["faulty"].problems[:1] == [said]
     assert result.stats["faulty"].queries == 0
     with pytest.raises(PassFailed, match=f"pass faulty: {said}"):
-        Engine(Parallel(fails, jobs), passes=rows, jobs=jobs, strict=True).run(case, trace)
+        shrinker(Parallel(fails, jobs), passes=rows, jobs=jobs, strict=True).run(case, trace)
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -320,7 +323,7 @@ def test_what_a_pass_does_with_a_case_that_is_only_asked_ahead_about_does_not_co
     rows = (Pass("most", "Takes away nearly all.", most), Pass("early", "Wants little.", early))
     seen = []
     for jobs in (1, 2, 3):
-        engine = Engine(Parallel(has("asinh"), jobs), passes=rows, jobs=jobs, strict=strict)
+        engine = shrinker(Parallel(has("asinh"), jobs), passes=rows, jobs=jobs, strict=strict)
         try:
             seen.append((engine.run(case, trace).stats["early"].problems, ops(engine.best)))
         except PassFailed as error:
@@ -333,7 +336,7 @@ def test_a_patch_that_cannot_be_applied_is_noted() -> None:
         return each((Patch(replace={view.compute[0]: {"ref": "nobody"}}),)) if step == 0 else None
 
     case, trace = tower(30, {20: "asinh"})
-    result, _ = run(has("asinh"), case, trace, passes=(Pass("unknown", "Names nothing.", unknown), *PASSES))
+    result, _ = run(has("asinh"), case, trace, passes=(Pass("unknown", "Names nothing.", unknown), *REMOVALS))
     assert ops(result.case) == ["asinh"]
     assert result.stats["unknown"].problems == ["KeyError: 'nobody'"]
 
@@ -347,7 +350,7 @@ def test_late_passes_run_where_the_others_end_on_a_case_studied_anew() -> None:
 
     case, trace = tower(30, {20: "asinh"})
     again = replace(trace, problem="recorded again")
-    row = Pass("late", "Looks.", late, late=True)
-    result, _ = run(has("asinh"), case, trace, passes=(row, *PASSES), study=lambda case: again)
+    row = Pass("late", "Looks.", late, stage=Stage.REPLACE)
+    result, _ = run(has("asinh"), case, trace, passes=(row, *REMOVALS), study=lambda case: again)
     assert seen == [(1, True)]
     assert result.trace is again

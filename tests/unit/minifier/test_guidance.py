@@ -5,9 +5,8 @@ from __future__ import annotations
 from statistics import median
 
 import pytest
-from made import Fails, Step, code, make, ops, spec
+from made import Fails, Step, code, make, ops, shrinker, spec
 
-from fxminify.minifier.reducer.engine import Engine
 from fxminify.minifier.reducer.hints import blamed, named
 from fxminify.store.document.case import Case, Graph, Node, Value
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
@@ -48,7 +47,7 @@ def failure(message: str = "", **more: object) -> Failure:
 
 def engine(fails: object, case: Case, trace: object, *failures: Failure) -> tuple[Case, int]:
     oracle = Fails(fails)  # type: ignore[arg-type]
-    result = Engine(oracle, hints=named(case, failures)).run(case, trace)  # type: ignore[arg-type]
+    result = shrinker(oracle, hints=named(case, failures)).run(case, trace)  # type: ignore[arg-type]
     return result.case, result.queries
 
 

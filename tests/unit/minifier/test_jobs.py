@@ -5,10 +5,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from made import Slow, code, has, ops, tower
+from made import Slow, code, has, ops, shrinker, tower
 
-from fxminify.minifier.reducer import engine
-from fxminify.minifier.reducer.engine import Engine
+from fxminify.minifier.reducer import scheduler
 from fxminify.store.document.case import Case
 
 NAMES = ("asinh", "atan", "erf")
@@ -34,8 +33,8 @@ def test_two_workers_take_at_most_five_eighths_of_the_time(monkeypatch: pytest.M
             results = set()
             for jobs in taken:
                 oracle = Slow(fails, jobs)
-                monkeypatch.setattr(engine, "wait", oracle.wait)
-                results.add(code(Engine(oracle, jobs=jobs).run(case, trace).case))
+                monkeypatch.setattr(scheduler, "wait", oracle.wait)
+                results.add(code(shrinker(oracle, jobs=jobs).run(case, trace).case))
                 taken[jobs] += oracle.now
             assert len(results) == 1
     assert taken[1] / taken[2] >= 1.6

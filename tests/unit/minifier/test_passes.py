@@ -4,12 +4,12 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from made import code, make
+from made import REMOVALS, code, make
 
 from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import Patch, apply, merge
-from fxminify.minifier.passes import PASSES, dead, inputs, nodes, outputs, reroute
+from fxminify.minifier.passes import dead, inputs, nodes, outputs, reroute
 from fxminify.minifier.passes.proposal import Proposal
 
 STEPS = [
@@ -115,9 +115,9 @@ def test_numbers_become_literals() -> None:
     assert [n.name for n in written.graph.placeholders] == ["x"]
 
 
-@pytest.mark.parametrize("name", [p.name for p in PASSES])
+@pytest.mark.parametrize("name", [p.name for p in REMOVALS])
 def test_any_two_patches_go_together_and_none_makes_the_case_larger(name: str) -> None:
-    row, s = next(p for p in PASSES if p.name == name), view()
+    row, s = next(p for p in REMOVALS if p.name == name), view()
     step = 0
     while (proposal := row.propose(s, step)) is not None:
         for some in [*combinations(proposal.patches, 1), *combinations(proposal.patches, 2)]:

@@ -8,12 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from made import Fails, Step, called, code, make, ops, spec
+from made import REMOVALS, REPLACEMENTS, Fails, Step, called, code, make, ops, shrinker, spec
 
 from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
-from fxminify.minifier.passes import PASSES, REPLACEMENTS
-from fxminify.minifier.reducer.engine import Engine
 from fxminify.minifier.tracing.trace import Recorded, Trace, ValueKind
 from fxminify.store.document.case import Case, Graph, Node
 
@@ -53,7 +51,7 @@ def reduced(name: str, made: tuple[Case, Trace], fails: Callable[[Node], bool] =
     """What becomes of ``n`` by the pass ``name`` alone; of numbers by the one that makes them 0 before."""
     rows = [p for p in REPLACEMENTS if p.name in {name, "arguments" if name == "numbers" else name}]
     oracle = Fails(lambda case: fails(case.graph.compute[0]))
-    best = Engine(oracle, passes=rows).run(*made).case
+    best = shrinker(oracle, passes=rows).run(*made).case
     (node,) = best.graph.compute
     return node
 
@@ -92,24 +90,24 @@ def test_another_type_is_a_conversion() -> None:
 def test_the_second_operation_where_the_plain_one_hides_the_failure() -> None:
     row = next(p for p in REPLACEMENTS if p.name == "simpler")
     case, trace = make(["x"], [("n", "gelu", ["x"]), ("z", "atan", ["n"])], ["z"])
-    best = Engine(Fails(lambda c: "neg" not in ops(c) and "atan" in ops(c)), passes=(row,)).run(case, trace).case
+    best = shrinker(Fails(lambda c: "neg" not in ops(c) and "atan" in ops(c)), passes=(row,)).run(case, trace).case
     assert code(best) == "x -> n = relu(x) -> z = atan(n) -> z"
 
 
 def test_an_operation_alone_that_matters_costs_one_question() -> None:
     oracle = Fails(lambda c: "gelu" in ops(c))
     row = next(p for p in REPLACEMENTS if p.name == "simpler")
-    Engine(oracle, passes=(row,)).run(*one("torch.gelu", (X,)))
+    shrinker(oracle, passes=(row,)).run(*one("torch.gelu", (X,)))
     assert [ops(c) for c in oracle.asked] == [["neg"]]
 
 
 def test_what_the_failure_blames_is_not_replaced_and_all_else_costs_one_question() -> None:
     row = next(p for p in REPLACEMENTS if p.name == "simpler")
     oracle = Fails(lambda c: "gelu" in ops(c))
-    Engine(oracle, passes=(row,), blamed=frozenset(["n"])).run(*one("torch.gelu", (X,)))
+    shrinker(oracle, passes=(row,), blamed=frozenset(["n"])).run(*one("torch.gelu", (X,)))
     assert not oracle.asked
     case, trace = make(["x"], [("m", "atan", ["x"]), ("n", "gelu", ["m"])], ["n"])
-    result = Engine(oracle, passes=(row,), blamed=frozenset(["n"])).run(case, trace)
+    result = shrinker(oracle, passes=(row,), blamed=frozenset(["n"])).run(case, trace)
     assert [ops(c) for c in oracle.asked] == [["neg", "gelu"]]
     assert ops(result.case) == ["neg", "gelu"]
 
@@ -118,7 +116,7 @@ def test_arguments_that_do_not_matter_cost_one_question_together() -> None:
     rows = [p for p in REPLACEMENTS if p.name in ("arguments", "numbers")]
     made = one("torch.conv2d", (X, Y, None, [1, 1], [0, 0], 4), {"more": [X, Y], "less": 7}, signature=CONV)
     oracle = Fails(lambda c: True)
-    best = Engine(oracle, passes=rows).run(*made).case
+    best = shrinker(oracle, passes=rows).run(*made).case
     assert len(oracle.asked) == 1
     assert (best.graph.compute[0].args, best.graph.compute[0].kwargs) == ((X, Y), {})
 
@@ -173,7 +171,7 @@ def test_sizes_are_no_numbers() -> None:
 
 def test_what_only_the_former_call_read_goes() -> None:
     made = one("torch.where", (Y, X, {"ref": "z"}), inputs={"x": ROWS, "y": FOUR, "z": ROWS})
-    best = Engine(Fails(lambda case: True), passes=(*PASSES, *REPLACEMENTS)).run(*made).case
+    best = shrinker(Fails(lambda case: True), passes=(*REMOVALS, *REPLACEMENTS)).run(*made).case
     assert code(best) == "x, y -> n = add(y, x) -> n"
     assert [spec.storage for spec in best.tensors] == ["in:x", "in:y"]
 
@@ -181,8 +179,8 @@ def test_what_only_the_former_call_read_goes() -> None:
 def test_nothing_is_accepted_that_is_not_smaller() -> None:
     case, trace = one("torch.conv2d", (X, Y, None, [1, 1], [0, 0], 4), signature=CONV)
     sizes = [size(case)]
-    engine = Engine(
-        Fails(lambda c: True), passes=(*PASSES, *REPLACEMENTS), accepted=lambda c, key: sizes.append(size(c))
+    engine = shrinker(
+        Fails(lambda c: True), passes=(*REMOVALS, *REPLACEMENTS), accepted=lambda c, key: sizes.append(size(c))
     )
     engine.run(case, trace)
     assert all(b < a for a, b in pairwise(sizes))
@@ -195,7 +193,7 @@ def shortened(
     """The result on one line, and what became of the node ``e``."""
     made = make(["x"], steps, outputs, {"x": ROWS, **shapes})
     row = next(p for p in REPLACEMENTS if p.name == "reroute")
-    best = Engine(Fails(fails), passes=(*PASSES, row)).run(*made).case
+    best = shrinker(Fails(fails), passes=(*REMOVALS, row)).run(*made).case
     return code(best), next((n for n in best.graph.compute if n.name == "e"), best.graph.compute[0])
 
 
@@ -241,5 +239,5 @@ def test_a_result_that_it_does_not_depend_on_will_do() -> None:
     steps: list[Step] = [("s", "sinh", ["x"]), ("e", "split", ["w"]), ("t", "tan", ["s"]), ("z", "atan", ["e"])]
     case, trace = make(["x", "w"], steps, ["t", "z"], dict.fromkeys("xsetz", ROWS))
     row = next(p for p in REPLACEMENTS if p.name == "reroute")
-    best = Engine(Fails(fails), passes=(*PASSES, row)).run(case, trace).case
+    best = shrinker(Fails(fails), passes=(*REMOVALS, row)).run(case, trace).case
     assert code(best) == "x -> s = sinh(x) -> t = tan(s) -> z = atan(s) -> t, z"

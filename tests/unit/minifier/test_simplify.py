@@ -9,18 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made import Held, Slow, simplify
+from made import Fails, Held, Slow, canonicalize, shrinker
 
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.passes import listing
-from fxminify.minifier.passes.canonicalize import SIMPLIFICATIONS, Candidates, name_of
-from fxminify.minifier.reducer import asking
-from fxminify.minifier.reducer import simplify as stages
-from fxminify.minifier.reducer.account import BudgetSpent
-from fxminify.minifier.reducer.asking import Asking
-from fxminify.minifier.reducer.keys import Keys
-from fxminify.minifier.reducer.simplify import Simplifying, Stage
+from fxminify.minifier.passes import CANONICALIZATIONS, Stage, canonical, in_stage, name_of
+from fxminify.minifier.passes.candidates import Candidates
+from fxminify.minifier.reducer import scheduler
+from fxminify.minifier.reducer.scheduler import MemoryLog
+from fxminify.minifier.reducer.shrinker import ReductionResult
 from fxminify.minifier.tracing.content_address import settle
+from fxminify.minifier.tracing.trace import Trace
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 
 DATA = np.linspace(-1, 2, 40, dtype=np.float32).tobytes()
@@ -42,7 +40,7 @@ BLOBS = Held(s=DATA)
 
 
 def test_everything_goes_when_nothing_matters() -> None:
-    plain = simplify(CASE, BLOBS, lambda case, name: True)
+    plain = canonicalize(CASE, BLOBS, lambda case, name: True)
     assert plain.context == {}
     assert plain.backend == {"name": "inductor"}
     assert not plain.backward
@@ -50,14 +48,14 @@ def test_everything_goes_when_nothing_matters() -> None:
 
 
 def test_nothing_changes_when_everything_matters() -> None:
-    assert simplify(CASE, BLOBS, lambda case, name: False) == CASE
+    assert canonicalize(CASE, BLOBS, lambda case, name: False) == CASE
 
 
 def test_what_matters_stays() -> None:
     def same(case: Case, name: str) -> bool:
         return case.context.get("grad") is False and ["b", 2] in case.backend.get("options", {}).get("dict", [])
 
-    plain = simplify(CASE, BLOBS, same)
+    plain = canonicalize(CASE, BLOBS, same)
     assert plain.context == {"grad": False}
     assert plain.backend == {"name": "inductor", "options": {"dict": [["b", 2]]}}
 
@@ -67,18 +65,18 @@ def test_a_value_that_matters_is_kept_by_the_first_recipe_that_has_it() -> None:
         spec = case.tensors[0]
         return spec.storage == "s" or (spec.init or {}).get("value", 0.0) == 2.0
 
-    assert simplify(CASE, BLOBS, same).tensors[0].init == {"fn": "full", "value": 2.0}
+    assert canonicalize(CASE, BLOBS, same).tensors[0].init == {"fn": "full", "value": 2.0}
 
 
 def test_every_simplification_is_documented_and_listed() -> None:
-    rows = [row for row in listing() if row["stage"] == "simplify"]
-    assert [row["pass"] for row in rows] == [
+    rows = in_stage(Stage.CANONICALIZE)
+    assert [row.name for row in rows] == [
         "everything",
         "all-but-sizes",
         "surroundings",
-        *map(name_of, SIMPLIFICATIONS),
+        *map(name_of, CANONICALIZATIONS),
     ]
-    assert all(row["what"].endswith(".") for row in rows)
+    assert all(row.summary.endswith(".") for row in rows)
 
 
 def test_settled_storages_are_named_by_their_content() -> None:
@@ -92,28 +90,10 @@ def test_settled_storages_are_named_by_their_content() -> None:
 # More than one worker
 
 
-class Known:
-    """The log of a reduction."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, Verdict] = {}
-        self.names: list[str] = []
-
-    def asked(self, key: str, name: str) -> None:
-        self.names.append(name)
-
-    def answered(self, key: str, verdict: Verdict) -> None:
-        self.known[key] = verdict
-
-
-def plainest(case: Case, oracle: Any, jobs: int, **more: Any) -> tuple[Case, Known]:
-    log = Known()
-    asks = Asking(oracle, log, Keys(), jobs=jobs, **more)
-    going = Simplifying(case, Held(BLOBS), lambda exc, name: None)
-    while going.asked is not None:
-        going.answer(asks.ask(*going.asked, lambda: going.later(asks.known)).same)
-    asks.close()
-    return going.case, log
+def plainest(case: Case, oracle: Any, jobs: int, **more: Any) -> tuple[ReductionResult, MemoryLog]:
+    log, rows = MemoryLog(), in_stage(Stage.CANONICALIZE)
+    made = shrinker(oracle, jobs=jobs, log=log, storages=Held(BLOBS), passes=rows, **more)
+    return made.run(case, Trace({}, (), {})), log
 
 
 def needs(rng: Random) -> Callable[[Case], bool]:
@@ -152,7 +132,7 @@ def test_any_number_of_workers_comes_to_the_same_plain_case() -> None:
             one, log = plainest(CASE, oracle, 1)
             for jobs in (2, 4):
                 several, ahead = plainest(CASE, oracle, jobs)
-                assert json.dumps(asdict(several)) == json.dumps(asdict(one)), seed
+                assert json.dumps(asdict(several.case)) == json.dumps(asdict(one.case)), seed
                 assert log.known.keys() <= ahead.known.keys()
 
 
@@ -166,7 +146,7 @@ def test_a_second_worker_saves_time(monkeypatch: pytest.MonkeyPatch) -> None:
             def wait(futures: Collection[Future[Verdict]], slow: Slow = oracle, **_: object) -> object:
                 return slow.wait(futures)
 
-            monkeypatch.setattr(asking, "wait", wait)
+            monkeypatch.setattr(scheduler, "wait", wait)
             plainest(CASE, oracle, jobs)
             taken[jobs] += oracle.now
     assert taken[1] / taken[2] >= 1.4
@@ -174,14 +154,10 @@ def test_a_second_worker_saves_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_budget_ends_questions_and_those_ahead() -> None:
-    asked: list[str] = []
-
-    def may() -> bool:
-        asked.append("")
-        return len(asked) <= 4
-
-    with ThreadPoolExecutor(2) as pool, pytest.raises(BudgetSpent):
-        plainest(CASE, Threads(lambda case: False, pool), 2, may=may)
+    with ThreadPoolExecutor(2) as pool:
+        result, log = plainest(CASE, Threads(lambda case: False, pool), 2, max_queries=4)
+    assert (result.complete, result.reason, result.queries) == (False, "4 queries", 4)
+    assert len(log.known) <= 4
 
 
 # Simplifications that are wrong themselves
@@ -220,21 +196,15 @@ def cheats(case: Case, storages: object) -> Candidates:
         (cheats, "ValueError: what it ended with is not what was accepted last"),
     ],
 )
-def test_a_wrong_simplification_is_told_of_and_the_others_go_on(
-    wrong: Any, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = simplify(CASE, Held(BLOBS), lambda case, name: True)
-    planted = Stage(name_of(wrong), "", (wrong,))
-    monkeypatch.setattr(stages, "STAGES", (planted, *stages.STAGES[3:]))
-    problems: list[tuple[str, str]] = []
-    going = Simplifying(CASE, Held(BLOBS), lambda exc, name: problems.append((name, f"{type(exc).__name__}: {exc}")))
-    while going.asked is not None:
-        going.answer(True)
-    assert problems == [(name_of(wrong), said)]
-    assert going.case == plain
+def test_a_wrong_simplification_is_told_of_and_the_others_go_on(wrong: Any, said: str) -> None:
+    plain = canonicalize(CASE, Held(BLOBS), lambda case, name: True)
+    rows = (canonical(wrong), *in_stage(Stage.CANONICALIZE)[3:])
+    result = shrinker(Fails(lambda case: True), storages=Held(BLOBS), passes=rows).run(CASE, Trace({}, (), {}))
+    assert {name: stats.problems for name, stats in result.stats.items() if stats.problems} == {name_of(wrong): [said]}
+    assert result.case == plain
 
 
 def test_no_simplification_of_ours_is_wrong() -> None:
     for seed in range(25):
         fails = needs(Random(seed))
-        simplify(CASE, Held(BLOBS), lambda case, name, fails=fails: fails(case))
+        canonicalize(CASE, Held(BLOBS), lambda case, name, fails=fails: fails(case))

@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 from made import Held, has, make, ops, tower
 
-from fxminify.minifier.oracle.flakiness import FIRM, Steadiness, firm
+from fxminify.minifier.oracle.flakiness import CONFIRMATIONS, Flakiness, confirmation_votes
 from fxminify.minifier.oracle.oracle import Votes, tally
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.reducer import simplify
-from fxminify.minifier.reducer.descent import BACK, Descent, Found
+from fxminify.minifier.passes import PASSES, Pass, Stage, canonical, in_stage
+from fxminify.minifier.reducer.scheduler import MemoryLog, QueryScheduler
+from fxminify.minifier.reducer.shrinker import PassFailed, ReductionResult
 from fxminify.minifier.sandbox.pool import Ended, Reply
 from fxminify.minifier.session.attempt import EntryAttempt
-from fxminify.minifier.session.options import MinifyOptions, PassFailed
+from fxminify.minifier.session.options import MinifyOptions
+from fxminify.minifier.session.reduction import BACK, Reduction
 from fxminify.minifier.session.verdict_log import VerdictLog
 from fxminify.minifier.tracing.trace import Trace
 from fxminify.store.document.case import Case, TensorSpec
@@ -71,8 +73,16 @@ class Book:
 
 
 def descent(
-    case: Case, trace: Trace, rate: Rate, seed: int, *, shown: float = 1.0, book: Book | None = None, **options: Any
-) -> tuple[Descent, Moody, Book]:
+    case: Case,
+    trace: Trace,
+    rate: Rate,
+    seed: int,
+    *,
+    shown: float = 1.0,
+    book: Book | None = None,
+    passes: tuple[Pass, ...] = PASSES,
+    **options: Any,
+) -> tuple[Reduction, Moody, Book]:
     book = book or Book()
     chosen = MinifyOptions(**options)
     oracle = Moody(rate, seed, Votes.for_rate(shown, chosen.min_rate))
@@ -81,17 +91,17 @@ def descent(
     held = Held({spec.storage: bytes(4 * spec.numel) for spec in (*case.tensors, *trace.tensors) if spec.storage})
     job: Any = SimpleNamespace(
         index=book, capture=None, shown=SimpleNamespace(rate=shown, failures=()), options=chosen, others={},
-        queries=0, asked=0,
+        queries=0,
         pool=SimpleNamespace(scratch=held, submit=lambda *a, **k: failed),
-        note=lambda text: None, stepped=lambda step: None, queries_left=lambda: None, seconds_left=lambda: None,
-        spent=lambda: False,
+        listener=SimpleNamespace(note=lambda text: None),
     )  # fmt: skip
     there: Any = oracle
-    return (
-        Descent(job, there, VerdictLog(job, 1), case, trace, (), frozenset(), 10.0, lambda nodes, stage: None),
-        oracle,
-        book,
-    )
+    log = VerdictLog(job, 1)
+    scheduler = QueryScheduler(there, log=log)
+    made = Reduction(
+        job, there, scheduler, log, case, trace, (), frozenset(), 10.0, lambda nodes, stage: None, passes
+    )  # fmt: skip
+    return made, oracle, book
 
 
 def both(case: Case) -> float:
@@ -149,7 +159,7 @@ def test_a_run_that_goes_on_later_asks_nothing_again() -> None:
     way, _, book = descent(case, trace, both, 3)
     found = way.run()
     again, oracle, _ = descent(case, trace, lambda case: 0.0, 0, book=Book(book.answers))
-    assert again.run() == found
+    assert replace(again.run(), queries=0, seconds=0.0, stats={}) == replace(found, queries=0, seconds=0.0, stats={})
     assert oracle.asked == 0
 
 
@@ -160,7 +170,7 @@ def test_what_never_comes_and_goes_costs_one_question_more_of_two_runs() -> None
     again = [key for key, name in book.names.items() if name == "again"]
     assert (len(again), oracle.runs - oracle.asked) == (1, 1)
     assert way.doubted() is None
-    assert oracle.runs - oracle.asked <= 1 + FIRM
+    assert oracle.runs - oracle.asked <= 1 + CONFIRMATIONS
 
 
 def test_what_comes_and_goes_by_itself_is_no_fault_of_the_reduction() -> None:
@@ -217,12 +227,12 @@ def test_an_earlier_case_is_handed_out_only_if_its_script_is_better(
     rate: float, share: float, printable: bool, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, _ = make(["x"], [("out", "relu", ["x"])], ["out"])
-    found, earlier = Found(case, True), Found(replace(case, backward=True), True)
+    found, earlier = ReductionResult(case, True), ReductionResult(replace(case, backward=True), True)
     shares = {id(found): 2 / 3, id(earlier): share}
     attempt = EntryAttempt.__new__(EntryAttempt)
     emitted = [found]
 
-    def finish(self: EntryAttempt, what: Found) -> tuple[State, str]:
+    def finish(self: EntryAttempt, what: ReductionResult) -> tuple[State, str]:
         emitted.append(what)
         self.unprintable = what is earlier and not printable
         return (State.UNVERIFIED if self.unprintable else State.VERIFIED), ""
@@ -233,7 +243,7 @@ def test_an_earlier_case_is_handed_out_only_if_its_script_is_better(
     told: list[Case] = []
     there: Any = attempt
     there.of = SimpleNamespace(shown=SimpleNamespace(rate=rate))
-    there.descent = SimpleNamespace(doubted=lambda: None, steadier=lambda script: earlier, keep=told.append)
+    there.reduction = SimpleNamespace(doubted=lambda: None, steadier=lambda script: earlier, keep=told.append)
     there.unprintable = False
     what, state, _ = attempt.steadier(found, State.VERIFIED, "")
     assert (what, state) == (found if kept == "found" else earlier, State.VERIFIED)
@@ -242,9 +252,9 @@ def test_an_earlier_case_is_handed_out_only_if_its_script_is_better(
 
 
 def test_firm_votes_follow_from_the_rate() -> None:
-    assert firm(1.0) == Votes(9, 10)
-    assert firm(1.0, 0.8) == Votes(8, 10)
-    assert firm(0.5) == Votes(5, 20)
+    assert confirmation_votes(1.0) == Votes(9, 10)
+    assert confirmation_votes(1.0, 0.8) == Votes(8, 10)
+    assert confirmation_votes(0.5) == Votes(5, 20)
 
 
 @pytest.mark.parametrize("since", [0, 1, 5, 9])
@@ -258,32 +268,26 @@ def test_the_first_flaky_step_is_found_by_bisection(since: int) -> None:
         def ask(self, case: Case, *, votes: Votes | None = None) -> Verdict:
             return Verdict(Outcome.SAME if int(asked[-1]) < since else Outcome.FLAKY)
 
-    class Known:
-        def __init__(self) -> None:
-            self.known: dict[str, Verdict] = {}
-
+    class Known(MemoryLog):
         def asked(self, key: str, name: str) -> None:
             asked.append(key.partition("/")[0].replace("start", "-1"))
 
-        def answered(self, key: str, verdict: Verdict) -> None:
-            self.known[key] = verdict
-
     path = [(case, str(number)) for number in range(10)]
-    assert Steadiness(Sharp(), Known(), replays=3).since(case, path) == since
+    assert Flakiness(Sharp(), QueryScheduler(Sharp(), log=Known()), replays=3).first_flaky(case, path) == since
     assert len(asked) <= 2 + 1 + 4
 
 
-def test_a_simplification_that_raises_is_written_down_or_strictly_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simplification_that_raises_is_written_down_or_strictly_an_error() -> None:
     case, trace = tower(3, {1: "asinh"})
 
     def broken(case: Case, storages: object) -> Any:
         raise KeyError("lost")
         yield
 
-    monkeypatch.setattr(simplify, "STAGES", (simplify.Stage("broken", "", (broken,)), *simplify.STAGES[3:]))
-    way, _, book = descent(case, trace, lambda case: float(has("asinh")(case)), 0)
+    rows = (*in_stage(Stage.REMOVE), canonical(broken), *in_stage(Stage.CANONICALIZE)[3:])
+    way, _, book = descent(case, trace, lambda case: float(has("asinh")(case)), 0, passes=rows)
     assert ops(way.run().case) == ["asinh"]
     assert [a.detail for a in book.answers.values() if a.pass_name == "broken"] == ["KeyError: 'lost'"]
-    strict, _, _ = descent(case, trace, lambda case: float(has("asinh")(case)), 0, strict=True)
-    with pytest.raises(PassFailed, match="simplification broken: KeyError: 'lost'"):
+    strict, _, _ = descent(case, trace, lambda case: float(has("asinh")(case)), 0, passes=rows, strict=True)
+    with pytest.raises(PassFailed, match="pass broken: KeyError: 'lost'"):
         strict.run()

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from made import Fails, Step, code, make, ops
+from made import Fails, Step, code, make, ops, shrinker
 
-from fxminify.minifier.reducer.engine import Engine
 from fxminify.store.document.case import Case
 
 
@@ -17,7 +16,7 @@ def minimal(
 ) -> str:
     case, trace = make(inputs, steps, outputs, shapes)
     assert fails(case)
-    return code(Engine(Fails(fails)).run(case, trace).case)
+    return code(shrinker(Fails(fails)).run(case, trace).case)
 
 
 def reads(case: Case, name: str, source: str) -> bool:

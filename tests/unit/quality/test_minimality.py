@@ -7,11 +7,10 @@ from random import Random
 from zlib import crc32
 
 import pytest
-from made import Fails, assert_nothing_more_can_go, code, ops, random_case
+from made import REMOVALS, REPLACEMENTS, Fails, assert_nothing_more_can_go, code, ops, random_case, shrinker
 
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.passes import PASSES, REPLACEMENTS, Pass
-from fxminify.minifier.reducer.engine import Engine
+from fxminify.minifier.passes import Pass
 from fxminify.store.document.case import Case
 
 
@@ -59,7 +58,7 @@ def is_valid(case: Case) -> bool:
 
 @pytest.mark.parametrize(
     ("seed", "passes"),
-    [*((seed, PASSES) for seed in range(70)), *((seed, (*PASSES, *REPLACEMENTS)) for seed in range(70, 100))],
+    [*((seed, REMOVALS) for seed in range(70)), *((seed, (*REMOVALS, *REPLACEMENTS)) for seed in range(70, 100))],
 )
 def test_nothing_more_can_go(seed: int, passes: tuple[Pass, ...]) -> None:
     rng = Random(seed)
@@ -73,7 +72,7 @@ def test_nothing_more_can_go(seed: int, passes: tuple[Pass, ...]) -> None:
         asked.append(candidate)
         return fails(candidate)
 
-    best = Engine(Fails(watched), passes=passes, strict=True).run(case, trace).case
+    best = shrinker(Fails(watched), passes=passes, strict=True).run(case, trace).case
     assert fails(best)
     assert all(map(is_valid, asked))
     assert_nothing_more_can_go(best, trace, passes, fails)
@@ -86,10 +85,10 @@ def test_the_number_of_jobs_changes_nothing_of_the_result(seed: int) -> None:
     fails = random_failure(rng, case)
     if not fails(case):
         pytest.skip("this failure needs more than the graph has")
-    alone = Engine(Fails(fails)).run(case, trace).case
+    alone = shrinker(Fails(fails)).run(case, trace).case
     for jobs in (2, 5):
         with ThreadPoolExecutor(jobs) as pool:
-            assert Engine(Shuffled(fails, seed, pool), jobs=jobs).run(case, trace).case == alone
+            assert shrinker(Shuffled(fails, seed, pool), jobs=jobs).run(case, trace).case == alone
 
 
 class Shuffled:
@@ -107,7 +106,7 @@ class Shuffled:
 
 
 def test_every_row_of_the_table_is_documented() -> None:
-    for p in PASSES:
+    for p in REMOVALS:
         assert p.summary.endswith(".")
         assert len(p.summary) > 30
-    assert len({p.name for p in PASSES}) == len(PASSES)
+    assert len({p.name for p in REMOVALS}) == len(REMOVALS)

@@ -8,14 +8,12 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from made import SHAPES, Fails, assert_nothing_more_can_go, make, random_case, spec
+from made import REMOVALS, REPLACEMENTS, SHAPES, Fails, assert_nothing_more_can_go, make, random_case, shrinker, spec
 
 from fxminify.minifier.candidate.graph_view import GraphView, target_name
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import apply, merge
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.passes import PASSES, REPLACEMENTS
-from fxminify.minifier.reducer.engine import Engine
 from fxminify.minifier.tracing.hop_calls import hop_calls, positions, renamed, with_distinct_names
 from fxminify.minifier.tracing.trace import Recorded, Trace, ValueKind
 from fxminify.store.document.case import Case, Graph, Node
@@ -121,11 +119,11 @@ def test_nothing_more_can_go(seed: int) -> None:
     fails = random_failure(rng, case)
     assert fails(case)
     oracle = Fails(fails)
-    best = Engine(oracle).run(case, trace).case
+    best = shrinker(oracle).run(case, trace).case
     assert fails(best)
     for asked in oracle.asked:
         check(asked.graph, len(asked.inputs))
-    assert_nothing_more_can_go(best, trace, PASSES, fails)
+    assert_nothing_more_can_go(best, trace, REMOVALS, fails)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -133,7 +131,7 @@ def test_any_patches_of_a_pass_go_together(seed: int) -> None:
     rng = Random(seed)
     case, trace = nested_case(rng)
     view = GraphView(case, trace)
-    for p in (*PASSES, *REPLACEMENTS):
+    for p in (*REMOVALS, *REPLACEMENTS):
         for step in range(6):
             proposal = p.propose(view, step)
             if proposal is None:
@@ -165,7 +163,7 @@ def test_jobs_do_not_change_the_result(seed: int) -> None:
     rng = Random(seed)
     case, trace = nested_case(rng)
     fails = random_failure(rng, case)
-    one = Engine(Fails(fails)).run(case, trace).case
+    one = shrinker(Fails(fails)).run(case, trace).case
     pool = Pool(fails, 3)
-    assert Engine(pool, jobs=3).run(case, trace).case == one
+    assert shrinker(pool, jobs=3).run(case, trace).case == one
     pool.pool.shutdown()

@@ -1,0 +1,206 @@
+"""The query scheduler: the one place from which an oracle is asked.
+
+It owns the key of a candidate, the verdicts that are known, the write-ahead log, the budget and the workers. The
+shrinker, explanations, confirmation votes and hang margins are its clients.
+
+A client asks for one verdict at a time and may name candidates that it is likely to ask about next. Idle workers answer
+those ahead of time. Such a query counts and is logged like any other. The client still receives the verdicts in its own
+order, so its result does not depend on the number of workers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from typing import Protocol
+
+from ...store.document.case import Case
+from ..oracle.verdict import InterestingnessTest, Outcome, Verdict
+from .keys import Keys
+
+#: A candidate, and the name of the pass (or other client) that asks about it.
+Query = tuple[Case, str]
+
+
+class BudgetSpent(Exception):
+    """No more queries may be asked. What was found so far is valid."""
+
+
+class WriteAheadLog(Protocol):
+    """Records each query before it is asked, and its verdict. ``known`` holds all verdicts by key, those of an earlier
+    run of the same reduction included."""
+
+    known: dict[str, Verdict]
+
+    def asked(self, key: str, name: str) -> None: ...
+
+    def answered(self, key: str, verdict: Verdict) -> None: ...
+
+
+class MemoryLog:
+    """A log that is kept in memory only. It starts with the verdicts of an earlier run, without failures of our own."""
+
+    def __init__(self, known: Mapping[str, Verdict] | None = None) -> None:
+        self.known = {k: v for k, v in (known or {}).items() if v.outcome is not Outcome.INFRA}
+
+    def asked(self, key: str, name: str) -> None:
+        pass
+
+    def answered(self, key: str, verdict: Verdict) -> None:
+        self.known[key] = verdict
+
+
+class Budget:
+    """How many queries may be asked, and for how many seconds from now on. None means without limit."""
+
+    def __init__(
+        self,
+        queries: int | None = None,
+        seconds: float | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.queries = queries
+        self.seconds = seconds
+        self.asked = 0
+        self.clock = clock
+        self.started = clock()
+
+    def spent(self) -> str:
+        """What is used up, such as ``9 queries``; empty while there is something left."""
+        if self.queries is not None and self.asked >= self.queries:
+            return f"{self.queries} queries"
+        if self.seconds is not None and self.clock() - self.started >= self.seconds:
+            return f"{self.seconds:g} seconds"
+        return ""
+
+
+class QueryScheduler:
+    """Asks ``oracle``. More than one of ``jobs`` needs an oracle that has ``submit``.
+
+    ``told(case, name, verdict)`` is called after every answer to `ask`.
+    """
+
+    def __init__(
+        self,
+        oracle: InterestingnessTest,
+        *,
+        jobs: int = 1,
+        log: WriteAheadLog | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self._oracle = oracle
+        self._submit: Callable[[Case], Future[Verdict]] | None = getattr(oracle, "submit", None)
+        self.jobs = jobs if self._submit is not None else 1
+        self.log: WriteAheadLog = log if log is not None else MemoryLog()
+        first = budget if budget is not None else Budget()
+        self.clock = first.clock
+        self._budgets = [first]
+        self._flying: dict[str, tuple[Case, str, Future[Verdict]]] = {}
+        self._keys = Keys()
+        #: How many queries were asked under each name.
+        self.asked: Counter[str] = Counter()
+        self.told: Callable[[Case, str, Verdict], None] = lambda case, name, verdict: None
+
+    @property
+    def queries(self) -> int:
+        """How many queries were asked, those that an earlier run answered not counted."""
+        return self.asked.total()
+
+    def key(self, case: Case) -> str:
+        return self._keys.key(case)
+
+    def known(self, case: Case) -> bool | None:
+        """Whether ``case`` shows the failure, None where that is not known yet."""
+        verdict = self.log.known.get(self.key(case))
+        return None if verdict is None else verdict.same
+
+    def spent(self) -> str:
+        """Which budget is used up; empty while there is something left."""
+        return next(filter(None, (budget.spent() for budget in self._budgets)), "")
+
+    @contextmanager
+    def limited(self, budget: Budget) -> Iterator[None]:
+        """Inside this context queries count against ``budget`` as well."""
+        self._budgets.append(budget)
+        try:
+            yield
+        finally:
+            self._budgets.remove(budget)
+            self.withdraw()
+
+    def ask(self, case: Case, name: str, following: Callable[[], Iterable[Query]] = tuple) -> Verdict:
+        """The verdict on ``case``. ``following`` gives the queries that may come next, the likeliest first.
+
+        Raises `BudgetSpent` where the verdict is not known and no more queries may be asked.
+        """
+        key = self.key(case)
+        while key not in self.log.known:
+            if key not in self._flying:
+                self._begin(key, name)
+                if self._submit is None or self.jobs < 2:
+                    self._learn(key, case, name, self._oracle.ask(case))
+                    break
+                self._flying[key] = case, name, self._submit(case)
+            self.ahead(following())
+            self._collect()
+        return self.log.known[key]
+
+    def ahead(self, queries: Iterable[Query]) -> None:
+        """Start as many of ``queries`` as there are idle workers. What is known or under way is skipped."""
+        if self._submit is None or self.jobs < 2:
+            return
+        remaining = iter(queries)
+        while len(self._flying) < self.jobs and (query := next(remaining, None)) is not None:
+            case, name = query
+            key = self.key(case)
+            if key in self.log.known or key in self._flying:
+                continue
+            if self.spent():
+                return
+            self._begin(key, name)
+            self._flying[key] = case, name, self._submit(case)
+
+    def ask_once(self, key: str, name: str, ask: Callable[[], Verdict]) -> Verdict:
+        """The verdict of a special query, such as a vote: ``ask`` is called once in the life of a reduction.
+
+        ``key`` starts with the key of the case. Raises `BudgetSpent` as `ask` does.
+        """
+        if key not in self.log.known:
+            self._begin(key, name)
+            self.log.answered(key, ask())
+        return self.log.known[key]
+
+    def correct(self, key: str, verdict: Verdict) -> None:
+        """Replace a verdict that turned out to be wrong."""
+        self.log.answered(key, verdict)
+
+    def withdraw(self) -> None:
+        """Cancel what is under way: nobody waits for it any more."""
+        for _, _, future in self._flying.values():
+            future.cancel()
+        self._flying.clear()
+
+    def _begin(self, key: str, name: str) -> None:
+        """Count a query, and write it down before it is asked."""
+        if spent := self.spent():
+            raise BudgetSpent(spent)
+        for budget in self._budgets:
+            budget.asked += 1
+        self.asked[name] += 1
+        self.log.asked(key, name)
+
+    def _collect(self) -> None:
+        """Wait for at least one answer, and note all that are there."""
+        done, _ = wait([future for _, _, future in self._flying.values()], return_when=FIRST_COMPLETED)
+        for key, (case, name, future) in list(self._flying.items()):
+            if future in done:
+                del self._flying[key]
+                self._learn(key, case, name, future.result())
+
+    def _learn(self, key: str, case: Case, name: str, verdict: Verdict) -> None:
+        self.log.answered(key, verdict)
+        self.told(case, name, verdict)

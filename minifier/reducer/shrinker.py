@@ -1,0 +1,473 @@
+"""The shrinker: runs the passes over a case, asks the scheduler about their candidates, keeps the best.
+
+A reduction is a deterministic function of the verdicts. Only SAME replaces the best case. Every candidate has a key and
+is asked about at most once, so resuming a reduction is running it again with the verdicts of the earlier run. With
+several workers the shrinker also tells the scheduler what may be asked next: it replays the running search with assumed
+answers, and goes on to the searches that would follow. That changes the time a reduction takes and never its result.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from ...store.document.case import Case
+from ..candidate.graph_view import GraphView, Storages
+from ..candidate.lint import flaw
+from ..candidate.order import SizeCache
+from ..oracle.verdict import Outcome, Verdict
+from ..passes import PASSES, Pass, Stage
+from ..passes.proposal import Choices, Problem
+from ..tracing.trace import Trace
+from .scheduler import BudgetSpent, Query, QueryScheduler
+
+#: With this many nodes a one-shot pass that has run has nothing more to do.
+SMALL = 16
+#: The most steps of a pass, besides four for each node of the graph.
+STEPS = 1000
+#: How many points of the search are looked at, for each worker, to find out what may be asked next.
+LOOKS = 8
+#: How likely an answer is the expected one.
+EXPECTED = 0.6
+
+
+class PassFailed(Exception):
+    """A pass raised, or made a candidate that is no graph, and the reduction is strict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a reduction stands. ``nodes`` are compute nodes, ``seconds`` wall time."""
+
+    nodes: int
+    start_nodes: int
+    inputs: int
+    queries: int
+    pass_name: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class PassStats:
+    """What one pass cost and brought.
+
+    ``repeated`` candidates needed no query, those ``unchanged`` were the best case itself, and ``invalid`` ones did not
+    run in eager. ``problems`` are errors of the pass itself.
+    """
+
+    queries: int = 0
+    repeated: int = 0
+    accepted: int = 0
+    nodes_removed: int = 0
+    seconds: float = 0.0
+    unchanged: int = 0
+    invalid: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ReductionResult:
+    """The smallest case found. ``complete`` is False where the budget ended the reduction; ``reason`` says why."""
+
+    case: Case
+    complete: bool = True
+    reason: str = ""
+    queries: int = 0
+    seconds: float = 0.0
+    trace: Trace | None = None
+    stats: Mapping[str, PassStats] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Outlook:
+    """A view of the case, and what passes propose for it, by their names and steps."""
+
+    view: GraphView
+    proposed: dict[tuple[str, int], Choices | None] = field(default_factory=dict)
+    searches: dict[tuple[str, int], _RunningSearch] = field(default_factory=dict)
+
+
+class _RunningSearch:
+    """A search over the candidates of one proposal: what it asks about now, and what it would ask later.
+
+    ``later`` are the passes that have their turn after ``row``. Making a candidate never raises: an error is reported
+    to the ``problem`` that is given, and there is no candidate.
+    """
+
+    def __init__(
+        self, outlook: _Outlook, row: Pass, step: int, later: Sequence[Pass], proposal: Choices, problem: Problem
+    ) -> None:
+        self.outlook = outlook
+        self.row = row
+        self.step = step
+        self.later = later
+        self.proposal = proposal
+        self.view = outlook.view
+        self.answers: list[bool] = []
+        self._generator = proposal.start(problem)
+        #: What the search asks about now, None at its end.
+        self.choice: Any = next(self._generator, None)
+
+    def answer(self, same: bool) -> None:
+        self.answers.append(same)
+        try:
+            self.choice = self._generator.send(same)
+        except StopIteration:
+            self.choice = None
+
+    def candidate(self, choice: Any, problem: Problem | None = None) -> Case | None:
+        try:
+            return self.proposal.candidate(self.view, choice)
+        except Exception as exc:  # noqa: BLE001  the patch is at fault, not the reduction
+            if problem is not None:
+                problem(exc, self.row.name)
+            return None
+
+    def after(self, assumed: tuple[bool, ...]) -> Any:
+        """What would be asked if the query that waits and those after it were answered like this; None at the end."""
+        if not assumed:
+            return self.choice
+        generator = self.proposal.start(_silent)
+        choice = next(generator, None)
+        for same in (*self.answers, *assumed):
+            try:
+                choice = generator.send(same)
+            except StopIteration:
+                return None
+        return choice
+
+    def expects(self, assumed: tuple[bool, ...]) -> bool:
+        """The answer to expect: a search is taken to go well until it does not."""
+        answers = (*self.answers, *assumed)
+        return not self.proposal.again and 2 * sum(answers) >= len(answers)
+
+
+class Shrinker:
+    """One reduction.
+
+    ``accepted(case, key)`` is called with every new best case, ``other(case, verdict)`` with every candidate of the
+    first
+    two stages that failed differently, ``progress`` after every query. An exception from the oracle or a callback ends
+    `run`; `best` is valid at any time.
+
+    ``hints`` are groups of nodes to try first, ``blamed`` nodes that are the culprits themselves, see
+    `fxminify.minifier.reducer.hints`. ``study(case)`` records the values of a case anew, before passes replace what
+    cannot be removed; it may return None. ``proceed`` is asked before the last stage, which is left out if it says no.
+
+    A pass that raises or does not come to an end is noted in its statistics and left out from there on. One whose
+    candidate is no graph (see `fxminify.minifier.candidate.lint`) is noted. ``strict`` raises `PassFailed` instead.
+    """
+
+    def __init__(
+        self,
+        scheduler: QueryScheduler,
+        storages: Storages,
+        *,
+        passes: Sequence[Pass] = PASSES,
+        study: Callable[[Case], Trace | None] | None = None,
+        strict: bool = False,
+        hints: tuple[tuple[str, ...], ...] = (),
+        blamed: frozenset[str] = frozenset(),
+        progress: Callable[[Progress], None] | None = None,
+        accepted: Callable[[Case, str], None] | None = None,
+        other: Callable[[Case, Verdict], None] | None = None,
+        proceed: Callable[[], bool] | None = None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._storages = storages
+        self._passes = passes
+        self._study = study
+        self._strict = strict
+        self._hints, self._blamed = hints, blamed
+        self._progress = progress
+        self._accepted = accepted
+        self._other = other
+        self._proceed = proceed
+        self._sizes = SizeCache()
+        self._broken: set[str] = set()
+        self._studied = ""
+        #: With how many nodes a one-shot pass has run last.
+        self._shots: dict[str, int] = {}
+        #: Passes whose queries brought nothing since others did.
+        self._exhausted: set[str] = set()
+        #: What may be the best case next, by its key.
+        self._imagined: dict[str, _Outlook] = {}
+        self._row = passes[0] if passes else None
+        self.stats = {p.name: PassStats() for p in passes}
+
+    @property
+    def best(self) -> Case:
+        """The smallest failing case so far."""
+        return self._outlook.view.case
+
+    def run(self, case: Case, trace: Trace) -> ReductionResult:
+        """Reduce ``case``, which is known to fail; ``trace`` was recorded on it."""
+        self._clock = self._scheduler.clock
+        self._started = self._clock()
+        self._trace, self._studied = trace, ""
+        self._outlook = _Outlook(GraphView(case, trace, self._hints, None, self._blamed, self._storages))
+        self._best_key = ""
+        self._start_nodes = self._sizes.nodes(case)
+        self._scheduler.told = self._told
+        reason = ""
+        try:
+            while self._round():
+                pass
+        except BudgetSpent as exc:
+            reason = str(exc)
+        try:
+            if reason or self._proceed is None or self._proceed():
+                self._canonicalize()  # where the budget is spent, with what an earlier run was told
+        except BudgetSpent as exc:
+            reason = reason or str(exc)
+        finally:
+            self._scheduler.withdraw()
+            self._scheduler.told = _nobody
+            for name, stats in self.stats.items():
+                stats.queries = self._scheduler.asked[name]
+        seconds = self._clock() - self._started
+        return ReductionResult(
+            self.best, not reason, reason, self._scheduler.queries, seconds, self._trace, self.stats
+        )  # fmt: skip
+
+    def _round(self) -> bool:
+        """Every pass of the first two stages once that is not exhausted, those that replace only if none that removes
+        did anything. True if there is more to do.
+
+        A pass whose queries brought nothing is exhausted until nothing else makes the case smaller.
+        """
+        before, all_of_them = self.best, not self._exhausted
+        for stage in (Stage.REMOVE, Stage.REPLACE):
+            rows = [p for p in self._passes if p.stage is stage and p.name not in self._exhausted]
+            if stage is Stage.REPLACE and not all_of_them:
+                break
+            if stage is Stage.REPLACE and rows:
+                self._look()
+            self._run_all(rows)
+            if self.best is not before:
+                return True
+        self._exhausted.clear()
+        return not all_of_them
+
+    def _canonicalize(self) -> None:
+        self._run_all([p for p in self._passes if p.stage is Stage.CANONICALIZE])
+
+    def _run_all(self, rows: Sequence[Pass]) -> None:
+        for i, row in enumerate(rows):
+            self._run_pass(row, rows[i + 1 :])
+
+    def _look(self) -> None:
+        """Have the best case studied, once."""
+        if self._study is None or self._studied == self._key_of_best():
+            return
+        trace = self._study(self.best)
+        self._studied = self._key_of_best()
+        if trace is not None:
+            self._trace = trace
+            self._outlook = _Outlook(
+                GraphView(self.best, trace, self._hints, None, self._blamed, self._storages)
+            )  # fmt: skip
+
+    def _run_pass(self, row: Pass, later: Sequence[Pass]) -> None:
+        """All steps of a pass, once."""
+        stats, started, nodes, step = self.stats[row.name], self._clock(), self._sizes.nodes(self.best), 0
+        if self._has_run(row):
+            return
+        self._row, self._asked, best = row, False, self.best
+        try:
+            while (proposal := self._proposal(self._outlook, row, step, self._problem)) is not None:
+                before = self.best
+                self._search(_RunningSearch(self._outlook, row, step, later, proposal, self._problem))
+                step += not (self.best is not before and proposal.again)
+        finally:
+            stats.seconds += self._clock() - started
+            stats.nodes_removed += nodes - self._sizes.nodes(self.best)
+        self._shots[row.name] = self._sizes.nodes(self.best)
+        if self._asked and self.best is best:
+            self._exhausted.add(row.name)
+
+    def _has_run(self, row: Pass) -> bool:
+        """A one-shot pass runs once, and again where a quarter of the nodes has gone since."""
+        nodes = self._sizes.nodes(self.best)
+        return row.one_shot and row.name in self._shots and (nodes <= SMALL or nodes * 4 > self._shots[row.name] * 3)
+
+    def _proposal(self, outlook: _Outlook, row: Pass, step: int, problem: Problem | None = None) -> Choices | None:
+        """What a pass proposes for a case; worked out once for each step.
+
+        Errors are reported to ``problem``. Who only looks ahead gives none: what is seen there may never be needed.
+        """
+        if row.name in self._broken:
+            return None
+        if (row.name, step) not in outlook.proposed:
+            try:
+                if step > STEPS + len(outlook.view.position) * 4:
+                    raise RecursionError(f"after {step} steps it has not come to an end")
+                outlook.proposed[row.name, step] = row.propose(outlook.view, step)
+            except Exception as exc:  # noqa: BLE001  an error in one pass is no reason to lose what the others can do
+                if problem is not None:
+                    self._broken.add(row.name)
+                    problem(exc, row.name)
+                return None
+        return outlook.proposed[row.name, step]
+
+    def _problem(self, exc: Exception, name: str) -> None:
+        """Note that the pass ``name`` raised, or made a candidate that cannot be asked about."""
+        text = f"{type(exc).__name__}: {exc}".strip()
+        if self._strict:
+            raise PassFailed(f"pass {name}: {text}") from exc
+        if text not in (problems := self.stats.setdefault(name, PassStats()).problems):
+            problems.append(text)
+
+    def _search(self, search: _RunningSearch) -> None:
+        """Find out which candidates fail, accepting them as they are found."""
+        while search.choice is not None:
+            case = search.candidate(search.choice, self._problem)
+            same = self._fails(case, search)
+            if same and case is not None and (self._accepts_all(search) or self._sizes.is_smaller(case, self.best)):
+                self._accept(case)
+            search.answer(same)
+
+    def _fails(self, case: Case | None, search: _RunningSearch) -> bool:
+        """Whether ``case`` shows the failure."""
+        known = self._answer(case, search, self._problem)
+        self._asked = self._asked or (case is not None and self._is_worth(case, search))
+        if case is None or known is not None:
+            stats = self.stats[search.row.name]
+            stats.repeated += case is not None
+            stats.unchanged += case is not None and self._is_best(case)
+            return bool(known)
+        verdict = self._scheduler.ask(case, search.row.name, lambda: self._following(search))
+        self._report(search.row.name)
+        return verdict.same
+
+    def _answer(self, case: Case | None, search: _RunningSearch, problem: Problem | None = None) -> bool | None:
+        """The answer where there is no need to ask: no candidate, the best case itself, not smaller, asked before."""
+        if case is None:
+            return False
+        if self._is_best(case):
+            return True
+        if not self._is_worth(case, search):
+            return False
+        known = self._scheduler.known(case)
+        if known is None and (wrong := flaw(case)) is not None:
+            if problem is not None:
+                problem(ValueError(wrong), search.row.name)
+            return False
+        return known
+
+    def _is_worth(self, case: Case, search: _RunningSearch) -> bool:
+        return search.proposal.may_grow or self._sizes.is_smaller(case, self.best)
+
+    def _accepts_all(self, search: _RunningSearch) -> bool:
+        return search.row.stage is Stage.CANONICALIZE
+
+    def _is_best(self, case: Case) -> bool:
+        """Whether ``case`` is the best one. Keys of large cases take time, and sizes nearly always tell."""
+        alike = self._sizes.nodes(case) == self._sizes.nodes(self.best)
+        return alike and self._scheduler.key(case) == self._key_of_best()
+
+    def _key_of_best(self) -> str:
+        if not self._best_key:
+            self._best_key = self._scheduler.key(self.best)
+        return self._best_key
+
+    def _told(self, case: Case, name: str, verdict: Verdict) -> None:
+        """Note an answer, one that was only asked ahead included."""
+        stats = self.stats.get(name)
+        if stats is not None:
+            stats.invalid += verdict.outcome is Outcome.INVALID
+        canonicalizing = self._row is not None and self._row.stage is Stage.CANONICALIZE
+        if verdict.outcome is Outcome.OTHER and self._other is not None and not canonicalizing:
+            self._other(case, verdict)
+
+    def _accept(self, case: Case) -> None:
+        if self._is_best(case):
+            return
+        key = self._scheduler.key(case)
+        if len(case.graph.compute) > len(self._outlook.view.compute):
+            self._shots.clear()  # a subgraph has become part of the graph: big steps may pay again
+        self._outlook = _Outlook(self._outlook.view.after(case))
+        self._imagined.clear()
+        self._best_key = key
+        assert self._row is not None
+        self.stats[self._row.name].accepted += 1
+        if self._accepted is not None:
+            self._accepted(case, key)
+
+    def _report(self, name: str) -> None:
+        if self._progress is not None:
+            nodes, inputs = self._sizes.nodes(self.best), len(self.best.graph.placeholders)
+            seconds = self._clock() - self._started
+            self._progress(Progress(nodes, self._start_nodes, inputs, self._scheduler.queries, name, seconds))
+
+    # Looking ahead
+
+    def _following(self, running: _RunningSearch) -> Iterator[Query]:
+        """What may be asked after the query that ``running`` waits for, the likeliest first."""
+        numbers = count()
+        waiting: list[tuple[float, int, _RunningSearch, tuple[bool, ...]]] = [(-1.0, next(numbers), running, ())]
+        seen: set[tuple[int, tuple[bool, ...]]] = set()
+        for _ in range(LOOKS * self._scheduler.jobs):
+            if not waiting:
+                return
+            chance, _, search, assumed = heapq.heappop(waiting)
+            if (id(search), assumed) in seen:
+                continue
+            seen.add((id(search), assumed))
+            choice = search.after(assumed)
+            if choice is None:
+                if (then := self._next_search(search, assumed, search is running)) is not None:
+                    heapq.heappush(waiting, (chance, next(numbers), then, ()))
+                continue
+            case = search.candidate(choice)
+            known = self._answer(case, search)
+            if case is None or known is not None:
+                heapq.heappush(waiting, (chance, next(numbers), search, (*assumed, bool(known))))
+                continue
+            if search is not running or assumed:
+                yield case, search.row.name
+            expected = search.expects(assumed)
+            for same, share in ((expected, EXPECTED), (not expected, 1 - EXPECTED)):
+                heapq.heappush(waiting, (chance * share, next(numbers), search, (*assumed, same)))
+
+    def _next_search(
+        self, search: _RunningSearch, assumed: tuple[bool, ...], is_running: bool
+    ) -> _RunningSearch | None:
+        """The search that comes after ``search``, if that ends with the answers that are ``assumed``."""
+        canonical = search.row.stage is Stage.CANONICALIZE
+        if search.view is not self._outlook.view and not is_running and not canonical:
+            return None  # what passes propose for an imagined graph is worth one search, not all that follow it
+        outlook = self._outlook if is_running else search.outlook
+        again = search.proposal.again and (any(search.answers) or any(assumed))
+        if any(assumed):
+            last = max(i for i, same in enumerate(assumed) if same)
+            case = search.candidate(search.after(assumed[:last]))
+            if case is None or (search.proposal.may_grow and not canonical):
+                return None
+            key = self._scheduler.key(case)
+            outlook = self._imagined.setdefault(key, _Outlook(search.view.after(case)))
+        for row in (search.row, *search.later):
+            if row is not search.row and self._has_run(row):
+                continue
+            for step in count(search.step + (not again) if row is search.row else 0):
+                proposal = self._proposal(outlook, row, step)
+                if proposal is None:
+                    break
+                if (row.name, step) not in outlook.searches:
+                    later = search.later[search.later.index(row) + 1 :] if row is not search.row else search.later
+                    outlook.searches[row.name, step] = _RunningSearch(outlook, row, step, later, proposal, _silent)
+                found = outlook.searches[row.name, step]
+                if found.choice is not None:
+                    return found
+        return None
+
+
+def _silent(exc: Exception, name: str) -> None:
+    """For proposals that are only looked at ahead of time: their errors are reported when their turn comes."""
+
+
+def _nobody(case: Case, name: str, verdict: Verdict) -> None:
+    pass

@@ -1,0 +1,177 @@
+"""The way from a failing case to its plain minimum: the shrinker, and back where lucky answers misled it.
+
+The shrinker is a function of the verdicts (note 3). So when steps turn out to be flaky (`minifier.oracle.flakiness`),
+their verdicts are corrected and the case is reduced again: what was asked is known, and the first query that is new is
+the one behind the last good step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...store.document.case import Case
+from ...store.failure import FailureKind
+from ..oracle import tasks
+from ..oracle.flakiness import Flakiness
+from ..oracle.oracle import Oracle, Votes
+from ..oracle.script_oracle import ScriptOracle
+from ..oracle.verdict import Outcome, Verdict
+from ..passes import Pass
+from ..reducer.scheduler import QueryScheduler
+from ..reducer.shrinker import Progress, ReductionResult, Shrinker
+from ..sandbox.pool import Ended
+from ..tracing.trace import Trace
+from .job import CaptureSession
+from .steps import StepLog
+from .verdict_log import VerdictLog
+
+#: How often the reduction may go back. After that the last case that is not flaky is good enough.
+ROUNDS = 5
+#: How often a script must show the failure to be taken for one that always does.
+SCRIPTS = Votes(4, 4)
+#: The name of a step back.
+BACK = "steadier"
+#: Tells how a reduction goes: compute nodes, and what is being done.
+Tell = Callable[[int, str], None]
+
+
+class Reduction:
+    """The reduction of ``start``, whose values are in ``trace``. ``timeout`` is that of one query, in seconds."""
+
+    def __init__(
+        self,
+        job: CaptureSession,
+        oracle: Oracle | ScriptOracle,
+        scheduler: QueryScheduler,
+        log: VerdictLog,
+        start: Case,
+        trace: Trace,
+        hints: tuple[tuple[str, ...], ...],
+        blamed: frozenset[str],
+        timeout: float,
+        tell: Tell,
+        passes: tuple[Pass, ...],
+    ) -> None:
+        self.of = job
+        self.oracle = oracle
+        self.scheduler = scheduler
+        self.log = log
+        self.start = start
+        self.trace = trace
+        self.hints, self.blamed = hints, blamed
+        self.timeout = timeout
+        self.tell = tell
+        self.passes = passes
+        self.steps = StepLog(job.index, log.reduction, start, job.pool.scratch, job.stepped)
+        #: The steps of this round, and the keys of those that the round before has told of.
+        self.path: list[tuple[Case, str]] = []
+        self._told: list[str] = []
+        self._rounds = 0
+        by_script = isinstance(oracle, ScriptOracle)
+        # A script is run several times anyway, before it is shown, and a hang takes its time.
+        once = by_script or any(failure.kind is FailureKind.HANG for failure in job.shown.failures)
+        self.flakiness = Flakiness(
+            oracle, scheduler, rate=job.shown.rate, replays=1 if once else job.options.replays,
+            least=job.options.min_rate, confirm=SCRIPTS if by_script else None,
+        )  # fmt: skip
+
+    def run(self) -> ReductionResult:
+        """Reduce the case, without the steps that turn out to be flaky."""
+        result = self._shrink()
+        while self._undo_flaky():
+            result = self._shrink()
+        since = self.flakiness.first_flaky(self.start, self.path)
+        return result if since is None else ReductionResult(self._back(since), result.complete)
+
+    def doubted(self) -> ReductionResult | None:
+        """What is found without the steps that confirmation votes call flaky; None where there are none."""
+        return self.run() if self._undo_flaky(doubted=True) else None
+
+    def steadier(self, script: ScriptOracle) -> ReductionResult | None:
+        """The last case whose script fails in each of several runs, None where it is the one that was found."""
+        by_script = Flakiness(script, self.scheduler, confirm=SCRIPTS, name="script")
+        if not self.path or by_script.confirms(*self.path[-1]):
+            return None
+        since = by_script.bisect(self.path)
+        return ReductionResult(self._back(since)) if since else None
+
+    def keep(self, case: Case) -> None:
+        """Tell that ``case``, which was the best before, is so again."""
+        self.steps.add(case, self.scheduler.key(case), BACK, self.of.queries + self.log.queries)
+
+    def study(self, case: Case) -> Trace | None:
+        """The values of a smaller case, and what its nodes consist of. A worker that fails at it is no great loss."""
+        prefix = f"{self.scheduler.key(case)[:12]}:"
+        reply = self.of.pool.submit("study", tasks.studying(case, prefix), timeout=self.timeout).result()
+        return Trace.from_json(reply.result) if reply.ended is Ended.DONE else None
+
+    def _shrink(self) -> ReductionResult:
+        """One run of the shrinker. Again where the failure comes and goes, and lucky answers misled it."""
+        undone = False
+
+        def proceed() -> bool:
+            # A lucky answer in the search would cost a vote for each of the canonicalization passes.
+            nonlocal undone
+            undone = self.oracle.votes.runs > 1 and self._undo_flaky()
+            return not undone
+
+        self.path = []
+        shrinker = Shrinker(
+            self.scheduler,
+            self.of.pool.scratch,
+            passes=self.passes,
+            study=self.study,
+            strict=self.of.options.strict,
+            hints=self.hints,
+            blamed=self.blamed,
+            progress=self._progress,
+            accepted=self._accepted,
+            other=self._other,
+            proceed=proceed,
+        )
+        result = shrinker.run(self.start, self.trace)
+        for name, stats in result.stats.items():
+            for problem in stats.problems:
+                if self.log.problem(name, problem):
+                    self.of.note(f"the pass {name} failed, and the reduction went on: {problem}")
+        return self._shrink() if undone else result
+
+    def _undo_flaky(self, *, doubted: bool = False) -> bool:
+        """Whether there are flaky steps. If so, their verdicts say so from now on."""
+        if self._rounds >= ROUNDS:
+            return False
+        since = self.flakiness.first_flaky(self.start, self.path, doubted=doubted)
+        if since is None:
+            return False
+        self._rounds += 1
+        name = self.log.passes.get(self.path[since][1], "a step")
+        self.of.note(f"since {name} it fails less often: the reduction goes on without that")
+        for _, key in self.path[since:]:
+            self.scheduler.correct(key, Verdict(Outcome.FLAKY, detail="shows less often than the case before"))
+        self._back(since)
+        self.flakiness.use_stricter_votes()
+        return True
+
+    def _back(self, since: int) -> Case:
+        """The case before the step ``since``, which is the best again."""
+        case = self.path[since - 1][0] if since else self.start
+        self.keep(case)
+        self._told = [key for _, key in self.path[:since]]
+        return case
+
+    def _accepted(self, case: Case, key: str) -> None:
+        told = len(self.path) < len(self._told) and self._told[len(self.path)] == key
+        self.path.append((case, key))
+        if not told:
+            self._told = []
+            self.steps.add(case, key, self.log.passes.get(key, ""), self.of.queries + self.log.queries)
+
+    def _other(self, case: Case, verdict: Verdict) -> None:
+        if verdict.signature is None:
+            return
+        known = self.of.others.get(verdict.signature.digest)
+        if known is None or case.graph.count < known[0].graph.count:
+            self.of.others[verdict.signature.digest] = case, verdict
+
+    def _progress(self, progress: Progress) -> None:
+        self.tell(progress.nodes, progress.pass_name)
