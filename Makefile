@@ -68,6 +68,7 @@ lint: $(VENV)/.lint
 	$(BIN)/lint-imports
 	@mkdir -p $(VENV)/src && ln -sfn ../.. $(VENV)/src/fxminify  # the name by which the root is imported
 	MYPYPATH=$(VENV)/src $(BIN)/mypy -m fxminify -m fxminify.cli -p fxminify.store -p fxminify.backends -p fxminify.repro_templates -p fxminify.minifier
+	MYPYPATH=$(VENV)/src:tests/shared:tests/failures:tests/programs/kinds $(BIN)/mypy tests/unit tests/torch tests/process tests/e2e tests/shared tests/conftest.py
 
 docs: $(VENV)/.tests
 	$(BIN)/python docs/generate.py

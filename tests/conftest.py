@@ -5,7 +5,9 @@ a program to its script. Modules that several tests share are in ``shared``, pro
 """
 
 import signal
+import sys
 from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,21 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     tier = item.path.relative_to(HERE).parts[0]
     assert tier in TIERS, f"{item.path} is in none of the tiers {', '.join(TIERS)}"
     item.add_marker(tier)
+
+
+class NoTorch(MetaPathFinder):
+    """Refuses to import torch."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        if fullname == "torch":
+            raise ImportError("a test of the tier `unit` imports torch; it belongs in `torch`")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """In a run of unit tests alone nothing can import torch."""
+    if session.items and all(item.get_closest_marker("unit") for item in session.items):
+        assert "torch" not in sys.modules, "collecting the tests of the tier `unit` imports torch"
+        sys.meta_path.insert(0, NoTorch())
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ class Desk:
     def run(self, command: Sequence[str], **changes: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command, cwd=self.path, env=self.environment(**changes), stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=300, check=False,
+            text=True, timeout=900, check=False,
         )  # fmt: skip
 
     def invoke(self, *args: object) -> Result:

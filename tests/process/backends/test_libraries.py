@@ -170,9 +170,9 @@ def test_collectives_need_a_fake_group_of_the_same_size() -> None:
     libraries.load(imports)
     try:
         assert (torch.distributed.get_world_size(), torch.distributed.get_rank()) == (4, 2)
-        x = torch.ones(3)
-        reduced = torch.ops._c10d_functional.all_reduce(x, "sum", "0")
-        assert torch.equal(torch.ops._c10d_functional.wait_tensor(reduced), x)
+        ones = torch.ones(3)
+        total = torch.ops._c10d_functional.all_reduce(ones, "sum", "0")
+        assert torch.equal(torch.ops._c10d_functional.wait_tensor(total), ones)
     finally:
         torch.distributed.destroy_process_group()
     assert libraries.needed(imports, ["aten::add"]) == []

@@ -169,6 +169,7 @@ def test_a_worker_killed_from_outside_is_no_failure(pool: Pool) -> None:
     worker = pool._slots[0]
     assert wait_until(lambda: worker.used and worker.worker is not None)
     time.sleep(0.3)
+    assert worker.worker is not None
     os.kill(worker.worker.pid, signal.SIGKILL)
     reply = future.result(10)
     assert (reply.ended, reply.error) == (Ended.INFRA, "killed from outside")
@@ -176,8 +177,10 @@ def test_a_worker_killed_from_outside_is_no_failure(pool: Pool) -> None:
 
 def test_a_dead_zygote_is_started_again(pool: Pool) -> None:
     before = ask(pool, "echo").pid
-    pool._launcher._process.kill()
-    pool._launcher._process.wait()
+    zygote = pool._launcher._process
+    assert zygote is not None
+    zygote.kill()
+    zygote.wait()
     assert wait_until(lambda: not alive(before))
     assert ask(pool, "echo").ended is Ended.DONE
     assert pool._launcher.starts == 2

@@ -188,7 +188,9 @@ def test_recursive_local_functions_come_along(script: Script) -> None:
         "    return inner\n"
     )
     text = embedded(main.make())
-    namespace = spec.run(origin.spec_of(main.make()).source)
+    source = origin.spec_of(main.make()).source
+    assert source is not None
+    namespace = spec.run(source)
     assert text.startswith("depth = 2\n\n\ndef inner(")
     assert namespace["inner"]("gm", ()) == "gm"
 
@@ -205,7 +207,9 @@ def test_a_local_function_with_its_decorator(script: Script) -> None:
         "    def inner(gm, inputs):\n        return level\n"
         "    return inner\n"
     )
-    namespace = spec.run(origin.spec_of(main.make(21)).source)
+    source = origin.spec_of(main.make(21)).source
+    assert source is not None
+    namespace = spec.run(source)
     assert namespace["inner"](None, ()) == 42
 
 

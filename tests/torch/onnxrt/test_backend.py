@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, cast
 
-import onnxruntime
+import onnxruntime  # type: ignore[import-untyped]
 import pytest
 import torch
 import torch.nn.functional as F

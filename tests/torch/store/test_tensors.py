@@ -206,12 +206,13 @@ def test_modes_around_a_backend_do_not_disturb() -> None:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             raise AssertionError(f"{func} was dispatched")
 
-    x = [torch.randn(3), leaf(2) * 2, torch.eye(2).to_sparse(), torch.Generator()]
+    x: Any = [torch.randn(3), leaf(2) * 2, torch.eye(2).to_sparse(), torch.Generator()]
     for mode in (FakeTensorMode(), Refusing(), torch.device("meta"), torch.inference_mode(), torch.no_grad()):
         with mode:
             again = round_trip(x)
         assert difference(x, again) is None
-    assert torch.func.vmap(lambda _: difference(x, round_trip(x)) or torch.zeros(()))(torch.zeros(2)).shape == (2,)
+    differences: Any = torch.func.vmap(lambda _: difference(x, round_trip(x)) or torch.zeros(()))(torch.zeros(2))
+    assert differences.shape == (2,)
 
 
 def test_a_fake_tensor_gets_seeded_values() -> None:

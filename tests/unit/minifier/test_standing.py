@@ -31,6 +31,7 @@ def retests(*found: tuple[Any, ...]) -> list[Retest]:
     rows = []
     for number, (result, torch, *rest) in enumerate(found, 1):
         day = f"2026-11-{number:02}T00"
+        more: Any
         backend, other, more = [*rest, *("inductor", "", {})[len(rest) :]]
         rows.append(Retest(number, 1, backend, result, "", other, 0, 2, 1.0, {"torch": torch, **more}, day))
     return rows

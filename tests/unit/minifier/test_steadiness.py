@@ -53,6 +53,7 @@ class Book:
         self.answers: dict[str, Any] = dict(verdicts or {})
         self.names: dict[str, str] = {}
         self.steps: list[StepInfo] = []
+        self.reductions = self
 
     def verdicts(self, reduction: int) -> dict[str, Any]:
         return self.answers

@@ -97,13 +97,14 @@ def test_where_a_backend_was_found_does_not_make_it_another(index: Index) -> Non
 
 
 def test_a_graph_that_cannot_be_stored_is_a_capture_with_the_reason(index: Index) -> None:
+    nothing: Any = None
     more: dict[str, Any] = {
         "provenance": {"backend": "inductor"},
         "graph_text": "def forward(self): ...",
         "reason": "node 'f': no name",
     }
-    assert add(index, None, {}, **more) == 1
-    assert add(index, None, {}, **more) == 1
+    assert add(index, nothing, {}, **more) == 1
+    assert add(index, nothing, {}, **more) == 1
     info = index.captures.get(1)
     assert (info.state, info.reason, info.backend) == (State.UNSUPPORTED, "node 'f': no name", "inductor")
     assert (info.nodes_before, info.occurrences, info.graph_text) == (None, 2, "def forward(self): ...")
