@@ -23,6 +23,8 @@ _PACKAGES = re.compile(r"^.*?[/\\](?:site|dist)-packages[/\\](.+)$")
 #: A single part is a path only where there is such a directory everywhere; ``/2`` and ``and/or`` are none.
 _SINGLE = re.compile(r"^/(?:home|root|tmp|usr|var|opt|mnt|etc|data|srv)/?$")
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>()\[\]{}]+")
+#: Where in memory an object lay, as in ``<function f at 0x7f2a1c0d5e40>``.
+_MEMORY = re.compile(r" at 0x[0-9a-fA-F]{6,16}(?=>)")
 _SECRETS = (
     (re.compile(r"(?i)\b([\w-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credential)[\w-]*[\"']?\s*[=:]\s*[\"']?)"
                 r"[A-Za-z0-9+/_.-]{12,}"), r"\1<masked>"),
@@ -35,7 +37,8 @@ _SECRETS = (
 
 
 def private(text: str) -> str:
-    """``text`` with paths as what they end with, and without secrets, addresses and home directories."""
+    """``text`` with paths as what they end with; without secrets, addresses, home directories and where objects lay."""
+    text = _MEMORY.sub("", text)
     for pattern, masked in _SECRETS:
         text = pattern.sub(masked, text)
     kept: list[str] = []

@@ -78,6 +78,12 @@
     }
   };
   window.addEventListener("hashchange", show);
+  // Escape leads back to the list, / to the filter; not while somebody types.
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select, textarea")) return;
+    if (event.key === "Escape" && !view.hidden) location.hash = "";
+    if (event.key === "/" && !list.hidden) { event.preventDefault(); $("filter").focus(); }
+  });
 
   view.addEventListener("click", async (event) => {
     const button = event.target.closest(".copy");

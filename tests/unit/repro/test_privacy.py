@@ -21,6 +21,7 @@ from fxminify.repro_templates.report.privacy import private, revealing
         ("HF_TOKEN=hf_abcdefghijklmnopqrst", "HF_TOKEN=<masked>"),
         ("https://me:token@example.org/x/y", "https://example.org/x/y"),
         ("me@example.org at 10.0.0.1:29500", "<address> at <address>:29500"),
+        ("calls <function f at 0x7f2a1c0d5e40> at 0x7f2a", "calls <function f> at 0x7f2a"),
         # What only looks like it.
         ("see https://pytorch.org/docs/x.html", "see https://pytorch.org/docs/x.html"),
         ("and/or 1/2 /2 x // y", "and/or 1/2 /2 x // y"),
