@@ -17,7 +17,8 @@ from ..backends.adapters import Illustration
 from ..backends.provenance.installed import Installed
 from ..backends.running.deaths import signal_name
 from ..store.document.case import Case
-from ..store.failure import PRECISION, VALUES, Failure, FailureKind, mask
+from ..store.failure import PRECISION, VALUES, Failure, FailureKind
+from ..store.masking import mask
 from .report.phrases import actual, code, docstring, expected, fits, log, markdown, one_line, prose, summary, title
 from .source.action import Action
 

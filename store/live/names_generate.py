@@ -36,6 +36,48 @@ FUNCTION_MODULES = (
     "torch._VF",
 )  # fmt: skip
 
+#: Modules whose public functions are all pure: what they define themselves enters, overridable or not.
+PURE_MODULES = ("torch.nn.functional", "torch.linalg", "torch.fft", "torch.special")
+#: Public callables of torch that have no name in the table, by the reason why. A test walks all others.
+EXCLUDED = {
+    "reaches files, raw memory or other code": words(
+        "torch.compile torch.fork torch.wait torch.from_dlpack torch.to_dlpack torch.from_file torch.from_numpy"
+        " torch.frombuffer torch.load torch.save torch.get_file_path torch.import_ir_module"
+        " torch.import_ir_module_from_buffer torch.parse_ir torch.parse_schema torch.parse_type_comment"
+        " torch.merge_type_from_type_comment torch.unify_type_list torch.prepare_multiprocessing_environment"
+        " torch.profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 torch.is_vulkan_available torch.get_device_module"
+        " torch.set_printoptions torch.thread_safe_generator torch.classproperty"
+    ),
+    "reads or changes a setting of the process, which Dynamo does while it traces": words(
+        "torch.are_deterministic_algorithms_enabled torch.get_autocast_cpu_dtype torch.get_autocast_dtype"
+        " torch.get_autocast_gpu_dtype torch.get_autocast_ipu_dtype torch.get_autocast_xla_dtype"
+        " torch.get_default_device torch.get_deterministic_debug_mode torch.get_float32_matmul_precision"
+        " torch.get_num_interop_threads torch.get_num_threads torch.init_num_threads"
+        " torch.is_anomaly_check_nan_enabled torch.is_anomaly_enabled torch.is_autocast_cache_enabled"
+        " torch.is_autocast_cpu_enabled torch.is_autocast_ipu_enabled torch.is_autocast_xla_enabled"
+        " torch.is_deterministic_algorithms_warn_only_enabled torch.is_warn_always_enabled torch.set_anomaly_enabled"
+        " torch.set_autocast_cpu_dtype torch.set_autocast_cpu_enabled torch.set_autocast_dtype"
+        " torch.set_autocast_gpu_dtype torch.set_autocast_ipu_dtype torch.set_autocast_ipu_enabled"
+        " torch.set_autocast_xla_dtype torch.set_autocast_xla_enabled torch.set_default_device torch.set_default_dtype"
+        " torch.set_default_tensor_type torch.set_deterministic_debug_mode torch.set_float32_matmul_precision"
+        " torch.set_flush_denormal torch.set_num_interop_threads torch.set_num_threads torch.set_warn_always"
+        " torch.use_deterministic_algorithms"
+    ),
+    "takes a function: Dynamo puts a higher-order operator into the graph instead": words(
+        "torch.cond torch.vmap torch.while_loop"
+    ),
+    "was removed from torch and only raises": words(
+        "torch.eig torch.lstsq torch.matrix_rank torch.solve torch.symeig"
+    ),
+    "returns no tensor, or forwards to the function of the same name that ends with an underscore": words(
+        "torch.nn.init.calculate_gain torch.nn.init.constant torch.nn.init.dirac torch.nn.init.eye"
+        " torch.nn.init.kaiming_normal torch.nn.init.kaiming_uniform torch.nn.init.normal torch.nn.init.orthogonal"
+        " torch.nn.init.sparse torch.nn.init.uniform torch.nn.init.xavier_normal torch.nn.init.xavier_uniform"
+        " torch.nn.functional.assert_int_or_pair"
+    ),
+}  # fmt: skip
+_EXCLUDED = frozenset(name for names in EXCLUDED.values() for name in names)
+
 #: Functions that reach outside tensors: files, raw memory, process-wide caches, self-tests, printing.
 FUNCTION_DENY = re.compile(
     r"(from_file|from_numpy|frombuffer|from_dlpack|_from_blob|_print|_foobar|_test_.*|_cufft_.*|_propagate_xla_data"
@@ -197,12 +239,13 @@ def functions() -> list[str]:
         module = import_module(path)
         native = path.startswith("torch._C.")
         for name in sorted(vars(module)):
-            if name.startswith("__") or FUNCTION_DENY.match(name):
+            if name.startswith("__") or FUNCTION_DENY.match(name) or f"{path}.{name}" in _EXCLUDED:
                 continue
             obj = getattr(module, name)
             if not callable(obj) or inspect.isclass(obj) or isinstance(obj, ModuleType):
                 continue
-            if id(obj) in allowed or (native and inspect.isbuiltin(obj)) or _initialises(path, name):
+            own = path in PURE_MODULES and not name.startswith("_") and obj.__module__ == path
+            if id(obj) in allowed or own or (native and inspect.isbuiltin(obj)) or _initialises(path, name):
                 named.setdefault(id(obj), f"{path}.{name}")
                 keep.append(obj)
     # Bound methods of `_VariableFunctions` are made anew at each look-up: those of torch are listed by name.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+
 import pytest
 import torch
 
 from fxminify.store.document.names import UnknownName, check_target, is_attribute_path, is_node_name, namespace, table
+from fxminify.store.live.names_generate import EXCLUDED, METHOD_DENY, OP_DENY, TYPE_DENY
 from fxminify.store.live.resolve import describe, resolve
 
 TEXT = """
@@ -190,3 +194,62 @@ def test_bad_node_names(name: object) -> None:
 )  # fmt: skip
 def test_attribute_paths_cannot_shadow_a_module(path: object) -> None:
     assert not is_attribute_path(path)
+
+
+WALKED = ("torch", "torch.nn.functional", "torch.nn.init", "torch.special", "torch.linalg", "torch.fft")
+
+
+@pytest.mark.parametrize("path", WALKED)
+def test_every_public_function_of_torch_has_a_name_or_a_reason(path: str) -> None:
+    """What a module imports from elsewhere for its own use is not its public function."""
+    module = importlib.import_module(path)
+    excluded = {name for names in EXCLUDED.values() for name in names}
+    without = []
+    for name, obj in sorted(vars(module).items()):
+        if name.startswith("_") or not callable(obj) or inspect.isclass(obj) or inspect.ismodule(obj):
+            continue
+        home = getattr(obj, "__module__", None) or "torch"
+        foreign = not home.startswith("torch") or (path != "torch" and home in ELSEWHERE)
+        if foreign or f"{path}.{name}" in excluded:
+            continue
+        try:
+            check_target(describe(obj))
+        except UnknownName:
+            without.append(f"{path}.{name}")
+    assert without == []
+
+
+#: Where `torch.nn.functional` has its own tools from.
+ELSEWHERE = ("torch._C", "torch._jit_internal", "torch.overrides")
+
+
+def test_what_is_excluded_has_no_name_and_exists() -> None:
+    for names in EXCLUDED.values():
+        for name in names:
+            assert name not in table().functions
+            if table_is_for_this_torch():
+                module, _, leaf = name.rpartition(".")
+                assert callable(getattr(importlib.import_module(module), leaf)), name
+
+
+def test_every_public_method_of_a_tensor_has_a_name_or_is_denied() -> None:
+    names = {n for n in dir(torch.Tensor) if not n.startswith("_") and callable(getattr(torch.Tensor, n))}
+    assert names - table().methods - METHOD_DENY == set()
+
+
+@pytest.mark.parametrize("space", ["aten", "prims", "quantized", "mkldnn", "_c10d_functional", "inductor"])
+def test_every_operator_of_torch_has_a_name_or_is_denied(space: str) -> None:
+    without = []
+    for full in torch._C._dispatch_get_all_op_names():
+        if not full.startswith(f"{space}::") or OP_DENY.match(full):
+            continue
+        packet, _, overload = full.partition("::")[2].partition(".")
+        holder = getattr(getattr(torch.ops, space), packet)
+        if not isinstance(holder, torch._ops.OpOverloadPacket) or (overload or "default") not in holder.overloads():
+            continue
+        op = getattr(holder, overload or "default")
+        if any(TYPE_DENY.search(str(argument.type)) for argument in op._schema.arguments):
+            continue
+        if f"{space}::{packet}.{overload or 'default'}" not in table().ops:
+            without.append(full)
+    assert without == []
