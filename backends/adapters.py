@@ -59,6 +59,8 @@ class BackendAdapter:
     #: Environment variables that only say where caches lie: fresh runs of a script inherit them.
     cache_variables: tuple[str, ...] = ()
 
+    #: Whether the compiler is given graphs of AOTAutograd, whatever operators the program calls.
+    lowers_with_aot_autograd: bool = False
     #: Directories of the compiler's source, relative to site-packages, that only a compilation passes through.
     source_directories: tuple[str, ...] = ()
     #: For names of backends whose package may be missing: a module that is there if it is not, and how to install it.

@@ -35,6 +35,7 @@ class Inductor(BackendAdapter):
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
     }
     sets_variables = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_")
+    lowers_with_aot_autograd = True
     source_directories = ("torch/_inductor/",)
 
     def __init__(self) -> None:
@@ -88,6 +89,13 @@ class Inductor(BackendAdapter):
     def checks(self) -> Iterator[tuple[str, bool, str]]:
         found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
         yield "C++ compiler", bool(found), Path(found).name if found else "none found: Inductor on CPU needs g++"
+
+
+class AotEager(BackendAdapter):
+    """Torch's backends for debugging that run the graphs of AOTAutograd in eager."""
+
+    backends = ("aot_eager", "aot_eager_decomp_partition", "aot_eager_default_partitioner")
+    lowers_with_aot_autograd = True
 
 
 class OpenVino(BackendAdapter):
@@ -148,6 +156,7 @@ class RegisteredByTorch(BackendAdapter):
     backends = tuple(needs)
 
 
+aot_eager = AotEager()
 inductor = Inductor()
 openvino = OpenVino()
 iree = Iree()

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from ...backends.adapters import adapter_of
 from ...store.document.case import Case, Graph, Node, Value, refs, tag
 from ..report.privacy import private
 from .expressions import Expressions, Unprintable, is_name
@@ -44,8 +45,6 @@ _CONTEXTS = {
         ("mode",),
     ),
 }
-#: Backends of torch that are given graphs of AOTAutograd, whatever the program calls.
-_LOWERING = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition", "aot_eager_default_partitioner"})
 _DTYPES = {"bool": "b8", "bfloat16": "bf16"}
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(?:\[\w+\])?\Z|\d+\Z|\d+\.\d+\Z")
 
@@ -81,7 +80,7 @@ def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] 
     Raises `Unprintable`, naming the node.
     """
     backend = case.backend
-    lowered = backend.get("how") == "aot_autograd" or backend.get("target") in _LOWERING
+    lowered = backend.get("how") == "aot_autograd" or adapter_of(backend.get("target")).lowers_with_aot_autograd
     module = _Module(reserved, lowered)
     function = module.globals.fresh(name)
     parameters = module.define(case.graph, function, top=True)
