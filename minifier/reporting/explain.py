@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import copysign, log10
 
-from ...store.document.case import Case
-from ..candidate.graph_view import Storages
+from ...store.document.case import Blobs, Case
 from ..oracle.verdict import Outcome
 from ..passes.dimensions import changeable
 from ..reducer.history import EXPLAIN, difference
 from ..reducer.scheduler import Budget, BudgetSpent, QueryScheduler
-from .explanation import Answer, Aspect, Explanation, Subject, Twin
+from .explanation import Aspect, Explanation, Feature, ProbeAnswer, Twin
 from .probes import (
     Names,
     Place,
@@ -48,14 +47,18 @@ MOST_PLACES, MOST_SIZES = 6, 18
 
 def explain(
     case: Case,
-    storages: Storages,
+    blobs: Blobs,
     scheduler: QueryScheduler,
     *,
+    put: Callable[[Blobs], None],
     budget: Budget | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Explanation:
-    """What matters of ``case``, which fails. At most `MOST` queries and `SECONDS` are spent, or ``budget``."""
-    session = _Session(case, storages, scheduler)
+    """What matters of ``case``, which fails. At most `MOST` queries and `SECONDS` are spent, or ``budget``.
+
+    ``blobs`` has the storages of ``case``; those of candidates are given to ``put`` before they are asked about.
+    """
+    session = _Session(case, blobs, scheduler, put)
     started = clock()
     complete = True
     try:
@@ -64,7 +67,7 @@ def explain(
     except BudgetSpent:
         complete = False
     subjects = tuple(
-        Subject(aspect, name, session.now[aspect, name], tuple(answers))
+        Feature(aspect, name, session.now[aspect, name], tuple(answers))
         for (aspect, name), answers in session.answers.items()
         if answers
     )
@@ -80,19 +83,20 @@ def explain(
 class _Session:
     """The answers so far, by aspect and name."""
 
-    def __init__(self, case: Case, storages: Storages, scheduler: QueryScheduler) -> None:
+    def __init__(self, case: Case, blobs: Blobs, scheduler: QueryScheduler, put: Callable[[Blobs], None]) -> None:
         self.case = case
-        self.storages = storages
+        self.blobs = blobs
+        self.make_known = put
         self.scheduler = scheduler
         names = Names(case)
         self.names, self.symbols = names.of, names.symbols
         self.asked = 0
         self.now: dict[tuple[Aspect, str], str] = {}
-        self.answers: dict[tuple[Aspect, str], list[Answer]] = {}
+        self.answers: dict[tuple[Aspect, str], list[ProbeAnswer]] = {}
         self.twin: Probe | None = None
 
     def all(self) -> None:
-        case, blobs = self.case, self.storages
+        case, blobs = self.case, self.blobs
         self.each(settings(case))
         self.each(dtypes(case, blobs))
         for probe in value_sets(case):
@@ -114,34 +118,34 @@ class _Session:
         """These are going to be asked: begin with as many as there are workers for."""
         probes = list(probes)
         for probe in probes:
-            self.storages.put(probe.blobs)
+            self.make_known(probe.blobs)
         self.scheduler.ahead((probe.case, EXPLAIN) for probe in probes)
 
     def put(self, probe: Probe, *, instead: Sequence[Probe] = ()) -> Outcome:
         """Ask, and write the answer down. Where eager refuses a candidate, the next of ``instead`` takes its place."""
         tried = [probe, *instead]
         for probe in tried:
-            self.storages.put(probe.blobs)
+            self.make_known(probe.blobs)
             outcome = self.scheduler.ask(probe.case, EXPLAIN).outcome
             self.asked += 1
             if outcome is not Outcome.INVALID:
                 break
         subject = probe.aspect, probe.name
         self.now[subject] = probe.now
-        self.answers.setdefault(subject, []).append(Answer(probe.value, outcome.value))
+        self.answers.setdefault(subject, []).append(ProbeAnswer(probe.value, outcome.value))
         if outcome is Outcome.PASS and (self.twin is None or probe.distance < self.twin.distance):
             self.twin = probe
         return outcome
 
     def free(self, aspect: Aspect, name: str) -> bool | None:
         answers = tuple(self.answers.get((aspect, name), ()))
-        return Subject(aspect, name, self.now.get((aspect, name), ""), answers).free
+        return Feature(aspect, name, self.now.get((aspect, name), ""), answers).free
 
     def magnitude(self) -> None:
         """From which power of ten on a large number fails, where 1 passes."""
         number = size_of_values(self.case)
         passes = self.answers.get((Aspect.VALUES, "values"), ())
-        if number is None or Answer("ones", Outcome.PASS.value) not in passes:
+        if number is None or ProbeAnswer("ones", Outcome.PASS.value) not in passes:
             return
         low, high = 0, round(log10(abs(number)))
         for _ in range(MOST_POWERS):
@@ -205,7 +209,7 @@ class _Session:
         """With the numbers of the graph that may follow, the likeliest first."""
         seen: list[Case] = []
         for follow in ("lists", "all", "none") if size > SMALL else ("none", "lists"):
-            made = resized(self.case, places, other, follow, self.storages)
+            made = resized(self.case, places, other, follow, self.blobs)
             if made is not None and made[0] not in seen:
                 seen.append(made[0])
                 near = 0 if abs(other - size) == 1 else 5

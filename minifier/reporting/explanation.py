@@ -1,7 +1,7 @@
 """An explanation: what was asked about a minimal case, one thing changed at a time, and what the answers say in words.
 
 All that is kept are the questions and their answers; the words are made from them, so they say no more than what was
-asked: *fails at every size tried* is never *fails at every size*. A `Subject` is one thing that can be changed (a
+asked: *fails at every size tried* is never *fails at every size*. A `Feature` is one thing that can be changed (a
 size, a dtype, the values, an argument, a setting), a `Twin` the nearest candidate that passes.
 """
 
@@ -34,7 +34,7 @@ class Aspect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     """What became of the case with one thing changed to ``value``. ``outcome`` is a `Outcome`."""
 
     value: str
@@ -42,13 +42,13 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class Feature:
     """One thing of the minimal case, what it is now, and what else was tried."""
 
     aspect: Aspect
     name: str
     now: str
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ProbeAnswer, ...] = ()
 
     def that(self, *outcomes: Outcome) -> list[str]:
         """The values with one of these outcomes; what it is now fails."""
@@ -129,7 +129,7 @@ class Explanation:
     """``asked`` answers it has, ``seconds`` is wall time. Not ``complete``: its budget ended it. It is about the result
     of ``reduction``."""
 
-    subjects: tuple[Subject, ...]
+    subjects: tuple[Feature, ...]
     twin: Twin | None = None
     asked: int = 0
     seconds: float = 0.0
@@ -187,10 +187,10 @@ def keep(index: Index, capture: int, found: Explanation) -> None:
     index.artifacts.save(capture, ARTIFACT, found.to_json())
 
 
-def _subject(doc: Json) -> Subject:
+def _subject(doc: Json) -> Feature:
     aspect = Aspect(doc["aspect"])
-    answers = tuple(Answer(_text(a["value"]), Outcome(a["outcome"]).value) for a in _items(doc["answers"]))
-    subject = Subject(aspect, _text(doc["name"]), _text(doc["now"]), answers)
+    answers = tuple(ProbeAnswer(_text(a["value"]), Outcome(a["outcome"]).value) for a in _items(doc["answers"]))
+    subject = Feature(aspect, _text(doc["name"]), _text(doc["now"]), answers)
     if aspect is Aspect.SIZE:
         for number in (subject.now, *(a.value for a in answers)):
             if not (number.isascii() and number.isdigit() and len(number) < 19):

@@ -226,7 +226,7 @@ class EntryAttempt:
             self.oracle.timeout_factor = 1.0
         self.listen(case.graph.count, "what matters")
         try:
-            found = explain(case, self.of.pool.scratch, self.scheduler)
+            found = explain(case, self.of.pool.scratch, self.scheduler, put=self.of.pool.scratch.put)
         except Exception as error:  # the script is verified already: this must not cost it
             if self.of.options.strict:
                 raise

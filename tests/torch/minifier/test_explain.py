@@ -41,7 +41,9 @@ def explained(start: Case, fails: Callable[[Case], bool], blobs: Blobs | None = 
     """The explanation by an oracle that runs eager and then asks ``fails``, of ``most`` questions."""
     assert fails(start)
     held = Held(blobs or {})
-    return explain(start, held, QueryScheduler(Eager(fails, held)), budget=Budget(most), clock=lambda: 0.0)
+    return explain(
+        start, held, QueryScheduler(Eager(fails, held)), put=held.put, budget=Budget(most), clock=lambda: 0.0
+    )
 
 
 class Eager:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from fxminify.minifier.reporting.explanation import MOST, Answer, Aspect, Explanation, Subject, Twin
+from fxminify.minifier.reporting.explanation import MOST, Aspect, Explanation, Feature, ProbeAnswer, Twin
 from fxminify.store.errors import StoreError
 
 
-def sized(now: int, fails: tuple[int, ...], passes: tuple[int, ...] = (), **others: tuple[int, ...]) -> Subject:
-    answers = [Answer(str(n), "same") for n in fails] + [Answer(str(n), "pass") for n in passes]
-    answers += [Answer(str(n), outcome) for outcome, sizes in others.items() for n in sizes]
-    return Subject(Aspect.SIZE, "x.shape[1]", str(now), tuple(answers))
+def sized(now: int, fails: tuple[int, ...], passes: tuple[int, ...] = (), **others: tuple[int, ...]) -> Feature:
+    answers = [ProbeAnswer(str(n), "same") for n in fails] + [ProbeAnswer(str(n), "pass") for n in passes]
+    answers += [ProbeAnswer(str(n), outcome) for outcome, sizes in others.items() for n in sizes]
+    return Feature(Aspect.SIZE, "x.shape[1]", str(now), tuple(answers))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def sized(now: int, fails: tuple[int, ...], passes: tuple[int, ...] = (), **othe
         (sized(1, (), invalid=(2,)), ""),
     ],
 )
-def test_sizes_have_patterns_only_where_the_answers_have(subject: Subject, words: str) -> None:
+def test_sizes_have_patterns_only_where_the_answers_have(subject: Feature, words: str) -> None:
     assert subject.needed() == words
 
 
@@ -45,8 +45,8 @@ def test_a_sentence_lists_what_was_asked() -> None:
     )
     assert sized(2, (3,), other=(1,)).sentence() == "x.shape[1]: fails with 2, 3; fails in another way with 1"
     assert sized(1, (3, 2)).sentence() == "x.shape[1]: fails with all that was tried (1, 2, 3)"
-    answers = (Answer("float64", "pass"), Answer("float16", "other"), Answer("bfloat16", "infra"))
-    dtype = Subject(Aspect.DTYPE, "dtype of x", "float32", answers)
+    answers = (ProbeAnswer("float64", "pass"), ProbeAnswer("float16", "other"), ProbeAnswer("bfloat16", "infra"))
+    dtype = Feature(Aspect.DTYPE, "dtype of x", "float32", answers)
     assert dtype.needed() == "dtype of x = float32"
     assert dtype.sentence() == (
         "dtype of x: fails with float32; passes with float64; fails in another way with float16; no answer for bfloat16"
@@ -55,13 +55,13 @@ def test_a_sentence_lists_what_was_asked() -> None:
 
 EXPLAINED = Explanation(
     (
-        Subject(Aspect.VALUES, "values", "zeros", (Answer("ones", "same"),)),
+        Feature(Aspect.VALUES, "values", "zeros", (ProbeAnswer("ones", "same"),)),
         sized(17, (18, 34), (16,)),
-        Subject(Aspect.SETTING, "grad", "False", (Answer("the default", "pass"),)),
-        Subject(Aspect.ARGUMENT, "argument 1 of torch.sum", "0", (Answer("1", "invalid"),)),
-        Subject(Aspect.LAYOUT, "layout of x", "contiguous", (Answer("transposed", "pass"),)),
-        Subject(Aspect.DTYPE, "dtype of x", "float32", (Answer("float64", "other"),)),
-        Subject(Aspect.OPERATOR, "operator torch.sum", "torch.sum", (Answer("torch.mean", "pass"),)),
+        Feature(Aspect.SETTING, "grad", "False", (ProbeAnswer("the default", "pass"),)),
+        Feature(Aspect.ARGUMENT, "argument 1 of torch.sum", "0", (ProbeAnswer("1", "invalid"),)),
+        Feature(Aspect.LAYOUT, "layout of x", "contiguous", (ProbeAnswer("transposed", "pass"),)),
+        Feature(Aspect.DTYPE, "dtype of x", "float32", (ProbeAnswer("float64", "other"),)),
+        Feature(Aspect.OPERATOR, "operator torch.sum", "torch.sum", (ProbeAnswer("torch.mean", "pass"),)),
     ),
     Twin("x.shape[1]: 16 instead of 17", "- x: float32[1, 17], zeros\n+ x: float32[1, 16], zeros"),
     asked=7,
