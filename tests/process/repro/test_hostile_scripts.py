@@ -17,6 +17,7 @@ import careful
 import pytest
 from hostile_documents import KEY, PLANTED, REFUSED, document
 
+from fxminify.backends.adapters import Illustration
 from fxminify.backends.provenance.installed import Installed, Package
 from fxminify.backends.running import ambient
 from fxminify.minifier.oracle.tasks import case_from_json
@@ -143,7 +144,8 @@ def capture(draw: random.Random) -> tuple[Case, Header]:
     header = Header(
         failure, text(), text(), text(), text(), text(), nodes=9, queries=3, runs=text(), replays=text(),
         layers=((text(), text(), text()),), enters=text(), matters=(text(), text()), twin=(text(), "- " + text()),
-        models=((text(), text(), text()),), installed=installed, tentative=text(), steps=((text(), 3, 1),),
+        illustrations=(Illustration(text(), text(), error=text()),), illustration_heading=text(), installed=installed,
+        tentative=text(), steps=((text(), 3, 1),),
         first={"node": text(), "position": text(), "of": 3, "error": text(), "eager_error": "1"},
     )  # fmt: skip
     return case, header
