@@ -126,6 +126,7 @@ def _plain(value: Any) -> bool:
         and value.layout is torch.strided
         and not value.is_quantized
         and value.device.type != "meta"
+        and not value._is_zerotensor()
     )
 
 
@@ -162,6 +163,9 @@ def copy_inputs(
                 done.setdefault(id(original), _like(original, bare))
         for t in values:
             if isinstance(t, torch.Tensor) and id(t) not in done:
+                if t._is_zerotensor() and not wide:  # nothing can write to it, and a clone would have memory
+                    done[id(t)] = t
+                    continue
                 bare = t.detach().clone()
                 if wide and bare.is_floating_point():
                     bare = bare.double()

@@ -145,6 +145,8 @@ class Tensors:
             raise CannotSnapshot(f"tensor of class {kind.__module__}.{kind.__qualname__}, or inside a transform")
         if tensor.is_nested:
             raise CannotSnapshot("nested tensor")
+        if not fake and tensor._is_zerotensor():
+            raise CannotSnapshot("efficient zero tensor, which has no memory (`torch._efficientzerotensor`)")
         spec = TensorSpec(
             dtype=_name(tensor.dtype),
             shape=_integers(tensor.shape),

@@ -23,8 +23,19 @@ QUICK = {"005_put_stride", "026_ts_any_graph", "037_ort_floor_divide_intmin"}
 #: Where the kind is not the one its author gave: onnxruntime refuses while the backend still makes its session.
 SEEN = {"047_ort_relu_int64": "compile_error"}
 
+#: Where the result is still larger than it must be, and why.
+LARGER = {
+    "202_tcn_gapped_unfold": "an input that is written to does not take the place of a result that was computed from it"
+}
+
+
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    known = [pytest.mark.xfail(strict=True, reason=LARGER[name])] if name in LARGER else []
+    return [pytest.mark.slow, *known]
+
+
 CASES = [
-    pytest.param(path.stem, marks=() if path.stem in QUICK else pytest.mark.slow)
+    pytest.param(path.stem, marks=() if path.stem in QUICK else marks(path.stem))
     for path in sorted(FAILURES.glob("[0-9]*.py"))
 ]
 

@@ -186,6 +186,15 @@ def test_copies_keep_aliases_strides_and_bits() -> None:
     copies[5].mul_(2)
 
 
+def test_a_tensor_without_memory_is_passed_on_as_it_is() -> None:
+    zero = torch._efficientzerotensor((3, 4))
+    (same,) = copy_inputs([zero])
+    assert same._is_zerotensor()
+    (wide,) = copy_inputs([zero], wide=True)
+    assert wide.dtype is torch.float64
+    assert not wide.any()
+
+
 def test_running_leaves_the_generator_as_it_was() -> None:
     torch.manual_seed(3)
     before = torch.get_rng_state()

@@ -229,6 +229,7 @@ def test_a_fake_tensor_gets_seeded_values() -> None:
     ("make", "reason"),
     [
         (lambda: torch.nested.nested_tensor([torch.randn(2), torch.randn(3)]), "nested tensor"),
+        (lambda: torch._efficientzerotensor((2,)), "efficient zero tensor, which has no memory"),
         (lambda: torch.randn(3).as_subclass(type("Mine", (torch.Tensor,), {})), "tensor of class .*Mine"),
         (lambda: object(), "value of type builtins.object"),
         (lambda: lambda: 1, "function .*lambda.* has no name"),
