@@ -15,7 +15,7 @@ help:
 	@echo "make test-server    the index on PostgreSQL"
 	@echo "make test-slow      the real failures that take minutes"
 	@echo "make test-backends  third-party backends (OpenVINO, IREE)"
-	@echo "make lint           ruff, mypy, the contracts of imports, dead code"
+	@echo "make lint           ruff, mypy, the contracts of imports"
 	@echo "make docs           the generated parts of docs/"
 	@echo "make bench          side by side with PyTorch's minifier (long)"
 
@@ -68,7 +68,6 @@ lint: $(VENV)/.lint
 	$(BIN)/lint-imports
 	@mkdir -p $(VENV)/src && ln -sfn ../.. $(VENV)/src/fxminify  # the name by which the root is imported
 	MYPYPATH=$(VENV)/src $(BIN)/mypy -m fxminify -m fxminify.cli -p fxminify.store -p fxminify.backends -p fxminify.repro_templates -p fxminify.minifier
-	MYPYPATH=$(VENV)/src:tests/shared:tests/failures:tests/programs/kinds $(BIN)/mypy tests/unit tests/torch tests/process tests/e2e tests/shared tests/conftest.py
 
 docs: $(VENV)/.tests
 	$(BIN)/python docs/generate.py
