@@ -1,10 +1,9 @@
 """Values: generators instead of recorded numbers, and where it must be numbers, few and short ones.
 
 A tensor that no generator replaces (`fxminify.repro_templates.source.recipes`) mostly needs a few of its elements.
-They are
-found as nodes are: blocks of elements become zeros, or ones, by the search that expects few to matter,
-then smaller blocks. What is left is made one number, round, without NaN and infinities where these are not the point,
-so that a script can hold it as a literal that a person reads.
+They are found as nodes are: blocks of elements become zeros, or ones, by the search that expects few to matter, then
+smaller blocks. What is left becomes one round number, without NaN and infinities where the failure does not need them,
+so that a script can hold it as a literal that a person can read.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...repro_templates.source.elements import INTEGERS, is_numeric, numbers, raw, strided
-from ...repro_templates.source.recipes import recipes
+from ...repro_templates.source.recipes import recipes, zeros_and_ones
 from ...store.document.case import Case, Json, TensorSpec
 from ...store.document.names import table
 from ..candidate.graph_view import Storages
@@ -39,15 +38,19 @@ _RANDOM = ("randn", "rand", "randint")
 
 
 def plain_values(case: Case, storages: Storages) -> Candidates:
-    """Replace recorded values by zeros, ones, another constant, a sequence or seeded random numbers that will do."""
-    recorded_ones = [i for i in data_tensors(case) if case.tensors[i].storage is not None]
+    """Replace recorded values by zeros, ones, another constant, a sequence or seeded random numbers that will do.
+
+    Generated values, of a capture that left its values out, become zeros or ones.
+    """
+    start = case.tensors
     drawn_first = given_before(case)
-    ranked = {i: list(_ranked(case.tensors[i], storages, i in drawn_first)) for i in recorded_ones}
+    ranked = {i: list(_ranked(start[i], storages, i in drawn_first)) for i in data_tensors(case)}
     for level in range(max(map(len, ranked.values()), default=0)):
         edits = []
         for i, ways in ranked.items():
-            if level < len(ways) and case.tensors[i].storage is not None:
-                edits.append(partial(with_tensor, index=i, spec=_as(case.tensors[i], ways[level])))
+            spec = case.tensors[i]
+            if level < len(ways) and (spec.storage, spec.init) == (start[i].storage, start[i].init):
+                edits.append(partial(with_tensor, index=i, spec=_as(spec, ways[level])))
         case = yield from together(case, edits)
     return case
 
@@ -89,6 +92,10 @@ def _as(spec: TensorSpec, way: TensorSpec) -> TensorSpec:
 
 def _ranked(spec: TensorSpec, storages: Storages, drawn_first: bool) -> Iterator[TensorSpec]:
     """Generators to try, the simplest first. Random numbers are drawn for the last call: those before get none."""
+    if spec.storage is None:
+        if (spec.init or {}).get("fn") in (*_RANDOM, "arange"):
+            yield from zeros_and_ones(spec)
+        return
     for made in recipes(spec, storages[str(spec.storage)]):
         if not drawn_first or (made.init or {}).get("fn") not in _RANDOM:
             yield replace(made, conj=False, neg=False)

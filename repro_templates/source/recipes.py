@@ -38,6 +38,14 @@ def recipes(spec: TensorSpec, data: bytes) -> list[TensorSpec]:
     return found
 
 
+def zeros_and_ones(spec: TensorSpec) -> list[TensorSpec]:
+    """``spec`` full of zeros and full of ones."""
+    if not is_numeric(spec.dtype):
+        return []
+    number = _Number(spec.dtype)
+    return [replace(spec, storage=None, init=_full(number(value)), offset=0) for value in (0, 1)]
+
+
 def _inits(spec: TensorSpec, values: Array) -> Iterator[Json]:
     if values.size == 0:
         yield _full(0.0 if spec.dtype in FLOATS else 0)

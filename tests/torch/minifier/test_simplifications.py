@@ -287,6 +287,20 @@ def test_values_are_simplified_tensor_by_tensor_where_one_matters() -> None:
     assert asked <= 10
 
 
+def test_values_that_a_capture_left_out_become_constants_where_they_do_not_matter() -> None:
+    case, held = captured(lambda x, y, z: x + y + z, noise(4), noise(4), torch.zeros(4, dtype=torch.int64))
+    inits = {"fn": "randn"}, {"fn": "rand"}, {"fn": "randint", "low": 3, "high": 9}
+    specs = [replace(spec, storage=None, init=init) for spec, init in zip(case.tensors, inits, strict=True)]
+    case = replace(case, tensors=tuple(specs))
+    plain, asked = plainest(plain_values, case, held, ALWAYS)
+    assert (source(plain, held), asked) == (["x = torch.zeros(4)", "y = torch.zeros(4)",
+                                             "z = torch.zeros(4, dtype=torch.int64)"], 1)  # fmt: skip
+    plain, _ = plainest(plain_values, case, held, lambda x, y, z, out: len(set(x.tolist())) > 1 and bool(y.all()))
+    assert [t.init for t in plain.tensors] == [
+        {"fn": "randn"}, {"fn": "full", "value": 1.0}, {"fn": "full", "value": 0}
+    ]  # fmt: skip
+
+
 # What stands around
 
 
