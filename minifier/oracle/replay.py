@@ -90,10 +90,12 @@ def replay(
     runs: int = 3,
     match: Match = Match.EXACT,
     error_regex: str | None = None,
+    prefer: str = "",
     limit: float = LIMIT,
 ) -> Replay:
-    """Replay ``case``, whose storages are in ``pool.scratch``. ``limit`` is the longest a run may take, in seconds:
-    for a hang the time after which the capture was given up. Raises `SandboxError` when the workers cannot work."""
+    """Replay ``case``, whose storages are in ``pool.scratch``. ``prefer`` names the entry to take where it
+    shows the failure as often as any. ``limit`` is the longest a run may take, in seconds: for a hang the time after
+    which the capture was given up. Raises `SandboxError` when the workers cannot work."""
     hangs = captured.kind is FailureKind.HANG
     one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
     timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
@@ -103,6 +105,8 @@ def replay(
     if not entries:
         return Replay(False, target, entries=session.shown(), reason=session.why_not(captured))
     entry = fastest(entries)
+    if prefer in entries and entries[prefer].rate >= entries[entry].rate:
+        entry = prefer
     session.run_until(entry, runs)
     if session.shown()[entry].rate < 1.0:
         session.run_until(entry, MORE * runs)

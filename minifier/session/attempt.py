@@ -6,7 +6,7 @@ Every query is in the index before it is asked, so a second run repeats none; se
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...backends.provenance import libraries
 from ...backends.provenance.spec import CannotLoad
@@ -33,8 +33,8 @@ from ..sandbox.pool import Ended
 from ..tracing.content_address import settle
 from ..tracing.hop_calls import with_distinct_names
 from ..tracing.trace import Trace, lacks_shapes, with_shapes
+from .capture_session import CaptureSession
 from .events import ScriptVerified
-from .job import CaptureSession
 from .reduction import Reduction
 from .verdict_log import VerdictLog
 
@@ -46,22 +46,41 @@ _VALUES_TIMES = 3
 SCRIPT = "script"
 
 
-class EntryAttempt:
-    """The reduction of ``job`` through one entry to the backend, or (``script``) with the script itself as oracle.
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """How an attempt ended. ``queries`` counts those of the attempts before it, too.
 
-    ``timeout_factor`` is for a hang: how many times as long its candidates get. None where the result must still prove
-    to last `hang_margin.MARGIN` times as long; ``brief`` says that it does not.
+    ``complete``: the reduction came to its end, else a later run can go on with it. ``final``: another entry would not
+    help. ``next`` is the attempt that must follow where what is left of a hang only takes long.
     """
 
-    def __init__(self, job: CaptureSession, entry: str, *, timeout_factor: float | None = None) -> None:
-        self.of = job
+    reduction: int
+    state: State
+    reason: str
+    nodes: int
+    queries: int
+    seconds: float
+    complete: bool
+    final: bool
+    next: EntryAttempt | None = None
+
+
+class EntryAttempt:
+    """The reduction of ``session`` through one entry to the backend, or (``script``) with the script itself as oracle.
+
+    ``timeout_factor`` is for a hang: how many times as long its candidates get. None where the result must still prove
+    to last `hang_margin.MARGIN` times as long. ``before`` counts the queries of the attempts before this one.
+    """
+
+    def __init__(
+        self, session: CaptureSession, entry: str, *, before: int = 0, timeout_factor: float | None = None
+    ) -> None:
+        self.session = session
         self.entry = entry
         self.timeout_factor = timeout_factor
-        self.brief = False
-        self.timeout = job.options.timeout or job.shown.timeout
+        self.timeout = session.options.timeout or session.shown.timeout
         self.oracle = self._oracle()
-        #: Questions of the attempts before this one.
-        self.before = job.queries
+        self.before = before
         self.started = time.monotonic()
         #: There is no script to disagree with: another entry would not help.
         self.unprintable = False
@@ -74,93 +93,109 @@ class EntryAttempt:
     def _oracle(self) -> Oracle | ScriptOracle:
         if self.entry == SCRIPT:
             return self.script_oracle()
-        oracle = self.of.shown.oracle(self.of.pool, self.of.options.min_rate)
+        oracle = self.session.shown.oracle(self.session.pool, self.session.options.min_rate)
         oracle.entry, oracle.timeout, oracle.timeout_factor = self.entry, self.timeout, self.timeout_factor or 1.0
         return oracle
 
     def script_oracle(self) -> ScriptOracle:
         return ScriptOracle(
-            self.of.capture, self.of.shown.failures[0], self.of.is_shown, self.timeout, self.of.pool.scratch
+            self.session.capture,
+            self.session.shown.failures[0],
+            self.session.is_shown,
+            self.timeout,
+            self.session.pool.scratch,
         )
 
     def shows(self) -> bool:
         """Whether the whole case fails through this entry. The replay has answered that for the entry it chose."""
-        return self.entry == self.of.shown.entry or self.oracle.ask(self.of.case).same
+        return self.entry == self.session.shown.entry or self.oracle.ask(self.session.case).same
 
-    def run(self) -> tuple[State, str]:
+    def run(self) -> AttemptResult:
+        """Reduce the capture, and write, verify and explain its script."""
         config = {
             "entry": self.entry,
-            "match": self.of.options.match,
-            "error_regex": self.of.options.error_regex,
-            **({} if self.of.options.min_rate is None else {"min_rate": self.of.options.min_rate}),
-            "allowed": [s.digest for s in self.of.shown.target.allowed],
-            **({"from": list(self.of.begun)} if self.of.begun is not None else {}),
+            "match": self.session.options.match,
+            "error_regex": self.session.options.error_regex,
+            **({} if self.session.options.min_rate is None else {"min_rate": self.session.options.min_rate}),
+            **({"from": list(self.session.begun)} if self.session.begun is not None else {}),
             **({"timeout_factor": self.timeout_factor} if (self.timeout_factor or 1.0) != 1.0 else {}),
         }
-        self.log = VerdictLog(self.of, self.of.index.reductions.begin(self.of.capture.id, config).id)
-        start = with_distinct_names(self.of.case)
+        self.log = VerdictLog(
+            self.session, self.session.index.reductions.begin(self.session.capture.id, config).id, before=self.before
+        )
+        start = with_distinct_names(self.session.case)
         trace = self.record(start)
         first = self.begins(trace) if len(start.graph.compute) > _FEW else None
         failures = [
-            *self.of.shown.failures[:1],
-            *filter(None, [self.of.index.captures.get(self.of.capture.id).failure]),
+            *self.session.shown.failures[:1],
+            *filter(None, [self.session.index.captures.get(self.session.capture.id).failure]),
         ]
         hints, culprits = named(start, failures, first), blamed(start, failures, first)
         self.scheduler = QueryScheduler(
-            self.oracle, jobs=self.of.options.jobs, log=self.log, budget=self.of.budget
+            self.oracle, jobs=self.session.options.jobs, log=self.log, budget=self.session.budget
         )  # fmt: skip
         self.margin = HangMargin(
-            self.oracle, self.scheduler, self.of.shown.failures[0], timeout=self.timeout,
+            self.oracle, self.scheduler, self.session.shown.failures[0], timeout=self.timeout,
             timeout_factor=self.timeout_factor, tell=lambda case: self.listen(case.graph.count, "does it last?"),
         )  # fmt: skip
         table = installed()
         for problem in table.problems:
-            self.of.note(f"passes that could not be loaded: {problem}")
+            self.session.note(f"passes that could not be loaded: {problem}")
         self.reduction = Reduction(
-            self.of, self.oracle, self.scheduler, self.log, start, trace, hints, culprits, self.timeout, self.listen,
-            table.passes,
+            self.session, self.oracle, self.scheduler, self.log, start, trace, hints, culprits, self.timeout,
+            self.listen, table.passes,
         )  # fmt: skip
         found = self.reduction.run()
         if not self.margin.lasts(found.case):
-            self.brief, self.nodes, self.complete = True, found.case.graph.count, found.complete
-            self.close(finished=False)
-            self.of.queries = self.queries()
-            return State.UNVERIFIED, "what is left of the hang only takes long"
+            self.nodes, self.complete = found.case.graph.count, found.complete
+            result = self.result(State.UNVERIFIED, "what is left of the hang only takes long")
+            keep(self.session, result, finished=False)
+            return replace(result, next=self.with_longer_limits())
         state, reason = self.finish(found)
-        if self.seldom() and not self.of.spent():
+        if self.seldom() and not self.session.spent():
             found, state, reason = self.steadier(found, state, reason)
-        if state is State.VERIFIED and not self.of.spent():
+        if state is State.VERIFIED and not self.session.spent():
             self.begins(trace)
-            if self.of.options.explain and self.complete:
+            if self.session.options.explain and self.complete:
                 self.explain(found.case)
-        if not self.of.spent() and (seen := illustrations.find(self.of.pool, self.settled, self.entry, self.timeout)):
-            illustrations.keep(self.of.index, self.of.capture.id, seen)
+        if not self.session.spent():
+            seen = illustrations.find(self.session.pool, self.settled, self.entry, self.timeout)
+            if seen:
+                illustrations.keep(self.session.index, self.session.capture.id, seen)
         if not self.complete:
-            command = f"minify run {self.of.index.name} {self.of.capture.id} --again"
+            command = f"minify run {self.session.index.name} {self.session.capture.id} --again"
             stopped = f"stopped by its budget; to go on: {command}"
             reason = "; ".join(filter(None, (reason, stopped)))
-        self.of.queries = self.queries()
-        return state, reason
+        return self.result(state, reason)
+
+    def result(self, state: State, reason: str) -> AttemptResult:
+        """What the attempt has come to."""
+        final = state is State.VERIFIED or self.unprintable or not self.complete
+        seconds = time.monotonic() - self.started
+        return AttemptResult(
+            self.log.reduction, state, reason, self.nodes, self.log.total, seconds, self.complete, final
+        )
 
     def with_longer_limits(self) -> EntryAttempt:
         """The attempt that follows one whose result does not last: from the last step that does, with longer time
         limits; where none does the same again, whose result is taken as it is."""
         number = self.margin.last_that_lasts([self.reduction.start, *(case for case, _ in self.reduction.path)])
         if number is None:
-            return EntryAttempt(self.of, self.entry, timeout_factor=1.0)
+            return EntryAttempt(self.session, self.entry, before=self.log.total, timeout_factor=1.0)
         case = self.reduction.path[number - 1][0] if number else self.reduction.start
-        begun = (self.log.reduction, number) if number else self.of.begun
-        return EntryAttempt(replace(self.of, case=case, begun=begun), self.entry, timeout_factor=MARGIN)
+        begun = (self.log.reduction, number) if number else self.session.begun
+        session = replace(self.session, case=case, begun=begun)
+        return EntryAttempt(session, self.entry, before=self.log.total, timeout_factor=MARGIN)
 
     def finish(self, found: ReductionResult) -> tuple[State, str]:
         """Write down what was found, and make its script."""
         case = replace(found.case, imports=tuple(libraries.needed(found.case.imports, operators(found.case.graph))))
         if lacks_shapes(case) and (trace := self.reduction.study(case)) is not None:
             case = with_shapes(case, trace)
-        self.settled, blobs = settle(case, self.of.pool.scratch)
+        self.settled, blobs = settle(case, self.session.pool.scratch)
         self.reduction.steps.finish(self.settled, blobs)
         self.nodes, self.complete = case.graph.count, found.complete
-        self.close(finished=False)
+        keep(self.session, self.result(State.UNVERIFIED, ""), finished=False)
         return self.emit(self.settled, blobs)
 
     def seldom(self) -> bool:
@@ -168,18 +203,18 @@ class EntryAttempt:
         the case: that is for other entries to see, where a fresh worker does show it."""
         if self.unprintable or not self.complete:
             return False
-        return self.share() < self.of.shown.rate if self.share() else not self.shown_fresh
+        return self.share() < self.session.shown.rate if self.share() else not self.shown_fresh
 
     def share(self) -> float:
         """In which share of its runs the script that is kept now has shown the failure."""
-        repro = self.of.index.repros.get(self.of.capture.id, "script")
+        repro = self.session.index.repros.get(self.session.capture.id, "script")
         return 0.0 if repro is None or not repro.runs else repro.verified / repro.runs
 
     def steadier(self, found: ReductionResult, state: State, reason: str) -> tuple[ReductionResult, State, str]:
         """What shows the failure more often than ``found``, if there is such a case on the way to it."""
         share = self.share()
         other = self.reduction.doubted()
-        if other is None and share and self.of.shown.rate >= 1.0:
+        if other is None and share and self.session.shown.rate >= 1.0:
             other = self.reduction.steadier(self.script_oracle())
         if other is None:
             return found, state, reason
@@ -192,30 +227,19 @@ class EntryAttempt:
 
     def begins(self, trace: Trace) -> str | None:
         """The first node whose value differs. One question, asked once; like the replays it counts as none."""
-        known = first_node.stored(self.of.index, self.of.capture.id)
-        if known is None and not self.asked_first and not self.of.spent():
+        known = first_node.stored(self.session.index, self.session.capture.id)
+        if known is None and not self.asked_first and not self.session.spent():
             self.asked_first = True
-            shown = self.of.shown.failures[0]
+            shown = self.session.shown.failures[0]
             limit = _VALUES_TIMES * self.timeout
-            known = first_node.find(self.of.pool, self.of.case, trace, shown, self.entry, limit)
+            known = first_node.find(self.session.pool, self.session.case, trace, shown, self.entry, limit)
             if known is not None:
-                first_node.keep(self.of.index, self.of.capture.id, known)
+                first_node.keep(self.session.index, self.session.capture.id, known)
         return None if known is None else str(known.get("node", ""))
-
-    def close(self, *, finished: bool = True) -> None:
-        """Write down how the reduction ended. Only when ``finished`` will no later run resume it."""
-        self.of.index.reductions.finish(
-            self.log.reduction,
-            queries=self.queries(),
-            nodes_before=self.of.case.graph.count,
-            nodes_after=self.nodes,
-            seconds=time.monotonic() - self.started,
-            finished=finished,
-        )
 
     def record(self, case: Case) -> Trace:
         """The values of one eager run, made in a worker."""
-        reply = self.of.pool.submit("record", tasks.recording(case), timeout=LIMIT).result()
+        reply = self.session.pool.submit("record", tasks.recording(case), timeout=LIMIT).result()
         if reply.ended is not Ended.DONE:
             raise SandboxError(f"recording the values of the graph ended in {reply.ended}: {reply.error}")
         return Trace.from_json(reply.result)
@@ -226,19 +250,19 @@ class EntryAttempt:
             self.oracle.timeout_factor = 1.0
         self.listen(case.graph.count, "what matters")
         try:
-            found = explain(case, self.of.pool.scratch, self.scheduler, put=self.of.pool.scratch.put)
+            found = explain(case, self.session.pool.scratch, self.scheduler, put=self.session.pool.scratch.put)
         except Exception as error:  # the script is verified already: this must not cost it
-            if self.of.options.strict:
+            if self.session.options.strict:
                 raise
-            self.of.note(f"what matters could not be found out: {error!r}")
+            self.session.note(f"what matters could not be found out: {error!r}")
             return
-        explanation.keep(self.of.index, self.of.capture.id, replace(found, reduction=self.log.reduction))
+        explanation.keep(self.session.index, self.session.capture.id, replace(found, reduction=self.log.reduction))
 
     def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
         """Render the script, run it, store it with the record of its verification."""
-        emitter = Emitter(self.of.index, self.of.capture, self.of.is_shown, self.margin.alarm(case))
+        emitter = Emitter(self.session.index, self.session.capture, self.session.is_shown, self.margin.alarm(case))
         self.listen(case.graph.count, "verifying the script")
-        self.of.pool.scratch.put(blobs)
+        self.session.pool.scratch.put(blobs)
         hang = self.margin.failure(case)
         last = self.oracle.ask(case, fresh=True) if hang is None else Verdict(Outcome.SAME, signature(hang), hang)
         self.shown_fresh = last.same
@@ -246,29 +270,33 @@ class EntryAttempt:
             state, reason = emitter.emit(
                 case,
                 blobs,
-                failure=(last.failure if last.same else None) or self.of.shown.failures[0],
-                queries=self.queries(),
-                runs=self.of.options.runs,
-                embed=self.of.options.embed_data,
-                replays=self.of.shown.seldom(),
-                installed=self.of.installed(),
+                failure=(last.failure if last.same else None) or self.session.shown.failures[0],
+                queries=self.log.total,
+                runs=self.session.options.runs,
+                embed=self.session.options.embed_data,
+                replays=self.session.shown.seldom(),
+                installed=self.session.installed(),
             )
-            if (kept := self.of.index.repros.get(self.of.capture.id, "script")) is not None:
-                self.of.listener(ScriptVerified(self.of.capture.id, kept.verified, kept.runs))
+            if (kept := self.session.index.repros.get(self.session.capture.id, "script")) is not None:
+                self.session.listener(ScriptVerified(self.session.capture.id, kept.verified, kept.runs))
             if state is State.UNVERIFIED and not last.same:
                 reason += "; nor does a fresh process show it: it may need what came before it, such as other graphs"
             return state, reason
         except NeedsData as error:
             self.unprintable = True
-            command = f"minify run {self.of.index.name} {self.of.capture.id} --again --embed-data"
+            command = f"minify run {self.session.index.name} {self.session.capture.id} --again --embed-data"
             return State.UNVERIFIED, f"{error}: {command}"
         except (Unprintable, CannotLoad) as error:
             self.unprintable = True
             return State.UNVERIFIED, f"no script can be printed: {error}"
 
-    def queries(self) -> int:
-        """Questions of this attempt and those before it."""
-        return self.before + self.log.queries
-
     def listen(self, nodes: int, stage: str) -> None:
-        self.of.answered(nodes, stage, self.queries())
+        self.session.answered(nodes, stage, self.log.total)
+
+
+def keep(session: CaptureSession, result: AttemptResult, *, finished: bool) -> None:
+    """Write down how a reduction ended. Only when ``finished`` will no later run resume it."""
+    session.index.reductions.finish(
+        result.reduction, queries=result.queries, nodes_before=session.case.graph.count, nodes_after=result.nodes,
+        seconds=result.seconds, finished=finished,
+    )  # fmt: skip

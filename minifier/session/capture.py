@@ -23,9 +23,9 @@ from ..reducer.scheduler import Budget
 from ..sandbox.cluster import Cluster, ClusterPool
 from ..sandbox.launcher import BackendImportError, Mode, SandboxError
 from ..sandbox.pool import Pool
-from .attempt import SCRIPT, EntryAttempt
+from .attempt import SCRIPT, AttemptResult, EntryAttempt, keep
+from .capture_session import CaptureSession
 from .events import Listener, ReplayFinished, ReplayStarted
-from .job import CaptureSession
 from .options import MinifyOptions
 
 
@@ -74,6 +74,7 @@ def reduce_capture(
                     runs=options.replays,
                     match=Match(options.match),
                     error_regex=options.error_regex,
+                    prefer=_entry_of_unfinished(index, capture.id, options),
                     limit=options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT),
                 )
                 if shown.reproduced:
@@ -89,6 +90,17 @@ def reduce_capture(
         return CaptureOutcome(State.BLOCKED, str(error))
     except SandboxError as error:
         return CaptureOutcome(State.BLOCKED, f"the workers cannot work: {error}")
+
+
+def _entry_of_unfinished(index: Index, capture_id: int, options: MinifyOptions) -> str:
+    """The entry of the reduction that a run with these options would go on with. Which entry is the faster one may
+    differ from replay to replay."""
+    last = index.reductions.last(capture_id)
+    if last is None or last.finished:
+        return ""
+    asked = {"match": options.match, "error_regex": options.error_regex, "min_rate": options.min_rate}
+    same = all(last.config.get(name) == value for name, value in asked.items())
+    return str(last.config.get("entry", "")) if same else ""
 
 
 def replay_event(capture_id: int, shown: Replay) -> ReplayFinished:
@@ -129,27 +141,26 @@ def earlier(capture: CaptureInfo) -> str:
     return f"{values}\n{said}: a failure that needs what came before does not show from one graph and one call"
 
 
-def _attempts(job: CaptureSession) -> CaptureOutcome:
+def _attempts(session: CaptureSession) -> CaptureOutcome:
     """Through the entry that the replay chose, and through others while the script disagrees with the oracle."""
-    shown = job.shown
+    shown = session.shown
     others = [entry for entry, seen in shown.entries.items() if seen.matched and entry != shown.entry]
-    state, reason = State.UNVERIFIED, ""
-    attempts: list[EntryAttempt] = []
+    results: list[tuple[CaptureSession, AttemptResult]] = []
     try:
         for entry in dict.fromkeys([shown.entry, *others, "compile", SCRIPT]):
-            attempt = EntryAttempt(job, entry)
-            if attempt.shows():
-                attempts.append(attempt)
-                state, reason = attempt.run()
-                if attempt.brief:
-                    attempt = attempt.with_longer_limits()
-                    attempts.append(attempt)
-                    state, reason = attempt.run()
-                if state is State.VERIFIED or attempt.unprintable or not attempt.complete:
-                    break
+            attempt = EntryAttempt(session, entry, before=results[-1][1].queries if results else 0)
+            if not attempt.shows():
+                continue
+            results.append((session, attempt.run()))
+            if (follows := results[-1][1].next) is not None:
+                results.append((follows.session, follows.run()))
+            if results[-1][1].final:
+                break
     finally:  # Ctrl-C among the ways to get here
-        children = job.keep_others()
-    if all(attempt.complete for attempt in attempts):  # only now: a run that is killed before resumes them all
-        for attempt in attempts:
-            attempt.close()
+        children = session.keep_others()
+    if all(result.complete for _, result in results):  # only now: a run that is killed before resumes them all
+        for of, result in results:
+            keep(of, result, finished=True)
+    last = results[-1][1] if results else None
+    state, reason = (State.UNVERIFIED, "") if last is None else (last.state, last.reason)
     return CaptureOutcome(state, reason, tuple(children))

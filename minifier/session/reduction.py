@@ -21,7 +21,7 @@ from ..reducer.scheduler import QueryScheduler
 from ..reducer.shrinker import Progress, ReductionResult, Shrinker
 from ..sandbox.pool import Ended
 from ..tracing.trace import Trace
-from .job import CaptureSession
+from .capture_session import CaptureSession
 from .steps import StepLog
 from .verdict_log import VerdictLog
 
@@ -40,7 +40,7 @@ class Reduction:
 
     def __init__(
         self,
-        job: CaptureSession,
+        session: CaptureSession,
         oracle: Oracle | ScriptOracle,
         scheduler: QueryScheduler,
         log: VerdictLog,
@@ -52,7 +52,7 @@ class Reduction:
         tell: Tell,
         passes: tuple[Pass, ...],
     ) -> None:
-        self.of = job
+        self.session = session
         self.oracle = oracle
         self.scheduler = scheduler
         self.log = log
@@ -62,17 +62,17 @@ class Reduction:
         self.timeout = timeout
         self.tell = tell
         self.passes = passes
-        self.steps = StepLog(job.index, log.reduction, start, job.pool.scratch, job.stepped)
+        self.steps = StepLog(session.index, log.reduction, start, session.pool.scratch, session.stepped)
         #: The steps of this round, and the keys of those that the round before has told of.
         self.path: list[tuple[Case, str]] = []
         self._told: list[str] = []
         self._rounds = 0
         by_script = isinstance(oracle, ScriptOracle)
         # A script is run several times anyway, before it is shown, and a hang takes its time.
-        once = by_script or any(failure.kind is FailureKind.HANG for failure in job.shown.failures)
+        once = by_script or any(failure.kind is FailureKind.HANG for failure in session.shown.failures)
         self.flakiness = Flakiness(
-            oracle, scheduler, rate=job.shown.rate, replays=1 if once else job.options.replays,
-            least=job.options.min_rate, confirm=SCRIPTS if by_script else None,
+            oracle, scheduler, rate=session.shown.rate, replays=1 if once else session.options.replays,
+            least=session.options.min_rate, confirm=SCRIPTS if by_script else None,
         )  # fmt: skip
 
     def run(self) -> ReductionResult:
@@ -97,12 +97,12 @@ class Reduction:
 
     def keep(self, case: Case) -> None:
         """Tell that ``case``, which was the best before, is so again."""
-        self.steps.add(case, self.scheduler.key(case), BACK, self.of.queries + self.log.queries)
+        self.steps.add(case, self.scheduler.key(case), BACK, self.log.total)
 
     def study(self, case: Case) -> Trace | None:
         """The values of a smaller case, and what its nodes consist of. A worker that fails at it is no great loss."""
         prefix = f"{self.scheduler.key(case)[:12]}:"
-        reply = self.of.pool.submit("study", tasks.studying(case, prefix), timeout=self.timeout).result()
+        reply = self.session.pool.submit("study", tasks.studying(case, prefix), timeout=self.timeout).result()
         return Trace.from_json(reply.result) if reply.ended is Ended.DONE else None
 
     def _shrink(self) -> ReductionResult:
@@ -118,10 +118,10 @@ class Reduction:
         self.path = []
         shrinker = Shrinker(
             self.scheduler,
-            self.of.pool.scratch,
+            self.session.pool.scratch,
             passes=self.passes,
             study=self.study,
-            strict=self.of.options.strict,
+            strict=self.session.options.strict,
             hints=self.hints,
             blamed=self.blamed,
             progress=self._progress,
@@ -133,7 +133,7 @@ class Reduction:
         for name, stats in result.stats.items():
             for problem in stats.problems:
                 if self.log.problem(name, problem):
-                    self.of.note(f"the pass {name} failed, and the reduction went on: {problem}")
+                    self.session.note(f"the pass {name} failed, and the reduction went on: {problem}")
         return self._shrink() if undone else result
 
     def _undo_flaky(self, *, doubted: bool = False) -> bool:
@@ -145,7 +145,7 @@ class Reduction:
             return False
         self._rounds += 1
         name = self.log.passes.get(self.path[since][1], "a step")
-        self.of.note(f"since {name} it fails less often: the reduction goes on without that")
+        self.session.note(f"since {name} it fails less often: the reduction goes on without that")
         for _, key in self.path[since:]:
             self.scheduler.correct(key, Verdict(Outcome.FLAKY, detail="shows less often than the case before"))
         self._back(since)
@@ -164,14 +164,14 @@ class Reduction:
         self.path.append((case, key))
         if not told:
             self._told = []
-            self.steps.add(case, key, self.log.passes.get(key, ""), self.of.queries + self.log.queries)
+            self.steps.add(case, key, self.log.passes.get(key, ""), self.log.total)
 
     def _other(self, case: Case, verdict: Verdict) -> None:
         if verdict.signature is None:
             return
-        known = self.of.others.get(verdict.signature.digest)
+        known = self.session.others.get(verdict.signature.digest)
         if known is None or case.graph.count < known[0].graph.count:
-            self.of.others[verdict.signature.digest] = case, verdict
+            self.session.others[verdict.signature.digest] = case, verdict
 
     def _progress(self, progress: Progress) -> None:
         self.tell(progress.nodes, progress.pass_name)

@@ -38,14 +38,17 @@ class StepLog:
         self._started = time.monotonic()
 
     def add(self, case: Case, key: str, pass_name: str, queries: int) -> None:
-        """``case`` is the best now; ``queries`` had been asked by then."""
+        """``case`` is the best now; ``queries`` had been asked by then. It is told once it is stored."""
         self.number += 1
         step = StepInfo(
             self.number, pass_name, key, case.graph.count, len(case.inputs), queries,
             round(time.monotonic() - self._started, 3), difference(self.last, case),
         )  # fmt: skip
         self.last = case
+        self._store(step, case)
         self.told(step)
+
+    def _store(self, step: StepInfo, case: Case) -> None:
         if sum(spec.numel for spec in case.tensors) > SMALL:
             self.index.reductions.add_step(self.reduction, step)
             return

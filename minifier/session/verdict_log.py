@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from ..oracle.verdict import Outcome, Verdict
 from ..reducer.history import EXPLAIN, problem_key
-from .job import CaptureSession
+from .capture_session import CaptureSession
 
 
 class VerdictLog:
     """Questions and answers by key, in memory and in the index."""
 
-    def __init__(self, job: CaptureSession, reduction: int) -> None:
-        self.job = job
-        self.index = index = job.index
+    def __init__(self, session: CaptureSession, reduction: int, *, before: int = 0) -> None:
+        self.session = session
+        self.index = index = session.index
+        #: Queries of the attempts before this one.
+        self.before = before
         self.reduction = reduction
         earlier = {k: v for k, v in index.reductions.verdicts(reduction).items() if v.outcome != Outcome.INFRA}
         self.known: dict[str, Verdict] = {
@@ -38,6 +40,11 @@ class VerdictLog:
     def queries(self) -> int:
         """Questions of the reduction itself, without those of an explanation."""
         return len(self.known) - self.explaining
+
+    @property
+    def total(self) -> int:
+        """`queries` and those of the attempts before."""
+        return self.before + self.queries
 
     def asked(self, key: str, pass_name: str) -> None:
         self.explaining += pass_name == EXPLAIN

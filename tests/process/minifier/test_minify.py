@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +17,8 @@ import pytest
 import torch
 
 import fxminify
-from fxminify.minifier.session import events
+from fxminify.minifier.oracle.replay import Replay
+from fxminify.minifier.session import capture, events
 from fxminify.store.index import Index, State
 
 QUICK = fxminify.MinifyOptions(replays=1, runs=1, explain=False)
@@ -92,6 +95,46 @@ def test_an_interrupted_second_run_leaves_a_verified_result_as_it_was(minified: 
     assert (row.state, row.nodes_after) == (State.VERIFIED, 1)
     assert repro is not None
     assert repro.text == first.script
+
+
+def test_a_run_goes_on_though_its_replays_show_another_signature(
+    captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure that depends on threads may show several signatures, other ones each time."""
+    copy = tmp_path / "repro.db"
+    with contextlib.closing(sqlite3.connect(captured)) as source, contextlib.closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+        target.execute("UPDATE captures SET state = 'pending'")
+        target.execute("DELETE FROM steps")
+        target.execute("DELETE FROM verdicts")
+        target.execute("DELETE FROM reductions")
+        target.commit()
+
+    def interrupt(event: events.Event) -> None:
+        if isinstance(event, events.StepAccepted):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fxminify.minify(copy, options=QUICK, listener=interrupt)
+    with Index.open(str(copy), readonly=True) as index:
+        first = index.reductions.last(1)
+        assert first is not None
+        known = set(index.reductions.verdicts(first.id))
+    replay = capture.replay
+
+    def other(*args: Any, **options: Any) -> Replay:
+        shown = replay(*args, **options)
+        assert options["prefer"] == first.config["entry"]
+        another = replace(shown.target.allowed[0], type="AnotherError")
+        return replace(shown, target=replace(shown.target, allowed=(*shown.target.allowed, another)))
+
+    monkeypatch.setattr(capture, "replay", other)
+    (result,) = fxminify.minify(copy, options=QUICK)
+    with Index.open(str(copy), readonly=True) as index:
+        last = index.reductions.last(1)
+        assert last is not None
+        assert (result.state, last.id) == (State.VERIFIED, first.id)
+        assert {v.asks for key, v in index.reductions.verdicts(last.id).items() if key in known} <= {1}
 
 
 @pytest.mark.parametrize("function", [fxminify.install, fxminify.capturing, fxminify.capture])

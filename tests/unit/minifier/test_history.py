@@ -131,7 +131,7 @@ def test_what_was_wrong_with_a_pass_is_kept_and_is_no_question(tmp_path: Path) -
         assert log.problem("plain-values", "KeyError: 'x'")
         assert not log.problem("plain-values", "KeyError: 'x'")
         index.reductions.accept(reduction, case, {})
-        assert (log.queries, VerdictLog(log.job, reduction).known) == (0, {})
+        assert (log.queries, VerdictLog(log.session, reduction).known) == (0, {})
         found = stored(index, 1)
         shown = details(index, 1)
     assert found is not None

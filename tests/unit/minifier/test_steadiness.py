@@ -244,7 +244,7 @@ def test_an_earlier_case_is_handed_out_only_if_its_script_is_better(
     monkeypatch.setattr(EntryAttempt, "script_oracle", lambda self: None)
     told: list[Case] = []
     there: Any = attempt
-    there.of = SimpleNamespace(shown=SimpleNamespace(rate=rate))
+    there.session = SimpleNamespace(shown=SimpleNamespace(rate=rate))
     there.reduction = SimpleNamespace(doubted=lambda: None, steadier=lambda script: earlier, keep=told.append)
     there.unprintable = False
     what, state, _ = attempt.steadier(found, State.VERIFIED, "")

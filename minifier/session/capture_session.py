@@ -33,8 +33,6 @@ class CaptureSession:
     #: The reduction and the step of it that ``case`` is from, where it is not the captured one.
     begun: tuple[int, int] | None = None
     others: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
-    #: Queries that the attempts stand on, those of an earlier run included. The budget counts those that are new.
-    queries: int = 0
     budget: Budget = field(default_factory=Budget)
 
     def note(self, text: str) -> None:
