@@ -287,7 +287,7 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
     named = title(case, failure)
     return {
         "title": named,
-        "comment": named.replace("-->", "-- >").replace("--!>", "--! >"),
+        "comment": re.sub(r"-(?=-)", "- ", named),  # two hyphens have no place in a comment
         "summary": summary(case, failure),
         "backend": one_line(str(case.backend.get("name", "")), 80),
         "expected": expected(failure),

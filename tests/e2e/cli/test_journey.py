@@ -78,7 +78,7 @@ def test_another_failure_on_the_way_is_a_child(minified: Any, rows: dict[int, di
     assert [(i, r["parent"], r["state"], r["headline"]) for i, r in rows.items() if i > 7] == [
         (8, 1, "pending", "ValueError: planted: this has no kernel")
     ]
-    assert "Other failures were found on the way, 1 of them: minify run repro.db" in minified.said.stdout
+    assert "1 other failure found on the way: minify run repro.db" in minified.said.stdout
 
 
 def test_the_history_tells_what_each_step_changed(minified: Any, rows: dict[int, dict[str, Any]]) -> None:

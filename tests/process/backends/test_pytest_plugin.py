@@ -85,7 +85,18 @@ def suite(tmp_path: Path) -> Path:
 def run(folder: Path, *args: str, module: tuple[str, ...] = ("pytest",)) -> subprocess.CompletedProcess[str]:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "FXMINIFY", "COLUMNS"))}
     environment = {**inherited, "PYTHONPATH": str(folder / "site"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", *module, "-q", "-p", "no:cacheprovider", "--import-mode=importlib", *args]
+    command = [
+        sys.executable,
+        "-m",
+        *module,
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        "--import-mode=importlib",
+        *args,
+    ]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )

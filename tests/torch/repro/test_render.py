@@ -188,7 +188,7 @@ def test_one_slice_reads_as_a_person_writes_it() -> None:
 def test_a_title_in_a_comment_keeps_its_hyphens() -> None:
     failure = replace(ERROR, message="--no-op --> a-b <!-- 1->2 --!> end")
     text = script(lambda x: x.sin(), X, failure=failure, format="issue")
-    expected = "[inductor] sin: runtime error: RuntimeError: --no-op -- > a-b <!-- 1->2 --! > end"
+    expected = "[inductor] sin: runtime error: RuntimeError: - -no-op - -> a-b <!- - 1->2 - -!> end"
     assert text.splitlines()[0] == f"<!-- Title: {expected} -->"
 
 
