@@ -9,8 +9,8 @@ DEMO := .demo
 
 help:
 	@echo "make demo           capture, minify and print the script of a real failure"
-	@echo "make check          lint, types and the quick tests: less than two minutes"
-	@echo "make test           the tests CI runs: less than twelve minutes"
+	@echo "make check          lint, types and the quick tests"
+	@echo "make test           the tests CI runs"
 	@echo "make test-random    the quick tests in random order"
 	@echo "make test-server    the index on PostgreSQL"
 	@echo "make test-slow      the real failures that take minutes"

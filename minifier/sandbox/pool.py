@@ -7,7 +7,6 @@ is an ordinary `Reply` that says how it ended, in which phase, and what it had p
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
@@ -364,8 +363,3 @@ class _Watch:
             self.error = "killed from outside"
             return Ended.INFRA
         return Ended.CRASH
-
-
-def default_jobs() -> int:
-    """As many workers as this process may use processors."""
-    return len(os.sched_getaffinity(0))

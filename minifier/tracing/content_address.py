@@ -7,7 +7,6 @@ During a reduction a recorded value is called ``<node>@<version>``, so that a ca
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import replace
 
 from ...store.document.case import Blobs, Case
@@ -31,8 +30,3 @@ def settle(case: Case, blobs: Blobs) -> tuple[Case, dict[str, bytes]]:
         settled[name] = data
     tensors = tuple(t if t.storage is None else replace(t, storage=names[t.storage]) for t in case.tensors)
     return replace(case, tensors=tensors), settled
-
-
-def total_bytes(case: Case, blobs: Mapping[str, bytes]) -> int:
-    """Bytes of all storages of ``case``."""
-    return sum(len(blobs[key]) for key in case.storages)
