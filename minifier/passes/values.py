@@ -38,10 +38,8 @@ _RANDOM = ("randn", "rand", "randint")
 
 
 def plain_values(case: Case, storages: Storages) -> Candidates:
-    """Replace recorded values by zeros, ones, another constant, a sequence or seeded random numbers that will do.
-
-    Generated values, of a capture that left its values out, become zeros or ones.
-    """
+    """Replace recorded values by zeros, ones, another constant, a sequence or seeded random numbers that will do."""
+    # A capture that left its values out has generated ones: they become zeros or ones.
     start = case.tensors
     drawn_first = given_before(case)
     ranked = {i: list(_ranked(start[i], storages, i in drawn_first)) for i in data_tensors(case)}
