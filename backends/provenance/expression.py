@@ -266,22 +266,22 @@ def _kept(init: Any) -> dict[str, str]:
     for statement in node.body:
         for target, value in _assignments(statement):
             own = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == me
-            if own and len(found := _settled(value) & (names - rebound)) == 1:
+            if own and len(found := _forwarded(value) & (names - rebound)) == 1:
                 kept.setdefault(found.pop(), target.attr)  # type: ignore[attr-defined]
     return kept
 
 
-def _settled(value: ast.expr) -> set[str]:
-    """The names of which ``value`` may be the value, such that it gives the same again where that is what they hold."""
+def _forwarded(value: ast.expr) -> set[str]:
+    """The arguments whose value ``value`` may be: given one of these values again, it is the same value."""
     match value:
         case ast.Name(id=name):
             return {name}
         case ast.BoolOp(op=ast.Or(), values=[first, _]):
-            return _settled(first)
+            return _forwarded(first)
         case ast.IfExp(body=one, orelse=other):
             return {branch.id for branch in (one, other) if isinstance(branch, ast.Name)}
         case ast.Call(func=ast.Name(id=converter), args=[given], keywords=[]) if converter in _CONVERTERS:
-            return _settled(given)
+            return _forwarded(given)
     return set()
 
 

@@ -30,7 +30,7 @@ from ..reporting.emit import Emitter
 from ..reporting.explain import explain
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Ended
-from ..tracing.content_address import settle
+from ..tracing.content_address import content_addressed
 from ..tracing.hop_calls import with_distinct_names
 from ..tracing.trace import Trace, lacks_shapes, with_shapes
 from .capture_session import CaptureSession
@@ -159,7 +159,7 @@ class EntryAttempt:
             if self.session.options.explain and self.complete:
                 self.explain(found.case)
         if not self.session.spent():
-            seen = illustrations.find(self.session.pool, self.settled, self.entry, self.timeout)
+            seen = illustrations.find(self.session.pool, self.final_case, self.entry, self.timeout)
             if seen:
                 illustrations.keep(self.session.index, self.session.capture.id, seen)
         if not self.complete:
@@ -192,11 +192,11 @@ class EntryAttempt:
         case = replace(found.case, imports=tuple(libraries.needed(found.case.imports, operators(found.case.graph))))
         if lacks_shapes(case) and (trace := self.reduction.study(case)) is not None:
             case = with_shapes(case, trace)
-        self.settled, blobs = settle(case, self.session.pool.scratch)
-        self.reduction.steps.finish(self.settled, blobs)
+        self.final_case, blobs = content_addressed(case, self.session.pool.scratch)
+        self.reduction.steps.finish(self.final_case, blobs)
         self.nodes, self.complete = case.graph.count, found.complete
         keep(self.session, self.result(State.UNVERIFIED, ""), finished=False)
-        return self.emit(self.settled, blobs)
+        return self.emit(self.final_case, blobs)
 
     def seldom(self) -> bool:
         """Whether the script shows the failure less often than the replays did. One that never does may be no fault of

@@ -14,7 +14,7 @@ from ..oracle.replay import Likeness, Replay
 from ..oracle.verdict import Verdict
 from ..reducer.scheduler import Budget
 from ..sandbox.pool import Ended, Workers
-from ..tracing.content_address import settle
+from ..tracing.content_address import content_addressed
 from .events import Listener, Noted, QueryAnswered, StepAccepted
 from .options import MinifyOptions
 
@@ -70,13 +70,13 @@ class CaptureSession:
         for digest, (case, verdict) in self.others.items():
             if digest in known or verdict.signature is None:
                 continue
-            settled, blobs = settle(case, self.pool.scratch)
-            provenance = {"found": f"while minifying capture {self.capture.id}", "torch": settled.torch}
+            addressed, blobs = content_addressed(case, self.pool.scratch)
+            provenance = {"found": f"while minifying capture {self.capture.id}", "torch": addressed.torch}
             if is_ours(self.case, self.capture.provenance.get("origin")):
-                provenance["origin"] = origin_tag(settled)
+                provenance["origin"] = origin_tag(addressed)
             ids.append(
                 self.index.captures.add(
-                    case=settled,
+                    case=addressed,
                     blobs=blobs,
                     failure=verdict.failure,
                     signature=verdict.signature,

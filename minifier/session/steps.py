@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ...store.document.case import Blobs, Case
 from ...store.index import Index, StepInfo
 from ..reducer.history import difference
-from ..tracing.content_address import settle
+from ..tracing.content_address import content_addressed
 
 #: A case is kept only while its tensors have at most this many elements.
 SMALL = 4 << 20
@@ -53,14 +53,14 @@ class StepLog:
             self.index.reductions.add_step(self.reduction, step)
             return
         new = {name: len(self.blobs[name]) for name in case.storages - self._kept}
-        settled, blobs = settle(case, self.blobs)
+        addressed, blobs = content_addressed(case, self.blobs)
         if self._bytes + sum(new.values()) <= MOST_BYTES:
             self._bytes += sum(new.values())
             self._kept |= set(new)
-            self.index.reductions.add_step(self.reduction, step, settled, blobs)
+            self.index.reductions.add_step(self.reduction, step, addressed, blobs)
         else:
             self.index.reductions.add_step(self.reduction, step)
-            self.index.reductions.accept(self.reduction, settled, blobs)
+            self.index.reductions.accept(self.reduction, addressed, blobs)
 
     def finish(self, case: Case, blobs: Blobs) -> None:
         """``case``, which is the last one or as good, ends the reduction: it is kept whatever its size."""

@@ -1,7 +1,7 @@
-"""Storage keys of a finished case: recorded values get the key that everything in the index has, their digest.
+"""Content addresses: the storages of a finished case are named by the sha256 of their bytes, as the index names them.
 
-During a reduction a recorded value is called ``<node>@<version>``, so that a candidate has the same name in every run
-(`fxminify.minifier.tracing.trace`). What leaves the reduction is content-addressed again.
+During a reduction a traced value is called ``<node>@<version>``, so that a candidate has the same name in every run
+(`fxminify.minifier.tracing.trace`).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from ...store.document.case import Blobs, Case
 _PADDING = 64
 
 
-def settle(case: Case, blobs: Blobs) -> tuple[Case, dict[str, bytes]]:
+def content_addressed(case: Case, blobs: Blobs) -> tuple[Case, dict[str, bytes]]:
     """``case`` with every storage named by the sha256 of its bytes, and those bytes. Unused storages are left out.
 
     A second storage of equal bytes stays one of its own, see ``docs/format.md``.
     """
     names: dict[str, str] = {}
-    settled: dict[str, bytes] = {}
+    addressed: dict[str, bytes] = {}
     for key in sorted(case.storages):
         data = bytes(blobs[key])
-        while (name := hashlib.sha256(data).hexdigest()) in settled:
+        while (name := hashlib.sha256(data).hexdigest()) in addressed:
             data += bytes(_PADDING)  # one key would make one storage of two
         names[key] = name
-        settled[name] = data
+        addressed[name] = data
     tensors = tuple(t if t.storage is None else replace(t, storage=names[t.storage]) for t in case.tensors)
-    return replace(case, tensors=tensors), settled
+    return replace(case, tensors=tensors), addressed

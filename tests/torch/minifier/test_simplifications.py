@@ -366,11 +366,11 @@ def test_a_failure_that_needs_nothing_takes_one_question() -> None:
 
 
 def test_a_simplified_case_is_a_valid_document() -> None:
-    from fxminify.minifier.tracing.content_address import settle
+    from fxminify.minifier.tracing.content_address import content_addressed
     from fxminify.store.document.case import to_json
 
     z = torch.complex(noise(6), noise(6)).conj()
     case, held = captured(lambda x, y: (x, y), noise(6, 6).t()[1:], z)
     for fails in (ALWAYS, lambda x, y, out: x.stride(0) == 1, lambda x, y, out: y.is_complex()):
-        settled, blobs = settle(canonicalize(case, held, Asked(held, fails)), held)
-        assert Asked(Held(blobs), fails)(validate(to_json(settled)))
+        addressed, blobs = content_addressed(canonicalize(case, held, Asked(held, fails)), held)
+        assert Asked(Held(blobs), fails)(validate(to_json(addressed)))

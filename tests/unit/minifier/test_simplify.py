@@ -17,7 +17,7 @@ from fxminify.minifier.passes.candidates import Candidates
 from fxminify.minifier.reducer import scheduler
 from fxminify.minifier.reducer.scheduler import MemoryLog
 from fxminify.minifier.reducer.shrinker import ReductionResult
-from fxminify.minifier.tracing.content_address import settle
+from fxminify.minifier.tracing.content_address import content_addressed
 from fxminify.minifier.tracing.trace import Trace
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 
@@ -79,12 +79,12 @@ def test_every_simplification_is_documented_and_listed() -> None:
     assert all(row.summary.endswith(".") for row in rows)
 
 
-def test_settled_storages_are_named_by_their_content() -> None:
+def test_storages_are_named_by_their_content() -> None:
     twin = replace(CASE, tensors=(*CASE.tensors, replace(CASE.tensors[0], storage="relu@0")))
-    case, blobs = settle(twin, {**BLOBS, "relu@0": DATA, "unused": b""})
+    case, blobs = content_addressed(twin, {**BLOBS, "relu@0": DATA, "unused": b""})
     assert sorted(blobs.values()) == [DATA, DATA + bytes(64)]
     assert {t.storage for t in case.tensors} == set(blobs)
-    assert settle(case, blobs) == (case, blobs)
+    assert content_addressed(case, blobs) == (case, blobs)
 
 
 # More than one worker
