@@ -28,10 +28,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from fxminify.minifier.oracle.scheduler import QueryScheduler
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import Stage, in_stage
 from fxminify.minifier.reduce import reduce
-from fxminify.minifier.reducer.scheduler import QueryScheduler
 from fxminify.minifier.reducer.shrinker import Shrinker
 from fxminify.minifier.tracing.recorder import record
 from fxminify.minifier.tracing.spill import Spill

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..store.document.case import Blobs, Case
+from .candidate.hop_calls import with_distinct_names
+from .candidate.trace import Trace
+from .oracle.scheduler import Budget, QueryScheduler
 from .oracle.verdict import Outcome, Verdict
 from .passes import Stage, in_stage, installed
-from .reducer.scheduler import Budget, QueryScheduler
 from .reducer.shrinker import Progress, Shrinker
-from .tracing.hop_calls import with_distinct_names
 from .tracing.spill import Spill
-from .tracing.trace import Trace
 
 if TYPE_CHECKING:
     import torch.fx as fx

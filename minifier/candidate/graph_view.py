@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from ...store.document.case import Blobs, Case, Node, TensorSpec, Value, tag
-from ..tracing.trace import Recorded, Trace, ValueKind
+from .trace import Recorded, Trace, ValueKind
 
 #: State switched on by one node and off by a later one: dropping only one of the two would leak into what follows.
 PAIRS = {

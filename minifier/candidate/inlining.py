@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...store.document.case import Case, Graph, Json, Node, Value, map_refs, refs, tag
-from ..tracing.hop_calls import HopCall, hop_calls, items
-from ..tracing.trace import ValueKind, copied
 from .graph_view import GraphView
+from .hop_calls import HopCall, hop_calls, items
 from .subgraphs import picks, with_inputs
+from .trace import ValueKind, copied
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, map_refs, tag
-from ..tracing.trace import ValueKind
 from .graph_view import GraphView, reached
+from .trace import ValueKind
 
 
 class Edit(Protocol):

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from ...store.document.case import Case, Node, Value, map_refs, tag
-from ..tracing.hop_calls import Path, exists, items, subgraph, with_subgraph
 from .graph_view import PAIRS, REGIONS, WRAPPERS, GraphView, target_name
+from .hop_calls import Path, exists, items, subgraph, with_subgraph
 from .subgraphs import SubgraphView, picks, without_dead
 
 #: Where in the arguments of a node: a position or a name, then positions inside of lists.

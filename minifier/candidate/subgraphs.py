@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, map_refs, refs, tag
-from ..tracing.hop_calls import HopCall, Path, deciding, exists, hop_calls, items, paths, subgraph, with_subgraph
-from ..tracing.trace import Trace, copied
 from .graph_view import GraphView, reached
+from .hop_calls import HopCall, Path, deciding, exists, hop_calls, items, paths, subgraph, with_subgraph
 from .patch import Patch, reduced
+from .trace import Trace, copied
 
 
 class SubgraphView(GraphView):

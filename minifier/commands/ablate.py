@@ -20,7 +20,7 @@ def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, trust: boo
 
     The layers are Dynamo, AOTAutograd, its decompositions, and the backend. The issue report shows the answer.
     """
-    from ..regression.ablation import ablate
+    from ..oracle.ablation import ablate
     from . import console
 
     def done(row: Any) -> None:

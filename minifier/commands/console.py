@@ -25,9 +25,9 @@ from ...repro_templates.report.text_graph import text_graph
 from ...store.errors import without_password
 from ...store.index import CaptureInfo, Index, RetestResult, StepInfo
 from ..oracle import first_node
+from ..oracle.ablation import Ablation
 from ..printable import printable
 from ..reducer.history import Effort, History
-from ..regression.ablation import Ablation
 from ..regression.retest import RetestAnswer, RetestCase
 from ..reporting import groups
 from ..reporting.explanation import Explanation

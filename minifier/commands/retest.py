@@ -46,7 +46,7 @@ def retest(
     from ...store.index import Index
     from ..regression.junit import junit as document
     from ..regression.retest import RetestOptions, retest
-    from ..regression.standing import Expect, matrix
+    from ..reporting.standing import Expect, matrix
     from . import console
 
     if matrix_:

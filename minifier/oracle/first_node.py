@@ -15,8 +15,8 @@ from ...store.document.case import Case, Graph
 from ...store.failure import VALUES, Failure, FailureKind, Phase
 from ...store.index import Index
 from ..candidate.graph_view import REGIONS
+from ..candidate.trace import Trace, ValueKind
 from ..sandbox.pool import Workers
-from ..tracing.trace import Trace, ValueKind
 from . import tasks
 from .observation import of_reply
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ...store.document.case import Case
-from ..reducer.scheduler import BudgetSpent, QueryScheduler
 from .oracle import MOST_VOTES, Votes
+from .scheduler import BudgetSpent, QueryScheduler
 from .verdict import Outcome, Verdict
 
 #: Cases with their keys, in the order in which they were accepted.

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from ...backends.running import deaths
 from ...store.document.case import Case
 from ...store.failure import Failure
-from ..reducer.scheduler import BudgetSpent, QueryScheduler
 from .oracle import ALARM_TIMES, LASTS_TIMES, Oracle
+from .scheduler import BudgetSpent, QueryScheduler
 from .verdict import InterestingnessTest, Verdict
 
 #: How many times the limit of a candidate the result must take.

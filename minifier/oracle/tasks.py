@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...store import codec
 from ...store.document.case import Case, Json, TensorSpec, to_json
-from ..tracing.trace import graph_from_json
+from ..candidate.trace import graph_from_json
 
 if TYPE_CHECKING:
     from ..sandbox.scratch import Scratch

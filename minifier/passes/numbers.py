@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from ...store.document.case import Node, Value, tag
 from ..candidate.graph_view import GraphView
+from ..candidate.hop_calls import Path
 from ..candidate.order import weight
 from ..candidate.patch import Patch
 from ..candidate.rewriting import Place, Put, editable, inside, places
 from ..candidate.subgraphs import graphs
-from ..tracing.hop_calls import Path
 from .proposal import Proposal, each
 from .searches import farthest
 

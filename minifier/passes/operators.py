@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from ...store.document.case import tag
 from ..candidate.graph_view import GraphView
+from ..candidate.hop_calls import hop_calls, items, paths
+from ..candidate.hop_calls import subgraph as graph_at
 from ..candidate.inlining import Inline
 from ..candidate.patch import Patch
 from ..candidate.subgraphs import (
@@ -24,9 +26,7 @@ from ..candidate.subgraphs import (
     slots,
     subgraphs,
 )
-from ..tracing.hop_calls import hop_calls, items, paths
-from ..tracing.hop_calls import subgraph as graph_at
-from ..tracing.trace import ValueKind
+from ..candidate.trace import ValueKind
 from . import dead, reroute
 from .proposal import Proposal, each
 from .searches import farthest, sweep

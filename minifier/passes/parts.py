@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from ...store.document.case import Graph
 from ..candidate.graph_view import GraphView
+from ..candidate.hop_calls import hop_calls, items, subgraph
 from ..candidate.patch import Patch
 from ..candidate.rewriting import TakeApart, editable
 from ..candidate.subgraphs import Inside, Shift, SubgraphView, graphs
-from ..tracing.hop_calls import hop_calls, items, subgraph
-from ..tracing.trace import ValueKind
+from ..candidate.trace import ValueKind
 from .proposal import Proposal, each
 from .searches import alone, one_of
 

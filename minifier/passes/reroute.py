@@ -15,10 +15,10 @@ from math import prod
 
 from ...store.document.case import Value
 from ..candidate.graph_view import GraphView
+from ..candidate.hop_calls import Path
 from ..candidate.patch import Patch
 from ..candidate.rewriting import Become, editable
 from ..candidate.subgraphs import Inside, graphs
-from ..tracing.hop_calls import Path
 from .proposal import Proposal, each
 from .searches import farthest
 

@@ -13,11 +13,11 @@ from math import prod
 
 from ...store.document.case import TensorSpec, Value
 from ..candidate.graph_view import GraphView
+from ..candidate.hop_calls import Path
 from ..candidate.order import RANKS, rank
 from ..candidate.patch import Patch
 from ..candidate.rewriting import Become, editable
 from ..candidate.subgraphs import graphs
-from ..tracing.hop_calls import Path
 from .proposal import Proposal
 from .searches import sweep
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ...store.document.case import Case, Node, tag
 from ...store.failure import VALUES, Failure, FailureKind
 from ..candidate.graph_view import leaves, reached, target_name
-from ..tracing.hop_calls import hop_calls, subgraph
+from ..candidate.hop_calls import hop_calls, subgraph
 
 #: No more hints than this are followed.
 MOST = 3

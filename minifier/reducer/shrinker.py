@@ -18,11 +18,11 @@ from ...store.document.case import Case
 from ..candidate.graph_view import GraphView, Storages
 from ..candidate.lint import flaw
 from ..candidate.order import SizeCache
+from ..candidate.trace import Trace
+from ..oracle.scheduler import BudgetSpent, Query, QueryScheduler
 from ..oracle.verdict import Outcome, Verdict
 from ..passes import PASSES, Pass, Stage
 from ..passes.proposal import Choices, Problem
-from ..tracing.trace import Trace
-from .scheduler import BudgetSpent, Query, QueryScheduler
 
 #: With this many nodes a one-shot pass that has run has nothing more to do.
 SMALL = 16

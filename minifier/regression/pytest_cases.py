@@ -61,8 +61,8 @@ class RetestFile(pytest.File):
             yield RetestItem.from_parent(self, name=case.name, case=case, reason=reason)
 
     def options(self) -> RetestOptions:
+        from ..reporting.standing import Expect
         from .retest import RetestOptions
-        from .standing import Expect
 
         given = self.config.getoption
         return RetestOptions(

@@ -27,12 +27,12 @@ from ...store.index import CaptureInfo, Index, ReproInfo, Retest, RetestResult
 from ...store.index.database import now
 from ...store.signature import signature
 from ..consent import Confirm, question, refuse
+from ..oracle.ablation import named
 from ..oracle.replay import Likeness
 from ..reporting.export import alarm, embedded_from, search_path, stored_repro
 from ..reporting.record import make_header
 from ..reporting.script_file import python_path
-from .ablation import named
-from .standing import NOT_MINIFIED, UNRECORDED, Expect, Standing, as_expected, history, standing
+from ..reporting.standing import NOT_MINIFIED, UNRECORDED, Expect, Standing, as_expected, history, standing
 
 #: The chance to call a failure that comes and goes fixed because it stayed away; and the most runs spent on that.
 CHANCE, MOST_RUNS = 0.05, 20

@@ -175,7 +175,7 @@ def command(index: Index, capture_id: int, request: ExportRequest = _SCRIPT) -> 
         repository(spec),
         "--title",
         one_line(headline, 140),
-        "--subgraph-file",
+        "--body-file",
         "-",
     ]
     return f"{shlex.join(made)} | {shlex.join(filed)}"

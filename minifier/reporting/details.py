@@ -12,7 +12,7 @@ from ...store.index import Index
 from ..oracle import first_node
 from ..passes import Stage, in_stage
 from ..reducer import history
-from ..regression.standing import retested
+from .standing import retested
 
 
 def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[str, Any]:

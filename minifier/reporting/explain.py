@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import copysign, log10
 
 from ...store.document.case import Blobs, Case
+from ..oracle.scheduler import Budget, BudgetSpent, QueryScheduler
 from ..oracle.verdict import Outcome
 from ..passes.dimensions import changeable
 from ..reducer.history import EXPLAIN, difference
-from ..reducer.scheduler import Budget, BudgetSpent, QueryScheduler
 from .explanation import Aspect, Explanation, Feature, ProbeAnswer, Twin
 from .probes import (
     Names,

@@ -24,12 +24,11 @@ from ...store.document.case import Case, Json
 from ...store.errors import StoreError
 from ...store.failure import Failure, FailureKind
 from ...store.index import CaptureInfo, Index
-from ..oracle import first_node
+from ..oracle import ablation, first_node
 from ..reducer import history
-from ..regression import ablation
-from ..regression.standing import retested
 from . import explanation, illustrations
 from .groups import grouped
+from .standing import retested
 
 #: How many failures are shown in full, and at how many characters of such it ends.
 MOST, MOST_CHARACTERS = 40, 24_000_000

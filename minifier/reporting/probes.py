@@ -15,9 +15,9 @@ from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
 from ...store.document.case import Blobs, Case, Graph, Node, TensorSpec, Value, refs, tag
 from ...store.document.names import UnknownName, check_target
+from ..candidate.hop_calls import renamed
 from ..passes.dimensions import hinted
 from ..reducer.history import operation, text, values
-from ..tracing.hop_calls import renamed
 from .explanation import Aspect
 from .remake import cast, plain, relaid, resize
 

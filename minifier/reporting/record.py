@@ -23,7 +23,7 @@ from ...store.index import CaptureInfo, Index
 from ...store.index.documents import plain
 from ...store.signature import signature
 from ..oracle import first_node
-from ..regression.ablation import stored as stored_ablation
+from ..oracle.ablation import stored as stored_ablation
 from . import explanation, illustrations
 
 #: Under this name the record is kept beside the scripts of a capture.

@@ -1,6 +1,6 @@
 """One attempt at a capture: search, make plain, render, verify, through one entry to the backend.
 
-Every query is in the index before it is asked, so a second run repeats none; see `fxminify.minifier.reducer.scheduler`.
+Every query is in the index before it is asked, so a second run repeats none; see `fxminify.minifier.oracle.scheduler`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from ...repro_templates.source.inputs import NeedsData
 from ...store.document.case import Case, operators
 from ...store.index import State
 from ...store.signature import signature
+from ..candidate.hop_calls import with_distinct_names
+from ..candidate.trace import Trace, lacks_shapes, with_shapes
 from ..oracle import first_node, tasks
 from ..oracle.hang_margin import MARGIN, HangMargin
 from ..oracle.oracle import Oracle
 from ..oracle.replay import LIMIT
-from ..oracle.script_oracle import ScriptOracle
+from ..oracle.scheduler import QueryScheduler
 from ..oracle.verdict import Outcome, Verdict
 from ..passes import installed
 from ..reducer.hints import blamed, named
-from ..reducer.scheduler import QueryScheduler
 from ..reducer.shrinker import ReductionResult
 from ..reporting import explanation, illustrations
 from ..reporting.emit import Emitter
@@ -31,11 +32,10 @@ from ..reporting.explain import explain
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Ended
 from ..tracing.content_address import content_addressed
-from ..tracing.hop_calls import with_distinct_names
-from ..tracing.trace import Trace, lacks_shapes, with_shapes
 from .capture_session import CaptureSession
 from .events import ScriptVerified
 from .reduction import Reduction
+from .script_oracle import ScriptOracle
 from .verdict_log import VerdictLog
 
 #: With no more nodes than this the search is done before the first node that differs is known.

@@ -18,8 +18,8 @@ from ...store.failure import METADATA
 from ...store.index import CaptureInfo, Index, State
 from ...store.signature import Match
 from ..oracle.replay import LIMIT, Replay, Shown, replay
+from ..oracle.scheduler import Budget
 from ..reducer.history import begin_at
-from ..reducer.scheduler import Budget
 from ..sandbox.cluster import Cluster, ClusterPool
 from ..sandbox.launcher import BackendImportError, Mode, SandboxError
 from ..sandbox.pool import Pool

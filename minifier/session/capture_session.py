@@ -11,8 +11,8 @@ from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index, StepInfo
 from ...store.index.trust import is_ours, origin_tag
 from ..oracle.replay import Likeness, Replay
+from ..oracle.scheduler import Budget
 from ..oracle.verdict import Verdict
-from ..reducer.scheduler import Budget
 from ..sandbox.pool import Ended, Workers
 from ..tracing.content_address import content_addressed
 from .events import Listener, Noted, QueryAnswered, StepAccepted

@@ -11,17 +11,17 @@ from collections.abc import Callable
 
 from ...store.document.case import Case
 from ...store.failure import FailureKind
+from ..candidate.trace import Trace
 from ..oracle import tasks
 from ..oracle.flakiness import Flakiness
 from ..oracle.oracle import Oracle, Votes
-from ..oracle.script_oracle import ScriptOracle
+from ..oracle.scheduler import QueryScheduler
 from ..oracle.verdict import Outcome, Verdict
 from ..passes import Pass
-from ..reducer.scheduler import QueryScheduler
 from ..reducer.shrinker import Progress, ReductionResult, Shrinker
 from ..sandbox.pool import Ended
-from ..tracing.trace import Trace
 from .capture_session import CaptureSession
+from .script_oracle import ScriptOracle
 from .steps import StepLog
 from .verdict_log import VerdictLog
 

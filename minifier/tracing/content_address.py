@@ -1,7 +1,7 @@
 """Content addresses: the storages of a finished case are named by the sha256 of their bytes, as the index names them.
 
 During a reduction a traced value is called ``<node>@<version>``, so that a candidate has the same name in every run
-(`fxminify.minifier.tracing.trace`).
+(`fxminify.minifier.candidate.trace`).
 """
 
 from __future__ import annotations

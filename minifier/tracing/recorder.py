@@ -1,4 +1,4 @@
-"""The eager run behind `fxminify.minifier.tracing.trace`: an FX interpreter that takes snapshots. Imports torch.
+"""The eager run behind `fxminify.minifier.candidate.trace`: an FX interpreter that takes snapshots. Imports torch.
 
 A snapshot is taken when a value is made, before anything can write to it. Whether a node wrote to one of its
 arguments shows in the version counter that a tensor shares with all its views (``Tensor._version``); when it moved,
@@ -21,8 +21,8 @@ from ...store.document.case import Blobs, Case, Graph, TensorSpec, Value, tag
 from ...store.live.build import build
 from ...store.live.encode import Encoder, Unsupported
 from ...store.live.modes import as_it_was, is_fake, one_of_batch
-from .hop_calls import HopCall, Path, hop_calls, positions
-from .trace import Put, Recorded, Trace, ValueKind
+from ..candidate.hop_calls import HopCall, Path, hop_calls, positions
+from ..candidate.trace import Put, Recorded, Trace, ValueKind
 
 
 def record(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = None) -> Trace:

@@ -17,13 +17,13 @@ from ...backends.running.execution import copy_inputs
 from ...store.document.case import Blobs, Case, Graph
 from ...store.live.encode import encode
 from ...store.live.modes import one_of_batch
+from ..candidate import hop_calls
 from ..candidate.graph_view import target_name
 from ..candidate.order import DEEPEST, OTHER, PART, generation, rank
-from . import hop_calls
+from ..candidate.trace import Put, Trace
 from .decompose import decomposition
 from .recorder import RecordingInterpreter, Tape, recorded
 from .signatures import Parameters, parameters
-from .trace import Put, Trace
 
 #: In a graph of more nodes than this none is taken apart: that would take long, and say little.
 MOST = 32

@@ -11,11 +11,11 @@ from typing import Any
 from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import apply
+from fxminify.minifier.candidate.trace import Recorded, Trace, ValueKind
+from fxminify.minifier.oracle.scheduler import Budget, MemoryLog, QueryScheduler, WriteAheadLog
 from fxminify.minifier.oracle.verdict import InterestingnessTest, Outcome, Verdict
 from fxminify.minifier.passes import Pass, Stage, in_stage
-from fxminify.minifier.reducer.scheduler import Budget, MemoryLog, QueryScheduler, WriteAheadLog
 from fxminify.minifier.reducer.shrinker import Shrinker
-from fxminify.minifier.tracing.trace import Recorded, Trace, ValueKind
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 
 Step = tuple[str, str, Sequence[str]]

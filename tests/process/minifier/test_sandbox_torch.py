@@ -199,7 +199,7 @@ def test_a_case_whose_storage_is_missing_is_our_own_trouble(pool: Any) -> None:
 
 
 def test_a_recording_lies_in_the_scratch_directory(pool: Any) -> None:
-    from fxminify.minifier.tracing.trace import Trace
+    from fxminify.minifier.candidate.trace import Trace
 
     case, blobs = capture(lambda x: torch.relu(x).sin(), (torch.ones(4),), spec("healthy"))
     pool.scratch.put(blobs)

@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from index_tasks import boom
 
 from fxminify.cli import main
-from fxminify.minifier.oracle import first_node
-from fxminify.minifier.regression import ablation
+from fxminify.minifier.oracle import ablation, first_node
 from fxminify.minifier.reporting import explanation, illustrations, record
 from fxminify.store.index import Index, RetestResult, State, StoreError, upgrade
 from fxminify.store.index.upgrade import BACKUP

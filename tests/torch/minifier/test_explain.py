@@ -12,10 +12,10 @@ import pytest
 import torch
 from made import Held
 
+from fxminify.minifier.oracle.keys import Keys
+from fxminify.minifier.oracle.scheduler import Budget, BudgetSpent, MemoryLog, QueryScheduler
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.reducer.history import EXPLAIN
-from fxminify.minifier.reducer.keys import Keys
-from fxminify.minifier.reducer.scheduler import Budget, BudgetSpent, MemoryLog, QueryScheduler
 from fxminify.minifier.reporting import remake
 from fxminify.minifier.reporting.explain import explain
 from fxminify.minifier.reporting.explanation import Aspect, Explanation

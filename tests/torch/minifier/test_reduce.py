@@ -9,8 +9,8 @@ import torch
 from torch import fx, nn
 
 import fxminify
+from fxminify.minifier.candidate.trace import Trace, ValueKind
 from fxminify.minifier.tracing.recorder import record
-from fxminify.minifier.tracing.trace import Trace, ValueKind
 from fxminify.store.document.case import Case
 from fxminify.store.live.encode import encode
 from fxminify.store.live.modes import functorch_depth

@@ -9,8 +9,8 @@ import pytest
 import torch
 from made import Held, canonicalize
 
+from fxminify.minifier.oracle.keys import Keys
 from fxminify.minifier.oracle.observe import observe
-from fxminify.minifier.reducer.keys import Keys
 from fxminify.repro_templates.source.inputs import print_inputs
 from fxminify.store.document.case import Case
 from fxminify.store.live.encode import encode

@@ -19,8 +19,8 @@ from torch import nn
 
 from fxminify.backends.running.execution import execute
 from fxminify.minifier.candidate.graph_view import target_name
+from fxminify.minifier.candidate.hop_calls import paths, subgraph, with_distinct_names
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.tracing.hop_calls import paths, subgraph, with_distinct_names
 from fxminify.minifier.tracing.recorder import record
 from fxminify.minifier.tracing.study import study
 from fxminify.store.document.case import Case

@@ -90,7 +90,7 @@ def test_the_command_for_gh_is_one_that_a_shell_reads_back(desk: Any) -> None:
     assert shlex.split(filed) == [
         "gh", "issue", "create", "--repo", "pytorch/pytorch",
         "--title", "[eager] torch.relu: compile error: RuntimeError: no kernel for 'relu' in x.cpp",
-        "--subgraph-file", "-",
+        "--body-file", "-",
     ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fxminify.minifier.regression.ablation import CANNOT, LAYERS, OTHER, PASSES, SAME, Ablation, AblationRow, _enters
+from fxminify.minifier.oracle.ablation import CANNOT, LAYERS, OTHER, PASSES, SAME, Ablation, AblationRow, _enters
 from fxminify.store.errors import StoreError
 
 

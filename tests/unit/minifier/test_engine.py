@@ -11,14 +11,14 @@ from made import REMOVALS, REPLACEMENTS, Fails, code, has, ops, shrinker, tower
 from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import Patch
+from fxminify.minifier.candidate.trace import Trace
+from fxminify.minifier.oracle.keys import Keys
+from fxminify.minifier.oracle.scheduler import MemoryLog
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import Pass, Proposal, Stage
 from fxminify.minifier.passes.proposal import each
 from fxminify.minifier.passes.searches import sweep
-from fxminify.minifier.reducer.keys import Keys
-from fxminify.minifier.reducer.scheduler import MemoryLog
 from fxminify.minifier.reducer.shrinker import PassFailed, Progress, ReductionResult
-from fxminify.minifier.tracing.trace import Trace
 from fxminify.store.document.case import Case
 
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from made import Slow, code, has, ops, shrinker, tower
 
-from fxminify.minifier.reducer import scheduler
+from fxminify.minifier.oracle import scheduler
 from fxminify.store.document.case import Case
 
 NAMES = ("asinh", "atan", "erf")

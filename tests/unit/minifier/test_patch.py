@@ -7,7 +7,7 @@ from made import code, make, spec
 from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import Patch, apply, merge
-from fxminify.minifier.tracing.trace import Recorded, Trace, ValueKind
+from fxminify.minifier.candidate.trace import Recorded, Trace, ValueKind
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 
 CHAIN = make(["x"], [("a", "sin", ["x"]), ("b", "cos", ["a"]), ("c", "add", ["b", "x"])], ["c"])

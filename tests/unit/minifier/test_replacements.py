@@ -12,7 +12,7 @@ from made import REMOVALS, REPLACEMENTS, Fails, Step, called, code, make, ops, s
 
 from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
-from fxminify.minifier.tracing.trace import Recorded, Trace, ValueKind
+from fxminify.minifier.candidate.trace import Recorded, Trace, ValueKind
 from fxminify.store.document.case import Case, Graph, Node
 
 FOUR, ROWS = (4,), (2, 4)

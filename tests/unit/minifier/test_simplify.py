@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from made import Fails, Held, Slow, canonicalize, shrinker
 
+from fxminify.minifier.candidate.trace import Trace
+from fxminify.minifier.oracle import scheduler
+from fxminify.minifier.oracle.scheduler import MemoryLog
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import CANONICALIZATIONS, Stage, canonical, in_stage, name_of
 from fxminify.minifier.passes.candidates import Candidates
-from fxminify.minifier.reducer import scheduler
-from fxminify.minifier.reducer.scheduler import MemoryLog
 from fxminify.minifier.reducer.shrinker import ReductionResult
 from fxminify.minifier.tracing.content_address import content_addressed
-from fxminify.minifier.tracing.trace import Trace
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 
 DATA = np.linspace(-1, 2, 40, dtype=np.float32).tobytes()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fxminify.minifier.regression.standing import Expect, as_expected, history, order, standing
+from fxminify.minifier.reporting.standing import Expect, as_expected, history, order, standing
 from fxminify.store.index import CaptureInfo, Retest, RetestResult, State
 
 OLD, NEW = "2.13.0+cpu", "2.14.0"

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from made import Held, has, make, ops, tower
 
+from fxminify.minifier.candidate.trace import Trace
 from fxminify.minifier.oracle.flakiness import CONFIRMATIONS, Flakiness, confirmation_votes
 from fxminify.minifier.oracle.oracle import Votes, tally
+from fxminify.minifier.oracle.scheduler import MemoryLog, QueryScheduler
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, Pass, Stage, canonical, in_stage
-from fxminify.minifier.reducer.scheduler import MemoryLog, QueryScheduler
 from fxminify.minifier.reducer.shrinker import PassFailed, ReductionResult
 from fxminify.minifier.sandbox.pool import Ended, Reply
 from fxminify.minifier.session.attempt import EntryAttempt
 from fxminify.minifier.session.options import MinifyOptions
 from fxminify.minifier.session.reduction import BACK, Reduction
 from fxminify.minifier.session.verdict_log import VerdictLog
-from fxminify.minifier.tracing.trace import Trace
 from fxminify.store.document.case import Case, TensorSpec
 from fxminify.store.index import State, StepInfo
 

@@ -10,7 +10,7 @@ Three kinds of value are told apart (`ValueKind`):
   keeps its producer.
 
 Nodes of subgraphs (the sub-graphs of higher-order operators) are recorded as they are run first, under the names that
-`minifier.tracing.hop_calls.with_distinct_names` gave them. A tensor that a transform wraps (inside ``vmap``, say) is
+`minifier.candidate.hop_calls.with_distinct_names` gave them. A tensor that a transform wraps (inside ``vmap``, say) is
 recorded as one element of the batch: what a node alone, without the transform, can be given.
 
 Recorded bytes live beside the trace under symbolic keys ``<node>@<version>``, so that two runs of the recording name

@@ -16,11 +16,11 @@ from ...store.document.case import Blobs, Case
 from ...store.errors import StoreError
 from ...store.index import Index
 from ..consent import Confirm, question, refuse
-from ..oracle import tasks
-from ..oracle.observation import Observation, Seen, of_reply
-from ..oracle.replay import Likeness
 from ..sandbox.launcher import BackendImportError, SandboxError
 from ..sandbox.pool import Pool
+from . import tasks
+from .observation import Observation, Seen, of_reply
+from .replay import Likeness
 
 #: The backends of torch that stop after a layer, and that layer.
 LAYERS = (

@@ -15,11 +15,11 @@ from ...store.document.case import Blobs, Case
 from ...store.failure import Failure
 from ...store.index import CaptureInfo
 from ...store.signature import signature
+from ..oracle.oracle import Votes
+from ..oracle.verdict import Outcome, Verdict
 from ..reporting.emit import START, Shows
 from ..reporting.export import embedded_from, search_path
 from ..reporting.record import make_header
-from .oracle import Votes
-from .verdict import Outcome, Verdict
 
 
 class ScriptOracle:

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from ...store.document.case import Case
-from ..oracle.verdict import InterestingnessTest, Outcome, Verdict
 from .keys import Keys
+from .verdict import InterestingnessTest, Outcome, Verdict
 
 #: A candidate, and the name of the pass (or other client) that asks about it.
 Query = tuple[Case, str]
