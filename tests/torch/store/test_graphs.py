@@ -13,6 +13,7 @@ import corpus
 import pytest
 import torch
 from identical import difference, graph_difference, places, tensors_in
+from work import Lines
 
 from fxminify.store.document.case import Case, Graph, Node, to_json
 from fxminify.store.document.decode import parse, validate
@@ -211,21 +212,21 @@ def test_inputs_must_fit_the_placeholders() -> None:
         encode(gm, [])
 
 
-def test_encoding_is_quick() -> None:
-    import time
+def test_encoding_twice_the_nodes_is_twice_the_work() -> None:
+    def lines(steps: int) -> int:
+        def chain(x: torch.Tensor) -> torch.Tensor:
+            for i in range(steps):
+                x = (x + i).sin() * 0.5
+            return x
 
-    gm, inputs = captured(corpus_chain, torch.randn(4))
-    encode(gm, inputs)
-    began = time.perf_counter()
-    encode(gm, inputs)
-    assert len(gm.graph.nodes) > 250
-    assert time.perf_counter() - began < 0.5
+        gm, inputs = captured(chain, torch.randn(4))
+        assert len(gm.graph.nodes) > 3 * steps
+        encode(gm, inputs)
+        with Lines() as work:
+            encode(gm, inputs)
+        return work.count
 
-
-def corpus_chain(x: torch.Tensor) -> torch.Tensor:
-    for i in range(100):
-        x = (x + i).sin() * 0.5
-    return x
+    assert lines(80) < 3 * lines(40)
 
 
 def test_custom_libraries_are_known_by_their_operators() -> None:

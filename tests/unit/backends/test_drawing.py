@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 
 import pytest
+from work import Lines
 
 from fxminify.backends.drawing.layering import APART, place
 from fxminify.backends.drawing.svg import MOST_BOXES, Box, Edge, svg
@@ -70,11 +70,17 @@ def test_the_picture_of_one_graph_is_one_picture() -> None:
     assert svg(boxes, edges, label="x") == svg(boxes, edges, label="x")
 
 
-def test_a_thousand_nodes_are_drawn_within_seconds() -> None:
+def test_twice_the_nodes_are_twice_the_work() -> None:
+    with Lines() as small:
+        svg(*network(500), label="big")
+    with Lines() as large:
+        svg(*network(1000), label="big")
+    assert large.count < 3 * small.count
+
+
+def test_a_thousand_nodes_are_drawn() -> None:
     boxes, edges = network(1000)
-    before = time.process_time()
     text = svg(boxes, edges, label="big")
-    assert time.process_time() - before < 5
     assert text.count("<g ") == 1000
     assert len(text) < 700_000
 

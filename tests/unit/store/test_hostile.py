@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +22,7 @@ from hostile_documents import (
     tensor,
     value,
 )
+from work import Lines
 
 from fxminify.store.document.case import Case, to_json
 from fxminify.store.document.decode import InvalidDocument, Limits, check_storage, parse, validate
@@ -38,11 +38,10 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("doc", REFUSED.values(), ids=REFUSED.keys())
-def test_a_hostile_document_is_refused(doc: Json) -> None:
-    began = time.perf_counter()
-    with pytest.raises(InvalidDocument) as refused:
+def test_a_hostile_document_is_refused_with_little_work(doc: Json) -> None:
+    with Lines() as work, pytest.raises(InvalidDocument) as refused:
         validate(doc)
-    assert time.perf_counter() - began < 2
+    assert work.count < 1_000_000
     message = str(refused.value)
     assert message.isascii()
     assert message.isprintable()
@@ -62,15 +61,14 @@ def test_the_plain_document_of_these_tests_is_accepted() -> None:
     assert isinstance(validate(attribute("a.b", {"tensor": 0, "kind": "buffer"})), Case)
 
 
-def test_many_nodes_are_refused_quickly() -> None:
+def test_too_many_nodes_are_refused_before_any_is_read() -> None:
     nodes = [
         {"name": f"a{i}", "op": "call_function", "target": {"fn": "torch.sin"}, "args": [{"ref": "x"}]}
         for i in range(1 << 16)
     ]
-    began = time.perf_counter()
-    with pytest.raises(InvalidDocument, match="at most 50000"):
+    with Lines() as work, pytest.raises(InvalidDocument, match="at most 50000"):
         validate(document() | {"graph": {"nodes": [X, *nodes, OUT]}})
-    assert time.perf_counter() - began < 1
+    assert work.count < 10_000
 
 
 def test_limits_count_across_sub_graphs() -> None:

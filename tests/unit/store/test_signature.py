@@ -271,11 +271,10 @@ def test_masking_a_huge_message_is_quick_and_bounded() -> None:
 
 @pytest.mark.parametrize("unit", ["x", "_1", "/", "[ ", "Warning"])
 def test_masking_takes_linear_time_whatever_repeats(unit: Any) -> None:
-    before = time.process_time()
-    signature(
-        Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, message=unit * 20_000, diagnostics=f"error: {unit * 20_000}")
-    )
-    assert time.process_time() - before < 3
+    before = time.process_time()  # regular expressions run no lines of Python that could be counted
+    text = unit * 100_000
+    signature(Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, message=text, diagnostics=f"error: {text}"))
+    assert time.process_time() - before < 30, "a tenth of a second is usual, quadratic time takes many minutes"
 
 
 def test_the_digest_of_a_signature_is_stable() -> None:
