@@ -24,6 +24,11 @@ _ENDING = ("_pytest.", "asyncio.", "trio", "anyio", "concurrent.")
 #: What stands for nodes that call nothing; a module goes by a path.
 _OPERATIONS = {"placeholder": "<input>", "get_attr": "<attribute>", "call_module": "<module>", "output": "output"}
 _MOST_NAMED = 100
+#: Functions of torch that a backward pass calls the compiler of its graph in.
+_BACKWARD_COMPILERS = {
+    ("torch/_functorch/_aot_autograd/runtime_wrappers.py", "get_or_compile"),
+    ("torch/_dynamo/backends/common.py", "_wrapped_bw_compiler"),
+}
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _FLOORS = tuple(os.path.join(_ROOT, floor, "") for floor in ("backends", "repro_templates", "minifier"))
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
@@ -32,9 +37,10 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
 def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "", graphs: Iterable[Any] = ()) -> Failure:
     """Describe ``exc``, raised by a backend in ``phase``.
 
-    The kind is ``out_of_memory`` where the exception says so, ``compile_error`` while compiling or building guards,
-    ``runtime_error`` otherwise; an exit is a ``crash``. ``diagnostics`` is what reached file descriptor 2 meanwhile,
-    ``graphs`` are those whose nodes its text may name, besides the ones that its frames hold.
+    The kind is ``out_of_memory`` where the exception says so, ``compile_error`` while compiling or building guards
+    (in a backward pass, too, where the compiler of its graph raised), ``runtime_error`` otherwise; an exit is a
+    ``crash``. ``diagnostics`` is what reached file descriptor 2 meanwhile, ``graphs`` are those whose nodes its text
+    may name, besides the ones that its frames hold.
     """
     inner = unwrap(exc)
     if isinstance(inner, SystemExit):
@@ -44,7 +50,8 @@ def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "", graph
     if isinstance(inner, MemoryError) or any(m in text for m in _OUT_OF_MEMORY):
         kind = FailureKind.OUT_OF_MEMORY
     else:
-        kind = FailureKind.COMPILE_ERROR if phase in (Phase.COMPILE, Phase.GUARDS) else FailureKind.RUNTIME_ERROR
+        compiling = phase in (Phase.COMPILE, Phase.GUARDS) or (phase is Phase.BACKWARD and compiles_backward(exc))
+        kind = FailureKind.COMPILE_ERROR if compiling else FailureKind.RUNTIME_ERROR
     causes = tuple((type_name(c), text_of(c)) for c in chain(inner))
     try:
         named = named_nodes([*graphs, *graphs_around(inner)], [text, *(said for _, said in causes)])
@@ -60,6 +67,14 @@ def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "", graph
         diagnostics=diagnostics,
         detail={"nodes": named} if named else {},
     )
+
+
+def compiles_backward(exc: BaseException) -> bool:
+    """Whether ``exc``, raised in a backward pass, comes from the compiler of its graph, which is called as late as
+    there. Compiled autograd compiles there, too, and Dynamo says so by its envelope."""
+    inner = unwrap(exc)
+    frames = (f for each in {exc, inner} for f in traceback.extract_tb(each.__traceback__))
+    return inner is not exc or any((portable(f.filename), f.name) in _BACKWARD_COMPILERS for f in frames)
 
 
 def named_nodes(graphs: Iterable[Any], texts: Iterable[str]) -> dict[str, str]:

@@ -117,8 +117,9 @@ def summary(case: Case, failure: Failure) -> str:
     name = code(str(case.backend.get("name", "")) or "the backend", 80)
     after = {Phase.BACKWARD: "in the backward pass", Phase.GUARDS: "while Dynamo makes guards"}.get(failure.phase, "")
     when = f" {after}" if after else ""
+    compiled = "the backward graph of a function" if failure.phase is Phase.BACKWARD else "a graph"
     sentences = {
-        FailureKind.COMPILE_ERROR: f"The backend {name} does not compile a graph that eager runs",
+        FailureKind.COMPILE_ERROR: f"The backend {name} does not compile {compiled} that eager runs",
         FailureKind.RUNTIME_ERROR: f"What the backend {name} compiled raises{when or ' when it runs'}; eager does not",
         FailureKind.DIVERGENCE: f"What the backend {name} compiled and eager disagree{when}",
         FailureKind.CRASH: f"The process dies with the backend {name}{when}; eager is fine",

@@ -116,7 +116,7 @@ def test_a_backward_graph_that_fails_when_it_runs_is_a_runtime_error(db: str) ->
 
 def test_the_dynamo_level_is_kept_where_it_can_be(db: str) -> None:
     capture = fail(db, "auto", team.backward, sine, learned(), backward=True)
-    assert (capture.provenance["level"], capture.kind, capture.phase) == ("dynamo", "runtime_error", "backward")
+    assert (capture.provenance["level"], capture.kind, capture.phase) == ("dynamo", "compile_error", "backward")
     with Index.open(db) as index:
         assert index.captures.case(1).backward
 

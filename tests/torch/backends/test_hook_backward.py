@@ -96,7 +96,8 @@ def test_a_backward_graph_that_cannot_be_compiled(db: str) -> None:
     fxminify.install(db)
     with pytest.raises(Exception, match="no backward"):
         torch.compile(model, backend=backend)(torch.ones(3, requires_grad=True)).sum().backward()
-    assert [(row.kind, row.failure.message) for row in captures(db)] == [("runtime_error", "no backward")]  # type: ignore[union-attr]
+    [row] = captures(db)
+    assert (row.kind, row.phase, row.failure.message) == ("compile_error", "backward", "no backward")  # type: ignore[union-attr]
 
 
 def test_a_lazily_compiled_backward_that_fails(db: str) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import aot_module_simplified
 
 from fxminify.backends.running.exceptions import failure_of
 from fxminify.repro_templates.source.action import ALIAS_PREFIX, GRADIENT_PREFIX, MUTATION_PREFIX
@@ -58,6 +60,15 @@ def cannot_go_back(gm: Any, inputs: Any) -> Any:
     return lambda *args: [Doubled.apply(o) for o in gm(*args)]
 
 
+def cannot_compile_backward(gm: Any, inputs: Any) -> Any:
+    return aot_module_simplified(gm, inputs, fw_compiler=lambda gm, _: gm.forward, bw_compiler=cannot_compile)
+
+
+def compiles_a_backward_that_cannot_run(gm: Any, inputs: Any) -> Any:
+    late = compiles_what_cannot_run
+    return aot_module_simplified(gm, inputs, fw_compiler=lambda gm, _: gm.forward, bw_compiler=late)
+
+
 def spoils_guards(gm: Any, inputs: Any) -> Any:
     for node in gm.graph.nodes:
         value = node.meta.get("example_value")
@@ -71,6 +82,22 @@ def test_an_error_while_compiling() -> None:
     assert phase_of(exc) is Phase.COMPILE
     failure = failure_in_script(exc, HERE)
     assert (failure.kind, failure.type) == (FailureKind.COMPILE_ERROR, "KeyError")
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind"),
+    [
+        (cannot_compile_backward, FailureKind.COMPILE_ERROR),
+        (aot_autograd(fw_compiler=lambda gm, _: gm.forward, bw_compiler=cannot_compile), FailureKind.COMPILE_ERROR),
+        (compiles_a_backward_that_cannot_run, FailureKind.RUNTIME_ERROR),
+        (cannot_go_back, FailureKind.RUNTIME_ERROR),
+    ],
+)
+def test_an_error_of_the_compiler_of_a_backward_graph_is_a_compile_error(backend: Any, kind: FailureKind) -> None:
+    x = torch.ones(2, requires_grad=True)
+    exc = raised(lambda: torch.compile(forward, backend=backend)(x).sum().backward())
+    failure = failure_in_script(exc, HERE)
+    assert (failure.kind, failure.phase) == (kind, Phase.BACKWARD)
 
 
 def test_an_error_of_a_registered_backend_inside_autograd() -> None:
@@ -92,14 +119,6 @@ def test_an_error_in_backward() -> None:
     compiled = torch.compile(forward, backend=cannot_go_back)
     assert phase_of(raised(lambda: compiled(x).sum().backward())) is Phase.BACKWARD
     assert phase_of(raised(lambda: torch.autograd.grad(compiled(x).sum(), [x]))) is Phase.BACKWARD
-
-
-def test_a_backward_graph_that_does_not_compile_fails_in_backward() -> None:
-    from torch._dynamo.backends.common import aot_autograd
-
-    backend = aot_autograd(fw_compiler=lambda gm, inputs: gm.forward, bw_compiler=cannot_compile)
-    x = torch.ones(2, requires_grad=True)
-    assert phase_of(raised(lambda: torch.compile(forward, backend=backend)(x).sum().backward())) is Phase.BACKWARD
 
 
 def test_an_error_while_guards_are_made() -> None:
