@@ -38,8 +38,8 @@ class Header:
     (``3 of 3``). ``timeout`` is the time in seconds after which a hang is one. ``equal_nan`` is False where eager is
     known to give no NaN, ``summed`` True where gradients of the sum of the outputs show the failure. ``layers`` are
     backend, layer and result of an ablation, ``enters`` is its answer. ``matters`` are sentences about what the failure
-    takes, the summary first; ``twin`` says how the nearest candidate that passes differs, in words and then in lines
-    that begin with ``-`` or ``+``. ``first`` is the first node of the captured graph whose value differs
+    takes, the summary first; ``passing_variant`` says how the nearest candidate that passes differs, in words and then
+    in lines that begin with ``-`` or ``+``. ``first`` is the first node of the captured graph whose value differs
     (`minifier.oracle.first_node`), ``illustrations`` are what the compiler made of the case, with a heading, ``steps``
     the passes that made it smaller, each with what is left. ``tentative`` says why it is not sure, or is empty.
     """
@@ -59,7 +59,7 @@ class Header:
     layers: tuple[tuple[str, str, str], ...] = ()
     enters: str = ""
     matters: tuple[str, ...] = ()
-    twin: tuple[str, ...] = ()
+    passing_variant: tuple[str, ...] = ()
     illustration_heading: str = ""
     illustrations: tuple[Illustration, ...] = ()
     inputs: int = 0
@@ -125,7 +125,7 @@ class Context:
     layers: tuple[tuple[str, ...], ...]
     enters: str
     matters: list[str]
-    twin: list[str]
+    passing_variant: list[str]
     illustration_heading: str
     illustrations: list[tuple[str, str]]
     story: str
@@ -300,7 +300,7 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
         "layers": header.layers,
         "enters": header.enters,
         "matters": [prose(text) for text in header.matters],
-        "twin": [one_line(text, 200) for text in header.twin],
+        "passing_variant": [one_line(text, 200) for text in header.passing_variant],
         "illustration_heading": prose(header.illustration_heading),
         "illustrations": [(_about(item), one_line(item.text, 4000, lines=60)) for item in header.illustrations],
         "story": story(case, header),

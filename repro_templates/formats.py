@@ -79,7 +79,7 @@ def _run_notebook(text: str, shows: Shows, **options: Any) -> Verification:
 
 def _run_test(text: str, shows: Shows, *, files: Mapping[str, bytes], **options: Any) -> Verification:
     if importlib.util.find_spec("pytest") is None:
-        return Verification(0, 0, instead="pytest is not installed here")
+        return Verification(0, 0, mismatch="pytest is not installed here")
     return verify(_UNDER_PYTEST, _left(_EXPECTED), files={**files, _TEST: text.encode("ascii")}, **options)
 
 

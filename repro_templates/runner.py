@@ -1,8 +1,8 @@
 """Run a script as ``__main__`` and write down how it ended: ``python -m ...runner SCRIPT REPORT``.
 
-The report is JSON: ``{"exit": 0}`` where the script came to its end, ``{"failure": {...}, "hindrance": "..."}`` where
-an exception ended it, and in both ``{"versions": {...}}`` of the modules it imported. A process that dies leaves no
-report. `fxminify.repro_templates.verify` runs this in a fresh process; the script itself never needs it.
+The report is JSON: ``{"exit": 0}`` where the script came to its end, ``{"failure": {...}, "blocked_reason": "..."}``
+where an exception ended it, and in both ``{"versions": {...}}`` of the modules it imported. A process that dies leaves
+no report. `fxminify.repro_templates.verify` runs this in a fresh process; the script itself never needs it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..backends.running.exceptions import exit_code
-from .tracebacks import failure_in_script, hindrance
+from .tracebacks import blocked_reason, failure_in_script
 
 
 def main(arguments: list[str]) -> int:
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     except BaseException as exc:  # noqa: BLE001  whatever ends the script is what the report is about
         code = exit_code(exc) if isinstance(exc, SystemExit) else 1
         failure = asdict(failure_in_script(exc, os.path.basename(script)))
-        ended = {"exit": code, "failure": failure, "hindrance": hindrance(exc)} if code else {"exit": 0}
+        ended = {"exit": code, "failure": failure, "blocked_reason": blocked_reason(exc)} if code else {"exit": 0}
         if isinstance(exc, SystemExit) and isinstance(exc.code, str):
             print(exc.code, file=sys.stderr)
     ended["versions"] = versions()

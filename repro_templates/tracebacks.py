@@ -83,7 +83,7 @@ def places(exc: BaseException) -> list[Place]:
     return [(portable(f.filename), f.name) for f in traceback.extract_tb(exc.__traceback__)]
 
 
-def hindrance(exc: BaseException) -> str:
+def blocked_reason(exc: BaseException) -> str:
     """Why a script that ended with ``exc`` says nothing of its backend, or nothing: a package is missing, no backend
     has that name, or the exception was raised before the compiler was reached, by eager for example."""
     inner = unwrap(exc)

@@ -45,18 +45,18 @@ _TAIL = 4000
 class Verification:
     """``shown`` of ``runs`` runs showed the failure. ``failures`` is what each run showed, None where it passed.
 
-    ``instead`` says what happened in the runs that did not show it, ``log`` is the end of what each run wrote.
-    ``passed`` runs came to their end. ``hindrance`` says why the compiler was never reached, where a run found that
-    out; ``versions`` are those of the packages that a run imported.
+    ``mismatch`` says what happened in the runs that did not show it, ``log`` is the end of what each run wrote.
+    ``passed`` runs came to their end. ``blocked_reason`` says why the compiler was never reached, where a run found
+    that out; ``versions`` are those of the packages that a run imported.
     """
 
     shown: int
     runs: int
     failures: tuple[Failure | None, ...] = ()
-    instead: str = ""
+    mismatch: str = ""
     log: str = ""
     passed: int = 0
-    hindrance: str = ""
+    blocked_reason: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -144,7 +144,7 @@ def verify(
             raise
     failures: list[Failure | None] = []
     seen: list[Failure] = []
-    instead = ""
+    mismatch = ""
     for ended in reported:
         readings = [_at_home(failure, embedded) for failure in _readings(ended, timeout)]
         shown = next(filter(shows, readings), None)
@@ -152,18 +152,20 @@ def verify(
         if shown is not None:
             seen.append(shown)
         else:
-            instead = instead or _instead(ended, failures[-1])
+            mismatch = mismatch or _mismatch(ended, failures[-1])
     log = "\n".join([*(_log("reported", ended) for ended in reported), _log("plain", plainly)])
     passed = failures.count(None) + (plainly.code == 0) if runs > 1 else int(plainly.code == 0)
-    hindrance = next((text for ended in reported if (text := str((ended.report or {}).get("hindrance", "")))), "")
+    blocked_reason = next(
+        (text for ended in reported if (text := str((ended.report or {}).get("blocked_reason", "")))), ""
+    )
     versions = next((found for ended in reported if (found := _versions(ended.report))), {})
     if not seen:
-        return Verification(0, runs, tuple(failures), instead, log, passed, hindrance, versions)
+        return Verification(0, runs, tuple(failures), mismatch, log, passed, blocked_reason, versions)
     agrees = _agrees(plainly, seen[-1])
     if not agrees:
-        instead = instead or f"run plainly, it ends with {_status(plainly)}"
+        mismatch = mismatch or f"run plainly, it ends with {_status(plainly)}"
     count = int(agrees) if runs == 1 else len(seen) + agrees
-    return Verification(count, runs, tuple(failures), instead, log, passed, hindrance, versions)
+    return Verification(count, runs, tuple(failures), mismatch, log, passed, blocked_reason, versions)
 
 
 def failure_of_run(ended: _Ended, timeout: float) -> Failure | None:
@@ -257,7 +259,7 @@ def _environment(search_path: Sequence[str]) -> dict[str, str]:
     return inherited | path | {"PYTHONFAULTHANDLER": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def _instead(ended: _Ended, failure: Failure | None) -> str:
+def _mismatch(ended: _Ended, failure: Failure | None) -> str:
     return f"it ends with {_status(ended)}" if failure is None else f"it shows another failure: {failure.headline()}"
 
 

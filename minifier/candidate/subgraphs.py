@@ -133,9 +133,9 @@ class Operand(OfCall):
         same = call.operands.index(call.operands[self.index])
         for name in call.shared:
             inner: Graph = graph.attrs[name]["graph"]
-            gone, twin = inner.placeholders[self.index - count], inner.placeholders[same - count]
-            if gone is not twin and self.is_twin(group, same):
-                inner = renamed_reads(inner, gone.name, twin.name)
+            gone, equal = inner.placeholders[self.index - count], inner.placeholders[same - count]
+            if gone is not equal and self.is_equal(group, same):
+                inner = renamed_reads(inner, gone.name, equal.name)
                 gone = inner.placeholders[self.index - count]
             elif any(gone.name in n.inputs for n in inner.nodes):
                 return case
@@ -148,7 +148,7 @@ class Operand(OfCall):
             replace(case, graph=with_subgraph(case.graph, self.path, graph)), case, self.path, view.trace
         )
 
-    def is_twin(self, group: list[HopCall], other: int) -> bool:
+    def is_equal(self, group: list[HopCall], other: int) -> bool:
         """Whether every call gives the same operand there."""
         return all(c.operands[other] == c.operands[self.index] for c in group)
 

@@ -117,8 +117,8 @@ def ablation(found: Ablation) -> None:
     rows([{"backend": r.backend, "layer": r.layer, "result": r.result, "seconds": r.seconds} for r in found.rows])
     console = Console()
     for row in found.rows:
-        if row.said:
-            console.print(Text(printable(f"{row.backend}: {row.said}")))
+        if row.message:
+            console.print(Text(printable(f"{row.backend}: {row.message}")))
     console.print(Text(printable(f"The failure enters at: {found.enters}")))
 
 
@@ -386,9 +386,9 @@ def explanation(found: Explanation, *, console: Console | None = None) -> None:
         field("", sentence, console)
     cut = "" if found.complete else ", and was cut short: there is more to ask"
     field("", f"({found.asked} answers{cut})", console)
-    if found.twin is not None:
-        field("passes", found.twin.what, console)
-        for line in printable(found.twin.difference).splitlines()[:SHORT]:
+    if found.passing_variant is not None:
+        field("passes", found.passing_variant.what, console)
+        for line in printable(found.passing_variant.difference).splitlines()[:SHORT]:
             console.print(Text(f"            {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)
 
 
@@ -437,11 +437,12 @@ def retest_answers(rows: Sequence[RetestAnswer], *, console: Console | None = No
     lines = [f"{id:>{widths[0]}}  {kind:{widths[1]}}  {name:{widths[2]}}  " for id, kind, name, _ in cells]
     console.print(Text(f"{lines[0]}result", style="bold"), soft_wrap=True)
     for row, line, (*_, result) in zip(rows, lines[1:], cells[1:], strict=True):
-        said = "; ".join(part for part in (row.said, row.standing.text() if row.standing is not None else "") if part)
+        standing = row.standing.text() if row.standing is not None else ""
+        message = "; ".join(part for part in (row.message, standing) if part)
         style = "bold red" if result.endswith("!") else _RETEST_STYLES[row.result]
         console.print(Text(line).append(result, style), soft_wrap=True)
-        if said:
-            console.print(Text(f"{'':{widths[0]}}  {' '.join(printable(said, 400).split())}"), soft_wrap=True)
+        if message:
+            console.print(Text(f"{'':{widths[0]}}  {' '.join(printable(message, 400).split())}"), soft_wrap=True)
     counts = Counter(row.result for row in rows)
     console.print(Text(", ".join(f"{count} {result}" for result, count in counts.items()) + _unexpected(rows)))
 

@@ -42,8 +42,8 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
             if answer["cannot_run"]:
                 click.echo(f"{name}: cannot run: {printable(answer['cannot_run'])}")
                 continue
-            instead = printable(f" ({answer['instead']})") if answer["instead"] else ""
-            click.echo(f"{name}: {answer['shown']} of {answer['runs']} runs show {answer['signature']}{instead}")
+            mismatch = printable(f" ({answer['mismatch']})") if answer["mismatch"] else ""
+            click.echo(f"{name}: {answer['shown']} of {answer['runs']} runs show {answer['signature']}{mismatch}")
     if any(answer["shown"] == 0 and not answer["cannot_run"] for answer in answers):
         sys.exit(1)
     if any(answer["cannot_run"] for answer in answers):

@@ -1,18 +1,19 @@
-"""`minify ablate`: one capture under other backends. At which layer does its failure enter?
+"""`minify ablate`: run one capture under other backends to find the layer at which its failure enters.
 
-Between the program and a backend stand Dynamo, AOTAutograd and its decompositions; torch has a backend that stops
-after each of them. The first that fails names the layer; where all three pass, the failure is the backend's own. The
-minimized case is taken where there is one. Each backend has workers of its own: it may crash or hang.
+A graph passes through Dynamo, AOTAutograd and decompositions before it reaches the backend. torch has a backend that
+stops after each of these layers. The first of them that fails names the layer. If all three pass, the failure is the
+backend's own. The minimal case is used if there is one. Each backend gets its own workers: it may crash or hang.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...backends.provenance.spec import BackendSpec
-from ...store.document.case import Blobs, Case
+from ...store import codec
+from ...store.document.case import Blobs, Case, Json
 from ...store.errors import StoreError
 from ...store.index import Index
 from ..consent import Confirm, question, refuse
@@ -28,39 +29,40 @@ LAYERS = (
     ("aot_eager", "AOTAutograd"),
     ("aot_eager_decomp_partition", "decompositions and partitioner"),
 )
-#: Under this name an ablation is kept beside the scripts of a capture.
+#: The kind of the artifact.
 ARTIFACT = "ablation"
-#: The one failure of a capture, seen under another backend.
+#: Results of a backend, compared with the captured failure.
 SAME, OTHER, PASSES, CANNOT = "same failure", "another failure", "passes", "cannot run"
 
 
 @dataclass(frozen=True, slots=True)
 class AblationRow:
-    """What one backend made of the case: ``result`` is one of ``SAME``, ``OTHER``, ``PASSES`` and ``CANNOT``."""
+    """The case under one backend. ``result`` is one of ``SAME``, ``OTHER``, ``PASSES`` and ``CANNOT``."""
 
     backend: str
     layer: str
     result: str
-    said: str = ""
+    message: str = ""
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """The rows, the ladder of torch's layers first, and the layer at which the failure enters."""
+    """The rows, torch's layers first, and the layer at which the failure enters."""
 
     rows: tuple[AblationRow, ...]
     enters: str
 
-    def to_json(self) -> dict[str, object]:
-        return {"enters": self.enters, "rows": [asdict(row) for row in self.rows]}
+    def to_json(self) -> Json:
+        found: Json = codec.dump(self)
+        return found
 
     @classmethod
     def from_json(cls, doc: Any) -> Ablation:
         """Inverse of `to_json`. Raises `StoreError` on anything else."""
         try:
-            return cls(tuple(_read(row) for row in doc["rows"]), str(doc["enters"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return codec.load(doc, cls)
+        except ValueError as error:
             raise StoreError(f"an ablation in the file cannot be read: {error}") from error
 
 
@@ -131,11 +133,6 @@ def stored(index: Index, id: int) -> Ablation | None:
     """The ablation kept for capture ``id``, if there is one."""
     found = index.artifacts.get(id, ARTIFACT)
     return None if found is None else Ablation.from_json(found)
-
-
-def _read(doc: Any) -> AblationRow:
-    backend, layer, result, said = (str(doc[name]) for name in ("backend", "layer", "result", "said"))
-    return AblationRow(backend, layer, result, said, float(doc["seconds"]))
 
 
 def _row(spec: BackendSpec, layer: str, case: Case, blobs: Blobs, likeness: Likeness, timeout: float) -> AblationRow:

@@ -19,7 +19,7 @@ def one_input_twice(case: Case, storages: Storages) -> Candidates:
     for node, value in zip(case.graph.placeholders, case.inputs, strict=True):
         look = _look(case, value)
         if look in first:
-            edits.append(partial(_without_input, name=node.name, instead=first[look]))
+            edits.append(partial(_without_input, name=node.name, other=first[look]))
         elif look:
             first[look] = node.name
     return (yield from together(case, edits))
@@ -34,11 +34,11 @@ def _look(case: Case, value: object) -> str:
     return "" if spec.parts else json.dumps(asdict(spec), sort_keys=True)
 
 
-def _without_input(case: Case, name: str, instead: str) -> Case:
+def _without_input(case: Case, name: str, other: str) -> Case:
     graph = case.graph
     place = [n.name for n in graph.placeholders].index(name)
     nodes = tuple(
-        node.map_values(lambda value: map_refs(value, lambda read: {"ref": instead if read == name else read}))
+        node.map_values(lambda value: map_refs(value, lambda read: {"ref": other if read == name else read}))
         for node in graph.nodes
         if node.name != name
     )

@@ -54,8 +54,8 @@ class Progress:
 class PassStats:
     """What one pass cost and brought.
 
-    ``repeated`` candidates needed no query, those ``unchanged`` were the best case itself, and ``invalid`` ones did not
-    run in eager. ``problems`` are errors of the pass itself.
+    ``repeated`` candidates needed no query, ``invalid`` ones did not run in eager. ``problems`` are errors of the pass
+    itself.
     """
 
     queries: int = 0
@@ -63,7 +63,6 @@ class PassStats:
     accepted: int = 0
     nodes_removed: int = 0
     seconds: float = 0.0
-    unchanged: int = 0
     invalid: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -335,9 +334,7 @@ class Shrinker:
         known = self._answer(case, search, self._problem)
         self._asked = self._asked or (case is not None and self._is_worth(case, search))
         if case is None or known is not None:
-            stats = self.stats[search.row.name]
-            stats.repeated += case is not None
-            stats.unchanged += case is not None and self._is_best(case)
+            self.stats[search.row.name].repeated += case is not None
             return bool(known)
         verdict = self._scheduler.ask(case, search.row.name, lambda: self._following(search))
         self._report(search.row.name)

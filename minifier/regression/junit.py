@@ -44,14 +44,14 @@ def _test(answer: RetestAnswer) -> ElementTree.Element:
         "name": _text(f"{answer.case.name} {capture.kind}", 200),
         "time": f"{0.0 if found is None else found.seconds:.3f}",
     })  # fmt: skip
-    said = _text(f"{answer.result}: {answer.said}" if answer.said else answer.result, 1000)
+    text = _text(f"{answer.result}: {answer.message}" if answer.message else answer.result, 1000)
     if found is None or found.result is RetestResult.CANNOT_RUN:
-        ElementTree.SubElement(test, "skipped", {"type": "minify.skip", "message": said})
+        ElementTree.SubElement(test, "skipped", {"type": "minify.skip", "message": text})
     elif not answer.expected:
-        failure = ElementTree.SubElement(test, "failure", {"type": found.result.value, "message": said})
+        failure = ElementTree.SubElement(test, "failure", {"type": found.result.value, "message": text})
         failure.text = _text(f"{details(answer)}\n{answer.log}", 20_000)
     elif found.result is not RetestResult.FIXED:
-        ElementTree.SubElement(test, "skipped", {"type": "pytest.xfail", "message": said})
+        ElementTree.SubElement(test, "skipped", {"type": "pytest.xfail", "message": text})
     if found is not None:
         versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
         ElementTree.SubElement(test, "system-out").text = _text(f"{details(answer)}\n{versions}", 8000)
@@ -61,7 +61,10 @@ def _test(answer: RetestAnswer) -> ElementTree.Element:
 def details(answer: RetestAnswer) -> str:
     """What there is to say of an answer, in lines."""
     capture = answer.case.capture
-    lines = [f"{answer.result}: {answer.said}" if answer.said else answer.result, f"captured as {capture.headline}"]
+    lines = [
+        f"{answer.result}: {answer.message}" if answer.message else answer.result,
+        f"captured as {capture.headline}",
+    ]
     if answer.standing is not None:
         lines.append(answer.standing.text())
     return "\n".join(lines)

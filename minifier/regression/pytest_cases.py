@@ -56,7 +56,7 @@ class RetestFile(pytest.File):
                 self.known = index.retests.find()
         except (StoreError, InvalidSpec) as error:
             raise self.CollectError(str(error)) from error
-        found = [(case, "") for case in cases] + [(answer.case, answer.said) for answer in skipped]
+        found = [(case, "") for case in cases] + [(answer.case, answer.message) for answer in skipped]
         for case, reason in sorted(found, key=lambda pair: pair[0].capture.id):
             yield RetestItem.from_parent(self, name=case.name, case=case, reason=reason)
 
@@ -101,11 +101,11 @@ class RetestItem(pytest.Item):
         self.add_report_section("call", "log of the case", log)
         self.user_properties += [("result", answer.result), *((f"version:{k}", v) for k, v in found.versions.items())]
         if found.result is RetestResult.CANNOT_RUN:
-            pytest.skip(f"{answer.result}: {answer.said}")
+            pytest.skip(f"{answer.result}: {answer.message}")
         if not answer.expected:
             raise NotAsExpected(self.explain(answer))
         if found.result is not RetestResult.FIXED:
-            pytest.xfail(f"{answer.result}: {answer.said or self.case.capture.headline}")
+            pytest.xfail(f"{answer.result}: {answer.message or self.case.capture.headline}")
 
     def explain(self, answer: RetestAnswer) -> str:
         from .junit import details

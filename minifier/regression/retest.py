@@ -75,13 +75,13 @@ class RetestCase:
 
 @dataclass(frozen=True, slots=True)
 class RetestAnswer:
-    """What became of a case: ``retest`` is None where the case was never minified, and ``said`` says so."""
+    """What became of a case: ``retest`` is None where the case was never minified, and ``message`` says why."""
 
     case: RetestCase
     retest: Retest | None
     expected: bool
     standing: Standing | None
-    said: str = ""
+    message: str = ""
     #: The end of what each run wrote.
     log: str = ""
     #: It was retested before an interruption, and not once more.
@@ -95,7 +95,7 @@ class RetestAnswer:
         capture, found = self.case.capture, self.retest
         row: dict[str, Any] = {
             "id": capture.id, "signature": capture.signature, "kind": capture.kind, "backend": self.case.backend,
-            "result": self.result, "as_expected": self.expected, "said": self.said,
+            "result": self.result, "as_expected": self.expected, "message": self.message,
         }  # fmt: skip
         if found is None:
             return row
@@ -158,7 +158,7 @@ def collect(
         if repro is None or not repro.verified:
             case = RetestCase(capture, capture.backend, own=True)
             skipped.append(
-                RetestAnswer(case, None, expected=True, standing=None, said=_unminified(index, capture, repro))
+                RetestAnswer(case, None, expected=True, standing=None, message=_unminified(index, capture, repro))
             )
             continue
         cases += [_retest_case(index, capture, repro, name, options, confirm) for name in options.backends or ("",)]
@@ -250,7 +250,7 @@ def run(case: RetestCase, timeout: float, processes: Processes | None = None) ->
     started = time.monotonic()
     capture = case.capture
     failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
-    found = Verification(0, 0, hindrance=case.blocked_reason)
+    found = Verification(0, 0, blocked_reason=case.blocked_reason)
     if not case.blocked_reason:
         found = verify(
             case.text,
@@ -262,11 +262,11 @@ def run(case: RetestCase, timeout: float, processes: Processes | None = None) ->
             embedded=case.embedded,
             processes=processes,
         )
-    result, said, other = classify(found)
+    result, message, other = classify(found)
     versions = installation(case.distribution) | dict(found.versions)
     seconds = round(time.monotonic() - started, 1)
     retest = Retest(
-        UNRECORDED, capture.id, case.backend, result, said, other, found.shown, found.runs, seconds, versions, now()
+        UNRECORDED, capture.id, case.backend, result, message, other, found.shown, found.runs, seconds, versions, now()
     )
     return retest, found.log
 
@@ -275,8 +275,8 @@ def classify(found: Verification) -> tuple[RetestResult, str, str]:
     """What the runs of a script say: the result, what there is to say of it, the digest of another failure."""
     if found.shown:
         return RetestResult.FAILING, "" if found.shown == found.runs else f"in {found.shown} of {found.runs} runs", ""
-    if found.hindrance:
-        return RetestResult.CANNOT_RUN, found.hindrance, ""
+    if found.blocked_reason:
+        return RetestResult.CANNOT_RUN, found.blocked_reason, ""
     failure = next((f for f in found.failures if f is not None), None)
     if failure is not None and failure.kind is FailureKind.CRASH and failure.signal == 9:
         return RetestResult.CANNOT_RUN, "it was killed (SIGKILL), as for want of memory", ""

@@ -80,7 +80,7 @@ class Emitter:
         done, header, rendered = best
         if done.shown < done.runs:
             seen = f"{done.shown} of {done.runs}"
-            header = replace(header, runs=seen, tentative=done.instead if not done.shown else "")
+            header = replace(header, runs=seen, tentative=done.mismatch if not done.shown else "")
             rendered = render(case, blobs, header=header, embed=embed)
         self.index.repros.save(
             self.capture.id, "script", rendered.text, verified=done.shown, runs=done.runs, log=done.log
@@ -88,7 +88,7 @@ class Emitter:
         record.keep(self.index, self.capture.id, header)
         if done.shown:
             return State.VERIFIED, "" if done.shown == done.runs else f"shown in {done.shown} of {done.runs} runs"
-        return State.UNVERIFIED, f"the script does not show the failure: {done.instead}"
+        return State.UNVERIFIED, f"the script does not show the failure: {done.mismatch}"
 
 
 def _ways(failure: Failure) -> tuple[bool, ...]:
@@ -138,7 +138,7 @@ def verify_stored(
                     writable.captures.set_state(capture.id, State.VERIFIED)
             answers.append(
                 {"id": capture.id, "shown": done.shown, "runs": done.runs, "signature": capture.signature,
-                 "instead": done.instead, "cannot_run": "" if done.shown else done.hindrance}
+                 "mismatch": done.mismatch, "cannot_run": "" if done.shown else done.blocked_reason}
             )  # fmt: skip
     return answers
 

@@ -17,7 +17,7 @@ from ..oracle.scheduler import Budget, BudgetSpent, QueryScheduler
 from ..oracle.verdict import Outcome
 from ..passes.dimensions import changeable
 from ..reducer.history import EXPLAIN, difference
-from .explanation import Aspect, Explanation, Feature, ProbeAnswer, Twin
+from .explanation import Aspect, Explanation, Feature, PassingVariant, ProbeAnswer
 from .probes import (
     Names,
     Place,
@@ -66,18 +66,18 @@ def explain(
             session.all()
     except BudgetSpent:
         complete = False
-    subjects = tuple(
+    features = tuple(
         Feature(aspect, name, session.now[aspect, name], tuple(answers))
         for (aspect, name), answers in session.answers.items()
         if answers
     )
-    twin = None
-    if session.twin is not None:
-        near = session.twin
-        twin = Twin(
+    variant = None
+    if session.nearest is not None:
+        near = session.nearest
+        variant = PassingVariant(
             f"{near.name}: {near.value} instead of {near.now}", difference(as_printed(case), as_printed(near.case))
         )
-    return Explanation(subjects, twin, session.asked, round(clock() - started, 1), complete)
+    return Explanation(features, variant, session.asked, round(clock() - started, 1), complete)
 
 
 class _Session:
@@ -93,7 +93,7 @@ class _Session:
         self.asked = 0
         self.now: dict[tuple[Aspect, str], str] = {}
         self.answers: dict[tuple[Aspect, str], list[ProbeAnswer]] = {}
-        self.twin: Probe | None = None
+        self.nearest: Probe | None = None
 
     def all(self) -> None:
         case, blobs = self.case, self.blobs
@@ -130,11 +130,11 @@ class _Session:
             self.asked += 1
             if outcome is not Outcome.INVALID:
                 break
-        subject = probe.aspect, probe.name
-        self.now[subject] = probe.now
-        self.answers.setdefault(subject, []).append(ProbeAnswer(probe.value, outcome.value))
-        if outcome is Outcome.PASS and (self.twin is None or probe.distance < self.twin.distance):
-            self.twin = probe
+        feature = probe.aspect, probe.name
+        self.now[feature] = probe.now
+        self.answers.setdefault(feature, []).append(ProbeAnswer(probe.value, outcome))
+        if outcome is Outcome.PASS and (self.nearest is None or probe.distance < self.nearest.distance):
+            self.nearest = probe
         return outcome
 
     def free(self, aspect: Aspect, name: str) -> bool | None:
@@ -145,7 +145,7 @@ class _Session:
         """From which power of ten on a large number fails, where 1 passes."""
         number = size_of_values(self.case)
         passes = self.answers.get((Aspect.VALUES, "values"), ())
-        if number is None or ProbeAnswer("ones", Outcome.PASS.value) not in passes:
+        if number is None or ProbeAnswer("ones", Outcome.PASS) not in passes:
             return
         low, high = 0, round(log10(abs(number)))
         for _ in range(MOST_POWERS):

@@ -1,26 +1,30 @@
-"""An explanation: what was asked about a minimal case, one thing changed at a time, and what the answers say in words.
+"""An explanation: what happens to a minimal case when one thing of it is changed, as data and in words.
 
-All that is kept are the questions and their answers; the words are made from them, so they say no more than what was
-asked: *fails at every size tried* is never *fails at every size*. A `Feature` is one thing that can be changed (a
-size, a dtype, the values, an argument, a setting), a `Twin` the nearest candidate that passes.
+The index keeps the queries and their answers. The sentences are made from them and claim no more than was tried:
+*fails at every size tried*, never *fails at every size*. A `Feature` is one thing that can be changed, such as a size
+or a dtype. A `PassingVariant` is the nearest candidate that passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
+
+from ...store import codec
 from ...store.document.case import Json
 from ...store.errors import StoreError
 from ...store.index import Index
 from ..oracle.verdict import Outcome
 
-#: Under this name the explanation is kept beside the scripts of a capture.
+#: The kind of the artifact.
 ARTIFACT = "explanation"
-#: The most subjects and answers that a stored explanation may have, and the longest text in it.
+#: The most features and answers that a stored explanation may have, and the longest text in it.
 MOST, LONGEST = 1000, 20_000
+Text = Annotated[str, Meta(max_length=LONGEST)]
 
 
 class Aspect(StrEnum):
@@ -35,23 +39,31 @@ class Aspect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """What became of the case with one thing changed to ``value``. ``outcome`` is a `Outcome`."""
+    """What the oracle said of the case with one thing changed to ``value``."""
 
-    value: str
-    outcome: str
+    value: Text
+    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One thing of the minimal case, what it is now, and what else was tried."""
+    """One thing of the minimal case, what it is now, and what else was tried.
+
+    Raises `ValueError` where the value of a size is no number.
+    """
 
     aspect: Aspect
-    name: str
-    now: str
-    answers: tuple[ProbeAnswer, ...] = ()
+    name: Text
+    now: Text
+    answers: Annotated[tuple[ProbeAnswer, ...], Meta(max_length=MOST)] = ()
+
+    def __post_init__(self) -> None:
+        for number in (self.now, *(a.value for a in self.answers)) if self.aspect is Aspect.SIZE else ():
+            if not (number.isascii() and number.isdigit() and len(number) < 19):
+                raise ValueError(f"{number!r:.40} is no size")
 
     def that(self, *outcomes: Outcome) -> list[str]:
-        """The values with one of these outcomes; what it is now fails."""
+        """The values with one of these outcomes. The value of the minimal case itself has the outcome SAME."""
         own = [self.now] if Outcome.SAME in outcomes else []
         found = [*own, *(a.value for a in self.answers if a.outcome in outcomes)]
         numbers = self.aspect is Aspect.SIZE
@@ -59,18 +71,18 @@ class Feature:
 
     @property
     def free(self) -> bool | None:
-        """Whether it may be anything that was tried; None where that cannot be said."""
+        """Whether the case fails with every value that was tried. None where that is not known."""
         if self.that(Outcome.PASS) or self.that(Outcome.OTHER, Outcome.CRASH, Outcome.TIMEOUT, Outcome.FLAKY):
             return False
         return True if len(self.that(Outcome.SAME)) > 1 else None
 
     @property
     def matters(self) -> bool:
-        """Whether another value passes; one that fails in another way says little. An operator goes without saying."""
+        """Whether the case passes with another value. Operators are left out: another operator nearly always passes."""
         return bool(self.that(Outcome.PASS)) and self.aspect is not Aspect.OPERATOR
 
     def needed(self) -> str:
-        """What of it the failure takes, as far as tried; nothing where no few words say it."""
+        """The condition under which the case fails, such as ``x.shape[1] >= 17``. Empty where it has no short form."""
         if not self.matters:
             return ""
         if self.aspect is Aspect.SIZE:
@@ -82,21 +94,21 @@ class Feature:
         return ""
 
     def sentence(self) -> str:
-        """All that was asked about it."""
+        """Every value that was tried, by outcome."""
         fails, passes = self.that(Outcome.SAME), self.that(Outcome.PASS)
         others = self.that(Outcome.OTHER, Outcome.CRASH, Outcome.TIMEOUT, Outcome.FLAKY)
         if self.free is True:
-            text = f"{self.name}: fails with all that was tried ({_list(fails)})"
+            text = f"{self.name}: fails with all that was tried ({', '.join(fails)})"
         else:
-            said = self.needed() if self.aspect is Aspect.SIZE else ""
-            pattern = f"{said.removeprefix(self.name).strip()}, as far as tried; " if said else ""
-            text = f"{self.name}: {pattern}fails with {_list(fails)}"
-            text += f"; passes with {_list(passes)}" if passes else ""
-            text += f"; fails in another way with {_list(others)}" if others else ""
+            needed = self.needed() if self.aspect is Aspect.SIZE else ""
+            pattern = f"{needed.removeprefix(self.name).strip()}, as far as tried; " if needed else ""
+            text = f"{self.name}: {pattern}fails with {', '.join(fails)}"
+            text += f"; passes with {', '.join(passes)}" if passes else ""
+            text += f"; fails in another way with {', '.join(others)}" if others else ""
         if invalid := self.that(Outcome.INVALID):
-            text += f"; eager refuses {_list(invalid)}"
+            text += f"; eager refuses {', '.join(invalid)}"
         if unknown := self.that(Outcome.INFRA):
-            text += f"; no answer for {_list(unknown)}"
+            text += f"; no answer for {', '.join(unknown)}"
         return text
 
     def _size(self) -> str:
@@ -117,20 +129,22 @@ class Feature:
 
 
 @dataclass(frozen=True, slots=True)
-class Twin:
-    """A candidate that passes: ``what`` differs, in words, and the lines that do."""
+class PassingVariant:
+    """A candidate that passes: ``what`` names the change, ``difference`` has the lines that differ."""
 
-    what: str
-    difference: str
+    what: Text
+    difference: Text
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``asked`` answers it has, ``seconds`` is wall time. Not ``complete``: its budget ended it. It is about the result
-    of ``reduction``."""
+    """What is known about the result of ``reduction``.
 
-    subjects: tuple[Feature, ...]
-    twin: Twin | None = None
+    ``asked`` counts answers, ``seconds`` is wall time. ``complete`` is False where the budget ended it.
+    """
+
+    features: Annotated[tuple[Feature, ...], Meta(max_length=MOST)]
+    passing_variant: PassingVariant | None = None
     asked: int = 0
     seconds: float = 0.0
     complete: bool = True
@@ -138,80 +152,46 @@ class Explanation:
 
     def summary(self) -> str:
         """In short: ``It takes x.shape[1] >= 17; dtype of x = float32 only. Free: values. As far as tried.``"""
-        needed = [text for subject in self.subjects if (text := subject.needed())]
-        vague = [subject.name for subject in self.subjects if subject.matters and not subject.needed()]
-        free = [subject.name for subject in self.subjects if subject.free]
+        needed = [text for feature in self.features if (text := feature.needed())]
+        vague = [feature.name for feature in self.features if feature.matters and not feature.needed()]
+        free = [feature.name for feature in self.features if feature.free]
         parts = [f"It takes {'; '.join(needed)}."] if needed else []
         parts += [f"{'Also important' if needed else 'Important'}: {', '.join(vague)}."] if vague else []
         parts += [f"Free: {', '.join(free)}."] if free else []
         return " ".join([*parts, "As far as tried."]) if parts else ""
 
     def sentences(self) -> list[str]:
-        """A sentence for each subject of which there is something to say, those that matter first."""
-        said = [subject for subject in self.subjects if subject.free is not None]
-        return [subject.sentence() for subject in sorted(said, key=lambda s: s.free is True)]
+        """A sentence for each feature about which something is known, those that matter first."""
+        known = [feature for feature in self.features if feature.free is not None]
+        return [feature.sentence() for feature in sorted(known, key=lambda f: f.free is True)]
 
     def to_json(self) -> Json:
-        return {**asdict(self), "summary": self.summary(), "sentences": self.sentences()}
+        """A JSON object. The summary and the sentences are for readers; `from_json` makes them anew."""
+        return {**codec.dump(self), "summary": self.summary(), "sentences": self.sentences()}
 
     @classmethod
     def from_json(cls, doc: Any) -> Explanation:
         """Inverse of `to_json`. Raises `StoreError` on anything else."""
         try:
-            twin = doc["twin"]
-            return cls(
-                tuple(_subject(item) for item in _items(doc["subjects"])),
-                None if twin is None else Twin(_text(twin["what"]), _text(twin["difference"])),
-                int(doc["asked"]),
-                float(doc["seconds"]),
-                doc["complete"] is True,
-                int(doc["reduction"]),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            return codec.load(doc, cls)
+        except (ValueError, RecursionError) as error:
             raise StoreError(f"an explanation in the file cannot be read: {error!r:.200}") from error
 
 
 def stored(index: Index, capture: int) -> Explanation | None:
-    """The explanation kept for ``capture``, if there is one of the reduction that its best case is from."""
+    """The explanation kept for ``capture``. None where there is none, or one of an earlier reduction."""
     kept = index.artifacts.get(capture, ARTIFACT)
     if kept is None:
         return None
     try:
         found, last = Explanation.from_json(kept), index.reductions.last(capture)
     except StoreError:
-        return None  # of another version: what else there is to show of a capture does not depend on it
+        return None  # another version wrote it: everything else about the capture can still be shown
     return found if last is not None and found.reduction == last.id else None
 
 
 def keep(index: Index, capture: int, found: Explanation) -> None:
     index.artifacts.save(capture, ARTIFACT, found.to_json())
-
-
-def _subject(doc: Json) -> Feature:
-    aspect = Aspect(doc["aspect"])
-    answers = tuple(ProbeAnswer(_text(a["value"]), Outcome(a["outcome"]).value) for a in _items(doc["answers"]))
-    subject = Feature(aspect, _text(doc["name"]), _text(doc["now"]), answers)
-    if aspect is Aspect.SIZE:
-        for number in (subject.now, *(a.value for a in answers)):
-            if not (number.isascii() and number.isdigit() and len(number) < 19):
-                raise ValueError(f"{number!r:.40} is no size")
-    return subject
-
-
-def _items(doc: object) -> list[Json]:
-    if type(doc) is not list or len(doc) > MOST:
-        raise ValueError("a list is missing, or is too long")
-    return doc
-
-
-def _text(doc: object) -> str:
-    if type(doc) is not str or len(doc) > LONGEST:
-        raise ValueError("a text is missing, or is too long")
-    return doc
-
-
-def _list(values: Iterable[str]) -> str:
-    return ", ".join(values)
 
 
 def _any(values: Sequence[str]) -> str:

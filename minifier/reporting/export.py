@@ -142,7 +142,7 @@ def export(
         capture, case = index.captures.get(capture_id), index.captures.case(capture_id)
         if not trust and not index.is_ours(capture_id):
             why = "not run here, where the capture was not made: --trust runs it"
-            return _doubtful(index, capture_id, request, Verification(0, 0, instead=why))
+            return _doubtful(index, capture_id, request, Verification(0, 0, mismatch=why))
         failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
         done = run(
             made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,
@@ -152,7 +152,7 @@ def export(
             return _doubtful(index, capture_id, request, done)
     with suppress(StoreError), Index.open(db) as index:  # a file that cannot be written is run anew each time
         index.repros.save(capture_id, name, made.text, verified=done.shown, runs=done.runs, log=done.log)
-    return replace(made, info={**made.info, "verified": done.shown, "runs": done.runs}, tentative=done.instead)
+    return replace(made, info={**made.info, "verified": done.shown, "runs": done.runs}, tentative=done.mismatch)
 
 
 def template_text(path: Path | None) -> str:
@@ -171,7 +171,7 @@ def template_text(path: Path | None) -> str:
 def _doubtful(index: Index, capture_id: int, request: ExportRequest, done: Verification) -> Export:
     """What did not run, or showed nothing, saying so itself."""
     count = f"{done.shown} of {done.runs} fresh runs showed the failure: " if done.runs else ""
-    made = drawn(index, capture_id, request, tentative=f"{count}{done.instead}")
+    made = drawn(index, capture_id, request, tentative=f"{count}{done.mismatch}")
     return replace(made, info={**made.info, "verified": done.shown, "runs": done.runs})
 
 

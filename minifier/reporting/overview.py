@@ -234,9 +234,9 @@ def _sections(index: Index, capture: CaptureInfo) -> Iterator[tuple[str, tuple[s
     cut = () if found.complete else (f"Cut short after {found.asked} answers: there is more to ask.",)
     said = (found.summary(), *found.sentences(), *cut)
     yield "What matters", tuple(without_paths(text, 1000) for text in said if text)
-    if found.twin is not None:
-        lines = found.twin.difference.splitlines()[:_LINES]
-        yield "What passes", (without_paths(found.twin.what, 1000), *(without_paths(line, 500) for line in lines))
+    if (variant := found.passing_variant) is not None:
+        lines = variant.difference.splitlines()[:_LINES]
+        yield "What passes", (without_paths(variant.what, 1000), *(without_paths(line, 500) for line in lines))
 
 
 def _without_paths(items: Sequence[Illustration]) -> tuple[Illustration, ...]:

@@ -55,7 +55,7 @@ Place = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class Probe:
     """``case`` is the minimum with ``name`` changed from ``now`` to ``value``; ``blobs`` are storages it needs besides.
-    ``distance`` orders those that pass: the nearest is the twin."""
+    ``distance`` orders those that pass: the nearest is shown."""
 
     aspect: Aspect
     name: str

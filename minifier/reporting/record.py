@@ -72,9 +72,9 @@ def stored(index: Index, capture: CaptureInfo) -> Header | None:
         header = replace(header, layers=layers, enters=ablation.enters)
     explained = explanation.stored(index, capture.id)
     if explained is not None and (summary := explained.summary()):
-        twin = explained.twin
-        told = () if twin is None else (twin.what, *twin.difference.splitlines()[:40])
-        header = replace(header, matters=(summary, *explained.sentences()), twin=told)
+        variant = explained.passing_variant
+        told = () if variant is None else (variant.what, *variant.difference.splitlines()[:40])
+        header = replace(header, matters=(summary, *explained.sentences()), passing_variant=told)
     shown = illustrations.stored(index, capture.id)
     header = replace(header, illustration_heading=shown.heading, illustrations=shown.items)
     return replace(header, first=first_node.stored(index, capture.id), steps=_steps(index, capture.id))

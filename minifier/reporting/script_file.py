@@ -41,8 +41,8 @@ def verify_file(path: Path, *, runs: int, timeout: float) -> dict[str, Any]:
     )  # fmt: skip
     other = next((signature(failure).digest for failure in done.failures if failure is not None), "")
     return {
-        "file": str(path), "shown": done.shown, "runs": done.runs, "signature": wanted, "instead": done.instead,
-        "cannot_run": "" if done.shown else done.hindrance,
+        "file": str(path), "shown": done.shown, "runs": done.runs, "signature": wanted, "mismatch": done.mismatch,
+        "cannot_run": "" if done.shown else done.blocked_reason,
         "other_signature": "" if other == wanted else other,
     }  # fmt: skip
 

@@ -71,10 +71,10 @@ class Worker:
 class Launcher:
     """Starts workers through one zygote, which it starts itself, again if it dies."""
 
-    def __init__(self, setup: Setup, mode: Mode = "fork", *, patience: float = 180.0) -> None:
+    def __init__(self, setup: Setup, mode: Mode = "fork", *, start_timeout: float = 180.0) -> None:
         self.setup = setup
         self.mode = mode
-        self.patience = patience
+        self.start_timeout = start_timeout
         self.ready: Ready | None = None
         self.starts = 0
         self._lock = threading.Lock()
@@ -165,9 +165,9 @@ class Launcher:
 
     def _greeting(self, channel: Channel, worker: Worker | None) -> Ready:
         """Wait for the first message of a zygote, or of a spawned worker."""
-        problem = f"importing the backend took more than {self.patience:g} s"
+        problem = f"importing the backend took more than {self.start_timeout:g} s"
         try:
-            message = channel.receive(self.patience)
+            message = channel.receive(self.start_timeout)
             if isinstance(message, Ready):
                 return message
             if isinstance(message, Broken):

@@ -69,9 +69,6 @@ class Counts:
 
     requests: int = 0
     workers: int = 0
-    crashes: int = 0
-    timeouts: int = 0
-    memory_kills: int = 0
     dirty: int = 0
 
 
@@ -135,14 +132,14 @@ class Pool(Workers):
         memory: int | None = None,
         mode: Mode = "fork",
         path: Sequence[str] = (),
-        patience: float = 180.0,
+        start_timeout: float = 180.0,
     ) -> None:
         self.jobs = max(1, jobs)
         self.memory = psutil.virtual_memory().available * 4 // 5 // self.jobs if memory is None else memory
         self.scratch = Scratch.create()
         self.counts = Counts()
         setup = Setup(str(self.scratch.root), backend, list(imports), list(path), 2 * self.memory)
-        self._launcher = Launcher(setup, mode, patience=patience)
+        self._launcher = Launcher(setup, mode, start_timeout=start_timeout)
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closing = False
@@ -157,7 +154,7 @@ class Pool(Workers):
         ready = self._launcher.start()
         if ready.cuda and self._launcher.mode == "fork":  # an import initialised CUDA: a fork of it cannot be used
             self._launcher.close()
-            self._launcher = Launcher(self._launcher.setup, "spawn", patience=self._launcher.patience)
+            self._launcher = Launcher(self._launcher.setup, "spawn", start_timeout=self._launcher.start_timeout)
             ready = self._launcher.start()
         self._slots = [_Slot(self, i) for i in range(self.jobs)]
         for slot in self._slots:
@@ -244,7 +241,8 @@ class _Slot:
         watch = _Watch(worker, job, self.pool.memory, self.pool._launcher.learn)
         ended = watch.until_end()
         if ended is not Ended.DONE or watch.dirty:
-            self._count(ended, watch.dirty)
+            with self.pool._lock:
+                self.pool.counts.dirty += bool(watch.dirty)
             self._discard()
         reply = Reply(
             ended, watch.phase, watch.result, watch.error, watch.signal, watch.exit_code,
@@ -272,14 +270,6 @@ class _Slot:
             self.worker.kill()
             self.worker.channel.close()
             self.worker = None
-
-    def _count(self, ended: Ended, dirty: str) -> None:
-        counts = self.pool.counts
-        with self.pool._lock:
-            counts.crashes += ended is Ended.CRASH
-            counts.timeouts += ended is Ended.TIMEOUT
-            counts.memory_kills += ended is Ended.MEMORY
-            counts.dirty += bool(dirty)
 
 
 class _Watch:

@@ -52,4 +52,4 @@ class ScriptOracle:
         if done.shown and failure is not None:
             outcome = Outcome.SAME if done.shown >= votes.needed else Outcome.FLAKY
             return Verdict(outcome, signature(failure), failure, detail=f"{done.shown} of {done.runs} runs")
-        return Verdict(Outcome.PASS if failure is None else Outcome.INVALID, detail=done.instead)
+        return Verdict(Outcome.PASS if failure is None else Outcome.INVALID, detail=done.mismatch)

@@ -84,6 +84,14 @@ def _apply(connection: Connection) -> None:
         "UPDATE artifacts SET kind = 'illustrations', "
         """content = '{"heading": "ONNX models", "items": ' || content || '}' WHERE kind = 'onnx'"""
     )
+    for kind, old, new in (
+        ("explanation", "subjects", "features"),
+        ("explanation", "twin", "passing_variant"),
+        ("ablation", "said", "message"),
+    ):
+        connection.exec_driver_sql(
+            f"UPDATE artifacts SET content = replace(content, '\"{old}\":', '\"{new}\":') WHERE kind = '{kind}'"
+        )
     connection.exec_driver_sql(f"DELETE FROM repros WHERE format IN ({kinds})")
     connection.exec_driver_sql("ALTER TABLE retests RENAME COLUMN said TO message")
     connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{SCHEMA}'")

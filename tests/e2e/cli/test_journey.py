@@ -106,7 +106,7 @@ def test_what_matters_is_shown_and_reported(minified: Any, rows: dict[int, dict[
     explained = minified.json("show", "repro.db", 1)["explanation"]
     assert explained["summary"] == "Free: requires_grad, dtype of x, values, x.shape[0]. As far as tried."
     assert explained["complete"]
-    assert explained["twin"]["what"].startswith("operator torch.relu: ")
+    assert explained["passing_variant"]["what"].startswith("operator torch.relu: ")
     said = minified.minify("show", "repro.db", 1).stdout
     issue = minified.minify("repro", "repro.db", 1, "--format", "issue").stdout
     for text in (said, issue):

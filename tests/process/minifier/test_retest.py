@@ -117,7 +117,7 @@ def test_a_case_fails_is_fixed_and_fails_again(shelf: Shelf) -> None:
     for _ in range(2):
         code, (row,) = shelf.json()
         assert (code, row["result"], row["as_expected"]) == (1, "still failing", False)
-        assert row["said"] == "fixed before, and failing again"
+        assert row["message"] == "fixed before, and failing again"
     assert shelf.results("--expect", "failing") == (0, ["still failing"])
     assert len(json.loads(shelf.invoke("--matrix", "--json").stdout)["rows"][0]["results"]) == 1
 
@@ -126,7 +126,7 @@ def test_another_failure_is_news_once(shelf: Shelf) -> None:
     shelf.add("a")
     shelf.compiler(DIES)
     code, (row,) = shelf.json()
-    assert (code, row["result"], row["said"]) == (1, "changed", "exit 7: the process left with exit code 7")
+    assert (code, row["result"], row["message"]) == (1, "changed", "exit 7: the process left with exit code 7")
     assert row["other_signature"].startswith("v1:")
     assert shelf.results() == (0, ["changed"])
 
@@ -143,7 +143,7 @@ def test_a_case_that_does_not_reach_the_compiler_cannot_run(shelf: Shelf, compil
     shelf.add("a")
     shelf.compiler(compiler)
     code, (row,) = shelf.json("--expect", "failing")
-    assert (code, row["result"], row["said"]) == (3, "cannot run", said)
+    assert (code, row["result"], row["message"]) == (3, "cannot run", said)
     assert row["standing"].startswith("failing since ")
 
 
@@ -152,7 +152,7 @@ def test_captures_without_a_verified_script_are_skipped_and_said_so(shelf: Shelf
     shelf.add("b")
     code, rows = shelf.json()
     assert (code, [row["result"] for row in rows]) == (0, ["not minified", "still failing"])
-    assert rows[0]["said"] == "pending, it has no script: minify run repro.db 1"
+    assert rows[0]["message"] == "pending, it has no script: minify run repro.db 1"
     assert shelf.results(1) == (3, ["not minified"])
     assert "1 not minified, 1 still failing" in shelf.invoke().stdout
 
@@ -161,7 +161,7 @@ def test_a_script_from_elsewhere_runs_only_when_trusted(shelf: Shelf) -> None:
     shelf.add("a", ours=False)
     code, (row,) = shelf.json()
     assert (code, row["result"]) == (3, "cannot run")
-    assert row["said"] == "not run: it was made elsewhere, and was not trusted (--trust)"
+    assert row["message"] == "not run: it was made elsewhere, and was not trusted (--trust)"
     assert shelf.results("--trust") == (0, ["still failing"])
 
 

@@ -246,7 +246,7 @@ def test_a_name_that_nobody_registers_is_named() -> None:
 def test_an_import_that_hangs_is_given_up(tmp_path: Path) -> None:
     (tmp_path / "slow_backend.py").write_text("import time\ntime.sleep(600)\n")
     with pytest.raises(SandboxError, match="took more than 4 s"):
-        Pool(spec("x", "slow_backend").to_json(), path=[str(tmp_path)], patience=4).__enter__()
+        Pool(spec("x", "slow_backend").to_json(), path=[str(tmp_path)], start_timeout=4).__enter__()
 
 
 def test_spawned_workers_observe_alike() -> None:

@@ -143,7 +143,8 @@ def capture(draw: random.Random) -> tuple[Case, Header]:
     )
     header = Header(
         failure, text(), text(), text(), text(), text(), nodes=9, queries=3, runs=text(), replays=text(),
-        layers=((text(), text(), text()),), enters=text(), matters=(text(), text()), twin=(text(), "- " + text()),
+        layers=((text(), text(), text()),), enters=text(), matters=(text(), text()),
+        passing_variant=(text(), "- " + text()),
         illustrations=(Illustration(text(), text(), error=text()),), illustration_heading=text(), installed=installed,
         tentative=text(), steps=((text(), 3, 1),),
         first={"node": text(), "position": text(), "of": 3, "error": text(), "eager_error": "1"},

@@ -23,7 +23,7 @@ def run(script: str, expected: Any = anything, **options: Any) -> Verification:
 
 
 def the(verification: Verification) -> Failure:
-    assert verification.shown == verification.runs, (verification.instead, verification.log)
+    assert verification.shown == verification.runs, (verification.mismatch, verification.log)
     failure = verification.failures[0]
     assert failure is not None
     return failure
@@ -31,7 +31,7 @@ def the(verification: Verification) -> Failure:
 
 def test_a_script_that_ends_shows_nothing() -> None:
     done = run("print('fine')")
-    assert (done.shown, done.failures, done.instead) == (0, (None,), "it ends with exit code 0")
+    assert (done.shown, done.failures, done.mismatch) == (0, (None,), "it ends with exit code 0")
 
 
 def test_an_exception_is_reported_with_its_type_message_and_place() -> None:
@@ -71,7 +71,7 @@ def test_the_signature_decides_whether_it_is_the_failure() -> None:
     wanted = signature(the(run(script)))
     assert run("raise ValueError('bad shape (5, 1)')", wanted).shown == 1
     other = run("raise ValueError('another thing')", wanted)
-    assert (other.shown, other.instead) == (0, "it shows another failure: ValueError: another thing")
+    assert (other.shown, other.mismatch) == (0, "it shows another failure: ValueError: another thing")
 
 
 def test_runs_are_counted_and_a_flaky_script_is_not_always_shown(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_runs_are_counted_and_a_flaky_script_is_not_always_shown(tmp_path: Path)
         raise ValueError("sometimes")
     """
     done = run(script, runs=4)
-    assert (done.shown, done.runs, done.instead) == (3, 4, "it ends with exit code 0")
+    assert (done.shown, done.runs, done.mismatch) == (3, 4, "it ends with exit code 0")
     assert sorted(f is not None for f in done.failures) == [False, True, True]
 
 
@@ -100,7 +100,7 @@ def test_a_script_that_needs_this_tool_or_this_process_is_not_shown() -> None:
             raise ValueError("only under the runner")
     """
     done = run(script, runs=2)
-    assert (done.shown, done.instead) == (1, "run plainly, it ends with exit code 0")
+    assert (done.shown, done.mismatch) == (1, "run plainly, it ends with exit code 0")
 
 
 def test_the_process_is_empty_but_for_the_search_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ class Eager:
 def words(found: Explanation, aspect: Aspect) -> dict[str, str]:
     return {
         s.name: s.needed() or ("free" if s.free else "matters" if s.matters else "")
-        for s in found.subjects
+        for s in found.features
         if s.aspect is aspect
     }
 
@@ -71,7 +71,7 @@ def words(found: Explanation, aspect: Aspect) -> dict[str, str]:
 X0, X1 = {"ref": "x0"}, {"ref": "x1"}
 
 
-def test_a_threshold_in_tied_dimensions_and_its_twin() -> None:
+def test_a_threshold_in_tied_dimensions_and_the_nearest_variant_that_passes() -> None:
     start = case(zeros(1, 17), zeros(17, 1), fn="torch.matmul", args=(X0, X1))
     found = explained(start, lambda c: c.tensors[0].shape[1] >= 17)
     assert words(found, Aspect.SIZE) == {
@@ -79,9 +79,9 @@ def test_a_threshold_in_tied_dimensions_and_its_twin() -> None:
         "x0.shape[0]": "free",
         "x1.shape[1]": "free",
     }
-    assert found.twin is not None
-    assert found.twin.what == "x0.shape[1] = x1.shape[0]: 16 instead of 17"
-    assert found.twin.difference.splitlines() == [
+    assert found.passing_variant is not None
+    assert found.passing_variant.what == "x0.shape[1] = x1.shape[0]: 16 instead of 17"
+    assert found.passing_variant.difference.splitlines() == [
         "- x0: float32[1, 17], zeros", "+ x0: float32[1, 16], zeros",
         "- x1: float32[17, 1], zeros", "+ x1: float32[16, 1], zeros",
     ]  # fmt: skip
@@ -93,7 +93,7 @@ def test_small_sizes_are_tied_only_where_eager_says_so() -> None:
     assert words(found, Aspect.SIZE) == dict.fromkeys(
         ["x0.shape[0]", "x0.shape[1] = x1.shape[0]", "x1.shape[1]"], "free"
     )
-    assert found.twin is None
+    assert found.passing_variant is None
     assert found.summary().endswith("As far as tried.")
 
 
@@ -133,7 +133,7 @@ def test_calls_have_the_names_that_the_script_has() -> None:
     assert words(found, Aspect.ARGUMENT) == {
         "argument 1 of torch.mul (call 1)": "matters", "argument 1 of torch.mul (call 2)": "free",
     }  # fmt: skip
-    assert [s.name for s in found.subjects if s.aspect is Aspect.OPERATOR] == [
+    assert [s.name for s in found.features if s.aspect is Aspect.OPERATOR] == [
         "operator torch.neg", "operator torch.mul (call 1)", "operator torch.mul (call 2)",
     ]  # fmt: skip
 
@@ -157,7 +157,7 @@ def test_values_of_one_tensor_are_asked_about_where_all_together_matter() -> Non
     assert words(found, Aspect.VALUES) == {
         "values": "matters", "values of x0": "free", "values of x1": "matters",
     }  # fmt: skip
-    assert [s.sentence() for s in found.subjects if s.name == "values"] == [
+    assert [s.sentence() for s in found.features if s.name == "values"] == [
         "values: fails with what they are, ones; passes with zeros, random numbers"
     ]
     assert words(explained(start, lambda c: True), Aspect.VALUES) == {"values": "free"}
@@ -166,7 +166,7 @@ def test_values_of_one_tensor_are_asked_about_where_all_together_matter() -> Non
 def test_how_large_a_number_must_be() -> None:
     start = case(replace(zeros(4), init={"fn": "full", "value": 1e30}), fn="torch.acosh", args=(X0,))
     found = explained(start, lambda c: (c.tensors[0].init or {}).get("value", 0.0) > 3e18)
-    values = next(s for s in found.subjects if s.aspect is Aspect.VALUES)
+    values = next(s for s in found.features if s.aspect is Aspect.VALUES)
     assert values.sentence() == (
         "values: fails with all 1e+30, all 1e+22, all 1e+20, all 1e+19; "
         "passes with zeros, ones, random numbers, all 1e+15, all 1e+18"
@@ -193,7 +193,7 @@ def test_settings_arguments_and_operators() -> None:
     assert words(found, Aspect.ARGUMENT) == {
         "argument 1 of torch.sum": "matters", "argument keepdim of torch.sum": "free",
     }  # fmt: skip
-    operators = next(s for s in found.subjects if s.aspect is Aspect.OPERATOR)
+    operators = next(s for s in found.features if s.aspect is Aspect.OPERATOR)
     assert (operators.now, operators.that(Outcome.SAME)) == ("torch.sum", ["torch.sum", "torch.mean"])
 
 
@@ -210,7 +210,7 @@ def test_a_budget_ends_it_and_what_was_asked_stands() -> None:
     start = case(zeros(1, 17), zeros(17, 1), fn="torch.matmul", args=(X0, X1))
     found = explained(start, lambda c: c.tensors[0].shape[1] >= 17, most=3)
     assert (found.asked, found.complete) == (3, False)
-    assert sum(len(s.answers) for s in found.subjects) <= 3
+    assert sum(len(s.answers) for s in found.features) <= 3
 
 
 DATA = np.linspace(-1, 2, 40, dtype=np.float32)

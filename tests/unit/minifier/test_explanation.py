@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from fxminify.minifier.reporting.explanation import MOST, Aspect, Explanation, Feature, ProbeAnswer, Twin
+from fxminify.minifier.oracle.verdict import Outcome
+from fxminify.minifier.reporting.explanation import MOST, Aspect, Explanation, Feature, PassingVariant, ProbeAnswer
 from fxminify.store.errors import StoreError
 
 
 def sized(now: int, fails: tuple[int, ...], passes: tuple[int, ...] = (), **others: tuple[int, ...]) -> Feature:
-    answers = [ProbeAnswer(str(n), "same") for n in fails] + [ProbeAnswer(str(n), "pass") for n in passes]
-    answers += [ProbeAnswer(str(n), outcome) for outcome, sizes in others.items() for n in sizes]
+    answers = [ProbeAnswer(str(n), Outcome.SAME) for n in fails] + [ProbeAnswer(str(n), Outcome.PASS) for n in passes]
+    answers += [ProbeAnswer(str(n), Outcome(outcome)) for outcome, sizes in others.items() for n in sizes]
     return Feature(Aspect.SIZE, "x.shape[1]", str(now), tuple(answers))
 
 
 @pytest.mark.parametrize(
-    ("subject", "words"),
+    ("feature", "words"),
     [
         (sized(17, (18, 34, 69), (16,)), "x.shape[1] >= 17"),
         (sized(17, (18,), (8, 1)), "x.shape[1] > 8"),
@@ -35,8 +36,8 @@ def sized(now: int, fails: tuple[int, ...], passes: tuple[int, ...] = (), **othe
         (sized(1, (), invalid=(2,)), ""),
     ],
 )
-def test_sizes_have_patterns_only_where_the_answers_have(subject: Feature, words: str) -> None:
-    assert subject.needed() == words
+def test_sizes_have_patterns_only_where_the_answers_have(feature: Feature, words: str) -> None:
+    assert feature.needed() == words
 
 
 def test_a_sentence_lists_what_was_asked() -> None:
@@ -45,7 +46,11 @@ def test_a_sentence_lists_what_was_asked() -> None:
     )
     assert sized(2, (3,), other=(1,)).sentence() == "x.shape[1]: fails with 2, 3; fails in another way with 1"
     assert sized(1, (3, 2)).sentence() == "x.shape[1]: fails with all that was tried (1, 2, 3)"
-    answers = (ProbeAnswer("float64", "pass"), ProbeAnswer("float16", "other"), ProbeAnswer("bfloat16", "infra"))
+    answers = (
+        ProbeAnswer("float64", Outcome.PASS),
+        ProbeAnswer("float16", Outcome.OTHER),
+        ProbeAnswer("bfloat16", Outcome.INFRA),
+    )
     dtype = Feature(Aspect.DTYPE, "dtype of x", "float32", answers)
     assert dtype.needed() == "dtype of x = float32"
     assert dtype.sentence() == (
@@ -55,15 +60,15 @@ def test_a_sentence_lists_what_was_asked() -> None:
 
 EXPLAINED = Explanation(
     (
-        Feature(Aspect.VALUES, "values", "zeros", (ProbeAnswer("ones", "same"),)),
+        Feature(Aspect.VALUES, "values", "zeros", (ProbeAnswer("ones", Outcome.SAME),)),
         sized(17, (18, 34), (16,)),
-        Feature(Aspect.SETTING, "grad", "False", (ProbeAnswer("the default", "pass"),)),
-        Feature(Aspect.ARGUMENT, "argument 1 of torch.sum", "0", (ProbeAnswer("1", "invalid"),)),
-        Feature(Aspect.LAYOUT, "layout of x", "contiguous", (ProbeAnswer("transposed", "pass"),)),
-        Feature(Aspect.DTYPE, "dtype of x", "float32", (ProbeAnswer("float64", "other"),)),
-        Feature(Aspect.OPERATOR, "operator torch.sum", "torch.sum", (ProbeAnswer("torch.mean", "pass"),)),
+        Feature(Aspect.SETTING, "grad", "False", (ProbeAnswer("the default", Outcome.PASS),)),
+        Feature(Aspect.ARGUMENT, "argument 1 of torch.sum", "0", (ProbeAnswer("1", Outcome.INVALID),)),
+        Feature(Aspect.LAYOUT, "layout of x", "contiguous", (ProbeAnswer("transposed", Outcome.PASS),)),
+        Feature(Aspect.DTYPE, "dtype of x", "float32", (ProbeAnswer("float64", Outcome.OTHER),)),
+        Feature(Aspect.OPERATOR, "operator torch.sum", "torch.sum", (ProbeAnswer("torch.mean", Outcome.PASS),)),
     ),
-    Twin("x.shape[1]: 16 instead of 17", "- x: float32[1, 17], zeros\n+ x: float32[1, 16], zeros"),
+    PassingVariant("x.shape[1]: 16 instead of 17", "- x: float32[1, 17], zeros\n+ x: float32[1, 16], zeros"),
     asked=7,
     seconds=1.5,
     reduction=3,
@@ -87,16 +92,16 @@ def test_an_explanation_is_read_back() -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        {"subjects": None},
-        {"subjects": [{}]},
-        {"subjects": [{"aspect": "size", "name": "x", "now": "seventeen", "answers": []}]},
-        {"subjects": [{"aspect": "size", "name": "x", "now": "9" * 30, "answers": []}]},
-        {"subjects": [{"aspect": "mood", "name": "x", "now": "1", "answers": []}]},
-        {"subjects": [{"aspect": "values", "name": ["x"], "now": "1", "answers": []}]},
-        {"subjects": [{"aspect": "values", "name": "x", "now": "1", "answers": [{"value": "1", "outcome": "odd"}]}]},
-        {"subjects": [{"aspect": "values", "name": "x" * 30_000, "now": "1", "answers": []}]},
-        {"subjects": [{"aspect": "values", "name": "x", "now": "1", "answers": []}] * (MOST + 1)},
-        {"twin": {"what": 1, "difference": ""}},
+        {"features": None},
+        {"features": [{}]},
+        {"features": [{"aspect": "size", "name": "x", "now": "seventeen", "answers": []}]},
+        {"features": [{"aspect": "size", "name": "x", "now": "9" * 30, "answers": []}]},
+        {"features": [{"aspect": "mood", "name": "x", "now": "1", "answers": []}]},
+        {"features": [{"aspect": "values", "name": ["x"], "now": "1", "answers": []}]},
+        {"features": [{"aspect": "values", "name": "x", "now": "1", "answers": [{"value": "1", "outcome": "odd"}]}]},
+        {"features": [{"aspect": "values", "name": "x" * 30_000, "now": "1", "answers": []}]},
+        {"features": [{"aspect": "values", "name": "x", "now": "1", "answers": []}] * (MOST + 1)},
+        {"passing_variant": {"what": 1, "difference": ""}},
         {"asked": "many"},
     ],
 )
