@@ -73,15 +73,27 @@ class Failure:
         if self.kind is FailureKind.DIVERGENCE:
             return f"{self.detail.get('class', 'value')}: {self.message}".splitlines()[0]
         text = self.message.strip().splitlines()
-        if self.kind is FailureKind.CRASH and (said := self.diagnosis()):
-            return f"{text[0] if text else self.kind}: {said}"
+        if self.kind is FailureKind.CRASH and (printed := self.diagnosis()):
+            return f"{text[0] if text else self.kind}: {printed}"
+        if text and self.is_generic() and (printed := self.diagnosis()):
+            printed = printed.removeprefix("error: ")
+            text = [printed if text[0].endswith(".") else f"{text[0]}: {printed}"]
         return f"{self.type}: {text[0]}" if text and self.type else self.type or (text[0] if text else str(self.kind))
 
     def diagnosis(self) -> str:
-        """What standard error said of it, in one line, without paths and numbers of this machine."""
-        line = first_error_line(self.diagnostics, generic=self.is_generic())
-        said = _PLACE.sub("", mask(line).removeprefix("what(): "))
-        return _ALIKE.sub(r"\1, ...", said)
+        """The first error that the compiler printed, in one line, without paths and numbers of this machine."""
+        line = self.printed_error() or first_error_line(self.diagnostics, generic=self.is_generic())
+        printed = _PLACE.sub("", mask(line).removeprefix("what(): "))
+        return _ALIKE.sub(r"\1, ...", printed)
+
+    def printed_error(self) -> str:
+        """The first error line in what follows the first paragraph of a generic message, such as a C++ compiler's."""
+        if not self.is_generic():
+            return ""
+        return next(filter(None, (first_error_line(text.partition("\n\n")[2]) for text in self._texts())), "")
+
+    def _texts(self) -> tuple[str, ...]:
+        return (self.message, *(text for _, text in self.causes))
 
     def is_generic(self) -> bool:
         """Whether the exception says the same for every bug of its compiler."""
@@ -96,5 +108,5 @@ class Failure:
 
 
 #: A masked position in a source nobody else has, and a run of masked operands.
-_PLACE = re.compile(r"^[\w.-]+:<n>:<n>: (?=error: )")
+_PLACE = re.compile(r"^(?:[\w.-]+:<n>:<n>|<path>): (?=(?:fatal )?error: )")
 _ALIKE = re.compile(r"(<value>)(?:, <value>){2,}")

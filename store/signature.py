@@ -16,7 +16,8 @@ from enum import StrEnum
 from .failure import PRECISION, VALUES, Failure, FailureKind, Phase
 from .masking import first_error_line, first_paragraph, mask, with_operations
 
-SIGNATURE_VERSION = 1
+#: Version 1 had nothing of what a compiler printed where the message of its exception is the same for every bug.
+SIGNATURE_VERSION = 2
 _GENERATED = re.compile(r"^<|(^|/)c[a-z0-9]{40,}\.py$|^[a-z0-9]{51,53}\.py$")
 #: `GraphModule` drops the frames of its generated code from the exceptions that it raises again.
 _GENERATED_CALLS = ("torch/fx/graph_module.py:__call__", "torch/fx/graph_module.py:call_wrapped")
@@ -45,7 +46,7 @@ class Signature:
 
     @property
     def digest(self) -> str:
-        """Short stable name, ``v1:`` and 12 hexadecimal digits."""
+        """Short stable name, ``v2:`` and 12 hexadecimal digits."""
         parts = "\x1f".join((self.kind, self.phase, self.type, self.message, self.origin, self.diagnostics))
         text = parts.encode("utf-8", "backslashreplace")
         return f"v{self.version}:{hashlib.sha256(text).hexdigest()[:12]}"
@@ -70,8 +71,10 @@ class Signature:
         return mine == theirs or unknown
 
 
-def signature(failure: Failure) -> Signature:
+def signature(failure: Failure, version: int = SIGNATURE_VERSION) -> Signature:
     """The signature of ``failure``. Pure and deterministic: the same failure has one signature on every machine.
+
+    ``version`` is 1 to compare with a signature that an older fxminify made.
 
     A divergence is known by its class. NaN, infinities and wrong numbers are one: as a graph shrinks one becomes the
     other. One of precision is known by the types and not by its phase: it is one finding about the backend. A hang and
@@ -82,24 +85,33 @@ def signature(failure: Failure) -> Signature:
         name = str(failure.detail.get("class", "value"))
         if name == PRECISION:
             types = f"computes {failure.detail.get('dtype', '')} as {failure.detail.get('as', '')}"
-            return Signature(failure.kind, Phase.FORWARD, message=f"{name}: {types}")
-        return Signature(failure.kind, failure.phase, message="value" if name in VALUES else name)
+            return Signature(failure.kind, Phase.FORWARD, message=f"{name}: {types}", version=version)
+        name = "value" if name in VALUES else name
+        return Signature(failure.kind, failure.phase, message=name, version=version)
     if failure.kind in (FailureKind.HANG, FailureKind.OUT_OF_MEMORY):
-        return Signature(failure.kind, failure.phase)
+        return Signature(failure.kind, failure.phase, version=version)
     if failure.kind is FailureKind.CRASH:  # there is no message, only words of our own
         name = failure.type if failure.signal is None else f"signal {failure.signal}"
         diagnostics = mask(first_error_line(failure.diagnostics))
-        return Signature(failure.kind, failure.phase, name, origin=origin(failure), diagnostics=diagnostics)
+        return Signature(
+            failure.kind, failure.phase, name, origin=origin(failure), diagnostics=diagnostics, version=version
+        )
     nodes = failure.detail.get("nodes", {})
-    messages = [mask(with_operations(first_paragraph(failure.message), nodes))]
-    messages += [f"{kind}: {mask(with_operations(first_paragraph(text), nodes))}" for kind, text in failure.causes]
+
+    def words(text: str) -> str:
+        return mask(with_operations(first_paragraph(text), nodes))
+
+    messages = [words(failure.message), *(f"{kind}: {words(text)}" for kind, text in failure.causes)]
+    printed = failure.printed_error()
+    written = first_error_line(failure.diagnostics, generic=failure.is_generic() and not printed)
     return Signature(
         kind=failure.kind,
         phase=failure.phase,
         type=failure.type,
         message=" <- ".join(m for m in messages if m),
         origin=origin(failure),
-        diagnostics=mask(first_error_line(failure.diagnostics, generic=failure.is_generic())),
+        diagnostics=mask((printed if version > 1 else "") or written),
+        version=version,
     )
 
 

@@ -22,6 +22,7 @@ class Inductor(BackendAdapter):
     signature = SignatureRules(
         masks=((r"\b(?:cpp|triton_\w+?)_fused\w*", "<kernel>"),),
         numbered=("in_ptr", "out_ptr", "in_out_ptr", "cse_var", "zuf"),
+        generic=(r"\bC\+\+ compile error(?=\s*\n)",),
         cache_files=(r"^[a-z2-7]{40,}(?=\.)",),
     )
     config_modules = ("torch._inductor.config",)

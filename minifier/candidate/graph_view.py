@@ -6,13 +6,12 @@ that thousands of candidates can be derived from it cheaply.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from ...store.document.case import Blobs, Case, Node, TensorSpec, Value, tag
+from ...store.document.case import Blobs, Case, Node, TensorSpec, Value, tag, target_name
 from .trace import Recorded, Trace, ValueKind
 
 #: State switched on by one node and off by a later one: dropping only one of the two would leak into what follows.
@@ -333,19 +332,6 @@ def reached(edges: Mapping[Key, Iterable[Key]], start: Iterable[Key]) -> frozens
                 seen.add(name)
                 stack.append(name)
     return frozenset(seen)
-
-
-def target_name(node: Node) -> str:
-    """Last part of what a node calls: ``relu`` for ``torch.relu``, ``aten::relu.default`` and ``.relu()`` alike."""
-    target: Any = node.target
-    if not isinstance(target, str):
-        target = next(iter(target.values()), "") if isinstance(target, dict) else ""
-        if not isinstance(target, str):
-            return json.dumps(target)
-        if "::" in target:
-            return target.split("::")[-1].split(".")[0]
-        return target.rsplit(".", 1)[-1]
-    return target
 
 
 def _holds_tensor(value: Value) -> bool:

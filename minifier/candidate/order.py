@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...store.document.case import Case, Graph, Node, Value, tag
-from .graph_view import target_name
+from ...store.document.case import Case, Graph, Node, Value, tag, target_name
 
 Size = tuple[int, ...]
 

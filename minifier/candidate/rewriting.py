@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from ...store.document.case import Case, Node, Value, map_refs, tag
-from .graph_view import PAIRS, REGIONS, WRAPPERS, GraphView, target_name
+from ...store.document.case import Case, Node, Value, map_refs, tag, target_name
+from .graph_view import PAIRS, REGIONS, WRAPPERS, GraphView
 from .hop_calls import Path, exists, items, subgraph, with_subgraph
 from .subgraphs import SubgraphView, picks, without_dead
 

@@ -54,7 +54,7 @@ def table(captures: Sequence[CaptureInfo], db: str, *, each: bool = False, conso
     found = [[capture] for capture in captures] if each else groups.grouped(captures)
     cells = [("id", "state", "failure", "backend", "nodes", "seen")]
     cells += [
-        (groups.ids(g), groups.state(g)[1], printable(g[0].kind or "-"), printable(groups.backends(g)), groups.nodes(g),
+        (groups.ids(g), groups.state(g)[1], printable(g[0].kind or "-"), printable(g[0].backend), groups.nodes(g),
          str(sum(capture.occurrences for capture in g)))
         for g in found
     ]  # fmt: skip

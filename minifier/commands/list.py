@@ -9,10 +9,10 @@ from .verbs import as_json, dump, index_argument
 
 @click.command("list")
 @index_argument()
-@click.option("--each", is_flag=True, help="A row for each failure, not for each signature.")
+@click.option("--each", is_flag=True, help="A row for each failure, not for each bug.")
 @as_json
 def list_(db: str, each: bool, json_: bool) -> None:
-    """List the failures of DB, those of one signature, which are one bug, in one row."""
+    """List the failures of DB, a row for each bug: failures of one backend with one signature."""
     from ...store.index import Index
     from . import console
 

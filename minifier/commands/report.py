@@ -71,14 +71,14 @@ def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_
     for line in lines(found) if inside else ():
         click.echo(line, err=json_)
     write({path: content}, force=force)
-    about = {"output": str(path), "bytes": len(content), "failures": made.count, "signatures": len(made.groups),
+    about = {"output": str(path), "bytes": len(content), "failures": made.count, "bugs": len(made.groups),
              "in_full": [detail.row.id for detail in made.details],
              **({"what_is_inside": found} if inside else {})}  # fmt: skip
     if json_:
         dump(about)
         return
     click.echo(
-        f"{path}: {count(made.count, 'failure')}, {count(len(made.groups), 'signature')}, {len(made.details)} in full, "
+        f"{path}: {count(made.count, 'failure')}, {count(len(made.groups), 'bug')}, {len(made.details)} in full, "
         f"{len(content):,} bytes"
     )
     for note in made.notes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...store.document.case import Node, refs
-from ..candidate.graph_view import GraphView, target_name
+from ...store.document.case import Node, refs, target_name
+from ..candidate.graph_view import GraphView
 from ..candidate.patch import Patch
 from ..candidate.rewriting import Omit, Shorten, editable, inside, places
 from ..candidate.subgraphs import graphs

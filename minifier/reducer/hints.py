@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...store.document.case import Case, Node, tag
+from ...store.document.case import Case, Node, tag, target_name
 from ...store.failure import VALUES, Failure, FailureKind
-from ..candidate.graph_view import leaves, reached, target_name
+from ..candidate.graph_view import leaves, reached
 from ..candidate.hop_calls import hop_calls, subgraph
 
 #: No more hints than this are followed.

@@ -1,19 +1,25 @@
-"""Failures that are one bug: captures of one signature, which a listing shows as one row and a report as one group."""
+"""Captures that are one bug, which a listing shows as one row and a report as one group."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from ...store.failure import FailureKind
 from ...store.index import CaptureInfo
 
 
 def grouped(captures: Iterable[CaptureInfo]) -> list[list[CaptureInfo]]:
-    """Captures of one signature together, those without one by what is said of them; in order of the first of each."""
-    found: dict[tuple[str, str, str], list[CaptureInfo]] = {}
+    """Captures of one backend and one signature together, in order of the first of each.
+
+    Divergences have few signatures. Once reduced, they are one bug only if their smallest graphs call the same
+    operators. Captures without a signature are told apart by their text.
+    """
+    found: dict[tuple[str, ...], list[CaptureInfo]] = {}
     for capture in captures:
-        said = "" if capture.signature else capture.headline or capture.reason
-        found.setdefault((capture.signature, capture.kind, said), []).append(capture)
+        text = "" if capture.signature else capture.headline or capture.reason
+        operators = capture.operators if capture.kind == FailureKind.DIVERGENCE else ""
+        found.setdefault((capture.backend, capture.signature, capture.kind, text, operators), []).append(capture)
     return list(found.values())
 
 
@@ -33,12 +39,6 @@ def state(group: Sequence[CaptureInfo]) -> tuple[str, str]:
     count = Counter(str(capture.state) for capture in group)
     named = "verified" if "verified" in count else count.most_common(1)[0][0]
     return named, named if len(count) == 1 else f"{count[named]}/{len(group)} {named}"
-
-
-def backends(group: Sequence[CaptureInfo]) -> str:
-    """The backend, and how many more."""
-    names = list(dict.fromkeys(capture.backend for capture in group))
-    return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"
 
 
 def nodes(group: Sequence[CaptureInfo]) -> str:

@@ -65,7 +65,7 @@ def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> Fail
     notes = []
     if len(details) < len(order):
         notes.append(
-            f"{len(details)} of {len(order):,} failures are here in full, those of different signatures first; "
+            f"{len(details)} of {len(order):,} failures are here in full, one of each bug first; "
             f"minify report {name} ID makes a report of the others."
         )
     return FailureReport(name, tuple(groups), tuple(details), tuple(notes))

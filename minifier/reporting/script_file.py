@@ -17,11 +17,11 @@ from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import verify
 from ...store.errors import StoreError
 from ...store.failure import Failure
-from ...store.signature import signature
+from ...store.signature import SIGNATURE_VERSION, signature
 
 #: A script has some kilobytes.
 MOST_BYTES = 4 << 20
-_SIGNATURE = re.compile(r"\bSignature (v1:[0-9a-f]{12})\b")
+_SIGNATURE = re.compile(r"\bSignature (v[12]:[0-9a-f]{12})\b")
 
 
 def verify_file(path: Path, *, runs: int, timeout: float) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def named(script: str) -> str | None:
 
 def digests(failure: Failure) -> set[str]:
     """What the signature of ``failure`` may have been called by one who knew less of it."""
-    whole = signature(failure)
-    known = [whole, replace(whole, diagnostics="")]
+    versions = [signature(failure, version) for version in range(1, SIGNATURE_VERSION + 1)]
+    known = [one for whole in versions for one in (whole, replace(whole, diagnostics=""))]
     return {s.digest for one in known for s in (one, replace(one, origin="") if failure.kind == "crash" else one)}
 
 

@@ -14,11 +14,10 @@ import torch
 import torch.fx as fx
 
 from ...backends.running.execution import copy_inputs
-from ...store.document.case import Blobs, Case, Graph
+from ...store.document.case import Blobs, Case, Graph, target_name
 from ...store.live.encode import encode
 from ...store.live.modes import one_of_batch
 from ..candidate import hop_calls
-from ..candidate.graph_view import target_name
 from ..candidate.order import DEEPEST, OTHER, PART, generation, rank
 from ..candidate.trace import Put, Trace
 from .decompose import decomposition

@@ -29,7 +29,7 @@
     $("page").textContent = `Page ${page + 1} of ${pages}`;
     $("previous").disabled = page === 0;
     $("next").disabled = page === pages - 1;
-    $("found").textContent = found.length === all.length ? "" : `${found.length} of ${all.length} signatures`;
+    $("found").textContent = found.length === all.length ? "" : `${found.length} of ${all.length} bugs`;
   };
   const search = () => {
     const wanted = $("filter").value.toLowerCase().trim(), state = $("state").value;

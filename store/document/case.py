@@ -16,6 +16,7 @@ All objects are frozen: an edit is `dataclasses.replace`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -252,6 +253,19 @@ def every_node(graph: Graph) -> Iterator[Node]:
     for attr in graph.attrs.values():
         if "graph" in attr:
             yield from every_node(attr["graph"])
+
+
+def target_name(node: Node) -> str:
+    """Last part of what a node calls: ``relu`` for ``torch.relu``, ``aten::relu.default`` and ``.relu()`` alike."""
+    target: Any = node.target
+    if not isinstance(target, str):
+        target = next(iter(target.values()), "") if isinstance(target, dict) else ""
+        if not isinstance(target, str):
+            return json.dumps(target)
+        if "::" in target:
+            return target.split("::")[-1].split(".")[0]
+        return target.rsplit(".", 1)[-1]
+    return target
 
 
 def operators(graph: Graph) -> Iterator[str]:

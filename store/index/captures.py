@@ -33,6 +33,7 @@ class CaptureInfo:
 
     ``signature`` is the digest. ``nodes_after``, ``inputs_after`` and ``queries`` are of the last finished reduction,
     or of the running one. ``verified`` of ``runs`` fresh processes showed the failure with the script.
+    ``operators`` names what the smallest case calls, sorted, empty before a reduction.
     ``failure`` is None for what was never seen to fail, ``nodes_before`` for a graph that could not be stored.
     """
 
@@ -48,6 +49,7 @@ class CaptureInfo:
     nodes_after: int | None
     inputs_before: int | None
     inputs_after: int | None
+    operators: str
     queries: int
     verified: int
     runs: int
@@ -250,6 +252,7 @@ def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | No
         nodes_after=None,
         inputs_before=row.inputs_before,
         inputs_after=None,
+        operators="",
         queries=0,
         verified=0 if script is None else script.verified,
         runs=0 if script is None else script.runs,
@@ -264,7 +267,11 @@ def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | No
     if reduction is None:
         return info
     return replace(
-        info, nodes_after=reduction.nodes_after, inputs_after=reduction.inputs_after, queries=reduction.queries
+        info,
+        nodes_after=reduction.nodes_after,
+        inputs_after=reduction.inputs_after,
+        operators=reduction.operators or "",
+        queries=reduction.queries,
     )
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from .. import codec
-from ..document.case import Blobs, Case, Json
+from ..document.case import Blobs, Case, Json, target_name
 from ..errors import StoreError
 from .cases import CaseStore
 from .database import Database, now
@@ -29,6 +29,8 @@ from .trust import origin_tag
 
 #: Longest difference of a step that is kept, in characters; the middle of a longer one is cut out.
 LONGEST_DIFFERENCE = 200_000
+#: Most characters of the operators of a best case that are kept.
+LONGEST_OPERATORS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,7 @@ class Reductions:
             key = staged.insert(session)
             row.best, row.origin = key, origin_tag(case)
             row.nodes_after, row.inputs_after = case.graph.count, len(case.inputs)
+            row.operators = ", ".join(sorted({target_name(node) for node in case.graph.compute}))[:LONGEST_OPERATORS]
             if step is not None and (kept := session.get(StepRow, (reduction_id, step))) is not None:
                 kept.document = key
             session.flush()

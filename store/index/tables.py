@@ -132,7 +132,7 @@ class CaptureRow(Base):
 class ReductionRow(Base):
     """One minification of one capture under one configuration. ``finished`` is NULL while it may be resumed.
 
-    ``origin`` is the tag of ``best``, see `fxminify.store.index.trust.origin_tag`.
+    ``operators`` names what ``best`` calls, ``origin`` is its tag: see `fxminify.store.index.trust.origin_tag`.
     """
 
     __tablename__ = "reductions"
@@ -151,6 +151,7 @@ class ReductionRow(Base):
     started: Mapped[str] = mapped_column(String(32))
     finished: Mapped[str | None] = mapped_column(String(32))
     origin: Mapped[str | None]
+    operators: Mapped[str | None]
 
     __table_args__ = (Index("ix_reductions_capture_config_digest", "capture", "config_digest"),)
 

@@ -94,4 +94,5 @@ def _apply(connection: Connection) -> None:
         )
     connection.exec_driver_sql(f"DELETE FROM repros WHERE format IN ({kinds})")
     connection.exec_driver_sql("ALTER TABLE retests RENAME COLUMN said TO message")
+    connection.exec_driver_sql("ALTER TABLE reductions ADD COLUMN operators TEXT")
     connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{SCHEMA}'")

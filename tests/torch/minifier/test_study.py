@@ -13,7 +13,6 @@ from captured import capture, spec
 from made import REMOVALS, REPLACEMENTS, Fails, code, shrinker
 from torch.utils.checkpoint import checkpoint
 
-from fxminify.minifier.candidate.graph_view import target_name
 from fxminify.minifier.candidate.hop_calls import paths, subgraph
 from fxminify.minifier.candidate.trace import Trace, ValueKind
 from fxminify.minifier.oracle import tasks
@@ -21,7 +20,7 @@ from fxminify.minifier.reducer.shrinker import ReductionResult
 from fxminify.minifier.sandbox.scratch import Scratch
 from fxminify.minifier.tracing.study import study
 from fxminify.repro_templates.source.function import print_graph
-from fxminify.store.document.case import Case
+from fxminify.store.document.case import Case, target_name
 from fxminify.store.live.build import build
 
 PARTS = [p for p in REPLACEMENTS if p.name == "parts"]

@@ -18,12 +18,11 @@ from made import REMOVALS, REPLACEMENTS, shrinker
 from torch import nn
 
 from fxminify.backends.running.execution import execute
-from fxminify.minifier.candidate.graph_view import target_name
 from fxminify.minifier.candidate.hop_calls import paths, subgraph, with_distinct_names
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.tracing.recorder import record
 from fxminify.minifier.tracing.study import study
-from fxminify.store.document.case import Case
+from fxminify.store.document.case import Case, target_name
 from fxminify.store.live.build import build
 from fxminify.store.live.encode import encode
 

@@ -62,14 +62,15 @@ def text_of(page: str) -> str:
     return re.sub(r"\s+", " ", "".join(Elements(page).said))
 
 
-def test_failures_are_grouped_by_signature_with_one_of_each_in_full(desk: Any) -> None:
+def test_failures_are_grouped_by_backend_and_signature_with_one_of_each_in_full(desk: Any) -> None:
     indexes.small(desk.db)
     with Index.open(str(desk.db), readonly=True) as index:
         report = overview(index)
     assert [(g.headline, [r.id for r in g.rows]) for g in report.groups] == [
-        ("RuntimeError: no kernel for sin", [1, 2, 3]), ("RuntimeError: cannot store", [4]),
+        ("RuntimeError: no kernel for sin", [1, 2]), ("RuntimeError: no kernel for sin", [3]),
+        ("RuntimeError: cannot store", [4]),
     ]  # fmt: skip
-    assert [detail.row.id for detail in report.details] == [1, 4, 2, 3]
+    assert [detail.row.id for detail in report.details] == [1, 3, 4, 2]
     first = report.details[0]
     assert first.before is not None
     assert first.after is not None
@@ -99,7 +100,7 @@ def test_the_page_is_one_file_that_loads_nothing(desk: Any) -> None:
     done = desk.invoke("report", "repro.db")
     assert done.exit_code == 0, done.output
     page = (desk.path / "repro.html").read_text()
-    assert done.output == f"repro.html: 4 failures, 2 signatures, 4 in full, {len(page.encode()):,} bytes\n"
+    assert done.output == f"repro.html: 4 failures, 3 bugs, 4 in full, {len(page.encode()):,} bytes\n"
     elements = Elements(page)
     assert elements.stack == []
     assert {tag for tag, _ in elements.found} & {"link", "img", "iframe", "object", "embed", "base", "form"} == set()
@@ -181,7 +182,7 @@ def test_what_does_not_fit_is_left_out_and_said(desk: Any, monkeypatch: Any) -> 
         report = overview(index)
     assert [row.id for group in report.groups for row in group.rows if row.embedded] == [1]
     assert report.notes == (
-        "1 of 4 failures are here in full, those of different signatures first; minify report repro.db ID makes a "
+        "1 of 4 failures are here in full, one of each bug first; minify report repro.db ID makes a "
         "report of the others.",
     )
     assert report.notes[0] in text_of(render(report))

@@ -17,6 +17,7 @@ from fxminify.minifier.commands import console
 from fxminify.minifier.reporting.details import details
 from fxminify.minifier.reporting.overview import overview
 from fxminify.store.document.case import Graph, Node
+from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index
 
 
@@ -29,13 +30,15 @@ def text_of(shown: Console) -> str:
     return shown.file.getvalue()
 
 
-def test_failures_of_one_signature_are_one_row(desk: Any) -> None:
+def test_failures_of_one_backend_with_one_signature_are_one_row(desk: Any) -> None:
     indexes.small(desk.db)
     assert desk.invoke("list", "repro.db").stdout.splitlines() == [
-        " id  state         failure        backend     nodes  seen",
-        "1-3  1/3 verified  compile_error  planted +1  2-4→1     3",
+        " id  state         failure        backend  nodes  seen",
+        "1-2  1/2 verified  compile_error  planted  2-4→1     2",
         "     RuntimeError: no kernel for sin",
-        "  4  unsupported   compile_error                        1",
+        "  3  pending       compile_error  other        2     1",
+        "     RuntimeError: no kernel for sin",
+        "  4  unsupported   compile_error                     1",
         "     RuntimeError: cannot store",
     ]
     each = desk.invoke("list", "repro.db", "--each").stdout.splitlines()
@@ -43,12 +46,23 @@ def test_failures_of_one_signature_are_one_row(desk: Any) -> None:
     assert [row["id"] for row in json.loads(desk.invoke("list", "repro.db", "--json").stdout)] == [1, 2, 3, 4]
 
 
+def test_divergences_are_one_bug_where_their_smallest_graphs_call_the_same(desk: Any) -> None:
+    wrong = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, message="output 0 is off by 1", detail={"class": "value"})
+    with Index.open(str(desk.db), create=True) as index:
+        ids = [indexes.add(index, indexes.chain([name, "relu"]), wrong) for name in ("sin", "exp", "cos", "tan", "log")]
+        for id, name in zip(ids, ("sin", "exp", "sin"), strict=False):
+            indexes.minify(index, id, indexes.chain([name]))
+        assert [c.operators for c in index.captures.find()] == ["sin", "exp", "sin", "", ""]
+    rows = desk.invoke("list", "repro.db").stdout.splitlines()
+    assert [line.split()[0] for line in rows[1::2]] == ["1,3", "2", "4-5"]
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_a_listing_fits_the_terminal(tmp_path: Path, width: int) -> None:
     db = tmp_path / "repro.db"
     with Index.open(str(db), create=True) as index:
         for number in range(40):
-            case = indexes.chain(["sin"] * (1000 + number), backend=f"a backend of a very long name, number {number}")
+            case = indexes.chain(["sin"] * (1000 + number), backend="a backend of a very long name, which is number 1")
             indexes.add(index, case, indexes.failing(f"a message that {'goes on and ' * 20} {'ab'[number % 2] * 8}"))
         rows = index.captures.find()
     shown = Console(file=io.StringIO(), width=width)

@@ -10,14 +10,14 @@ from random import Random
 import pytest
 from made import REMOVALS, REPLACEMENTS, SHAPES, Fails, assert_nothing_more_can_go, make, random_case, shrinker, spec
 
-from fxminify.minifier.candidate.graph_view import GraphView, target_name
+from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.hop_calls import hop_calls, positions, renamed, with_distinct_names
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import apply, merge
 from fxminify.minifier.candidate.trace import Recorded, Trace, ValueKind
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import Stage
-from fxminify.store.document.case import Case, Graph, Node
+from fxminify.store.document.case import Case, Graph, Node, target_name
 
 #: Operator, and whether its operands are a list.
 OPERATORS = [

@@ -278,7 +278,25 @@ def test_masking_takes_linear_time_whatever_repeats(unit: Any) -> None:
 
 
 def test_the_digest_of_a_signature_is_stable() -> None:
-    assert Signature("compile_error", "compile", "RuntimeError", "cannot lower relu").digest == "v1:c6a59d3a5ea3"
+    assert Signature("compile_error", "compile", "RuntimeError", "cannot lower relu").digest == "v2:c6a59d3a5ea3"
+    assert Signature("compile_error", "compile", "E", "m", version=1).digest.startswith("v1:")
+
+
+def cpp_error(line: str) -> Failure:
+    """What Inductor raises where the C++ compiler refuses its code."""
+    output = f"/tmp/torchinductor_me/ab/cabc.main.cpp:23:41: {line}\n   23 | auto tmp = f(x);\n"
+    message = f"CppCompileError: C++ compile error\n\nCommand:\ng++ /tmp/cabc.main.cpp\n\nOutput:\n{output}"
+    return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "torch._inductor.exc.InductorError", message)
+
+
+def test_errors_of_the_c_compiler_are_told_apart_by_its_first_error() -> None:
+    first, again = cpp_error("error: 'tmp12' was not declared"), cpp_error("error: 'tmp3' was not declared")
+    other = cpp_error("error: no match for 'operator<<'")
+    assert signature(first) == signature(again)
+    assert signature(first).difference(signature(other)) == "diagnostics"
+    assert signature(first, version=1) == signature(other, version=1)
+    said = "torch._inductor.exc.InductorError: CppCompileError: C++ compile error: 'tmp' was not declared"
+    assert first.headline() == said
 
 
 @pytest.mark.parametrize("rule", [*BEFORE_ADAPTERS, *AFTER_ADAPTERS], ids=lambda rule: rule.name)

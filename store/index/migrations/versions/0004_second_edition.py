@@ -86,6 +86,7 @@ def upgrade() -> None:
         sa.Column("started", sa.String(length=32), nullable=False),
         sa.Column("finished", sa.String(length=32), nullable=True),
         sa.Column("origin", sa.Text(), nullable=True),
+        sa.Column("operators", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["best"], ["documents.digest"], name="fk_reductions_best"),
         sa.ForeignKeyConstraint(["capture"], ["captures.id"], name="fk_reductions_capture"),
         sa.PrimaryKeyConstraint("id", name="pk_reductions"),
