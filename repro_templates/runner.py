@@ -1,8 +1,9 @@
 """Run a script as ``__main__`` and write down how it ended: ``python -m ...runner SCRIPT REPORT``.
 
-The report is JSON: ``{"exit": 0}`` where the script came to its end, ``{"failure": {...}, "blocked_reason": "..."}``
-where an exception ended it, and in both ``{"versions": {...}}`` of the modules it imported. A process that dies leaves
-no report. `fxminify.repro_templates.verify` runs this in a fresh process; the script itself never needs it.
+The report is JSON: ``{"exit": 0}`` if the script ended without an error, otherwise
+``{"failure": {...}, "blocked_reason": "..."}``. Both also have ``{"versions": {...}}`` of the modules it imported. A
+process that dies leaves no report. `fxminify.repro_templates.verify` runs this in a fresh process; the script itself
+never needs it.
 """
 
 from __future__ import annotations

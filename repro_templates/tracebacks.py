@@ -1,9 +1,9 @@
-"""Where in torch an exception or a crash came from: the one module here that knows torch's file and function names.
+"""The phase of a failure, read from a stack: the one module here that knows torch's file and function names.
 
-A worker knows in which phase it called the backend; a script in a fresh process only leaves a stack. Read from the
-outermost frame, the first of a few frames decides: the autograd engine was running (``backward``), Dynamo was calling
-the backend (``compile``) or making guards (``guards``), or the compiled function ran (``forward``).
-`fxminify.minifier.oracle.observe` must give the same answer, and a test holds the two together on real failures.
+A worker knows in which phase it called the backend. A script in a fresh process leaves only a stack. Its frames are
+read from the outermost on, and the first known one decides: the autograd engine was running (``backward``), Dynamo was
+calling the backend (``compile``) or building guards (``guards``), or the compiled function ran (``forward``).
+`fxminify.minifier.oracle.observe` must give the same answer; a test compares the two on real failures.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DYNAMO = "torch/_dynamo/convert_frame.py"
 _GUARDS = "torch/_dynamo/guards.py"
 _RUNTIME = {("torch/_dynamo/eval_frame.py", "_fn")}
 _ENTRY = "torch/_dynamo/eval_frame.py"
-#: Directories that only a compilation passes through, for stacks whose outer frames are cut off.
+#: Directories whose code runs only during a compilation, for stacks that lack their outer frames.
 _COMPILERS = ("torch/_dynamo/", "torch/_functorch/_aot_autograd/", "torch/fx/")
 _CALLED_BY_DYNAMO = ("torch/_functorch/", "torch/fx/")
 _COMPARISON = "torch/testing/_comparison.py"
@@ -45,14 +45,14 @@ _ATTRIBUTE = re.compile(r"The values for attribute '(\w+)(?:\(\))?' do not match
 
 
 def phase_of(exc: BaseException) -> Phase:
-    """The phase in which ``exc``, raised by a script, left the compiler or what it compiled."""
+    """The phase in which the compiler, or the compiled code, raised ``exc`` in a script."""
     phase = phase_of_places(places(exc))
     wrapped = unwrap(exc) is not exc
     return Phase.COMPILE if wrapped and phase is Phase.FORWARD else phase
 
 
 def phase_of_places(frames: Iterable[Place], *, complete: bool = True) -> Phase:
-    """The phase of a stack, outermost frame first; ``complete`` is False where outer frames are missing."""
+    """The phase of a stack, outermost frame first. ``complete`` is False if outer frames are missing."""
     frames = list(frames)
     own = [directory for adapter in adapters().values() for directory in adapter.source_directories]
     in_dynamo = False
@@ -73,7 +73,7 @@ def phase_of_places(frames: Iterable[Place], *, complete: bool = True) -> Phase:
 
 
 def phase_of_crash(diagnostics: str) -> Phase:
-    """The phase in which a process died, from the stack that `faulthandler` left in ``diagnostics``."""
+    """The phase in which a process died, from the stack that `faulthandler` wrote into ``diagnostics``."""
     _, _, stack = diagnostics.rpartition("Current thread ")
     frames = [(portable(file), function.strip()) for file, function in _FAULT_FRAME.findall(stack)]
     return phase_of_places(reversed(frames), complete=len(frames) < 100)
@@ -84,8 +84,10 @@ def places(exc: BaseException) -> list[Place]:
 
 
 def blocked_reason(exc: BaseException) -> str:
-    """Why a script that ended with ``exc`` says nothing of its backend, or nothing: a package is missing, no backend
-    has that name, or the exception was raised before the compiler was reached, by eager for example."""
+    """Why a script that raised ``exc`` never reached its backend; empty if it did.
+
+    A package is missing, no backend has that name, or the exception came earlier, for example from eager.
+    """
     inner = unwrap(exc)
     if isinstance(inner, ImportError) or type(inner).__name__ == "InvalidBackend":
         return f"{type_name(inner)}: {text_of(inner)}".strip().splitlines()[0]
@@ -98,14 +100,14 @@ def blocked_reason(exc: BaseException) -> str:
 
 
 def failure_in_script(exc: BaseException, script: str) -> Failure:
-    """``exc``, which ended the script of that file name, as a `Failure`; a failed comparison as a divergence."""
+    """The `Failure` of a script that ``exc`` ended; a failed comparison is a divergence."""
     stack = places(exc)
     divergence = _divergence(exc, stack, script)
     return divergence or failure_of(exc, phase_of(exc))
 
 
 def _divergence(exc: BaseException, stack: list[Place], script: str) -> Failure | None:
-    """A divergence, where the script's own comparison raised ``exc``."""
+    """A divergence, if the script's own comparison raised ``exc``."""
     text = str(exc)
     own = [i for i, (file, _) in enumerate(stack) if file == script]
     if not own or not isinstance(exc, AssertionError | TypeError):

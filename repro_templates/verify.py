@@ -1,9 +1,9 @@
-"""Does a script show the failure it was made for? It is run as its receiver would run it, several times.
+"""Verification: run a script several times, as its receiver would, and say whether it shows the expected failure.
 
-Each run is a fresh process in an empty directory, with nothing importable but what is installed and ``search_path``.
-They run side by side, half as many again as there are processors: three on two processors take less than two rounds.
-All but the last go through `runner`, which reports the exception as data; the last is plainly ``python repro.py``, and
-its exit status must agree. Whatever a run leaves behind is killed with its process group.
+Each run is a fresh process in an empty directory. It can import only what is installed and what is on ``search_path``.
+The runs are parallel, three on two processors. All but the last go through `runner`, which reports the exception as
+data. The last one is plainly ``python repro.py``, and its exit status must agree. At the end of a run its whole process
+group is killed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..store.failure import Failure, FailureKind, Phase
 from ..store.signature import Signature, signature
 from .tracebacks import phase_of_crash
 
-#: What a fresh process inherits, besides the places of compilers' caches: nothing else may make a script work.
+#: The environment variables that a fresh process inherits, besides those that say where compilers keep caches.
 INHERITED = (
     "PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "CC",
     "CXX", "XDG_CACHE_HOME",
@@ -45,9 +45,9 @@ _TAIL = 4000
 class Verification:
     """``shown`` of ``runs`` runs showed the failure. ``failures`` is what each run showed, None where it passed.
 
-    ``mismatch`` says what happened in the runs that did not show it, ``log`` is the end of what each run wrote.
-    ``passed`` runs came to their end. ``blocked_reason`` says why the compiler was never reached, where a run found
-    that out; ``versions`` are those of the packages that a run imported.
+    ``mismatch`` says what happened in the runs that did not show it. ``log`` is the end of what each run wrote.
+    ``passed`` runs ended without an error. ``blocked_reason`` says why a run never reached the compiler. ``versions``
+    are those of the packages that a run imported.
     """
 
     shown: int
@@ -62,7 +62,7 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """How one process ended. ``code`` is None where it was killed after the timeout."""
+    """How one process ended. ``code`` is None if it was killed after the timeout."""
 
     code: int | None
     seconds: float
@@ -90,7 +90,7 @@ class Processes:
 
     @contextmanager
     def start(self, command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-        """A process in a session of its own, all of which is killed at the end. Raises `Stopped`."""
+        """Run a process in a session of its own; at the end the whole session is killed. Raises `Stopped`."""
         with self._lock:
             if self._stopped:
                 raise Stopped
@@ -123,11 +123,11 @@ def verify(
     embedded: str = "",
     processes: Processes | None = None,
 ) -> Verification:
-    """Run the text ``script``; ``expected`` is the signature it must show, or says of a failure whether it is the one.
+    """Run the text ``script``. ``expected`` is the signature it must show, or a function that accepts its failure.
 
     ``files`` lie beside the script. A run that takes longer than ``timeout`` seconds counts as a hang. ``embedded`` is
-    the file that source in the script is from: what raises there, raises in that file. ``processes`` lets another
-    thread end the runs; then `Stopped` is raised, as on Ctrl-C they are ended.
+    the name of the file from which source in the script was taken, for frames. Another thread can end the runs through
+    ``processes``; then `Stopped` is raised. Ctrl-C ends them, too.
     """
     shows = expected if callable(expected) else lambda failure: signature(failure) == expected
     runs = max(runs, 1)
@@ -155,21 +155,19 @@ def verify(
             mismatch = mismatch or _mismatch(ended, failures[-1])
     log = "\n".join([*(_log("reported", ended) for ended in reported), _log("plain", plainly)])
     passed = failures.count(None) + (plainly.code == 0) if runs > 1 else int(plainly.code == 0)
-    blocked_reason = next(
-        (text for ended in reported if (text := str((ended.report or {}).get("blocked_reason", "")))), ""
-    )
+    blocked = next((text for ended in reported if (text := str((ended.report or {}).get("blocked_reason", "")))), "")
     versions = next((found for ended in reported if (found := _versions(ended.report))), {})
     if not seen:
-        return Verification(0, runs, tuple(failures), mismatch, log, passed, blocked_reason, versions)
+        return Verification(0, runs, tuple(failures), mismatch, log, passed, blocked, versions)
     agrees = _agrees(plainly, seen[-1])
     if not agrees:
         mismatch = mismatch or f"run plainly, it ends with {_status(plainly)}"
     count = int(agrees) if runs == 1 else len(seen) + agrees
-    return Verification(count, runs, tuple(failures), mismatch, log, passed, blocked_reason, versions)
+    return Verification(count, runs, tuple(failures), mismatch, log, passed, blocked, versions)
 
 
 def failure_of_run(ended: _Ended, timeout: float) -> Failure | None:
-    """What a run through `runner` showed, None where the script came to its end."""
+    """What a run through `runner` showed; None if the script ended without an error."""
     if ended.code is None or ended.code == -signal.SIGALRM:
         seconds = timeout if ended.code is None else round(ended.seconds)
         return deaths.hang(phase_of_crash(ended.output), seconds, diagnostics=ended.output)
@@ -186,7 +184,7 @@ def failure_of_run(ended: _Ended, timeout: float) -> Failure | None:
 
 
 def _readings(ended: _Ended, timeout: float) -> list[Failure]:
-    """What the run may have shown: a process that left without a stack does not say in which phase."""
+    """The failures that the run may have shown. A process that ended without a stack does not say in which phase."""
     failure = failure_of_run(ended, timeout)
     if failure is None:
         return []
@@ -196,7 +194,7 @@ def _readings(ended: _Ended, timeout: float) -> list[Failure]:
 
 
 def _at_home(failure: Failure, embedded: str) -> Failure:
-    """``failure`` with the frames of source that the script carries in the file it is from."""
+    """``failure`` with the frames of embedded source put into the file from which that source was taken."""
     if not embedded:
         return failure
     frames = tuple(replace(f, file=embedded) if f.file == SCRIPT else f for f in failure.frames)
@@ -204,7 +202,7 @@ def _at_home(failure: Failure, embedded: str) -> Failure:
 
 
 def _agrees(ended: _Ended, failure: Failure) -> bool:
-    """Whether the plain run ended as a run with this failure must."""
+    """Whether the plain run ended in the way in which this failure ends a process."""
     if failure.kind == "hang":
         return ended.code in (None, -signal.SIGALRM)
     if failure.signal is not None:

@@ -1,1 +1,1 @@
-"""Capture: the hook in a running program, what it keeps of a graph and its call, and who outlives a crash."""
+"""Capture: the hook in a running program, its snapshots of graphs and calls, and the parent that survives a crash."""

@@ -1,8 +1,8 @@
-"""What runs first in every Python process of a supervised program: it arms the hook, and leaves no trace.
+"""The start of every Python process of a supervised program: it installs the hook and cleans up after itself.
 
 `backends.capture.supervise` starts the program with plain ``python``, so ``__main__``, tracebacks, exit codes and
-``atexit`` are Python's own. The hook gets in the way site customizations do: a directory on ``PYTHONPATH`` holds a
-``sitecustomize`` module of two lines that calls `start`. Processes the program starts inherit it.
+``atexit`` are as usual. A directory on ``PYTHONPATH`` has a ``sitecustomize`` module of two lines, which calls `start`.
+Processes that the program starts inherit this.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ def start(customization: str) -> None:
 
 def _arm() -> None:
     asked = json.loads(os.environ[VARIABLE])
-    if not os.path.isdir(asked["journal"]):  # a process that outlived its supervisor
+    if not os.path.isdir(asked["journal"]):  # the parent has ended already
         return
     from . import hook
     from .journal import Journal
 
     journal = Journal(asked["journal"])
-    if not faulthandler.is_enabled():  # where a crash happens is told to the parent, not to the terminal
+    if not faulthandler.is_enabled():  # the stack of a crash goes to the parent, not to the terminal
         faulthandler.enable(journal.faults(), all_threads=False)
     hook.install(asked["db"], journal=journal, **asked["settings"])
     _print_exceptions_as_without_us()
 
 
 def _print_exceptions_as_without_us() -> None:
-    """An exception that nobody catches is printed without the frames of the hook it passed through."""
+    """Print uncaught exceptions without the frames of the hook."""
     from ..running.exceptions import leave_us_out
 
     printed = sys.excepthook

@@ -1,10 +1,9 @@
-"""One compiled graph in the user's program: what its calls were given, and what became of them.
+"""One compiled graph in the user's program: the inputs and failures of its calls.
 
-The callable a backend returned is wrapped so that a failure at run time, or later in the backward pass, is captured
-with the inputs of that very call. The first two calls are watched closely (which inputs are written to, whether
-random numbers are drawn, where in the autograd graph the backend's own nodes are, how long it takes). What they teach
-keeps every later call under one percent: inputs that are overwritten are copied, and the backward pass is followed,
-only where that is nothing beside the call itself.
+The callable that a backend returned is wrapped. A failure at run time, or later in the backward pass, is captured with
+the inputs of the call that failed. The first two calls are observed in detail: which inputs are written to, whether
+random numbers are drawn, where the backend's own nodes are in the autograd graph, and how long the call takes. From
+this follows what later calls copy and follow, so that the cost stays under one percent of a call.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ from ..comparison.sampling import LargestSizes
 from ..provenance.spec import BackendSpec
 from ..running import ambient
 from ..running.exceptions import failure_of, is_failure, unwrap
-from . import reentry, seam
+from . import seam
 from .graph_snapshot import GraphSnapshot, KeptInputs, cuda_devices
 from .lowering import AotCalls, lower
 from .recorder import CaptureRecorder, log
 from .settings import Settings
 
-#: Calls that are watched closely.
+#: The number of calls that are observed in detail.
 LEARNING = 2
-#: Bytes of inputs known to be overwritten that every call may copy, and seconds of a call that pay for one copy.
+#: The most bytes of overwritten inputs that every call copies; the least seconds of a call for each such copy.
 COPIED_EACH_CALL = 1 << 20
 PAYS_FOR_A_COPY = 250e-6
 #: Bytes of inputs of a first call that are remembered for captures of later ones.
 REMEMBERED = 64 << 10
-#: Seconds of a call that pay for following its backward pass, or for reading the state of the generators.
+#: The least seconds of a call whose backward pass is followed and whose generators' state is read.
 PAYS_FOR_HOOKS = 1e-3
-#: Nodes of autograd that the first calls look at.
+#: The most autograd nodes that the first calls visit.
 _WALK = 2000
 _numbers = itertools.count(1)
-#: Errors of the program that use a graph's backward pass wrongly: no fault of the backend.
+#: Messages of a program that uses a backward pass wrongly. The backend is not at fault.
 _MISUSE = re.compile(r"Trying to backward through the graph a second time|modified by an inplace operation")
 #: Nodes of torch's own operators.
 _BUILTIN_NODE = re.compile(r"^(\w+Backwards?\d*|CopySlices|torch::autograd::\w+|\w*AccumulateGrad)$")
@@ -98,7 +97,7 @@ class CompiledGraph:
         return self._known_spec
 
     def marked(self, phase: str) -> AbstractContextManager[Any]:
-        """``phase`` is in flight inside the block, for the journal."""
+        """Mark ``phase`` as in flight in the journal, inside the block."""
         journal = self.recorder.journal
         return nullcontext() if journal is None else journal.marked(phase, self.number)
 
@@ -111,12 +110,12 @@ class CompiledGraph:
         )  # fmt: skip
 
     def calls(self) -> int:
-        """How often what was compiled has been called until now, once at least."""
+        """How often the compiled graph was called until now, at least 1."""
         return min(max(self.invoked, 1), MOST_CALLS)
 
     def failed(self, exc: BaseException, call: CompiledCall, phase: Phase) -> None:
         """``call`` raised ``exc``."""
-        if is_failure(exc) and reentry.first_to_see(unwrap(exc), call.entry):
+        if is_failure(exc) and seam.first_to_see(unwrap(exc), call.entry):
             backward = phase is Phase.BACKWARD
             self.record(failure_of(exc, phase, graphs=[self.snapshot.graph]), call.kept(), call.rng, backward=backward)
 
@@ -126,7 +125,7 @@ class CompiledGraph:
         journal = self.recorder.journal
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            if reentry.ours():
+            if seam.ours():
                 return compiled(*args, **kwargs)
             if self._calls < LEARNING:
                 return self._learn(compiled, args, kwargs)
@@ -150,7 +149,7 @@ class CompiledGraph:
         return _dressed(run, compiled)
 
     def _call(self, args: Sequence[Any]) -> CompiledCall:
-        """A call after the first ones: only what they taught is kept."""
+        """A call after the first ones. Only inputs that they overwrote are copied."""
         inputs = None
         if self._written:
             if self._simple:
@@ -160,9 +159,7 @@ class CompiledGraph:
                 inputs = KeptInputs(values, [None] * len(values))
             else:
                 inputs = KeptInputs.keep(args, whole=self.snapshot.whole, only=self._written)
-        return CompiledCall(
-            args, inputs, ambient.rng_states(cuda_devices(args)) if self._draws else {}, reentry.enter()
-        )
+        return CompiledCall(args, inputs, ambient.rng_states(cuda_devices(args)) if self._draws else {}, seam.enter())
 
     def _learn(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         call = self._first_call(args)
@@ -196,7 +193,7 @@ class CompiledGraph:
         return result
 
     def _remember(self, call: CompiledCall) -> None:
-        """Keep small inputs of the first calls: what a backend keeps of them may matter to a later call."""
+        """Keep small inputs of the first calls: a backend may remember them, and a later call may fail for that."""
         if call.inputs is not None and not call.inputs.changed:
             values = call.inputs.values
             own = [v for v in values if isinstance(v, torch.Tensor) and not isinstance(v, torch.nn.Parameter)]
@@ -212,7 +209,7 @@ class CompiledGraph:
     def _check(
         self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], call: CompiledCall
     ) -> None:
-        """Compare ``call``, which is due, before it is made, and record what it did wrong."""
+        """Compare ``call`` with eager before it is made, and record a failure."""
 
         def marked(phase: str) -> AbstractContextManager[Any]:
             self.invoked += phase == "forward"
@@ -220,9 +217,11 @@ class CompiledGraph:
 
         if not kwargs:
             short = functools.partial(self.recorder.short, self.spec)
-            with reentry.own_calls():
+            with seam.own_calls():
                 result = check(self.snapshot, compiled, args, marked=marked, short=short)
-            if result.unchecked and self._is_new(result.unchecked):
+            if not result.unchecked:
+                self.recorder.note("compared", self.spec)
+            elif self._is_new(result.unchecked):
                 self.recorder.unchecked(result.unchecked)
             found = result.failure
             if found is not None and (not result.compare or self._is_new(f"{found.phase} {found.kind}")):
@@ -232,13 +231,13 @@ class CompiledGraph:
             self._due += self._wait
 
     def _is_new(self, finding: str) -> bool:
-        """Whether a check of this graph found ``finding`` for the first time; it is reported once."""
+        """Whether ``finding`` is new for this graph. Each finding is reported once."""
         new = finding not in self._findings
         self._findings.add(finding)
         return new
 
     def _learn_written(self, written: list[int], args: Sequence[Any], seconds: float) -> None:
-        """The inputs that later calls copy because this one of ``seconds`` wrote to them."""
+        """Choose the inputs that later calls copy: this call, which took ``seconds``, wrote to them."""
         size = sum(args[i].numel() * args[i].element_size() for i in written)
         affordable = size <= COPIED_EACH_CALL and len(written) * PAYS_FOR_A_COPY <= seconds
         self._written = written if affordable else []
@@ -252,20 +251,20 @@ class CompiledGraph:
         )
 
     def _first_call(self, args: Sequence[Any]) -> CompiledCall:
-        """A call watched closely: copies of everything but parameters, also in the journal."""
+        """A call observed in detail: everything but parameters is copied, and written to the journal."""
         self.snapshot.inputs = None
         try:
-            with reentry.own_calls():
+            with seam.own_calls():
                 inputs = KeptInputs.keep(args, whole=self.snapshot.whole)
         except Exception as exc:  # noqa: BLE001  tensors of a kind that cannot be copied, or no memory left
             log.warning("fxminify could not copy the inputs of a compiled graph: %s", exc)
             inputs = KeptInputs(list(args), [None] * len(args))
         rng = ambient.rng_states(cuda_devices(args))
         self.recorder.write_ahead(self.number, self.snapshot, self.spec, inputs, rng, self.calls() + bool(self.invoked))
-        return CompiledCall(args, inputs, rng, reentry.enter())
+        return CompiledCall(args, inputs, rng, seam.enter())
 
     def _watch_backward(self, result: Any, call: CompiledCall) -> None:
-        """Have the backend's nodes say when the backward pass of this call is in flight."""
+        """Hook the backend's autograd nodes, so that the backward pass of this call is known to be in flight."""
         if seam.compiled_autograd():
             return
         inputs = {id(a.grad_fn) for a in call.args if isinstance(a, torch.Tensor) and a.requires_grad and not a.is_leaf}
@@ -298,7 +297,7 @@ class BackwardPass:
         self._mark: bytes | None = None
 
     def enter(self, gradients: Any) -> None:
-        if not reentry.ours():
+        if not seam.ours():
             journal = self.graph.recorder.journal
             if journal is not None:
                 self._mark = journal.begin("backward", self.graph.number)
@@ -312,8 +311,8 @@ class BackwardPass:
 
     @classmethod
     def failed(cls, exc: BaseException) -> None:
-        """The engine raised ``exc``: it belongs to the pass entered last."""
-        if reentry.ours() or not cls.in_flight:
+        """The engine raised ``exc``. It belongs to the pass that was entered last."""
+        if seam.ours() or not cls.in_flight:
             return
         last = cls.in_flight[-1]
         for pass_ in list(cls.in_flight):
@@ -323,7 +322,7 @@ class BackwardPass:
 
 
 def _without_cycle(call: CompiledCall) -> CompiledCall:
-    """``call`` without its own arguments where they were overwritten: an autograd node must not keep its own result."""
+    """``call`` with overwritten arguments detached: an autograd node must not hold its own result."""
     if call.inputs is None:
         return call
     values = [
@@ -334,7 +333,7 @@ def _without_cycle(call: CompiledCall) -> CompiledCall:
 
 
 def _is_foreign(node: Node) -> bool:
-    """Is this a node of somebody's own making: a Python function, TorchScript, a C++ extension?"""
+    """Whether ``node`` is not torch's own but of a Python function, TorchScript or a C++ extension."""
     return isinstance(node, torch.autograd.function.BackwardCFunction) or not _BUILTIN_NODE.match(node.name())
 
 
@@ -352,7 +351,7 @@ def _foreign_nodes(roots: Sequence[Node], stop: set[int]) -> Iterator[Node]:
 
 
 def _shapes(args: Sequence[Any]) -> str:
-    """Shapes of the arguments that are no parameters, for a person."""
+    """The shapes of the arguments that are no parameters, as text."""
     tensors = [a for a in args if isinstance(a, torch.Tensor) and not isinstance(a, torch.nn.Parameter)]
     return ", ".join(str(list(t.shape)) for t in tensors)[:500]
 
@@ -366,7 +365,7 @@ def _version(value: Any) -> int | None:
 
 
 def _dressed(run: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """``run`` with the attributes that make ``compiled`` what it is, but not those by which Dynamo would unwrap it."""
+    """``run`` with the attributes of ``compiled``, without those by which Dynamo would unwrap it."""
     for name in functools.WRAPPER_ASSIGNMENTS:
         if isinstance(value := getattr(compiled, name, None), str | dict):
             setattr(run, name, value)

@@ -1,8 +1,8 @@
 """Run a foreign script once, under supervision: ``python -m fxminify.backends.capture.foreign_run ASKED``.
 
-The script makes its graph and calls ``run_repro``, which is ours while it runs: instead of PyTorch's tools it calls
-``torch.compile`` on the graph, with the inputs that PyTorch's own reader loads, and the hook of this process captures
-what the backend does. Exit codes: 0 a failure was seen, 1 none was, 2 the script could not be run, and why is said.
+The script makes its graph and calls ``run_repro``, which is replaced here: it calls ``torch.compile`` on the graph,
+with the inputs that PyTorch's own reader loads. The hook of this process captures the failure. Exit codes: 0 for a
+failure, 1 for none, 2 if the script could not be run; the reason is printed.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _hand_over(
 
 
 def _load(load_args: Callable[[Any], None], folder: Any) -> tuple[list[Any], str]:
-    """The inputs that the script describes, and which of their storages had to be made up."""
+    """The inputs that the script describes, and how many of their storages had to be made up."""
     from torch._dynamo.debug_utils import InputReader
 
     made_up = [0, 0]

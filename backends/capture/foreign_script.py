@@ -1,9 +1,9 @@
-"""A *foreign script*: what PyTorch's own tools write about a failure, a program that calls their ``run_repro``.
+"""Foreign scripts: the programs that PyTorch's own tools write about a failure, which call ``run_repro``.
 
 ``repro.py`` and ``minifier_launcher.py`` (``TORCHDYNAMO_REPRO_AFTER``, after Dynamo or after AOTAutograd) and
-Inductor's ``fx_graph_runnable.py`` are of this form. Such a file has a graph and its inputs, but no failure: the
-graph is handed to its backend once more, in a supervised process (`backends.capture.foreign_run`), and what happens
-there is captured as in any other program, crashes and hangs included. Here the file is only read.
+Inductor's ``fx_graph_runnable.py`` have this form. Such a file has a graph and its inputs, but no failure. So the graph
+is given to its backend again in a supervised process (`backends.capture.foreign_run`), where crashes and hangs are
+captured, too. This module only reads the file.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ CHECKPOINTS = "checkpoints"
 
 
 class NotForeign(StoreError):
-    """The file is none of PyTorch's scripts; the message says why, and what to type instead."""
+    """The file is none of PyTorch's scripts; the message says why and what to type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """What is known of a script before it runs: ``accuracy`` says that wrong numbers are its failure."""
+    """What a script says before it runs. ``accuracy``: its failure is wrong numbers."""
 
     path: Path
     after: str
@@ -42,7 +42,7 @@ class Foreign:
     imports: tuple[str, ...]
 
     def question(self) -> str:
-        """What importing it executes, for a person to agree to."""
+        """The question whether to run it, for a person to agree to."""
         loads = ", ".join(name for name in self.imports if name not in ("os", "math"))
         return f"{self.path} is a program. Importing it\n  - runs it\n  - imports {loads}\nRun it?"
 

@@ -1,8 +1,8 @@
-"""The graph as a backend received it, kept so that neither the backend nor the program can change it afterwards.
+"""A snapshot of the graph that a backend received. Neither the backend nor the program can change it afterwards.
 
-Taking this snapshot happens before every compile, so it is made cheap: the graph is copied node by node, its
-attributes and parameters are kept by reference, and inputs are copied (storage by storage) only up to a budget. It
-becomes data (`GraphSnapshot.case`) only when something failed.
+A snapshot is taken before every compile, so it must be cheap. The graph is copied node by node. Its attributes and
+parameters are kept by reference. Inputs are copied, storage by storage, up to a budget. Only when something failed,
+`GraphSnapshot.case` makes data of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..running.execution import copy_inputs, tensors
 
 #: Bytes of inputs that are copied before a compile or a first call; parameters never are.
 INPUT_BUDGET = 256 << 20
-#: Parts of the names of everything that may draw random numbers; a name too many costs five kilobytes.
+#: Parts of the names of operations that may draw random numbers. A false hit costs five kilobytes.
 _RANDOM = (
     "rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "rrelu", "fractional_max_pool", "gumbel",
     "exponential_", "uniform", "cauchy", "geometric", "scaled_dot_product", "multi_head_attention", "rng",
@@ -39,14 +39,14 @@ _FROM_STORAGE = ("as_strided", "set_.", "storage", "resize_")
 
 @dataclass(slots=True)
 class KeptInputs:
-    """Inputs to keep: values as they were, and the versions of those kept by reference."""
+    """Kept inputs: copies, or references with the version that the tensor had."""
 
     values: list[Any]
     versions: list[int | None]
 
     @classmethod
     def keep(cls, values: Sequence[Any], *, whole: bool = False, only: Sequence[int] | None = None) -> KeptInputs:
-        """Copies of the tensors among ``values`` that are no parameters, or of ``only`` these, up to the budget.
+        """Copy the tensors among ``values`` that are no parameters, or only those at ``only``, up to the budget.
 
         A tensor of a subclass is never copied.
         """
@@ -74,7 +74,7 @@ class KeptInputs:
 
     @property
     def changed(self) -> list[int]:
-        """Indices of the inputs that something wrote to meanwhile and whose old values are lost."""
+        """Indices of the inputs that were overwritten since and whose old values are lost."""
         return [
             i for i, (v, old) in enumerate(zip(self.values, self.versions, strict=True)) if old is not None
             and _version(v) != old
@@ -83,7 +83,7 @@ class KeptInputs:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A case, its storages, what will be missing elsewhere, and whether values of tensors were left out."""
+    """A case, its storages, why it may not run elsewhere, and whether values of tensors were left out."""
 
     case: Case
     blobs: dict[str, bytes]
@@ -93,7 +93,7 @@ class Taken:
 
 @dataclass
 class GraphSnapshot:
-    """What one call of a backend was given.
+    """The arguments of one call of a backend.
 
     ``symbols`` are the symbolic inputs by position, ``compile_id`` is Dynamo's number of the frame. ``number`` counts
     the graphs of this process, ``shapes_before`` lists the shapes of the first calls.
@@ -156,7 +156,7 @@ class GraphSnapshot:
         return ""
 
     def text(self) -> str:
-        """What tells this graph from others: its code."""
+        """The code of the graph, which identifies it."""
         if self._text is None:
             with modes.undisturbed():
                 self._text = str(self.graph)
@@ -223,14 +223,14 @@ class GraphSnapshot:
         return call, *encoder.finish()
 
     def _symbolic(self, index: int, value: Value) -> Value:
-        """A plain number passed where the graph was compiled for a symbol is that symbol with this value."""
+        """A plain number at a symbolic input becomes that symbol with this value."""
         if index in self.symbols and isinstance(value, int | float):
             return {"sym": self.symbols[index] | {"hint": value}}
         return value
 
 
 def _symbol(encoder: Encoder, value: Any) -> Json:
-    """A symbolic number as data; nothing for one of no size of its own, the key of a nested tensor."""
+    """A symbolic number as data; empty for one without an expression, such as the key of a nested tensor."""
     try:
         symbol: Json = encoder.value(value)["sym"]
     except Unsupported:
@@ -243,7 +243,7 @@ def cuda_devices(values: Sequence[Any]) -> list[str]:
 
 
 def device_imports(devices: Iterable[str]) -> list[Json]:
-    """The plug-in packages that make devices outside of torch known."""
+    """The plug-in packages that register devices outside torch."""
     modules = [torch.get_device_module(d).__name__ for d in sorted(set(devices) - _DEVICES_OF_TORCH)]
     packages = dict.fromkeys(name.partition(".")[0] for name in modules)
     return [{"module": name} for name in packages if name != "torch"]
@@ -263,13 +263,13 @@ def operators(gm: fx.GraphModule) -> list[str]:
 
 
 def _copy(graph: fx.Graph) -> fx.Graph:
-    """A copy whose nodes hold no fake tensors: those would keep Dynamo's whole compile alive."""
+    """A copy without fake tensors, which would keep all of Dynamo's compilation alive."""
     new = copy.deepcopy(graph)
     for node in new.nodes:
         value = node.meta.get("example_value")
         kept = {k: node.meta[k] for k in ("stack_trace", "nn_module_stack") if k in node.meta}
         if isinstance(value, torch.Tensor) and all(type(size) is int for size in value.shape):
-            # Some higher-order operators go by these: ``requires_grad`` must be right.
+            # Some higher-order operators read ``requires_grad`` from it.
             meta = torch.empty(value.shape, dtype=value.dtype, device="meta")
             kept["example_value"] = meta.requires_grad_() if value.requires_grad else meta
         node.meta = kept
@@ -289,7 +289,7 @@ def _private(gm: torch.nn.Module, path: str) -> Any:
 
 
 def _of_a_subclass(t: torch.Tensor) -> bool:
-    """Would a copy lose the class of ``t``? It is kept as it is then, and named where it cannot be stored."""
+    """Whether a copy would lose the class of ``t``. It is then kept by reference."""
     return type(t) not in (torch.Tensor, torch.nn.Parameter) and not modes.is_fake(t)
 
 

@@ -1,8 +1,8 @@
 """Capture in a running program: every backend (`install`), one backend (`capture`), or for a while (`capturing`).
 
-The hook must be harmless. It snapshots what a backend receives, lets the backend work, and looks at what comes out;
-the user's exception is raised again as it is, and a healthy program computes the same bits. Importing this module,
-and `install` in a program that has not imported torch yet, load no torch.
+The hook must be harmless. It takes a snapshot of what a backend receives, lets the backend work, and looks at the
+result. The user's exception is raised again unchanged, and a healthy program computes the same bits. Importing this
+module loads no torch, and neither does `install` in a program that has not imported torch yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
-from . import reentry, seam
+from . import seam
 from .journal import Journal
 from .settings import Settings, SettingsKeywords
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class CaptureTarget:
-    """Where captures go, and what is asked of them."""
+    """Where captures are stored, and with which settings."""
 
     db: str
     settings: Settings
@@ -61,7 +61,7 @@ def install(
 
 
 def uninstall() -> None:
-    """Undo `install`. Backends wrapped by `capture` go on being captured."""
+    """Undo `install`. Backends wrapped by `capture` are still captured."""
     if _hook.everything is not None:
         _hook.everything.flush()
     _hook.everything = None
@@ -87,7 +87,7 @@ def capturing(db: str | os.PathLike[str] = "repro.db", **settings: Unpack[Settin
 def capture(
     backend: str | Callable[..., Any], *, db: str | os.PathLike[str] = "repro.db", **settings: Unpack[SettingsKeywords]
 ) -> CapturedBackend:
-    """``backend``, a name or a callable, for ``torch.compile(backend=...)``: only its failures are captured.
+    """``backend``, a name or a callable, wrapped for ``torch.compile(backend=...)``: only its failures are captured.
 
     ``settings`` are those of `install`.
     """
@@ -98,7 +98,7 @@ def capture(
 
 
 def observed(backend: Any, gm: Any, inputs: Sequence[Any], given: dict[str, Any], *, db: str) -> Callable[..., Any]:
-    """``backend`` called on a graph by another backend, its failures captured as if `torch.compile` had called it.
+    """Call ``backend`` on a graph for another backend; failures are captured as if `torch.compile` had called it.
 
     ``given`` may hold ``options`` and ``mode``. Captures go where `install` said, otherwise into ``db``.
     """
@@ -112,7 +112,7 @@ def observed(backend: Any, gm: Any, inputs: Sequence[Any], given: dict[str, Any]
 
 
 class CapturedBackend:
-    """A backend whose failures are captured. ``options`` and ``mode`` reach it as if it had been given itself."""
+    """A backend whose failures are captured. It gets ``options`` and ``mode`` as without the wrapper."""
 
     def __init__(self, backend: str | Callable[..., Any], target: CaptureTarget) -> None:
         self._backend = backend
@@ -151,7 +151,7 @@ class _Hook:
     def compiling(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
         captured, given = _captured(wrapped)
         target = captured._target if captured is not None else self.everything
-        if target is None or reentry.ours() or not _usable():
+        if target is None or seam.ours() or not _usable():
             return call()
         from ..running.exceptions import failure_of, unwrap
         from .compiled_graph import CompiledGraph
@@ -165,11 +165,11 @@ class _Hook:
                 return origin.spec_of(captured._backend, compile_kwargs=given)
             return origin.spec_of_wrapped(wrapped)
 
-        entry = reentry.enter()
+        entry = seam.enter()
         graph = None
         refused = ""
         try:
-            with reentry.own_calls():
+            with seam.own_calls():
                 snapshot = GraphSnapshot.take(gm, inputs, compile_id=seam.compile_id())
                 graph = CompiledGraph(snapshot, spec, target.recorder, target.settings)
                 kept = snapshot.inputs or KeptInputs([], [])
@@ -184,7 +184,7 @@ class _Hook:
             try:
                 return call()
             except BaseException as exc:
-                if _is_failure(exc) and reentry.first_to_see(unwrap(exc), entry):
+                if _is_failure(exc) and seam.first_to_see(unwrap(exc), entry):
                     target.recorder.refuse(spec, failure_of(exc, Phase.COMPILE), refused)
                 raise
         facts = seam.shape_facts()
@@ -193,7 +193,7 @@ class _Hook:
             with graph.marked("compile"):
                 compiled = call()
         except BaseException as exc:
-            if _is_failure(exc) and reentry.first_to_see(unwrap(exc), entry):
+            if _is_failure(exc) and seam.first_to_see(unwrap(exc), entry):
                 graph.record(failure_of(exc, Phase.COMPILE), kept, snapshot.rng)
             raise
         finally:
@@ -204,6 +204,7 @@ class _Hook:
                 Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "AssertionError", message), kept, snapshot.rng
             )
             return compiled
+        target.recorder.note("watched", graph.spec)
         graph.specialized = seam.shape_facts() > facts
         self._thread.graph = graph
         return compiled if seam.keep_unwrapped(gm, compiled) else graph.wrap(compiled)
@@ -212,14 +213,14 @@ class _Hook:
         self, config: Any, partition: Callable[..., Any], compilers: dict[str, Callable[..., Any]]
     ) -> dict[str, Callable[..., Any]]:
         graph = self._thread.compiling
-        if graph is None or reentry.ours():
+        if graph is None or seam.ours():
             return compilers
         keeps = config.keep_inference_input_mutations
         return graph.aot.begun(partition, config.decompositions, keeps, compilers)
 
     def guards_built(self, exc: Exception | None) -> None:
         graph, self._thread.graph = self._thread.graph, None
-        if exc is None or graph is None or graph.snapshot.compile_id != seam.compile_id() or reentry.ours():
+        if exc is None or graph is None or graph.snapshot.compile_id != seam.compile_id() or seam.ours():
             return
         if seam.is_control_flow(exc) or (seam.is_constraint_violation(exc) and not graph.specialized):
             return
@@ -237,7 +238,7 @@ class _Hook:
 
 @cache
 def _usable() -> bool:
-    """Can the rest of us be imported here? A program may hide or replace what we stand on."""
+    """Whether the rest of fxminify can be imported. A program may hide or replace its dependencies."""
     try:
         importlib.import_module(".compiled_graph", __package__)
     except Exception as exc:  # noqa: BLE001  whatever is wrong with this environment: the program goes on without us

@@ -1,4 +1,4 @@
-"""The write-ahead journal: what is in flight, on disk before it runs, for the parent that outlives a crash or a hang.
+"""The write-ahead journal: what is in flight is on disk before it runs, for the parent to read after a crash or hang.
 
 One directory belongs to one `minify capture`; every process of the program has its own folder in it, named by its
 process id:
@@ -7,8 +7,8 @@ process id:
 * ``GRAPH.json``: the case of that graph with the values of its last recorded call (or why it has none).
 
 Storages lie in ``blobs``, shared and named by their content; ``faults.PID`` has the Python stack of a process that
-died of a signal. ``captured`` and ``unchecked`` tell the parent what to say at the end. Nothing is synchronized to
-disk: it is the process that may die, not the machine.
+died of a signal. ``captured``, ``watched``, ``compared`` and ``unchecked`` are lists of what
+the parent says at the end. Nothing is synchronized to disk: the process may die, not the machine.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Journal:
             self.end(token)
 
     def begin(self, phase: str, graph: int) -> bytes:
-        """Note that ``phase`` begins; returns what to give to `end`."""
+        """Note that ``phase`` begins. Returns the argument for `end`."""
         slot = self._slot()
         previous: bytes = self._threads.current
         self._sequence += 1
@@ -62,7 +62,7 @@ class Journal:
         return previous
 
     def end(self, previous: bytes) -> None:
-        """Back to what was in flight before."""
+        """Restore what was in flight before."""
         self._write(self._slot(), previous)
 
     def put(self, graph: int, document: Json, blobs: Mapping[str, bytes]) -> None:
@@ -84,7 +84,7 @@ class Journal:
             os.close(descriptor)
 
     def faults(self) -> int:
-        """A file descriptor for the stack of this process, should it die."""
+        """A file descriptor for the stack that `faulthandler` writes when this process dies."""
         return os.open(self.directory / f"faults.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     @property
@@ -110,7 +110,7 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """What a process was doing: phase and graph of its latest mark that is not idle."""
+    """What a process was doing: the phase and graph of its latest mark that is not idle."""
 
     pid: int
     phase: str
@@ -126,12 +126,19 @@ class InFlight:
             return None
         return found if isinstance(found, dict) else None
 
-    def stack(self) -> str:
-        """What `faulthandler` wrote when the process died, or nothing."""
-        try:
-            return (self.folder.parent / f"faults.{self.pid}").read_text(errors="replace")
-        except FileNotFoundError:
-            return ""
+
+def stack(directory: Path, pid: int) -> str:
+    """What `faulthandler` wrote when the process died, or nothing."""
+    try:
+        return (directory / f"faults.{pid}").read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def last_graph(directory: Path, pid: int) -> InFlight | None:
+    """The graph that a process wrote down last, though nothing of it is in flight; None where there is none."""
+    written = sorted((directory / str(pid)).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+    return InFlight(pid, IDLE, int(written[-1].stem), 0, written[-1].parent) if written else None
 
 
 def in_flight(directory: Path) -> dict[int, InFlight]:

@@ -1,12 +1,12 @@
-"""The graphs below Dynamo's: AOTAutograd makes plain ATen operators of a graph, one graph for each of its compilers.
+"""The graphs of AOTAutograd: it turns Dynamo's graph into graphs of ATen operators, one for each of its compilers.
 
-* A backend's own calls of AOTAutograd are observed (`AotCalls`): which compiler raised, and what decompositions and
-  partitioner it works with. Nothing is copied while a program is healthy.
-* `lower` makes the graphs again from the snapshot, with recording compilers in place of the backend's, and runs
-  up to the graph that is asked for: its inputs are real values. Tensor subclasses, numpy and ``x.data =`` are plain
-  operators there, so this is also the way to keep a graph that the Dynamo level refuses.
+* `AotCalls` observes a backend's own calls of AOTAutograd: which compiler raised, and with what decompositions and
+  partitioner. Nothing is copied while a program is healthy.
+* `lower` makes these graphs again from the snapshot, with recording compilers in place of the backend's. It runs the
+  program up to the wanted graph, so that the inputs are real values. Tensor subclasses, numpy and ``x.data =`` are
+  plain operators there, so a graph that cannot be stored at Dynamo's level may be stored at this one.
 
-Leans on private torch API: ``aot_module_simplified``, ``GmWrapper``, tracing and metrics contexts.
+This module uses private API of torch: ``aot_module_simplified``, ``GmWrapper``, tracing and metrics contexts.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class Role(StrEnum):
 
 
 class CannotLower(Exception):
-    """There is no graph at the AOT level; the text says why."""
+    """AOTAutograd gives no graph; the message says why."""
 
 
 @dataclass
 class AotCall:
-    """One call of AOTAutograd by a backend, and which of its compilers raised what: type and message."""
+    """One call of AOTAutograd by a backend. ``raised`` maps the type and message of an error to its compiler."""
 
     options: Mapping[str, Any]
     compilers: Mapping[Role, Compiler]
     raised: dict[tuple[str, str], Role] = field(default_factory=dict)
 
     def watched(self) -> dict[str, Compiler]:
-        """The compilers, which take note when they raise."""
+        """The compilers, wrapped to note what they raise."""
         made = {str(role): self._watched(role, compiler) for role, compiler in self.compilers.items()}
         made["backward"] = torch._dynamo.disable(made["backward"])  # type: ignore[no-untyped-call]
         return made
@@ -80,7 +80,7 @@ class AotCalls(list[AotCall]):
     def begun(
         self, partition: Compiler, decompositions: Any, keeps_mutations: bool, compilers: Mapping[str, Compiler]
     ) -> dict[str, Compiler]:
-        """AOTAutograd was called with these; the compilers to use instead."""
+        """Note a call of AOTAutograd. Returns the compilers to use."""
         options = {
             "partition_fn": partition,
             "decompositions": decompositions,
@@ -90,14 +90,14 @@ class AotCalls(list[AotCall]):
         return self[-1].watched()
 
     def that_raised(self, failure: Failure) -> tuple[AotCall, Role] | None:
-        """The call and the compiler out of which ``failure`` came."""
+        """The call and the compiler that raised ``failure``."""
         seen = {(failure.type, failure.message), *failure.causes}
         return next(((call, role) for call in self for raised, role in call.raised.items() if raised in seen), None)
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A graph of AOTAutograd: what stands for it in a case, and the failure as its own compilation shows it."""
+    """A graph of AOTAutograd with its inputs and backend, and the failure as its own compilation shows it."""
 
     role: Role
     snapshot: GraphSnapshot
@@ -116,9 +116,8 @@ def lower(
 ) -> Iterator[Lowered]:
     """The graphs of AOTAutograd that may show ``failure`` of ``snapshot``, likeliest first. Raises `CannotLower`.
 
-    The graph that a compiler raised on is made with the options of that very one of the backend's ``calls``, others
-    with those of the only call there was; all are made again with AOTAutograd's own options, last with mutations of
-    inputs inside, which some (``x.data =``) need.
+    They are made with the options of the call in which a compiler raised, or of the only one of ``calls``; then with
+    AOTAutograd's own options; last with mutations of inputs kept in the graph, which ``x.data =`` needs.
     """
     raised = calls.that_raised(failure)
     role = raised[1] if raised is not None else Role.BACKWARD if failure.phase is Phase.BACKWARD else None
@@ -138,7 +137,7 @@ def lower(
 
 
 def _as_forward(failure: Failure, *, compiling: bool) -> Failure:
-    """``failure`` of a graph that is compiled and called on its own: a backward graph is called like any other."""
+    """``failure`` as it appears where the graph is compiled and called on its own, a backward graph, too."""
     if compiling:
         kind = FailureKind.COMPILE_ERROR if failure.kind is FailureKind.RUNTIME_ERROR else failure.kind
         return replace(failure, kind=kind, phase=Phase.COMPILE)
@@ -148,8 +147,8 @@ def _as_forward(failure: Failure, *, compiling: bool) -> Failure:
 def _below(spec: BackendSpec, call: AotCall, role: Role) -> BackendSpec:
     """The backend that gives the graph of ``role`` to the compiler that had it.
 
-    Compiled on its own a graph goes to the compiler for inference. Where that is another one, the backend is an
-    ``aot_autograd`` around the compiler in question; if nobody can write that down, it stays what it was.
+    A graph that is compiled on its own goes to the compiler for inference. If that is another one, the backend is an
+    ``aot_autograd`` around the right compiler. If that cannot be written as a spec, the backend stays the same.
     """
     mine, usual = _bare(call.compilers[role]), _bare(call.compilers[Role.INFERENCE])
     if mine is usual or type(mine).__name__ == "SerializableAOTDispatchCompiler" or _of_known_backend(mine):
@@ -169,14 +168,14 @@ def _bare(compiler: Compiler) -> Compiler:
 
 
 def _of_known_backend(compiler: Compiler) -> bool:
-    """Whether ``compiler`` is a part of a backend that has an adapter: it is called by that backend's name."""
+    """Whether ``compiler`` is part of a backend that has an adapter. It is then called by that backend's name."""
     owner = compiler.func if isinstance(compiler, functools.partial) else compiler
     file = str(getattr(owner, "__module__", "")).replace(".", "/")
     return any(f"{file}/".startswith(adapter.source_directories) for adapter in adapters().values())
 
 
 class _Reached(BaseException):
-    """The graph asked for has its inputs. No `Exception`: nothing on the way may take it for a failure."""
+    """Raised when the wanted graph gets its inputs. It is no `Exception`, so that no handler takes it for a failure."""
 
 
 def _record(
@@ -186,7 +185,7 @@ def _record(
     role: Role | None,
     options: Mapping[str, Any],
 ) -> tuple[Role, GraphSnapshot, KeptInputs]:
-    """The graph of ``role``, or of whatever is run first, with its inputs."""
+    """The graph of ``role``, or the first one that runs, with its inputs."""
     found: list[tuple[Role, GraphSnapshot, KeptInputs]] = []
 
     def recording(mine: Role) -> Compiler:
@@ -242,9 +241,9 @@ def _aot(module: fx.GraphModule, values: list[Any], options: Mapping[str, Any]) 
 
 
 def _taken(gm: fx.GraphModule, values: Sequence[Any], above: GraphSnapshot) -> tuple[GraphSnapshot, KeptInputs]:
-    """A snapshot of the graph module, in the state in which AOTAutograd runs it: no gradients and no autocast.
+    """A snapshot of the graph module in the state in which AOTAutograd runs it: without gradients and autocast.
 
-    An input that nothing uses and that is no tensor is left out: a device mesh, the key of nested sizes.
+    Unused inputs that are no tensors are left out: a device mesh, the key of nested sizes.
     """
     left = []
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), values, strict=True):
@@ -271,7 +270,7 @@ def _fresh(values: Sequence[Any], whole: bool) -> list[Any]:
 
 
 def _cloned(value: Any) -> Any:
-    """A tensor of a subclass has no storage to copy: it is copied by its own means."""
+    """A copy of a tensor subclass by its own ``clone``: it has no storage to copy."""
     if not isinstance(value, torch.Tensor) or type(value) in _PLAIN:
         return value
     with torch.no_grad():
@@ -279,7 +278,7 @@ def _cloned(value: Any) -> Any:
 
 
 def _traced_through(value: Any) -> Any:
-    """A class that only overrides functions of torch is gone from a graph of Dynamo's: the tensor is a plain one."""
+    """A plain tensor in place of one whose class only overrides functions: Dynamo's graph has no trace of the class."""
     if not isinstance(value, torch.Tensor) or type(value) in _PLAIN:
         return value
     if type(value).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
@@ -292,7 +291,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _static(module: fx.GraphModule, values: list[Any]) -> tuple[fx.GraphModule, list[Any]]:
-    """``module`` with the numbers it is called with in place of its symbols, and the values that are left."""
+    """``module`` with numbers in place of its symbols, and the remaining inputs."""
     left = []
     for node, value in zip(list(module.graph.find_nodes(op="placeholder")), values, strict=True):
         if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float):
@@ -308,7 +307,7 @@ def _static(module: fx.GraphModule, values: list[Any]) -> tuple[fx.GraphModule, 
 
 
 def _number(value: Any) -> Any:
-    """What a symbol stood for in the call. Raises `CannotLower`."""
+    """The value of a symbol in the call. Raises `CannotLower`."""
     try:
         return value if isinstance(value, int | float) else hint(value)
     except CannotSnapshot as exc:
@@ -321,7 +320,7 @@ def _swapped(node: fx.Node, number: Any, each: fx.Node) -> Any:
 
 @contextmanager
 def _aside(snapshot: GraphSnapshot, rng: Mapping[str, torch.Tensor], nested: bool) -> Iterator[None]:
-    """The state in which the program called the graph, and none of what Dynamo keeps of a compilation in flight."""
+    """The state in which the program called the graph, apart from Dynamo's state of a compilation in flight."""
     from torch._dynamo import utils
     from torch._dynamo.metrics_context import MetricsContext
     from torch._functorch import config

@@ -1,7 +1,7 @@
-"""A capture made by hand: `record` takes a graph module and its inputs, from wherever they come, to a row.
+"""Captures made by hand: `record` stores a graph module and its inputs as a row.
 
-For graphs that no program at hand compiles: one that ``torch.export`` made, one of a test of the backend, one that
-another tool saved. Nothing is pickled: what is stored has the same form as every capture.
+It serves graphs that no program at hand compiles: from ``torch.export``, from a test of the backend, from a file of
+another tool. The row has the same form as every capture; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def record(
 ) -> int | None:
     """Add a capture of ``backend`` called on ``gm`` with ``inputs`` to ``db``; its number.
 
-    ``torch.compile(gm, backend=backend)`` is called once with ``inputs``. The failure that this shows is stored and
-    not raised; where it shows none, nothing is stored and the answer is None. ``check`` also compares with eager.
-    With ``error``, what the backend raised in ``phase`` (``compile``, ``forward`` or ``backward``), nothing is run, and
-    ``inputs`` are the values of the placeholders, or a structure of them.
+    ``torch.compile(gm, backend=backend)`` is called once with ``inputs``. Its failure is stored and not raised. If
+    nothing fails, nothing is stored and the result is None. ``check`` also compares with eager. ``error`` is what the
+    backend raised earlier in ``phase`` (``compile``, ``forward`` or ``backward``); then nothing is run, and ``inputs``
+    are the values of the placeholders, or a structure of them.
 
-    Raises `TypeError` where ``gm`` is no graph module, and what ``torch.compile`` raises before a backend is reached.
+    Raises `TypeError` if ``gm`` is no graph module, and what ``torch.compile`` raises before it calls the backend.
     """
     if not isinstance(gm, fx.GraphModule):
         raise TypeError(f"record takes a torch.fx.GraphModule, not {type(gm).__name__}")

@@ -1,10 +1,10 @@
 """`pytest --minify-capture DB`: backend failures in a test suite become rows of a database.
 
-pytest imports this module in every run once fxminify is installed, so it loads nothing, and without the option it
-does nothing. With it the hook is armed in the process that runs the tests: pytest's own, or each worker of
-pytest-xdist, all of them writing into one file. Backends are looked at, not outcomes of tests: a failure that a test
-expects (``pytest.raises``, ``xfail``) is a failure of the backend and captured like any other. The process that prints
-the summary compares the database with what it held before.
+pytest imports this module in every run once fxminify is installed, so it loads nothing else, and without the option it
+does nothing. With the option the hook is installed in the process that runs the tests: pytest's own, or each worker of
+pytest-xdist; all write into one file. The hook sees backends, not results of tests: a failure that a test expects
+(``pytest.raises``, ``xfail``) is captured like any other. The process that prints the summary compares the database
+with its earlier content.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Capturing:
-    """Arms the hook for a session, in the process that runs tests."""
+    """Installs the hook for a session, in the process that runs tests."""
 
     def __init__(self, db: str, **settings: Any) -> None:
         self._db = db
@@ -60,7 +60,7 @@ class Capturing:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Any:
-        """A traceback is shown as it is without us."""
+        """Show tracebacks without frames of fxminify."""
         if call.excinfo is not None:
             from ..running.exceptions import leave_us_out
 
@@ -76,7 +76,7 @@ class Capturing:
 
 
 class Summary:
-    """Says at the end what was captured, from which test, and what to type next."""
+    """Prints at the end what was captured, from which test, and what to type next."""
 
     def __init__(self, db: str, place: str) -> None:
         from ...store.errors import without_password
@@ -111,5 +111,5 @@ def _supervised() -> bool:
 
 
 def _plain(text: object) -> str:
-    """Text from a database, without what would move the cursor."""
+    """Text from a database without control characters."""
     return "".join(c if c.isprintable() else "?" for c in str(text)[:200])

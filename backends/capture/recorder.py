@@ -1,7 +1,7 @@
-"""Writes captures. It runs inside the user's program while an exception is on its way, so nothing here ever raises.
+"""Writes captures. It runs in the user's program while an exception propagates, so it never raises.
 
-What cannot be stored becomes a row with the reason and the graph's text; what cannot even be written is a warning in
-the log. The same failure of the same graph is encoded once, later ones are counted.
+A graph that cannot be stored becomes a row with the reason and the graph's text. If not even that can be written, the
+log has a warning. The same failure of the same graph is encoded once and then counted.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from ..provenance.spec import BackendSpec
 from .graph_snapshot import GraphSnapshot, KeptInputs
 from .journal import Journal
 from .lowering import CannotLower, Lowered
-from .reentry import own_calls
+from .seam import own_calls
 
 Below = Callable[[], Iterable[Lowered]]
 
 log = logging.getLogger("fxminify")
-#: Bytes of a storage that a compile error keeps, and that may be written ahead of every compile and first call.
+#: The most bytes of a storage that are kept of a compile error, and that are written ahead of a compile or call.
 SMALL = 4 << 10
 AHEAD = 16 << 20
-#: What else is known of where this process's captures come from: provenance that `minify import` gives.
+#: More provenance of this process's captures, which `minify import` adds.
 ABOUT: dict[str, str] = {}
 #: The captures of this process, in the order in which they were stored.
 STORED: list[int] = []
 
 
 class CaptureRecorder:
-    """Records into one index. With a journal it also writes ahead and reports to the supervising parent."""
+    """Records into one index. If it has a journal, it also writes ahead and reports to the parent."""
 
     def __init__(self, db: str, journal: Journal | None = None, data: str = "auto") -> None:
         self.db = db
@@ -69,8 +69,8 @@ class CaptureRecorder:
     ) -> None:
         """Store ``failure`` of the graph ``snapshot``, called with ``inputs``, ``calls`` times by now.
 
-        ``below`` gives the graphs that AOTAutograd makes of it. They are tried first where ``level`` is ``"aot"``, and
-        where it is ``"auto"`` after the graph itself was refused.
+        ``below`` gives the graphs that AOTAutograd makes of it. They are tried first if ``level`` is ``"aot"``, and
+        after the graph itself was refused if it is ``"auto"``.
         """
         try:
             with self._lock, own_calls():
@@ -80,7 +80,7 @@ class CaptureRecorder:
             log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
 
     def refuse(self, spec: Callable[[], BackendSpec], failure: Failure, reason: str) -> None:
-        """Store that ``failure`` was seen, of a graph that could not be kept for ``reason``."""
+        """Store ``failure`` of a graph that could not be kept for ``reason``."""
         try:
             with self._lock, own_calls():
                 backend = spec()
@@ -118,8 +118,18 @@ class CaptureRecorder:
             log.warning("fxminify could not write ahead; a crash here would not be captured: %s", _said(exc))
 
     def short(self, spec: Callable[[], BackendSpec]) -> frozenset[str]:
-        """The shorter types in which this backend was seen to compute."""
+        """The lower-precision dtypes in which this backend is known to compute."""
         return frozenset(self._short.get(spec().name, ())) if self._short else frozenset()
+
+    def note(self, what: str, spec: Callable[[], BackendSpec]) -> None:
+        """Note in the journal that the backend compiled a graph (``watched``) or that a call was ``compared``."""
+        if self.journal is None:
+            return
+        try:
+            with own_calls():
+                self.journal.tell(what, spec().name)
+        except Exception as exc:  # noqa: BLE001  see record
+            log.warning("fxminify could not note what it watched: %s", _said(exc))
 
     def unchecked(self, reason: str) -> None:
         """Note a call that could not be compared with eager."""
@@ -194,7 +204,7 @@ class CaptureRecorder:
             log.warning("fxminify captured a failure that it cannot run again: %s", reason)
 
     def _recorded(self, spec: BackendSpec, known: Signature) -> list[int]:
-        """The captures that other processes and former runs made of a failure of the backend as a whole."""
+        """Captures by other processes and earlier runs of a failure of the backend as a whole."""
         from ...store.index import Index
 
         if "://" not in self.db and not os.path.exists(self.db):
@@ -236,8 +246,10 @@ class CaptureRecorder:
         calls: int,
         keep: int | None,
     ) -> tuple[Case | None, dict[str, bytes], str, bool]:
-        """The case, or None and why there is none; a case with a reason cannot be run elsewhere. Last, whether values
-        of tensors were left out."""
+        """The case or None, its storages, a reason, and whether values of tensors were left out.
+
+        Without a case the reason says why there is none; with a case it says why it cannot run elsewhere.
+        """
         from ...store.document.decode import InvalidDocument, validate
         from ...store.live.encode import Unsupported
 
@@ -246,13 +258,13 @@ class CaptureRecorder:
             taken = snapshot.case(inputs.values, rng, spec, backward=backward, compare=compare, keep=keep)
             problems += taken.problems
             case = replace(taken.case, calls=calls)
-            validate(to_json(case))  # what could not be read again is better said now
+            validate(to_json(case))  # refuse now what could not be read again
         except (Unsupported, InvalidDocument) as exc:
             return None, {}, "; ".join([*problems, str(exc)]), False
         return case, taken.blobs, "; ".join(problems), taken.invented
 
     def _kept(self, auto: int | None) -> int | None:
-        """Of storages up to how many bytes the values are kept, if ``auto`` is the answer where nobody said."""
+        """The most bytes of a storage whose values are kept; ``auto`` unless the settings say otherwise."""
         return {"full": None, "none": 0}.get(self.data, auto)
 
     def _add(
@@ -295,7 +307,7 @@ class CaptureRecorder:
         return graph_text(snapshot.module())
 
     def _provenance(self, snapshot: GraphSnapshot | None, spec: BackendSpec) -> Json:
-        """Where a capture comes from: no directory, no host, no value of the environment."""
+        """Where a capture comes from, without directories, host names and values of the environment."""
         import torch
 
         out: Json = {
@@ -315,7 +327,7 @@ class CaptureRecorder:
 
 
 def _test(current: str) -> str:
-    """The id of the test that pytest names in ``current``, ``path/file.py::name[parameters] (call)``, free of paths."""
+    """The test in ``current``, pytest's ``path/file.py::name[parameters] (call)``, without directories."""
     file, separator, name = current.rpartition(" (")[0].partition("::")
     return os.path.basename(file) + separator + re.sub(r"[^\[\]=,]*/", "", name)
 

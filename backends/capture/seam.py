@@ -1,11 +1,11 @@
-"""Where Dynamo hands graphs to backends: the one module that patches torch. It leans on private API throughout.
+"""Where Dynamo hands graphs to backends: the one module that patches torch. It uses private API throughout.
 
-Every backend, however it was given, is called through ``WrapBackendDebug.__call__``; the *class* is patched, so
-functions compiled before are seen too. Besides that three places are watched: AOTAutograd's calls of a backend's
-compilers for forward, backward and inference; the building of guards, where a backend that specialized a dynamic shape
-is found out; and autograd's engine, through which every backward pass runs.
+Dynamo calls every backend through ``WrapBackendDebug.__call__``. The class is patched, so functions that were compiled
+before are seen too. Three other places are watched: AOTAutograd's calls of a backend's compilers for forward, backward
+and inference; the building of guards, which fails where a backend specialized a dynamic shape; and autograd's engine,
+which runs every backward pass. For each thread this module also knows which calls the capture makes itself.
 
-Nothing here imports torch: if Dynamo is not loaded yet, an import hook patches it when it is.
+Nothing here imports torch. If Dynamo is not loaded yet, an import hook patches it once it is loaded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial, wraps
 from types import ModuleType
 from typing import Any, Protocol
@@ -222,3 +224,45 @@ def compiled_autograd() -> bool:
     """Is the backward pass going to be compiled? Hooks on autograd nodes would then become part of its graph."""
     module = sys.modules.get("torch._dynamo.compiled_autograd")
     return module is not None and bool(module.compiled_autograd_enabled)
+
+
+class _Thread(threading.local):
+    ours = False
+    entries = 0
+    recorded = (0, 0)  # id of the last exception recorded, and the number of the call that recorded it
+
+
+_thread = _Thread()
+
+
+def ours() -> bool:
+    """Whether the capture itself made this call, so that it must not be observed."""
+    return _thread.ours
+
+
+@contextmanager
+def own_calls() -> Iterator[None]:
+    """Calls inside the block are ours."""
+    before, _thread.ours = _thread.ours, True
+    try:
+        yield
+    finally:
+        _thread.ours = before
+
+
+def enter() -> int:
+    """The number of the observed call that begins now. It is larger than those of the calls around it."""
+    _thread.entries += 1
+    return _thread.entries
+
+
+def first_to_see(exc: BaseException, entry: int) -> bool:
+    """Whether no call inside call ``entry`` recorded ``exc`` before. It counts as recorded from now on.
+
+    A failure passes every observed call around it on its way out. The innermost of them records it, once.
+    """
+    known, by = _thread.recorded
+    if known == id(exc) and by >= entry:
+        return False
+    _thread.recorded = (id(exc), max(entry, _thread.entries))
+    return True

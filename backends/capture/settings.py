@@ -1,4 +1,4 @@
-"""What a person can say about capture. One `Settings` travels from the command line or `install` to every graph.
+"""The settings of capture. One `Settings` goes from the command line or `install` to every graph.
 
 A setting is a field here, a keyword of `install`, `capturing` and `capture` (`backends.capture.hook`), and an option
 of `minify capture`. Processes of a supervised program get them as JSON. Nothing here imports torch.
@@ -33,13 +33,12 @@ class Settings:
     """``check``: also compare calls of each compiled graph with eager, the first two or those that a sampling names
     (``"first:2,every:1000"``, see `backends.comparison.sampling`). ``tolerance``: how much values of a dtype may differ
     (``"float32=1e-4"`` or a mapping, see `fxminify.store.document.tolerance`). ``data``: which values of tensors are
-    kept;
-    ``auto`` keeps all but those of compile errors, which seldom depend on them (and leaves large ones out of what is
-    written ahead of a crash), ``full`` keeps all, ``none`` keeps none. Seeded numbers of the same shape and range stand
-    in for what is left out. ``level``: keep the graph as Dynamo made it (``"dynamo"``), the one that AOTAutograd made
-    of it (``"aot"``), or the latter only where the former cannot be stored (``"auto"``).
+    kept: ``full`` keeps all, ``none`` keeps none, ``auto`` keeps all except those of compile errors, which rarely need
+    them, and large ones in the journal. Seeded numbers of the same shape and range replace what is not kept.
+    ``level``: keep the graph that Dynamo made (``"dynamo"``), the one that AOTAutograd made of it (``"aot"``), or the
+    latter only if the former cannot be stored (``"auto"``).
 
-    Raises `ValueError` for what cannot be read.
+    Raises `ValueError` for an invalid value.
     """
 
     check: bool | str = False

@@ -1,9 +1,8 @@
-"""The parent of `minify capture`: runs a program, outlives its crash or hang, and says at the end what was captured.
+"""The parent of `minify capture`: runs a program, survives its crash or hang, and says at the end what was captured.
 
-The program is plain ``python SCRIPT`` on the same terminal, in the same process group, with its streams inherited;
-only its environment tells it to arm the hook (`backends.capture.child`). What it was doing stands in the journal.
-When it dies of a signal, or one compile or call stays in flight for longer than the timeout, the journal's record
-becomes the capture.
+The program is plain ``python SCRIPT`` on the same terminal, in the same process group, with inherited streams. Its
+environment makes it install the hook (`backends.capture.child`), and its journal says what it is doing. If it dies of a
+signal, or one compile or call lasts longer than the timeout, the journal's record becomes the capture.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from typing import Any
 
 import psutil
 
+from ...store.document.case import Json
 from ...store.document.names import UnknownName
 from ...store.errors import without_password
 from ...store.failure import Failure, Phase
@@ -34,7 +34,7 @@ from ..running import deaths
 from . import child, journal
 from .settings import Settings
 
-#: Signals by which a person or a scheduler ends a program: no crash.
+#: Signals with which a person or a scheduler ends a program. They are no crash.
 _ENDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGQUIT}
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL = 0.1
@@ -56,7 +56,11 @@ def run(db: str, argv: Sequence[str], settings: Settings, *, module: bool = Fals
         process, stuck = _supervise(command, _environment(db, directory, settings), directory, timeout)
         captured = [line.split(" ", 1) for line in journal.told(directory, "captured")]
         captured += _post_mortem(db, directory, process, stuck, timeout)
-        _say(db, captured, journal.told(directory, "unchecked"), check=bool(settings.check))
+        _say_unchecked(journal.told(directory, "unchecked"))
+        if captured:
+            _say_captured(db, captured)
+        elif sys.stderr.isatty() and process.returncode >= 0:
+            _say_watched(journal.told(directory, "watched"), journal.told(directory, "compared"))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     code = process.returncode
@@ -82,7 +86,7 @@ def _environment(db: str, directory: Path, settings: Settings) -> dict[str, str]
 def _supervise(
     command: Sequence[str], environment: dict[str, str], directory: Path, timeout: float | None
 ) -> tuple[subprocess.Popen[bytes], journal.InFlight | None]:
-    """Wait for the program; the operation it was killed for, if it hung."""
+    """Run the program. Returns it, and the operation for which it was killed if that hung."""
     with _signals_held() as wait:
         process = subprocess.Popen(command, env=environment)
         stopwatch = _Stopwatch(directory, timeout)
@@ -97,7 +101,7 @@ def _supervise(
 
 
 class _Stopwatch:
-    """How long what is in flight has been so."""
+    """Measures how long each operation has been in flight."""
 
     def __init__(self, directory: Path, timeout: float | None) -> None:
         self._directory = directory
@@ -116,10 +120,10 @@ class _Stopwatch:
 
 @contextmanager
 def _signals_held() -> Iterator[Any]:
-    """Inside the block signals do not end us; gives a function that waits and returns those to pass on.
+    """Inside the block signals do not end this process. Gives a function that waits and returns signals to pass on.
 
-    A Ctrl-C reaches the program from the terminal, being in the same process group: only a signal that some process
-    sent to us alone is passed on.
+    The terminal sends Ctrl-C to the whole process group, the program included. So only a signal that a process sent to
+    this one alone is passed on.
     """
     before = {number: signal.signal(number, lambda *_: None) for number in _FORWARDED}  # handlers do not survive exec
     watched = {*_FORWARDED, signal.SIGCHLD}
@@ -176,9 +180,12 @@ def _post_mortem(
     if process.returncode < 0 and -process.returncode in _ENDED:
         return []
     captured = []
-    for pid, found in sorted(journal.in_flight(directory).items()):
+    in_flight = journal.in_flight(directory)
+    if process.returncode < 0 and process.pid not in in_flight:
+        captured += _capture_outside(db, directory, process.pid, -process.returncode)
+    for pid, found in sorted(in_flight.items()):
         if pid == process.pid and process.returncode < 0:
-            died = deaths.crash(_phase(found), signal=-process.returncode, diagnostics=found.stack())
+            died = deaths.crash(_phase(found), signal=-process.returncode, diagnostics=journal.stack(directory, pid))
         elif pid == process.pid:  # it left in the middle of a call: os._exit, or exit() in a backend
             died = deaths.crash(_phase(found), exit_code=process.returncode)
         elif psutil.pid_exists(pid) or process.returncode == 0:
@@ -199,20 +206,43 @@ def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure
         _warn("the program died while a graph ran in eager, before the backend: nothing to capture")
         return []
     document = found.document()
+    return _store(db, directory, document or {"reason": "the journal of its graph cannot be read"}, failure)
+
+
+def _capture_outside(db: str, directory: Path, pid: int, number: int) -> list[list[str]]:
+    """Say that the program died of a signal while no backend worked for it, and where.
+
+    If a backend worked before, it may have damaged the process. The last graph becomes a capture, which is blocked:
+    nothing shows that its backend is at fault.
+    """
+    last = journal.last_graph(directory, pid)
+    died = deaths.crash(Phase.FORWARD, signal=number, diagnostics=journal.stack(directory, pid))
+    place = died.frames[-1] if died.frames else None
+    where = f" in {place.function} ({os.path.basename(place.file)}:{place.line})" if place else ""
+    outside = f"the program died of {deaths.signal_name(number)}{where}, outside every compilation and compiled call"
+    document = last.document() if last is not None else None
     if document is None:
-        _warn(f"the program died ({failure.message}), but its journal cannot be read: nothing captured")
+        _warn(f"{outside}; nothing captured")
         return []
+    _warn(f"{outside}; its last compiled graph is stored, but nothing shows that this graph is the cause")
+    return _store(db, directory, {**document, "blocked": f"{outside}; this is its last compiled graph"}, died)
+
+
+def _store(db: str, directory: Path, document: Json, failure: Failure) -> list[list[str]]:
+    """Add a capture of what the journal holds about a graph. ``blocked`` in it says why it is not to be run."""
     from ...store.document.decode import InvalidDocument, validate
     from ...store.index import Index, State
     from ...store.index.trust import origin_tag
 
     case, reason = None, str(document.get("reason", ""))
+    blocked = str(document.get("blocked", ""))
     try:
         case = validate(document["case"]) if "case" in document else None
     except (InvalidDocument, UnknownName) as exc:
         reason = str(exc)
     if case is not None:
         case = replace(case, backward=failure.phase is Phase.BACKWARD)
+    reason = "; ".join(filter(None, (blocked, reason)))
     provenance = dict(document.get("provenance", {}))
     if case is not None:
         provenance["origin"] = origin_tag(case)
@@ -231,18 +261,27 @@ def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure
     return [[str(capture), str(failure.kind)]]
 
 
-def _say(db: str, captured: list[list[str]], unchecked: list[str], *, check: bool) -> None:
-    """The line at the end, if there is anything to say; to a person also where there is not."""
+def _say_unchecked(unchecked: Sequence[str]) -> None:
     if unchecked:
         _warn(f"{_count(len(unchecked), 'call')} could not be compared with eager: {unchecked[-1]}")
-    kinds = Counter(dict(captured).values())
-    if kinds:
-        listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
-        command = f"minify run {shlex.quote(without_password(db))}"
-        _warn(f"captured {_count(kinds.total(), 'failure')} ({listed}); next: {command}")
-    elif sys.stderr.isatty():
-        more = "" if check else "; --check compares its results with eager, too"
-        _warn(f"nothing captured: no backend failed{more}")
+
+
+def _say_captured(db: str, captured: Sequence[Sequence[str]]) -> None:
+    """How many failures of which kinds were captured, and what to type next."""
+    kinds = Counter(kind for _, kind in captured)
+    listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
+    command = f"minify run {shlex.quote(without_password(db))}"
+    _warn(f"captured {_count(kinds.total(), 'failure')} ({listed}); next: {command}")
+
+
+def _say_watched(watched: Sequence[str], compared: Sequence[str]) -> None:
+    """What was watched, where nothing failed. ``watched`` has the backend's name for each compiled graph."""
+    if not watched:
+        _warn("nothing captured: the program compiled no graph")
+        return
+    graphs = ", ".join(f"{_count(n, 'graph')} compiled by {name}" for name, n in sorted(Counter(watched).items()))
+    calls = _count(len(compared), "call") if compared else "no (--check compares calls with eager)"
+    _warn(f"{graphs}, none failed; compared: {calls}")
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,8 +1,8 @@
-"""What a failure may depend on here: torch, the packages a backend stands on, and the system around them.
+"""What a failure may depend on here: torch, the packages that a backend needs, and the system.
 
-Nothing names this machine or its user: no path, no host name, no value of the environment. A package that no index
-has (a checkout, an archive) is said to be one; where a version control system has it, that is where to get it.
-`describe` runs in a worker that has the backend imported; the rest is plain data.
+Nothing here names this machine or its user: no path, no host name, no value of the environment. A package that came
+from a checkout or an archive is described as such; if version control has it, its address is given. `describe` runs in
+a worker that has imported the backend.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import platform
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
+from ...store import codec
 from .modules import tree_of
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -50,22 +51,11 @@ class Installed:
     local: tuple[str, ...] = ()
     system: tuple[tuple[str, str], ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
-    def from_json(cls, doc: Mapping[str, Any]) -> Installed:
-        """Inverse of `to_json`; anything else is a `ValueError`, what does not look like a package is left out."""
-        try:
-            packages = [
-                Package(str(p["name"]), str(p["version"]), str(p["source"]), bool(p["direct"])) for p in doc["packages"]
-            ]
-            return cls(
-                str(doc["torch"]), str(doc["python"]), str(doc["platform"]), tuple(p for p in packages if _sane(p)),
-                tuple(str(m) for m in doc["local"]), tuple((str(k), str(v)) for k, v in doc["system"]),
-            )  # fmt: skip
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"no description of an installation: {error}") from error
+    def load(cls, doc: Any) -> Installed:
+        """Inverse of `store.codec.dump`. What does not look like a package is left out. Raises `ValueError`."""
+        found = codec.load(doc, cls)
+        return replace(found, packages=tuple(p for p in found.packages if _is_plausible(p)))
 
 
 def describe(modules: Iterable[str]) -> Installed:
@@ -120,7 +110,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def _sane(package: Package) -> bool:
+def _is_plausible(package: Package) -> bool:
     source = not package.source or _ADDRESS.fullmatch(package.source) or package.source == _pinned(package)
     return bool(_NAME.fullmatch(package.name) and _VERSION.fullmatch(package.version) and source)
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ...store import codec
 from .embedded_source import EmbeddedSource
 from .expression import Expression, Printer, build, check, imported
 from .modules import is_dotted
@@ -78,16 +79,10 @@ class BackendSpec:
 
     def to_json(self) -> Json:
         """The spec as JSON, fields at their default left out."""
-        out: Json = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if value != f.default:
-                out[f.name] = value
-        if self.search_path:
-            out["search_path"] = list(self.search_path)
-        if self.source is not None:
-            source = self.source
-            out["source"] = {"imports": list(source.imports), "text": source.text, "file": source.file}
+        defaults = {f.name: f.default for f in fields(self)}
+        out: Json = {k: v for k, v in codec.dump(self).items() if v != defaults[k]}
+        for holder, key in ((out, "search_path"), (out.get("source", {}), "imports")):
+            holder |= {key: list(holder[key])} if key in holder else {}  # JSON has no tuples
         return out
 
     @classmethod
@@ -95,28 +90,18 @@ class BackendSpec:
         """Inverse of `to_json`; checks everything, executes nothing. Raises `InvalidSpec`."""
         if unknown := set(doc) - {f.name for f in fields(cls)}:
             raise InvalidSpec(f"a backend has no field {sorted(map(str, unknown))[0]!r}")
-        for key in ("name", "how", "module", "entry_point", "distribution", "problem"):
-            if type(doc.get(key, "")) is not str:
-                raise InvalidSpec(f"backend.{key} is not a string")
-        module, entry = doc.get("module", ""), doc.get("entry_point", "")
+        try:
+            spec = codec.load(doc, cls)
+            check(spec.target)
+            check(spec.options)
+        except ValueError as error:
+            raise InvalidSpec(str(error).replace("`$.", "`backend.")) from error
+        module, entry = spec.module, spec.entry_point
         if (module and not is_dotted(module)) or (entry and not all(map(is_dotted, entry.split(":")))):
             raise InvalidSpec(f"not a module: {module or entry!r:.80}")
-        if doc.get("mode") is not None and type(doc["mode"]) is not str:
-            raise InvalidSpec("backend.mode is not a string")
-        if doc.get("dynamic") not in (None, True, False) or type(doc.get("dynamic")) is int:
-            raise InvalidSpec("backend.dynamic is not true, false or null")
-        try:
-            check(doc.get("target"))
-            check(doc.get("options"))
-        except ValueError as error:
-            raise InvalidSpec(str(error)) from error
-        if doc.get("options") is not None and set(doc["options"]) != {"dict"}:
+        if spec.options is not None and (type(spec.options) is not dict or set(spec.options) != {"dict"}):
             raise InvalidSpec("backend.options is not a dict")
-        paths = doc.get("search_path", [])
-        if type(paths) is not list or any(type(p) is not str for p in paths):
-            raise InvalidSpec("backend.search_path is not a list of strings")
-        values = {**doc, "search_path": tuple(paths), "source": _source_from_json(doc.get("source"))}
-        return cls(**values)
+        return spec
 
     @property
     def attr(self) -> str:
@@ -245,16 +230,6 @@ def run(source: EmbeddedSource) -> dict[str, Any]:
         exec(compile(source.source, file, "exec", dont_inherit=True), namespace)  # noqa: S102  what embedding is for
         _namespaces[key] = namespace
     return _namespaces[key]
-
-
-def _source_from_json(doc: Any) -> EmbeddedSource | None:
-    if doc is None:
-        return None
-    if type(doc) is not dict or set(doc) != {"imports", "text", "file"} or type(doc["imports"]) is not list:
-        raise InvalidSpec("backend.source is malformed")
-    if any(type(v) is not str for v in (*doc["imports"], doc["text"], doc["file"])):
-        raise InvalidSpec("backend.source is malformed")
-    return EmbeddedSource(tuple(doc["imports"]), doc["text"], doc["file"])
 
 
 def _imported_name(line: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ..capture import reentry, seam
+from ..capture import seam
 from ..provenance.origin import shown
 from ..running.execution import counts, private
 from .options_reader import read
@@ -110,7 +110,7 @@ def _tried(backend: str | Callable[..., Any], gm: torch.fx.GraphModule, inputs: 
     from ..provenance import registry
 
     try:
-        with reentry.own_calls():
+        with seam.own_calls():
             registry.wrap(backend, None, None, None)(private(gm), inputs)
     except Exception as exc:  # noqa: BLE001  this is the answer
         return f"{type(exc).__name__}: {(str(exc).strip() or 'no message').splitlines()[0]}"

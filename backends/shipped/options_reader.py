@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -15,20 +15,17 @@ class InvalidOption(ValueError):
 
 
 def read(cls: type[T], options: Mapping[str, Any] | None, backend: str) -> T:
-    """``cls(**options)``. Raises `InvalidOption` with the nearest name where ``cls`` has no such field."""
+    """``cls(**options)``. Raises `InvalidOption` where ``cls`` has no such field."""
     names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
     for name in options or {}:
-        if name not in names:
-            near = difflib.get_close_matches(str(name), names, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"its options are {', '.join(names) or 'none'}"
-            raise InvalidOption(f"the backend {backend!r} has no option {name!r}; {hint}")
+        choose(name, names, "option", backend)
     return cls(**(options or {}))
 
 
-def choose(value: str, among: tuple[str, ...], option: str, backend: str) -> str:
-    """``value`` if it is one of ``among``. Raises `InvalidOption` with the nearest one otherwise."""
+def choose(value: str, among: Sequence[str], what: str, backend: str) -> str:
+    """``value`` if it is one of ``among``. Otherwise raises `InvalidOption` with the nearest of them, or all."""
     if value not in among:
         near = difflib.get_close_matches(str(value), among, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(among)}"
-        raise InvalidOption(f"the backend {backend!r} has no {option} {value!r}; {hint}")
+        hint = f"did you mean {near[0]!r}?" if near else f"its {what}s are {', '.join(among) or 'none'}"
+        raise InvalidOption(f"the backend {backend!r} has no {what} {value!r}; {hint}")
     return value

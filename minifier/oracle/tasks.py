@@ -73,7 +73,8 @@ def describe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> J
     """In a worker: an `Installed` as JSON. ``argument`` names the ``modules`` of the backend and the operators."""
     from ...backends.provenance.installed import describe
 
-    return describe(argument["modules"]).to_json()
+    found: Json = codec.dump(describe(argument["modules"]))
+    return found
 
 
 def case_from_json(doc: Json) -> Case:

@@ -58,7 +58,7 @@ def make_header(
 def keep(index: Index, capture_id: int, header: Header) -> None:
     """Keep what the script of the capture says of itself."""
     doc = {name: getattr(header, name) for name in (*_TEXTS, *_COUNTS, *_FLAGS)}
-    doc |= {"failure": plain(codec.dump(header.failure)), "installed": header.installed.to_json()}
+    doc |= {"failure": plain(codec.dump(header.failure)), "installed": codec.dump(header.installed)}
     index.artifacts.save(capture_id, ARTIFACT, doc)
 
 
@@ -91,7 +91,7 @@ def _steps(index: Index, capture_id: int) -> tuple[tuple[str, int, int], ...]:
 def _read(doc: Any) -> Header | None:
     try:
         failure = codec.load(doc["failure"], Failure)
-        header = Header(failure, signature(failure).digest, installed=Installed.from_json(doc["installed"]))
+        header = Header(failure, signature(failure).digest, installed=Installed.load(doc["installed"]))
         fields: dict[str, Any] = {name: str(doc[name]) for name in _TEXTS}
         fields |= {name: int(doc[name]) for name in _COUNTS}
         fields |= {name: doc.get(name) is True for name in _FLAGS}

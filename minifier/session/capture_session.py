@@ -52,7 +52,7 @@ class CaptureSession:
         modules = BackendSpec.from_json(self.case.backend).modules()
         modules += [str(item["module"]) for item in self.case.imports if "module" in item]
         reply = self.pool.submit("describe", {"modules": modules}, timeout=60).result()
-        return Installed.from_json(reply.result) if reply.ended is Ended.DONE else None
+        return Installed.load(reply.result) if reply.ended is Ended.DONE else None
 
     def spent(self) -> bool:
         return bool(self.budget.spent())

@@ -14,7 +14,7 @@ from .privacy import private
 
 
 def one_line(text: str, length: int, *, lines: int = 1) -> str:
-    """At most ``lines`` lines of ``text``: paths as base names, everything else that is not ASCII as ``?``."""
+    """At most ``lines`` lines of ``text``, with paths as base names and ``?`` for what is not ASCII."""
     kept = [private(line.rstrip()) for line in text[:100_000].strip().splitlines()[:lines]]
     safe = "\n".join("".join(c if " " <= c <= "~" else "?" for c in line) for line in kept)
     return safe if len(safe) <= length else f"{safe[: length - 3]}..."
@@ -27,29 +27,29 @@ def count(number: int, noun: str) -> str:
 
 
 def without_paths(text: str, length: int) -> str:
-    """At most ``length`` characters of ``text``, paths as base names; for what is escaped when it is shown."""
+    """At most ``length`` characters of ``text``, with paths as base names. The caller escapes it."""
     kept = private(text.strip())
     return kept if len(kept) <= length else f"{kept[: length - 3]}..."
 
 
 def cell(text: str, length: int = 120) -> str:
-    """``text`` as one cell of a Markdown table, nothing in it but text."""
+    """``text`` as one cell of a Markdown table, without mark-up."""
     return markdown(text, length)
 
 
 def prose(text: str) -> str:
-    """``text`` as a sentence in Markdown, nothing in it but text: names and subscripts read as they are written."""
+    """``text`` as a sentence in Markdown, without mark-up: names and subscripts read as they are written."""
     escaped = re.sub(r"(?<=\w)\\_(?=\w)", "_", markdown(text, 400))
     return re.sub(r"\\\[(\d+)\\\](?!\()", r"[\1]", escaped)
 
 
 def markdown(text: str, length: int = 1000) -> str:
-    """One line of ``text`` in running Markdown, none of it mark-up, a mention or a link."""
+    """One line of ``text`` in running Markdown, without mark-up, mentions or links."""
     return re.sub(r"([\\`*_\[\]<>|@#!~&])", r"\\\1", one_line(text, length))
 
 
 def code(text: str, length: int = 300) -> str:
-    """One line of ``text`` as Markdown's inline code: no mark-up, mention or link in it means anything."""
+    """One line of ``text`` as inline code in Markdown, without mark-up, mentions or links."""
     line = one_line(text, length)
     ticks = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     pad = " " if line.startswith("`") or line.endswith("`") else ""
@@ -57,27 +57,27 @@ def code(text: str, length: int = 300) -> str:
 
 
 def fence(text: str, language: str = "") -> str:
-    """``text`` as a fenced block of Markdown that nothing in it can end."""
+    """``text`` as a fenced block of Markdown. The fence is longer than any in ``text``."""
     ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{ticks}{language}\n{text}\n{ticks}"
 
 
 def docstring(text: str) -> str:
-    """``text`` so that it can stand inside a docstring."""
+    """``text``, escaped for a docstring."""
     return text.replace("\\", "\\\\").replace('"""', "'''")
 
 
 def headline(case: Case, failure: Failure) -> str:
     """``inductor: divergence in forward: ...``, the first line of a docstring.
 
-    Of an error that does not fit only the type stands here; the lines below tell it whole.
+    An error that does not fit is named by its type only; the lines below have the whole text.
     """
     short = _short(failure) if fits(case, failure) else failure.type.rpartition(".")[2]
     return docstring(one_line(f"{_place(case, failure)}: {short}" if short else _place(case, failure), 115))
 
 
 def fits(case: Case, failure: Failure) -> bool:
-    """Whether the failure is told whole in one line of a docstring."""
+    """Whether the first line of a docstring has the whole failure."""
     return len(one_line(f"{_place(case, failure)}: {_short(failure)}", 400)) <= 115
 
 
@@ -103,7 +103,7 @@ _USUAL = (FailureKind.COMPILE_ERROR, Phase.COMPILE)
 
 
 def _short(failure: Failure) -> str:
-    """The headline of a failure, an exception by its bare name. A hang has none: who waits decides how long."""
+    """The headline of a failure, an exception by its bare name. A hang has none: its length depends on the timeout."""
     if failure.kind is FailureKind.HANG:
         return ""
     text = failure.headline()
@@ -131,7 +131,7 @@ def summary(case: Case, failure: Failure) -> str:
 
 
 def log(failure: Failure, lines: int = 20) -> str:
-    """The error as far as it tells something: the message, the exceptions behind it, the frames of the backend."""
+    """The error: its message, the exceptions that caused it, the frames of the backend."""
     if failure.kind is FailureKind.DIVERGENCE:
         return ""
     parts = []
@@ -148,7 +148,7 @@ def log(failure: Failure, lines: int = 20) -> str:
 
 
 def relevant(failure: Failure, most: int = 10) -> list[Frame]:
-    """The frames from where the backend was called to the one that raised; neither torch's way there nor ours."""
+    """The frames from the call of the backend to the one that raised, without those of torch and fxminify before it."""
     frames = [f for f in failure.frames if not f.file.startswith(("fxminify/", "<frozen "))]
     calls = [i for i, f in enumerate(frames) if (f.file, f.function) in _CALLS_BACKEND]
     return frames[calls[-1] + 1 if calls and calls[-1] + 1 < len(frames) else 0 :][-most:]
@@ -163,7 +163,7 @@ _CALLS_BACKEND = {
 
 
 def raised(failure: Failure) -> str:
-    """The class of exception that a test of the failure expects, as source; what Dynamo raises is a RuntimeError."""
+    """The class of exception that a test of the failure expects, as source. What Dynamo raises is a RuntimeError."""
     if failure.kind is FailureKind.DIVERGENCE:
         return "AssertionError"
     if failure.phase in (Phase.COMPILE, Phase.GUARDS) or failure.type.startswith("torch."):
@@ -199,7 +199,7 @@ def actual(failure: Failure, timeout: int) -> str:
 
 
 def distinctive(failure: Failure) -> str:
-    """A part of the message that a rerun prints too: its longest stretch without numbers, names or paths."""
+    """A part of the message that a rerun prints, too: its longest part without numbers, names or paths."""
     if failure.kind is FailureKind.DIVERGENCE:
         return "AssertionError"
     if failure.kind in (FailureKind.CRASH, FailureKind.HANG):

@@ -1,7 +1,7 @@
-"""A case's graph as a picture: `picture` marks what the failure needs and draws the rest around it.
+"""A case's graph as a picture: `picture` draws the graph and marks the nodes that the failure needs.
 
-A box is a node with its operation and the shape of its value; the nodes of a body stand above the operator that calls
-it. Of a graph that is too large for one picture the part nearest to the marked nodes is drawn, and `Picture` says so.
+A box is a node, with its operation and the shape of its value. The nodes of a subgraph stand above the operator that
+calls it. If a graph is too large, only the part nearest to the marked nodes is drawn, and `Picture` says so.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ MOST_NODES = 1500
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """``svg`` shows ``shown`` of ``total`` nodes, those that are not compute nodes included; ``marked`` of them are
-    culprits."""
+    """``svg`` shows ``shown`` of ``total`` nodes, inputs and outputs included; ``marked`` of them are culprits."""
 
     svg: str
     shown: int
@@ -35,7 +34,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A node of a graph or of a body in it: its box, and who it reads, by place in the list of all."""
+    """A node of a graph or subgraph: its box, and the indices of the nodes it reads."""
 
     box: Box
     reads: tuple[int, ...]
@@ -62,7 +61,7 @@ def picture(
 
 
 def _collect(graph: Graph, marks: Mapping[str, str], entries: list[_Entry], prefix: str = "") -> int:
-    """Append the nodes of ``graph``, those of each body before the node that holds it; the place of the output."""
+    """Append the nodes of ``graph``, those of a subgraph before its caller. Returns the index of the output."""
     known: dict[str, int] = {}
     ends: dict[str, int] = {}
     names = dict(zip(
@@ -101,7 +100,7 @@ def _box(node: Node, name: str, mark: str, prefix: str) -> Box:
 
 
 def _note(node: Node, name: str) -> str:
-    """What hovering shows: the node in full, and where in the program it comes from."""
+    """The tooltip: the node in full, and its place in the program."""
     said = f"{node.name} = {operation(node)}({arguments(node)})" if node.is_compute else f"{node.name}: {node.op}"
     if node.op in ("placeholder", "get_attr"):
         said += f" {node.target}"
@@ -111,7 +110,7 @@ def _note(node: Node, name: str) -> str:
 
 
 def arguments(node: Node, names: Mapping[str, str] = MappingProxyType({})) -> str:
-    """What a node is given, as source; ``names`` says what other nodes are called."""
+    """The arguments of a node as source. ``names`` has the names of other nodes."""
     given = [_value(a, names) for a in node.args] + [f"{k}={_value(v, names)}" for k, v in node.kwargs.items()]
     return ", ".join(given)
 
@@ -124,7 +123,7 @@ def _value(value: Value, names: Mapping[str, str]) -> str:
 
 
 def operation(node: Node) -> str:
-    """What a compute node does, as short as a person would say it: ``relu``, ``aten.mm``, ``x.view``."""
+    """The short name of a compute node's operation: ``relu``, ``aten.mm``, ``x.view``."""
     if node.op == "call_method":
         return f".{node.target}"
     if node.op == "call_module":
@@ -142,7 +141,7 @@ def operation(node: Node) -> str:
 
 
 def _nearest(entries: Sequence[_Entry], limit: int) -> list[int]:
-    """The places of at most ``limit`` nodes in order: those in fewest steps from a marked one, or from the output."""
+    """The indices of at most ``limit`` nodes, in order: those nearest to a marked node, or to the output."""
     if len(entries) <= limit:
         return list(range(len(entries)))
     near: list[set[int]] = [set() for _ in entries]

@@ -1,15 +1,13 @@
 """What is compiled, as plain data: a `Case` is a graph, its inputs, its context and its backend.
 
-Three ideas carry this module:
-
 * **Everything is JSON.** A value inside a graph is a plain ``None``/``bool``/``int``/finite ``float``/``str``,
   a list, or a dict with exactly one key, its *tag* (``{"ref": "relu"}``, ``{"tuple": [...]}``,
   ``{"dtype": "float32"}``...). ``docs/format.md`` lists the closed set of tags.
-* **Bytes stay outside.** A `TensorSpec` describes dtype, shape, strides and the *key* of its storage; the
-  bytes of a storage live in a mapping ``key -> bytes`` that travels beside the case, so cases are cheap to
-  copy, compare and edit, and several tensors may share one storage.
-* **Nothing here needs torch.** Passes edit cases, the index stores them and the printer prints them without
-  importing a compiler; only `fxminify.store.document.decode.build` turns a case back into a live graph.
+* **Bytes stay outside.** A `TensorSpec` has dtype, shape, strides and the *key* of its storage. The bytes are in a
+  mapping ``key -> bytes`` beside the case. So cases are cheap to copy, compare and edit, and several tensors may share
+  one storage.
+* **Nothing here needs torch.** Passes edit cases, the index stores them and the printer prints them without importing
+  torch; only `fxminify.store.live.build` turns a case back into a live graph.
 
 All objects are frozen: an edit is `dataclasses.replace`.
 """
@@ -35,7 +33,7 @@ COMPUTE_OPS = frozenset({"call_function", "call_method", "call_module"})
 
 
 class _Read:
-    """Room for what a node reads: worked out once, since candidates share most of their nodes."""
+    """A place for the names that a node reads: they are found once, since candidates share most of their nodes."""
 
     __slots__ = ("_read",)
     _read: tuple[str, ...]
@@ -108,7 +106,7 @@ class Graph:
 
     @property
     def count(self) -> int:
-        """How many compute nodes there are, those of sub-graphs included."""
+        """The number of compute nodes, those of subgraphs included."""
         inner: list[Graph] = [attr["graph"] for attr in self.attrs.values() if "graph" in attr]
         return sum(n.is_compute for n in self.nodes) + sum(graph.count for graph in inner)
 
@@ -186,9 +184,9 @@ class Case:
     ``context`` is the ambient state (`fxminify.backends.running.ambient`), ``backend`` the `BackendSpec` as data
     (`fxminify.backends.provenance.spec`), ``imports`` what must be imported besides the backend (custom-op libraries).
     ``backward`` asks for a backward pass after the forward one, ``compare`` for a comparison with eager. ``calls`` is
-    how often what was compiled is called: some failures need a second time. ``earlier`` has the inputs of calls before
-    that were given others, each by name of the placeholder; what is not named is given the same. ``tolerance`` is what
-    may differ in a comparison, by dtype (`fxminify.store.document.tolerance`), where a person said so.
+    how often the compiled graph is called: some failures need a second call. ``earlier`` has the inputs of earlier
+    calls by name of the placeholder; those that are not named are the same. ``tolerance`` is a person's tolerance for
+    the comparison, by dtype (`fxminify.store.document.tolerance`).
     """
 
     graph: Graph
@@ -327,7 +325,7 @@ def graph_to_json(graph: Graph) -> Json:
 
 
 def _sparse(item: Node | TensorSpec) -> Json:
-    """Fields that differ from their default, tuples as lists: documents stay short and readable."""
+    """The fields that differ from their default, tuples as lists, so that documents stay short."""
     out: Json = {}
     for f in fields(item):
         value = getattr(item, f.name)

@@ -1,6 +1,6 @@
-"""What may stand in the context of a case: names in it are looked up and printed, so each is checked where it is read.
+"""Checks of the context of a case. Its names are looked up and printed, so each is checked when it is read.
 
-`fxminify.backends.running.ambient` says what the keys mean, reads them from a live process and puts them back.
+`fxminify.backends.running.ambient` reads the context from a live process and applies it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .. import extensions
 
 #: Modules of torch whose settings can change what any backend does.
 _CONFIG_MODULES = ("torch._dynamo.config", "torch._functorch.config")
-#: Texts that are one word name a choice ("compile_error", "default"); others may be a path or worse, and stay here.
+#: A text of one word names a choice ("compile_error", "default"). Other texts may be paths and are not stored.
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}", re.ASCII)
 #: The kernels for attention that can be switched off.
 SDP_KERNELS = ("flash", "mem_efficient", "math", "cudnn")

@@ -1,29 +1,69 @@
 """From data to a `Case`, believing nothing: `validate` checks a document without torch, without running anything.
 
-FX turns names into Python text and executes it (a placeholder called ``x=f()`` runs ``f`` while the module is
-being made), storages grow when a shape asks for more, and a shape of a few bytes can ask for a petabyte. So every
-name, number, reference and size is checked here, before anything is built; what passes can be listed, printed and
-edited without torch, and built by `fxminify.store.live.build`.
+FX turns names into Python text and executes it (a placeholder called ``x=f()`` runs ``f`` while the module is made).
+A storage grows when a shape asks for more, and a shape of a few bytes can ask for a petabyte. So every name, number,
+reference and size is checked here before anything is built. A checked document can be listed, printed and edited
+without torch; `fxminify.store.live.build` builds it.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
+from collections.abc import Callable, Container
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from . import context, tolerance
-from .case import FORMAT, MOST_CALLS, Case, Graph, Json, Node, tag
-from .check_tensors import check_storage
-from .check_values import ValueChecks
-from .checks import DEFAULT, InvalidDocument, Limits, brief
-from .names import ANNOTATIONS, is_argument_name, is_attribute_path, is_node_name, table
-
-__all__ = ["InvalidDocument", "Limits", "check_storage", "parse", "parse_value", "validate"]
+from .case import FORMAT, MOST_CALLS, Case, Graph, Json, Node, TensorSpec, Value, tag
+from .names import (
+    ANNOTATIONS,
+    UnknownName,
+    check_target,
+    is_argument_name,
+    is_attribute_path,
+    is_node_name,
+    table,
+)
 
 _OPS = frozenset({"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"})
 #: The fields of a backend that are strings.
 _BACKEND_TEXTS = "name how module entry_point distribution problem"
 _KINDS = ("parameter", "buffer", "attribute")
+_KEY = re.compile(r"[0-9a-f]{64}\Z")
+_DEVICE = re.compile(r"([a-z]{2,16})(:[0-9]{1,3})?\Z")
+_BIG = 1 << 48
+_INITS: dict[str, tuple[str, ...]] = {
+    "randn": (), "rand": (), "arange": (), "full": ("value",), "randint": ("low", "high"),
+}  # fmt: skip
+_PARTS = {"sparse_coo": 2, "sparse_csr": 3, "sparse_csc": 3, "sparse_bsr": 3, "sparse_bsc": 3, "_mkldnn": 1}
+
+
+class InvalidDocument(ValueError):
+    """The document is not one that fxminify writes; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a document: well above real graphs (962 nodes, two levels), and low enough to be harmless."""
+
+    characters: int = 1 << 28
+    nodes: int = 50_000
+    values: int = 5_000_000
+    depth: int = 64
+    graphs_depth: int = 16
+    tensors: int = 50_000
+    dimensions: int = 64
+    numel: int = 1 << 33
+    string: int = 1 << 20
+    integer_bits: int = 256
+    range: int = 1 << 20
+
+
+#: The limits unless a caller says otherwise.
+DEFAULT = Limits()
+_PRINTABLE = re.compile(r"[ -~]{0,600}\Z")
 
 
 def parse(text: str | bytes, limits: Limits = DEFAULT) -> Json:
@@ -63,10 +103,255 @@ def validate(doc: Json, limits: Limits = DEFAULT) -> Case:
     return _Reader(limits).case(doc)
 
 
-class _Reader(ValueChecks):
-    """Checks of documents and graphs."""
+def check_storage(spec: TensorSpec, size: int) -> None:
+    """Check that ``spec`` stays inside its storage of ``size`` bytes: `torch.Tensor.set_` would grow it instead."""
+    if spec.dtype not in table().dtypes or len(spec.shape) != len(spec.stride):
+        raise InvalidDocument(f"a tensor of {spec.dtype!r:.40} with {len(spec.stride)} strides has no layout")
+    last = sum((s - 1) * stride for s, stride in zip(spec.shape, spec.stride, strict=True))
+    need = (spec.offset + last + 1) * table().dtypes[spec.dtype] if spec.numel else 0
+    if need > size:
+        raise InvalidDocument(f"a tensor reaches byte {need} of a storage of {size}")
 
-    nodes = 0
+
+def brief(x: object) -> str:
+    """``x`` for a message: short and printable. It is cheap for any ``x``."""
+    if isinstance(x, str):
+        return ascii(x[:60])
+    if x is None or isinstance(x, bool | float) or (isinstance(x, int) and x.bit_length() < 100):
+        return repr(x)
+    return f"{type(x).__name__} of {len(x)}" if isinstance(x, list | dict) else type(x).__name__
+
+
+class _Reader:
+    """Reads one document. Each method checks one thing and raises `InvalidDocument` where it is not exactly right.
+
+    ``where`` is the place that is read, for messages. ``values`` and ``nodes`` count what was read. ``tensors`` are
+    those of the document. ``custom`` admits operators of libraries outside torch.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.where = "document"
+        self.values = 0
+        self.nodes = 0
+        self.custom = False
+        self.tensors: tuple[TensorSpec, ...] = ()
+
+    def fail(self, why: str) -> NoReturn:
+        raise InvalidDocument(f"{self.where[-160:]}: {why}")
+
+    def need(self, ok: object, why: str) -> None:
+        if not ok:
+            self.fail(why)
+
+    def fields(self, doc: object, required: str, optional: str = "") -> Json:
+        """``doc``, if it is an object with exactly these keys."""
+        if type(doc) is not dict:
+            self.fail("an object is missing")
+        must, may = set(required.split()), set(optional.split())
+        missing, strange = must - doc.keys(), doc.keys() - must - may
+        self.need(not missing, f"{sorted(missing)} missing")
+        if strange:
+            self.fail(f"{min(map(brief, strange))} does not belong here")
+        return doc
+
+    def items(self, x: object, most: int) -> list[Any]:
+        if type(x) is not list or len(x) > most:
+            self.fail(f"a list of at most {most} items is expected")
+        return x
+
+    def integer(self, x: object, low: int, high: int) -> int:
+        if type(x) is not int or not low <= x <= high:
+            self.fail(f"an integer from {low} to {high} is expected, not {brief(x)}")
+        return x
+
+    def flag(self, x: object) -> bool:
+        if type(x) is not bool:
+            self.fail(f"true or false is expected, not {brief(x)}")
+        return x
+
+    def text(self, x: object) -> str:
+        if type(x) is not str or len(x) > self.limits.string:
+            self.fail(f"a string of at most {self.limits.string} characters is expected")
+        if not x.isascii() and any("\ud800" <= c <= "\udfff" for c in x):
+            self.fail("a string holds half a character")
+        return x
+
+    def printable(self, x: object) -> str:
+        if type(x) is not str or not _PRINTABLE.match(x):
+            self.fail(f"short printable ASCII is expected, not {brief(x)}")
+        return x
+
+    def one_of(self, x: object, known: Container[str], what: str) -> str:
+        if type(x) is not str or x not in known:
+            self.fail(f"{brief(x)} is no {what}")
+        return x
+
+    def plain(self, x: object, depth: int) -> None:
+        """Check that ``x`` is plain JSON within the limits."""
+        self.count(depth)
+        if type(x) is str:
+            self.text(x)
+        elif type(x) is float:
+            self.need(math.isfinite(x), "a number is not finite")
+        elif type(x) is int:
+            self.need(x.bit_length() <= self.limits.integer_bits, "a number is too large")
+        elif type(x) is list:
+            for item in x:
+                self.plain(item, depth + 1)
+        elif type(x) is dict:
+            for key, item in x.items():
+                self.text(key)
+                self.plain(item, depth + 1)
+        else:
+            self.need(x is None or type(x) is bool, f"{type(x).__name__} is no JSON")
+
+    def count(self, depth: int) -> None:
+        self.values += 1
+        self.need(self.values <= self.limits.values, f"more than {self.limits.values} values")
+        self.need(depth <= self.limits.depth, f"nested deeper than {self.limits.depth}")
+
+    def index(self, x: object) -> None:
+        if not self.tensors:
+            self.fail("there are no tensors")
+        self.integer(x, 0, len(self.tensors) - 1)
+
+    def device(self, x: object) -> str:
+        match = _DEVICE.match(x) if type(x) is str else None
+        if match is None or match[1] not in table().devices:
+            self.fail(f"{brief(x)} is no device")
+        return match[0]
+
+    def specs(self, docs: object) -> tuple[TensorSpec, ...]:
+        self.where = "tensors"
+        found = self.items(docs, self.limits.tensors)
+        specs = []
+        for index, doc in enumerate(found):
+            self.where = f"tensors[{index}]"
+            specs.append(self.spec(doc))
+        for index, spec in enumerate(specs):
+            self.where = f"tensors[{index}]"
+            for part in spec.parts:
+                self.integer(part, 0, len(specs) - 1)
+            self.parts(spec, [specs[p] for p in spec.parts])
+        return tuple(specs)
+
+    def spec(self, doc: object) -> TensorSpec:
+        doc = self.fields(
+            doc,
+            "dtype shape stride",
+            "offset storage init device requires_grad leaf parameter conj neg inference layout parts dynamic extra",
+        )
+        size = self.limits.dimensions
+        spec = TensorSpec(
+            dtype=self.one_of(doc["dtype"], table().dtypes, "dtype"),
+            shape=tuple(self.integer(s, 0, _BIG) for s in self.items(doc["shape"], size)),
+            stride=tuple(self.integer(s, 0, _BIG) for s in self.items(doc["stride"], size)),
+            offset=self.integer(doc.get("offset", 0), 0, _BIG),
+            storage=doc.get("storage"),
+            init=doc.get("init"),
+            device=self.device(doc.get("device", "cpu")),
+            layout=self.one_of(doc.get("layout", "strided"), table().layouts, "layout"),
+            parts=tuple(self.integer(p, 0, self.limits.tensors) for p in self.items(doc.get("parts", []), 4)),
+            dynamic=tuple(self.integer(d, 0, len(doc["shape"]) - 1) for d in self.items(doc.get("dynamic", []), size)),
+            extra=self.fields(doc.get("extra", {}), "", "coalesced qscheme scale zero_point axis grad"),
+            requires_grad=self.flag(doc.get("requires_grad", False)),
+            leaf=self.flag(doc.get("leaf", True)),
+            parameter=self.flag(doc.get("parameter", False)),
+            conj=self.flag(doc.get("conj", False)),
+            neg=self.flag(doc.get("neg", False)),
+            inference=self.flag(doc.get("inference", False)),
+        )
+        self.need(spec.numel <= self.limits.numel, f"more than {self.limits.numel} elements")
+        self.need(not (spec.requires_grad and spec.inference), "an inference tensor needs no gradient")
+        if spec.requires_grad or spec.conj or spec.neg:
+            self.need(re.match(r"float|bfloat|complex", spec.dtype), f"{spec.dtype} has no gradient, sign or conjugate")
+        if spec.layout == "strided":
+            self.need(len(spec.shape) == len(spec.stride), "shape and stride differ in length")
+        if spec.storage is not None:
+            self.need(type(spec.storage) is str and _KEY.match(spec.storage), "a storage is named by its SHA-256")
+        if spec.init is not None:
+            self.init(spec.init, spec)
+        pieces = _pieces(spec)
+        sources = [spec.storage is not None, spec.init is not None, pieces > 0]
+        self.need(sum(sources) == (spec.device.partition(":")[0] != "meta"), "one source of values is expected")
+        return spec
+
+    def init(self, init: object, spec: TensorSpec) -> None:
+        init = self.fields(init, "fn", "value low high")
+        name = self.one_of(init["fn"], _INITS, "generator")
+        self.fields(init, "fn " + " ".join(_INITS[name]))
+        view = spec.layout != "strided" or spec.offset or spec.conj or spec.neg
+        self.need(not view, "a view has a storage")
+        if name == "randint":
+            low = self.integer(init["low"], -(1 << 63), (1 << 63) - 2)
+            self.integer(init["high"], low + 1, (1 << 63) - 1)
+        if name == "full":
+            self.need(_is_scalar(init["value"]), "a scalar is expected")
+
+    def parts(self, spec: TensorSpec, parts: list[TensorSpec]) -> None:
+        """Check that components are plain tensors, so that no tensor contains itself."""
+        self.need(len(parts) == _pieces(spec) + (spec.extra.get("grad") is True), "wrong number of parts")
+        self.need(all(_pieces(p) == 0 and not p.extra for p in parts), "a part is a plain tensor")
+        extra = spec.extra
+        quantized = spec.dtype.startswith(("qint", "quint"))
+        self.need(quantized == ("qscheme" in extra), "a qscheme and a quantized dtype go together")
+        for name in extra.keys() & {"coalesced", "grad"}:
+            self.flag(extra[name])
+        if "qscheme" in extra:
+            self.one_of(extra["qscheme"], table().qschemes, "qscheme")
+            if extra["qscheme"].startswith("per_tensor"):
+                scale = extra.get("scale")
+                self.need(type(scale) is float and math.isfinite(scale) and scale > 0, "a scale is a positive number")
+                self.integer(extra.get("zero_point"), -(1 << 31), (1 << 31) - 1)
+            else:
+                self.integer(extra.get("axis"), 0, max(len(spec.shape) - 1, 0))
+
+    def target(self, x: object) -> None:
+        try:
+            check_target(x, custom=self.custom)
+        except UnknownName as exc:
+            self.fail(str(exc))
+
+    def value(self, x: Value, seen: set[str] | frozenset[str], depth: int = 0) -> None:
+        self.count(depth)
+        kind = type(x)
+        if x is None or kind is bool:
+            return
+        if kind is int:
+            self.need(x.bit_length() <= self.limits.integer_bits, "a number is too large")
+        elif kind is float:
+            self.need(math.isfinite(x), "a number is not finite")
+        elif kind is str:
+            self.text(x)
+        elif kind is list:
+            for item in x:
+                self.value(item, seen, depth + 1)
+        elif kind is dict:
+            name = tag(x)
+            check = _TAGS.get(name) if type(name) is str else None
+            if check is None or name is None:
+                self.fail(f"{brief(x)} is no value")
+            if name == "ref":
+                self.need(type(x["ref"]) is str and x["ref"] in seen, f"{brief(x['ref'])} is no node before this one")
+            else:
+                check(self, x[name], seen, depth + 1)
+        else:
+            self.fail(f"{kind.__name__} is no value")
+
+    def values_of(self, x: object, seen: set[str] | frozenset[str], depth: int) -> list[Value]:
+        found = self.items(x, self.limits.values)
+        for item in found:
+            self.value(item, seen, depth)
+        return found
+
+    def key(self, x: Value) -> None:
+        """Check that a dictionary key or member of a set is hashable."""
+        name = tag(x)
+        if name in ("tuple", "frozenset", "size"):
+            for item in x[name]:
+                self.key(item)
+        self.need(type(x) is not list and name not in _UNHASHABLE, "a key must be hashable")
 
     def case(self, doc: object) -> Case:
         if type(doc) is dict and type(doc.get("format")) is int and doc["format"] > FORMAT:
@@ -122,7 +407,7 @@ class _Reader(ValueChecks):
             self.index(state["tensor"])
 
     def backend(self, doc: object) -> None:
-        """Its fields are what they are called; what its expressions may hold is for `backends.provenance.spec`."""
+        """Check the types of the fields. `backends.provenance.spec` checks the expressions."""
         self.where = "backend"
         self.plain(doc, 0)
         self.fields(doc, "", f"{_BACKEND_TEXTS} target options mode dynamic source search_path")
@@ -180,7 +465,7 @@ class _Reader(ValueChecks):
         return [(self.text(k), v) for k, v in doc.items()]
 
     def nesting(self, attrs: dict[str, Json]) -> None:
-        """A path goes on inside a leaf module only to a part of it, and inside nothing else."""
+        """Check that a path inside a leaf module names a part of it, and that other attributes have no parts."""
         for path, attr in attrs.items():
             names = path.split(".")
             for cut in range(1, len(names)):
@@ -275,8 +560,28 @@ class _Reader(ValueChecks):
         return doc
 
 
+def _is_scalar(x: object) -> bool:
+    if type(x) is float:
+        return math.isfinite(x)
+    if type(x) is int:
+        return x.bit_length() <= 64
+    name = tag(x)
+    if name == "complex":
+        parts = x["complex"]  # type: ignore[index]
+        return type(parts) is list and len(parts) == 2 and all(type(p) is float and math.isfinite(p) for p in parts)
+    return type(x) is bool or (name == "float" and x["float"] in ("inf", "-inf", "nan"))  # type: ignore[index]
+
+
+def _pieces(spec: TensorSpec) -> int:
+    """The number of components of ``spec``; 0 for a plain tensor."""
+    scheme = spec.extra.get("qscheme")
+    if scheme is not None:
+        return 1 if str(scheme).startswith("per_tensor") else 3
+    return _PARTS.get(spec.layout, 0)
+
+
 def _is_part(module: Json | None, names: list[str], attr: Json) -> bool:
-    """Whether ``names`` lead to what ``attr`` is: a tensor of a leaf module, or a module in it."""
+    """Whether ``names`` lead to ``attr`` inside a leaf module: to a tensor or a module."""
     for name in names[:-1]:
         module = module["modules"].get(name) if module is not None else None
     if module is None:
@@ -284,3 +589,107 @@ def _is_part(module: Json | None, names: list[str], attr: Json) -> bool:
     if "tensor" in attr:
         return attr["tensor"] in (module["parameters"].get(names[-1]), module["buffers"].get(names[-1]))
     return "module" in attr and attr["module"] == module["modules"].get(names[-1])
+
+
+_UNHASHABLE = ("dict", "set", "slice", "ref", "tensor", "generator", "return_type")
+_Check = Callable[[_Reader, Any, "set[str] | frozenset[str]", int], Any]
+
+
+def _float(r: _Reader, x: Any, _s: Any, _d: int) -> None:
+    r.one_of(x, ("inf", "-inf", "nan"), "float")
+
+
+def _complex(r: _Reader, x: Any, seen: Any, depth: int) -> None:
+    parts = r.values_of(x, seen, depth)
+    r.need(len(parts) == 2 and all(type(p) is float or tag(p) == "float" for p in parts), "two floats are expected")
+
+
+def _slice(r: _Reader, x: Any, seen: Any, depth: int) -> None:
+    r.need(len(r.values_of(x, seen, depth)) == 3, "a slice has three parts")
+
+
+def _range(r: _Reader, x: Any, _s: Any, _d: int) -> None:
+    big = 1 << 60
+    r.need(len(found := [r.integer(i, -big, big) for i in r.items(x, 3)]) == 3 and found[2] != 0, "not a range")
+    r.need(len(range(*found)) <= r.limits.range, "a range is too long")
+
+
+def _dict(r: _Reader, x: Any, seen: Any, depth: int) -> None:
+    for pair in r.items(x, r.limits.values):
+        key, _ = r.values_of(pair, seen, depth) if len(r.items(pair, 2)) == 2 else r.fail("a pair is expected")
+        r.key(key)
+
+
+def _set(r: _Reader, x: Any, seen: Any, depth: int) -> None:
+    for item in r.values_of(x, seen, depth):
+        r.key(item)
+
+
+def _enum(r: _Reader, x: Any, _s: Any, _d: int) -> None:
+    r.need(len(pair := r.items(x, 2)) == 2, "a class and a member are expected")
+    r.one_of(pair[1], table().enums[r.one_of(pair[0], table().enums, "enum")], "member")
+
+
+def _return_type(r: _Reader, x: Any, seen: Any, depth: int) -> None:
+    r.need(len(pair := r.items(x, 2)) == 2, "a name and values are expected")
+    r.one_of(pair[0], table().return_types, "return type")
+    r.values_of(pair[1], seen, depth)
+
+
+def _sym(r: _Reader, x: Any, _s: Any, _d: int) -> None:
+    x = r.fields(x, "kind expr hint")
+    kinds = {"SymInt": int, "SymFloat": float, "SymBool": bool}
+    kind = kinds[r.one_of(x["kind"], kinds, "symbolic number")]
+    r.printable(x["expr"])
+    r.need(type(x["hint"]) is kind or (kind is float and tag(x["hint"]) == "float"), "the hint is of another type")
+    r.value(x["hint"], frozenset())
+
+
+def _bytes(r: _Reader, x: Any, _s: Any, _d: int) -> None:
+    r.need(re.fullmatch(r"(?:[0-9a-f]{2})*", r.text(x)), "hexadecimal digits are expected")
+
+
+def _generator(r: _Reader, x: Any, _s: Any, _d: int) -> None:
+    r.need(len(pair := r.items(x, 2)) == 2, "a device and a state are expected")
+    r.device(pair[0])
+    r.index(pair[1])
+    state = r.tensors[pair[1]]
+    r.need(state.dtype == "uint8" and len(state.shape) == 1, "a state is a row of bytes")
+
+
+def _object(r: _Reader, _x: Any, _s: Any, _d: int) -> None:
+    r.fail("an object of a process that is gone")
+
+
+def _among(names: Callable[[], Any], what: str) -> _Check:
+    return lambda r, x, _s, _d: r.one_of(x, names(), what)
+
+
+_TAGS: dict[str, _Check] = {
+    "ref": lambda *_: None,
+    "tuple": lambda r, x, s, d: r.values_of(x, s, d),
+    "size": lambda r, x, s, d: r.values_of(x, s, d),
+    "dict": _dict,
+    "set": _set,
+    "frozenset": _set,
+    "float": _float,
+    "complex": _complex,
+    "slice": _slice,
+    "range": _range,
+    "ellipsis": lambda r, x, _s, _d: r.need(x is True, "true is expected"),
+    "dtype": _among(lambda: table().dtypes, "dtype"),
+    "layout": _among(lambda: table().layouts, "layout"),
+    "memory_format": _among(lambda: table().memory_formats, "memory format"),
+    "qscheme": _among(lambda: table().qschemes, "qscheme"),
+    "finfo": _among(lambda: table().dtypes, "dtype"),
+    "iinfo": _among(lambda: table().dtypes, "dtype"),
+    "device": lambda r, x, _s, _d: r.device(x),
+    "enum": _enum,
+    "target": lambda r, x, _s, _d: r.target(x),
+    "tensor": lambda r, x, _s, _d: r.index(x),
+    "sym": _sym,
+    "bytes": _bytes,
+    "return_type": _return_type,
+    "generator": _generator,
+    "object": _object,
+}

@@ -1,24 +1,28 @@
 """The exact names a stored graph may use: ``names.json``, read without torch.
 
 A prefix such as ``torch.*`` admits functions that write files or load libraries, and a deny-list is never
-complete, so the table lists every function, overload, method, higher-order operator, module class and module
-attribute *by name*. It is generated and reviewed (`fxminify.store.live.names_generate`); the writer looks names up
-here before it stores them, the reader before it believes them.
+complete. So the table lists every function, overload, method, higher-order operator, module class and module
+attribute by its name. `fxminify.store.live.names_generate` generates it. The writer looks names up here before it
+stores them, the reader before it accepts them. For a torch of another version `grow` adds the names of that version.
 
-The one open door is a custom operator library, whose names torch cannot know: its overloads pass where the caller
-says ``custom=True``, as long as their namespace is none of torch's own.
+Torch does not know the operators of other libraries. They pass where the caller says ``custom=True``, if their
+namespace is not one of torch's own.
 """
 
 from __future__ import annotations
 
-import json
 import keyword
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
+from typing import Annotated, Any
 
+import msgspec
+from msgspec import Meta
+
+from . import names_cache
 from .case import Graph, Value, every_node, tag
 
 #: A Python identifier in ASCII (other alphabets normalise to other names), with a length a person can read.
@@ -41,63 +45,99 @@ class UnknownName(ValueError):
     """A name that the table does not hold."""
 
 
+Identifier = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
+Dotted = Annotated[str, Meta(pattern=r"\A(torch|math|_operator|builtins)(\.[A-Za-z_][A-Za-z0-9_]{0,127}){1,12}\Z")]
+Packet = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}::[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
+Overload = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}::[A-Za-z_]\w{0,127}\.[A-Za-z0-9_]{1,127}\Z")]
+Size = Annotated[int, Meta(ge=1, le=64)]
+
+
 @dataclass(frozen=True, slots=True)
 class NameTable:
     """The table. Sets hold full names (``torch.relu``, ``aten::add.Tensor``, ``sum`` as a method)."""
 
-    functions: frozenset[str]
-    ops: frozenset[str]
-    packets: frozenset[str]
+    #: The version of torch with which the table was generated.
+    torch: str
+    functions: frozenset[Dotted]
+    ops: frozenset[Overload]
     #: Higher-order operator -> torch module that defines it.
-    hops: Mapping[str, str]
-    methods: frozenset[str]
+    hops: Mapping[Identifier, Dotted]
+    methods: frozenset[Identifier]
     #: Attributes of a tensor that ``getattr`` may read.
-    getattr: frozenset[str]
+    getattr: frozenset[Identifier]
     #: Leaf module class -> attributes its instances may carry.
-    modules: Mapping[str, frozenset[str]]
+    modules: Mapping[Dotted, frozenset[Identifier]]
     #: Attribute names that a graph's root must not shadow.
-    reserved: frozenset[str]
+    reserved: frozenset[Identifier]
     #: Name -> where else it may stand in another version of torch.
-    aliases: Mapping[str, tuple[str, ...]]
+    aliases: Mapping[Dotted, tuple[Dotted, ...]]
     #: Overload packet -> torch module to import before it exists.
-    libraries: Mapping[str, str]
+    libraries: Mapping[Packet, Dotted]
     #: Operator namespaces that belong to torch, whether listed or not.
-    namespaces: frozenset[str]
+    namespaces: frozenset[Identifier]
     #: dtype -> bytes of one element.
-    dtypes: Mapping[str, int]
-    layouts: frozenset[str]
-    memory_formats: frozenset[str]
-    qschemes: frozenset[str]
-    devices: frozenset[str]
-    return_types: frozenset[str]
-    enums: Mapping[str, tuple[str, ...]]
+    dtypes: Mapping[Identifier, Size]
+    layouts: frozenset[Identifier]
+    memory_formats: frozenset[Identifier]
+    qschemes: frozenset[Identifier]
+    devices: frozenset[Identifier]
+    return_types: frozenset[Identifier]
+    enums: Mapping[Identifier, frozenset[Identifier]]
+    #: The operators without their overloads; derived from ``ops``.
+    packets: frozenset[str] = frozenset()
+
+
+SHIPPED = Path(__file__).with_name("names.json")
+
+
+@cache
+def _shipped() -> NameTable:
+    return msgspec.json.decode(SHIPPED.read_bytes(), type=NameTable)
 
 
 @cache
 def table() -> NameTable:
-    """The shipped table, read once."""
-    doc = json.loads(Path(__file__).with_name("names.json").read_text("ascii"))
-    ops = frozenset(doc["ops"])
-    return NameTable(
-        functions=frozenset(doc["functions"]),
-        ops=ops,
-        packets=frozenset(op.partition(".")[0] for op in ops),
-        hops=doc["hops"],
-        methods=frozenset(doc["methods"]),
-        getattr=frozenset(doc["getattr"]),
-        modules={name: frozenset(attrs) for name, attrs in doc["modules"].items()},
-        reserved=frozenset(doc["reserved"]),
-        aliases={name: tuple(others) for name, others in doc["aliases"].items()},
-        libraries=doc["libraries"],
-        namespaces=frozenset(doc["namespaces"]),
-        dtypes=doc["dtypes"],
-        layouts=frozenset(doc["layouts"]),
-        memory_formats=frozenset(doc["memory_formats"]),
-        qschemes=frozenset(doc["qschemes"]),
-        devices=frozenset(doc["devices"]),
-        return_types=frozenset(doc["return_types"]),
-        enums={name: tuple(members) for name, members in doc["enums"].items()},
-    )
+    """The shipped table, united with that of the installed torch if there is one; read once."""
+    names = _shipped()
+    if (path := names_cache.path_for(names.torch)) and (own := _own(path)):
+        names = NameTable(**{f.name: _united(getattr(names, f.name), getattr(own, f.name)) for f in fields(names)})
+    return replace(names, packets=frozenset(op.partition(".")[0] for op in names.ops))
+
+
+def _own(path: Path) -> NameTable | None:
+    """The table of the installed torch, None if there is none that can be trusted."""
+    try:
+        content = names_cache.read(path)
+        return None if content is None else msgspec.json.decode(content, type=NameTable)
+    except ValueError:
+        return None
+
+
+def _united(shipped: Any, own: Any) -> Any:
+    """Both sets, or both mappings with the sets under one key united. Otherwise ``own`` comes first."""
+    if isinstance(own, Mapping):
+        return {**shipped, **{k: _united(shipped.get(k, v), v) for k, v in own.items()}}
+    return shipped | own if isinstance(own, frozenset) else own
+
+
+def growable() -> Path | None:
+    """Where the table of the installed torch would be written; None where it is there, or is the shipped one."""
+    path = names_cache.path_for(_shipped().torch)
+    return path if path is not None and _own(path) is None else None
+
+
+@cache
+def grow() -> bool:
+    """Add the names of the installed torch to the table, once in a process; whether it has new names now.
+
+    It takes some seconds, once for each installation. Call it where torch is imported, for a graph of this process that
+    cannot be stored. Reading a file never leads here.
+    """
+    before = table()
+    table.cache_clear()
+    if (path := growable()) is not None:
+        names_cache.generate(path)
+    return table() != before
 
 
 def check_target(target: Value, *, custom: bool = False) -> None:
@@ -121,7 +161,13 @@ def check_target(target: Value, *, custom: bool = False) -> None:
     else:
         raise UnknownName(f"{kind!r:.40} is no kind of target")
     if not known:
-        raise UnknownName(f"{ {'fn': 'function'}.get(kind, kind) } {name!r:.160} has no name in the table")
+        raise UnknownName(f"{ {'fn': 'function'}.get(kind, kind) } {name!r:.160} {without_name()}")
+
+
+def without_name() -> str:
+    """The end of the sentence about something that is not in the table."""
+    more = "; to add the names of this torch: python -m fxminify.store.live.names_generate" if growable() else ""
+    return f"has no name in the table{more}"
 
 
 def is_custom(name: str) -> bool:

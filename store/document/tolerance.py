@@ -1,8 +1,8 @@
 """Tolerances by dtype: ``float32=1e-4,bfloat16=2e-2``.
 
 ``T`` for a dtype allows a compiled value of it to differ by ``T * (1 + |value|)``: it is the relative and the absolute
-tolerance of `torch.testing.assert_close` at once. What is not named keeps the tolerances of `assert_close`. Integers
-and booleans have none, they are exact.
+tolerance of `torch.testing.assert_close`. Other dtypes keep the tolerances of `assert_close`. Integers and booleans are
+exact.
 """
 
 from __future__ import annotations
@@ -38,5 +38,5 @@ def parse(asked: str | Mapping[str, float]) -> dict[str, float]:
 
 
 def is_tolerance(value: object) -> bool:
-    """Is it a finite float of 0 or more?"""
+    """Whether it is a finite float of 0 or more."""
     return type(value) is float and math.isfinite(value) and value >= 0

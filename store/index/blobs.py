@@ -1,9 +1,9 @@
-"""Storages by content: a key is the sha256 of the bytes, so equal storages are kept once.
+"""Storages by content: the key is the SHA-256 of the bytes, so equal storages are kept once.
 
-Small ones lie in the ``blobs`` table. Large ones lie beside the file, in ``<db>.blobs/<2 hex>/<digest>``, each
-written under another name and renamed, so that a file with its final name is whole. A file is written before the
-row that names it and removed after that row is gone: a crash leaves at worst a file nobody names.
-Reading checks the length before and the digest after decompressing.
+Small storages are in the ``blobs`` table. Large ones are files, ``<db>.blobs/<2 hex>/<digest>``. A file is written
+under another name and then renamed, so a file with its final name is complete. It is written before the row that names
+it and removed after that row; a crash leaves at worst a file without a row. Reading checks the length before
+decompressing and the digest after it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .documents import digest, inflate
 from .sqlite import MAX_VALUE
 from .tables import BlobRow, DocumentBlobRow
 
-#: Storages above this many bytes lie beside the file.
+#: Storages of more bytes are files beside the index.
 INLINE_LIMIT = 8 << 20
-#: Storages above this many bytes are not compressed, so nothing may expand to more.
+#: Storages of more bytes are not compressed. So nothing may expand to more.
 EXPAND_LIMIT = 1 << 30
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
@@ -39,7 +39,7 @@ _WORTHWHILE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A storage ready to be inserted; ``data`` is None where it lies beside the file."""
+    """A storage that is ready to be inserted. ``data`` is None if it is a file."""
 
     digest: str
     size: int
@@ -57,7 +57,7 @@ class BlobStore:
         self._folder = None if database.path is None else Path(f"{database.path}.blobs")
 
     def stage(self, keys: Iterable[str], blobs: Mapping[str, bytes]) -> list[Packed]:
-        """Make ready what is not stored yet; large ones are written out now. Call before the transaction."""
+        """Prepare what is not stored yet, and write large storages to files. Call it before the transaction."""
         with self._database.reading() as session:
             new = [key for key in sorted(keys) if not _stored(session, key)]
         return [self._pack(key, blobs) for key in new]
@@ -65,7 +65,7 @@ class BlobStore:
     def insert(
         self, session: Session, keys: Iterable[str], staged: Iterable[Packed], blobs: Mapping[str, bytes]
     ) -> None:
-        """Store ``keys``, of which some were staged. ``session`` holds the write lock: `sweep` cannot come between."""
+        """Store ``keys``, of which some were staged. ``session`` holds the write lock, so `sweep` cannot interfere."""
         ready = {item.digest: item for item in staged}
         for key in sorted(keys):
             if _stored(session, key):
@@ -77,7 +77,7 @@ class BlobStore:
             session.execute(insert(BlobRow), [row])
 
     def forget(self, session: Session, digests: Iterable[str]) -> list[str]:
-        """Drop the rows of those ``digests`` that no document needs; hand them to `sweep` after the commit."""
+        """Delete the rows of those ``digests`` that no document needs. Pass the result to `sweep` after the commit."""
         gone = []
         for name in digests:
             if not session.scalar(select(exists().where(DocumentBlobRow.blob == name))):
@@ -97,7 +97,7 @@ class BlobStore:
                     file.unlink(missing_ok=True)
 
     def read(self, key: str) -> bytes:
-        """The bytes of one storage. Raises `StoreError` when they are missing or not what the key says."""
+        """The bytes of one storage. Raises `StoreError` if they are missing or do not match the key."""
         with self._database.reading() as session:
             row = session.get(BlobRow, key)
         if row is None:
@@ -131,7 +131,7 @@ class BlobStore:
             return self._write_file(key, raw)
 
     def _write_file(self, key: str, raw: bytes) -> Packed:
-        """Piece by piece: a large storage is in memory once. One that shrinks to little is not left as a file."""
+        """Write a large storage piece by piece. One that compresses to little goes into the table."""
         file = self._file(key)
         with _unfinished(file) as temporary:
             codec, stored = "zlib", _write(temporary, _compressed(raw)) if _worth_a_try(raw) else len(raw)
@@ -191,7 +191,7 @@ def _stored(session: Session, name: str) -> bool:
 
 
 def _compress(raw: bytes) -> tuple[str, bytes]:
-    """Compressed where a sample says that it helps: weights rarely shrink, masks and zeros do."""
+    """Compress if a sample says that it helps: weights rarely shrink, masks and zeros do."""
     if _worth_a_try(raw):
         data = zlib.compress(raw, 1)
         if len(data) < _WORTHWHILE * len(raw):
@@ -214,7 +214,7 @@ def _worth_a_try(raw: bytes) -> bool:
 
 @contextmanager
 def _unfinished(file: Path) -> Iterator[Path]:
-    """A new file beside ``file``, to be renamed to it; otherwise it is gone afterwards."""
+    """A new file beside ``file``, for the block to rename to it. Otherwise it is deleted afterwards."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=file.parent)
     os.fchmod(handle, 0o644)

@@ -1,7 +1,7 @@
-"""Who works on a capture: a claim that ends with the process that made it, so that nobody has to clean up after one.
+"""Claims: which process works on a capture. A claim ends with its process, so there is nothing to clean up.
 
-Beside a SQLite file lies ``DB-claims`` while something is claimed: the byte at the number of a capture is locked by
-the process at work on it. A PostgreSQL server keeps such locks itself, for as long as the connection is there.
+For a SQLite file there is a file ``DB-claims`` while something is claimed. The process that works on a capture locks
+the byte at the number of the capture. A PostgreSQL server holds such locks itself, as long as the connection lasts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from sqlalchemy import Connection
 
 from .database import CLAIMS, Database
 
-#: What a file system answers that has no locks: then there are no claims, and two processes may do the same work.
+#: Errors of a file system without locks. Then there are no claims, and two processes may do the same work.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class Claims:
-    """The claims of one process on captures of one index. A context manager: all of them end with it."""
+    """The claims of one process on captures of one index: a context manager that ends them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -36,13 +36,15 @@ class Claims:
             self._connection = None
         if self._file is not None:
             assert self._database.path is not None
-            if _lock(self._file, 0, 0):  # nobody else is at work: whoever opened the file meanwhile sees it go
+            if _lock(
+                self._file, 0, 0
+            ):  # nobody else is at work; a process that opened the file since notices that it is gone
                 _place(self._database.path).unlink(missing_ok=True)
             os.close(self._file)
             self._file = None
 
     def take(self, capture_id: int) -> bool:
-        """Claim a capture; False where another process is at work on it. Taking it twice is taking it."""
+        """Claim a capture; False if another process works on it. A second claim by this process succeeds."""
         if self._database.path is None:
             return self._ask_server(capture_id)
         try:
@@ -53,7 +55,7 @@ class Claims:
                     return False
                 if os.fstat(self._file).st_nlink:
                     return True
-                os.close(self._file)  # the last one at work took the file away after it was opened here
+                os.close(self._file)  # another process removed the file after it was opened here
                 self._file = None
         except OSError as error:
             if error.errno not in _NO_LOCKS:
@@ -85,7 +87,7 @@ def _place(path: Path) -> Path:
 
 
 def _lock(file: int, start: int, length: int) -> bool:
-    """Lock ``length`` bytes from ``start`` (0: all that follow) for this process, or say that another has them."""
+    """Lock ``length`` bytes from ``start`` (0: all that follow); False if another process has one of them."""
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
     except OSError as error:

@@ -1,10 +1,10 @@
-"""Everything that is about SQLite and nothing else: how a file is opened, and what is checked before it is read.
+"""SQLite: how a file is opened, and what is checked before it is read.
 
-* A file may come from anyone, so its schema is compared with ours before the first SELECT: a view, a trigger, a
-  virtual table, a generated column or a CHECK would run expressions of the file's author.
-* Reading never changes anything: no side file is made where none is, and a file in a read-only directory opens
-  (``immutable=1``) as long as no unfinished write-ahead log lies beside it.
-* Never open the file itself by `open()`: closing it would drop this process's locks on it
+* A file may come from anyone. So its schema is compared with ours before the first SELECT: a view, a trigger, a virtual
+  table, a generated column or a CHECK would run expressions of the file's author.
+* Reading never changes anything. It makes no side file, and a file in a read-only directory can be opened
+  (``immutable=1``) unless there is an unfinished write-ahead log.
+* Never open the file with `open()`: closing it would drop this process's locks on it
   (https://sqlite.org/howtocorrupt.html, 2.2). `os.stat` is harmless.
 """
 
@@ -41,7 +41,7 @@ _EVALUATES = re.compile(r"(?i)\b(check|generated|as|where|collate|virtual|defaul
 
 
 def check_path(path: Path, name: str, *, create: bool, readonly: bool) -> None:
-    """Refuse, before SQLite touches anything, what is no file, not there, or not writable."""
+    """Refuse what is no file, missing or not writable, before SQLite opens it. Raises `StoreError`."""
     parent, quoted = path.parent, shlex.quote(name)
     if path.is_dir():
         raise StoreError(f"{name} is a directory: give a file, for example {os.path.join(name, 'repro.db')}")
@@ -75,7 +75,7 @@ def state(path: Path) -> tuple[object, ...]:
 
 
 def is_index(path: Path) -> bool:
-    """Whether the header of a file says that it is ours, or the file is damaged; reads nothing else of it."""
+    """Whether the header of a file says that it is ours, or the file is damaged. Only the header is read."""
     try:
         connection = _connect(f"{Path(os.path.realpath(path)).as_uri()}?mode=ro&immutable=1", 1.0)
     except sqlite3.Error:
@@ -95,11 +95,11 @@ def writer(path: Path, *, create: bool, timeout: float) -> Connect:
 
 
 def reader(path: Path, *, timeout: float) -> Connect:
-    """Connections that only read, and leave nothing behind.
+    """Connections that only read and make no files.
 
-    Side files mean that a writer is, or was, at work: share its log. Without them nobody writes and the main file is
-    all there is, so it may be read as immutable, which makes no side files. A log that cannot be shared (its
-    directory is read-only) is copied with the file, once, and the copy is read.
+    If there are side files, a writer is or was at work, and its log is shared. Without them nobody writes, so the main
+    file is complete and is read as immutable, which makes no side files. If a log cannot be shared because its
+    directory is read-only, it is copied with the file, once, and the copy is read.
     """
     copies: list[tempfile.TemporaryDirectory[str]] = []
 
@@ -115,7 +115,7 @@ def reader(path: Path, *, timeout: float) -> Connect:
 
 
 def _open_reader(path: Path, timeout: float) -> sqlite3.Connection | None:
-    """Open without changing anything; None where that takes a copy."""
+    """Open without changing anything; None if that needs a copy."""
     uri = f"{path.as_uri()}?mode=ro"
     left = [suffix for suffix in _SIDE_FILES if os.path.exists(f"{path}{suffix}")]
     if not left:
@@ -134,7 +134,7 @@ def _open_reader(path: Path, timeout: float) -> sqlite3.Connection | None:
 
 
 def _copy(path: Path, timeout: float) -> tempfile.TemporaryDirectory[str]:
-    """A directory with ``copy.db``: the file with the log beside it worked in."""
+    """A directory with ``copy.db``: the file, including the content of its log."""
     folder = tempfile.TemporaryDirectory(prefix="fxminify-")
     copy = Path(folder.name) / "copy.db"
     for suffix in ("", "-wal", "-journal"):
@@ -148,7 +148,7 @@ def _copy(path: Path, timeout: float) -> tempfile.TemporaryDirectory[str]:
 
 
 def back_up(path: Path, copy: Path, timeout: float) -> None:
-    """Write one consistent state of the file to ``copy``, which is whole if it is there at all."""
+    """Write one consistent state of the file to ``copy``. If ``copy`` exists, it is complete."""
     draft = copy.with_name(f".{copy.name}.{os.getpid()}.tmp")
     try:
         source, target = reader(path, timeout=timeout)(), _connect(f"{draft.as_uri()}?mode=rwc", timeout)
@@ -180,7 +180,7 @@ def _prepare(connection: sqlite3.Connection, *, readonly: bool) -> sqlite3.Conne
 
 
 def listen(engine: Engine) -> None:
-    """Own the transactions: a writing one takes the write lock at once, so that what it read stays true."""
+    """Begin transactions ourselves: a writing one takes the write lock at once, so that what it reads stays valid."""
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

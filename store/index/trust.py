@@ -1,9 +1,8 @@
-"""Which captures were made here: they may run unasked, a file from elsewhere may not.
+"""Which captures this user made: they run without a question, others do not.
 
-Running a capture imports its backend and may execute source it carries, so `minify run` asks before it runs a
-capture it did not make. A capture is *ours* when its origin tag, an HMAC over everything that could execute, was
-made with this user's key; so is a stored script, which could say anything. The key never leaves
-``$XDG_STATE_HOME/fxminify/key`` (mode 600) and is made on first use.
+Running a capture imports its backend and may execute source in the capture. So `minify run` asks before it runs a
+capture of somebody else. A capture has an origin tag, an HMAC over everything that could execute, made with this user's
+key; so has a stored script. The key is in ``$XDG_STATE_HOME/fxminify/key`` (mode 600) and is made on first use.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _SCRIPT = b"script\0"
 
 
 def origin_tag(case: Case) -> str:
-    """Tag to store with a capture made by this user; empty where no key can be kept (then `minify run` asks)."""
+    """The tag for a capture of this user; empty if no key can be stored, and then `minify run` asks."""
     return _tag(_content(case))
 
 

@@ -1,1 +1,1 @@
-"""Between live torch objects and documents: everything of the store that imports torch."""
+"""Conversion between live torch objects and documents: the part of the store that imports torch."""

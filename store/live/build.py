@@ -1,8 +1,8 @@
 """From a `Case` to live objects: `build` makes a fresh `torch.fx.GraphModule` and fresh inputs, private to the caller.
 
-Building runs text that FX generates, so it belongs into a worker, and only with a case that `validate` has passed
-or that this process made. Tensors are made so that a backend sees what it saw: storages shared as they were, same
-strides and offsets, and a tensor that was no leaf is again the result of an operation, lying in its storage.
+Building runs text that FX generates. So call it only in a worker, with a case that `validate` accepted or that this
+process made. The backend sees the same tensors as in the program: storages are shared in the same way, strides and
+offsets are equal, and a tensor that was no leaf is again the result of an operation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEFAULT_DRAW = (torch.float32, torch.int64)
 
 
 def build(case: Case, blobs: Blobs, *, live: Sequence[object] | None = None) -> tuple[fx.GraphModule, list[Any]]:
-    """The graph and one input per placeholder. Raises `InvalidDocument` where tensors and bytes do not fit."""
+    """The graph, and one input per placeholder. Raises `InvalidDocument` if tensors and bytes do not fit."""
     builder = Builder(case.tensors, blobs, live=live, first=tuple(_tensors_in(case.inputs)))
     return builder.graph(case.graph), [builder.value(v) for v in case.inputs]
 
@@ -33,14 +33,14 @@ def build(case: Case, blobs: Blobs, *, live: Sequence[object] | None = None) -> 
 def build_value(
     value: Value, tensors: Sequence[TensorSpec], blobs: Blobs, *, live: Sequence[object] | None = None
 ) -> Any:
-    """One value without references to nodes."""
+    """One value that refers to no node."""
     return Builder(tensors, blobs, live=live).value(value)
 
 
 class Builder:
-    """Makes the tensors of a case once each, and values and graphs that hold them.
+    """Makes each tensor of a case once, and the values and graphs that hold them.
 
-    ``first`` is the order in which seeded tensors draw their numbers; the others follow by index.
+    ``first`` lists the seeded tensors that draw their numbers first, in this order; the others follow by index.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Builder:
         return made
 
     def _finish(self, spec: TensorSpec, plain: torch.Tensor) -> torch.Tensor:
-        """``plain`` with its place in autograd."""
+        """``plain`` as the leaf, or as the result of an operation, that it was in autograd."""
         if spec.parameter:
             tensor: torch.Tensor = torch.nn.Parameter(plain, requires_grad=spec.requires_grad)
         elif spec.requires_grad and not spec.leaf:
@@ -139,9 +139,9 @@ class Builder:
     def _result(self, spec: TensorSpec, plain: torch.Tensor) -> torch.Tensor:
         """A tensor that is no leaf, over the storage of ``plain``.
 
-        Its autograd node comes from an operation on a scalar leaf; then its data is swapped for the real one, so
-        strides, offset and sharing stay, and writing to it in place stays legal. Tensors in one storage become
-        views of one such base, as they most likely were.
+        Its autograd node comes from an operation on a scalar leaf. Then its data is replaced by the real one, so
+        strides, offset and sharing stay, and writing to it in place stays legal. Tensors in one storage become views
+        of one such base, as they most likely were.
         """
         with torch.enable_grad():
             if spec.conj or spec.neg:
@@ -163,7 +163,7 @@ class Builder:
         return sum(s.storage == spec.storage for s in self._specs) == 1
 
     def _leaf_of(self, key: tuple[str, str, str], size: int) -> torch.Tensor | None:
-        """The leaf that fills the storage, if there is one: the others are its views."""
+        """The leaf that fills the storage, if there is one. The others are its views."""
         for index, spec in enumerate(self._specs):
             same = (spec.storage, spec.device, spec.dtype) == key
             if same and spec.leaf and spec.requires_grad and spec.numel == size and not spec.conj and not spec.neg:
@@ -268,10 +268,10 @@ class Builder:
 
 
 def draw(spec: TensorSpec) -> torch.Tensor:
-    """The tensor that ``spec.init`` stands for, made by the very calls of a printed script.
+    """The tensor that ``spec.init`` describes, made by the same calls as in a printed script.
 
-    A constant fills the whole storage, gaps between elements too; random numbers leave zeros there. A dtype that torch
-    cannot draw (float8, most unsigned ones) is drawn as float32 or int64 and converted.
+    A constant fills the whole storage, the gaps between elements, too; random numbers leave zeros in the gaps. A dtype
+    that torch cannot draw (float8, most unsigned ones) is drawn as float32 or int64 and converted.
     """
     assert spec.init is not None
     fn, dtype = spec.init["fn"], _dtype(spec.dtype)
@@ -305,7 +305,7 @@ def _generate(fn: str, spec: TensorSpec, options: dict[str, Any]) -> torch.Tenso
 
 
 def _signs(spec: TensorSpec, tensor: torch.Tensor) -> torch.Tensor:
-    """Set the lazy conjugate and negative bits; done twice, the physical values are back."""
+    """Set the lazy conjugate and negative bits. A second call restores the physical values."""
     if spec.conj:
         tensor = torch._conj(tensor)
     return torch._neg_view(tensor) if spec.neg else tensor

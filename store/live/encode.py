@@ -1,9 +1,9 @@
 """From a live graph to data: `encode` writes a `torch.fx.GraphModule` and its inputs as a `Graph`, values and bytes.
 
-* Every callable is stored by a name that `fxminify.store.live.resolve` turns back into that very object; whatever has
-  none is refused with `Unsupported`, which says the node. With ``live=`` it is kept as ``{"object": i}`` instead,
-  for a caller that stays in this process.
-* Nothing of the user's is touched: tensors are read, never run, outside every mode that is active.
+* Every callable is stored by a name that `fxminify.store.live.resolve` turns back into the same object. A callable
+  without such a name raises `Unsupported`, which names the node. With ``live=`` it is kept as ``{"object": i}``, for a
+  caller that stays in this process.
+* Tensors are read outside every active mode. Nothing of the user's program is run or changed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import torch
 from torch import fx
 
 from ..document.case import Graph, Json, Node, TensorSpec, Value
-from ..document.names import UnknownName, is_argument_name, is_attribute_path, is_node_name, table
+from ..document.names import UnknownName, grow, is_argument_name, is_attribute_path, is_node_name, table
 from . import modes
 from .leaf_modules import NotALeaf, class_of, contents
-from .resolve import annotation, describe, enumeration, triton_kernel
+from .resolve import annotation, describe, enumeration, forget, triton_kernel
 from .snapshot import CannotSnapshot, Put, Tensors, digest, hint
 
 _ROOT = re.compile(r"L\['\w+'\]\.?")
@@ -31,7 +31,7 @@ _LAST_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
 
 
 class Unsupported(Exception):
-    """The graph holds something that has no place in a document; ``node`` is where, ``reason`` what."""
+    """The graph holds something that a document cannot hold. ``node`` says where, ``reason`` says what."""
 
     def __init__(self, reason: str, node: str | None = None) -> None:
         super().__init__(reason if node is None else f"node {node!r}: {reason}")
@@ -41,7 +41,7 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Encoded:
-    """What `encode` made: the parts of a `Case` that come from the graph, and whether values were left out."""
+    """The parts of a `Case` that come from the graph. ``invented``: values were left out."""
 
     graph: Graph
     inputs: tuple[Value, ...]
@@ -51,7 +51,7 @@ class Encoded:
 
 
 class Encoder:
-    """Encodes values one by one. ``tensors`` and ``blobs`` read the tensors' bytes when asked."""
+    """Encodes values one by one. The tensors' bytes are read later, by `read` or `finish`."""
 
     def __init__(
         self, *, live: list[object] | None = None, clip: bool = True, grads: bool = False, keep: int | None = None
@@ -75,11 +75,11 @@ class Encoder:
         return self._tensors.invented
 
     def finish(self) -> tuple[tuple[TensorSpec, ...], dict[str, bytes]]:
-        """``tensors`` and ``blobs`` in one reading."""
+        """The specs of the tensors, and the bytes of their storages."""
         return self._tensors.finish()
 
     def read(self, put: Put, name: Callable[[bytes], str] = digest) -> tuple[TensorSpec, ...]:
-        """``tensors``; the bytes go to ``put`` one storage at a time, under the keys that ``name`` gives."""
+        """The specs of the tensors. The bytes go to ``put``, one storage at a time, under keys from ``name``."""
         return self._tensors.read(put, name)
 
     def tensor(self, tensor: torch.Tensor) -> int:
@@ -249,9 +249,21 @@ def encode(
 ) -> Encoded:
     """``gm`` and one input per placeholder as data. Raises `Unsupported`.
 
-    Of storages of more than ``keep`` bytes the values are not kept, seeded ones stand in; None keeps all. With
-    ``put`` the bytes go there, one storage at a time, and not into the answer.
+    Values of storages of more than ``keep`` bytes are replaced by seeded ones; None keeps all. With ``put`` the bytes
+    go there, one storage at a time, and not into the result. If the graph is refused, the table of names grows once.
     """
+    try:
+        return _encode(gm, inputs, live, keep, put)
+    except Unsupported:
+        if not grow():
+            raise
+    forget()
+    return _encode(gm, inputs, live, keep, put)
+
+
+def _encode(
+    gm: fx.GraphModule, inputs: Sequence[Any], live: list[object] | None, keep: int | None, put: Put | None
+) -> Encoded:
     encoder = Encoder(live=live, clip=not _counts_from_storage(gm), grads=_reads_grad(gm), keep=keep)
     graph = encoder.graph(gm)
     if len(graph.placeholders) != len(inputs):
@@ -266,7 +278,7 @@ def encode(
 
 
 def graph_text(gm: fx.GraphModule) -> str:
-    """A graph that was refused, as text for people: one line a node, sub-graphs after their users."""
+    """A refused graph as text: one line for each node, subgraphs after the nodes that use them."""
     modules = [("", gm), *((n, m) for n, m in gm.named_modules() if n and isinstance(m, fx.GraphModule))]
     blocks = [f"{name or 'graph'}:\n" + "\n".join(_line(n) for n in module.graph.nodes) for name, module in modules]
     return "\n\n".join(blocks)
@@ -281,7 +293,7 @@ def _line(node: fx.Node) -> str:
 
 
 def _short(x: Any) -> str:
-    """An argument without ``repr`` of foreign objects, which may hold paths or addresses, or raise."""
+    """An argument as text, without the ``repr`` of foreign objects: that may have paths or addresses, or raise."""
     if isinstance(x, fx.Node):
         return x.name
     if x is None or isinstance(x, bool | int | float | str | torch.dtype | torch.device):
@@ -292,7 +304,7 @@ def _short(x: Any) -> str:
 
 
 def printable(text: str, length: int) -> str:
-    """``text`` as printable ASCII on one line, cut to ``length``: what may stand in a comment or on a terminal."""
+    """``text`` as printable ASCII on one line, cut to ``length``, for comments and terminals."""
     text = text[:length]
     if text.isascii() and text.isprintable():
         return text
@@ -300,7 +312,7 @@ def printable(text: str, length: int) -> str:
 
 
 def _meta(meta: Mapping[str, Any]) -> Json:
-    """What is worth showing of a node: its value's dtype and shape, the user's line, the module's path."""
+    """What is shown of a node: the dtype and shape of its value, the user's line, the module's path."""
     out: Json = {}
     value = meta.get("example_value")
     if value is None:
@@ -330,7 +342,7 @@ def _targets(gm: fx.GraphModule) -> Iterable[Any]:
 
 
 def _counts_from_storage(gm: fx.GraphModule) -> bool:
-    """Whether a node addresses a storage from its start, or sees how large it is."""
+    """Whether a node addresses a storage from its start, or depends on its size."""
     return any(any(word in str(t) for word in ("as_strided", "set_.", "storage", "resize_")) for t in _targets(gm))
 
 

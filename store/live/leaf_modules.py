@@ -1,7 +1,7 @@
 """Leaf modules of `torch.nn`, which graphs of `torch.fx.symbolic_trace` call: class, plain attributes, tensors.
 
-A class is taken from the shipped table and an instance is made without running its ``__init__``. Only attributes
-that the class's own code assigns are kept, so nothing can stand in for a method.
+The class must be in the table of names. An instance is made without running its ``__init__``. Only attributes that the
+class's own code assigns are kept, so no attribute can replace a method.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
 
 
 class NotALeaf(Exception):
-    """A module that is more than its class and its attributes; the message says why."""
+    """The module is more than its class and attributes; the message says why."""
 
 
 def class_of(module: torch.nn.Module) -> str:
@@ -34,7 +34,7 @@ def class_of(module: torch.nn.Module) -> str:
 
 
 def contents(module: torch.nn.Module) -> dict[str, Any]:
-    """The plain attributes of the module. Raises `NotALeaf` where it was hooked or patched."""
+    """The plain attributes of the module. Raises `NotALeaf` if it has hooks or was patched."""
     own = vars(module)
     if any(own.get(hooks) for hooks in _OWN if "hooks" in hooks):
         raise NotALeaf(f"module of class {type(module).__qualname__} with hooks")

@@ -1,8 +1,8 @@
-"""Standing aside from whatever is active around a backend. Leans on torch's private mode stacks.
+"""Working outside the modes that are active around a backend. Uses torch's private mode stacks.
 
-A backend is called with fake-tensor, functional or proxy modes on the stack, inside functorch levels, under a
-default device, with gradients on or off. Reading a tensor's bytes or making a new one must see none of that, and
-must leave all of it as it was.
+A backend is called under fake-tensor, functional or proxy modes, inside functorch levels, with a default device, with
+gradients on or off. Code that reads a tensor's bytes or makes a tensor must not be affected by any of them, and must
+not change them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 @contextmanager
 def undisturbed(*, inference: bool = False) -> Iterator[None]:
-    """Plain eager tensors: no autograd, no dispatch or function mode, no functorch level; inference mode on demand."""
+    """Plain eager tensors in the block: no autograd, no dispatch or function mode, no functorch level."""
     with ExitStack() as stack:
         stack.enter_context(torch._C.DisableTorchFunction())
         stack.enter_context(_disable_current_modes())
@@ -43,11 +43,11 @@ def undisturbed(*, inference: bool = False) -> Iterator[None]:
 
 @contextmanager
 def as_it_was() -> Iterator[None]:
-    """Ends with the block whatever a graph switches on and, where it raises or is but a part of one, never off again.
+    """End with the block every state that a graph enters and does not leave, because it raises or is part of another.
 
     These are functorch and forward-mode levels, function and dispatch modes, autocast, gradients, inference mode,
-    saved-tensor hooks and deterministic algorithms. All of them are read from torch's own stacks: what torch's Python
-    modules remember of them is not what graphs of Dynamo change.
+    saved-tensor hooks and deterministic algorithms. All are read from torch's own stacks, because graphs of Dynamo
+    change those and not the copies in torch's Python modules.
     """
     grad, forward_grad = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
     depth, nesting, dual = functorch_depth(), eager_transforms.JVP_NESTING, in_dual_level()
@@ -93,7 +93,7 @@ def as_it_was() -> Iterator[None]:
 
 
 def active() -> dict[str, str]:
-    """Everything that is active in this thread, by name: what must be the same before and after a request."""
+    """What is active in this thread, by name. It must be the same before and after a request."""
     return {
         "grad mode": str(torch.is_grad_enabled()),
         "forward grad mode": str(torch._C._is_fwd_grad_enabled()),
@@ -118,7 +118,7 @@ def functorch_depth() -> int:
 
 
 def in_dual_level() -> bool:
-    """Whether a forward-mode AD level is active. torch has but one, and nothing that tells; it refuses a second one."""
+    """Whether a forward-mode AD level is active. torch allows one only, and shows it by refusing a second one."""
     try:
         level = torch._C._enter_dual_level()
     except RuntimeError:
@@ -152,7 +152,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """A tensor of torch's own class with a storage of its own, and no transform's wrapper."""
+    """Whether it is a tensor of torch's own class with a storage of its own, and no wrapper of a transform."""
     return type(tensor) in (torch.Tensor, torch.nn.Parameter) and not is_functorch_wrapped_tensor(tensor)
 
 

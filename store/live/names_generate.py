@@ -1,8 +1,9 @@
-"""Generate ``names.json`` from the installed torch: ``python -m fxminify.store.live.names_generate``.
+"""Generate the table of names from the installed torch: ``python -m fxminify.store.live.names_generate``.
 
-Everything that may enter the table is decided here, by rules narrow enough to review and short lists that say
-why. Run it with the newest torch the project supports, and read the diff: a name that appears is a name that a
-stored file may call.
+The rules here decide what enters the table. They are narrow enough to review, and short lists give reasons. With
+``--shipped`` the package's own table is written: run it with the newest torch that the project supports, and read the
+difference, because a stored file may call every name in it. Otherwise the names are kept for the installed torch, in
+this user's cache (`fxminify.store.document.names_cache`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import math
 import operator
 import pkgutil
 import re
+import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +25,9 @@ from typing import Any
 import torch
 import torch.overrides
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket, _higher_order_ops
+
+from ..document import names_cache
+from ..document.names import SHIPPED, growable
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -289,7 +294,11 @@ def operators() -> tuple[list[str], dict[str, str], list[str]]:
     seen = set(torch._C._dispatch_get_all_op_names())
     libraries: dict[str, str] = {}
     for path in LIBRARIES:
-        package = import_module(path)
+        try:
+            package = import_module(path)
+        except ImportError:
+            print(f"not in this torch: {path}")
+            continue
         for info in pkgutil.iter_modules(package.__path__) if path == "torch._higher_order_ops" else ():
             import_module(f"{path}.{info.name}")
         now = set(torch._C._dispatch_get_all_op_names())
@@ -386,7 +395,16 @@ def generate() -> dict[str, Any]:
     }
 
 
+def main(*arguments: str) -> None:
+    """``--shipped`` writes the package's own table, ``--to PATH`` another file, no argument the user's cache."""
+    content = (json.dumps(generate(), indent=1) + "\n").encode("ascii")
+    if arguments == ("--shipped",):
+        SHIPPED.write_bytes(content)
+    elif path := Path(arguments[1]) if arguments[:1] == ("--to",) else growable():
+        names_cache.write(path, content)
+    else:
+        print(f"the table has the names of torch {torch.__version__} already")
+
+
 if __name__ == "__main__":
-    path = Path(__file__).parent.with_name("document") / "names.json"
-    path.write_text(json.dumps(generate(), indent=1) + "\n", "ascii")
-    print(f"wrote {path.name}")
+    main(*sys.argv[1:])

@@ -1,8 +1,8 @@
-"""Between live callables and their names. The one module that leans on torch's private operator registries.
+"""Conversion between live callables and their names. The one module that uses torch's private operator registries.
 
-Writer and reader meet here: `describe` gives a callable its name only if `resolve` turns that name back into the
-very same object, so what was written can be read, and a function that merely claims to be ``torch.relu`` is not
-stored as it. Modules are imported only by names that stand in the shipped table, never by text from a document.
+`describe` gives a callable a name only if `resolve` turns that name back into the same object. So what was written can
+be read, and a function that only claims to be ``torch.relu`` is not stored as ``torch.relu``. Modules are imported only
+by names in the table, never by text from a document.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket, _higher_order_ops
 
 from ..document.case import Json, tag
-from ..document.names import ANNOTATIONS, TENSOR, UnknownName, check_target, table
+from ..document.names import ANNOTATIONS, TENSOR, UnknownName, check_target, table, without_name
 
 _PLAIN = {"_operator": operator, "math": math, "builtins": builtins}
 
 
 def resolve(target: Json) -> Any:
-    """The callable that a target names. Raises `UnknownName` where it is not listed or this torch lacks it."""
+    """The callable that a target names. Raises `UnknownName` if it is not listed, or this torch lacks it."""
     kind = tag(target)
     check_target(target, custom=True)
     assert kind is not None
@@ -47,7 +47,7 @@ def resolve(target: Json) -> Any:
 
 
 def describe(obj: Any) -> Json:
-    """The target that names ``obj``. Raises `UnknownName` where none does."""
+    """The target that names ``obj``. Raises `UnknownName` if there is none."""
     target: Json
     if isinstance(obj, OpOverload):
         target = {"op": f"{obj._schema.name}.{obj._overloadname}"}
@@ -58,7 +58,7 @@ def describe(obj: Any) -> Json:
     else:
         name = _function_names().find(obj)
         if name is None:
-            raise UnknownName(f"{_title(obj)} has no name in the table")
+            raise UnknownName(f"{_title(obj)} {without_name()}")
         return {"fn": name}
     if resolve(target) is not obj:
         raise UnknownName(f"{_title(obj)} is another object than the one registered under that name")
@@ -99,7 +99,7 @@ def _function(name: str) -> Any:
 
 
 def _module(name: str, *, load: bool) -> ModuleType | None:
-    """A module that a listed name stands in; ``torch._C._nn`` and its like are attributes, not files."""
+    """The module of a listed name. ``torch._C._nn`` and others are attributes, not files."""
     found = _PLAIN.get(name) or sys.modules.get(name)
     if found is not None:
         return found
@@ -147,8 +147,8 @@ def _higher_order(name: str) -> HigherOrderOperator | None:
 class _FunctionNames:
     """Listed functions by identity.
 
-    Modules nobody imported yet are looked at when a look-up misses, and so are names whose object was replaced
-    meanwhile (importing Dynamo wraps ``torch.manual_seed``).
+    If a look-up misses, modules that were imported since are searched, and so are names whose object was replaced since
+    (importing Dynamo wraps ``torch.manual_seed``).
     """
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class _FunctionNames:
 
 
 def _publicity(name: str) -> tuple[bool, int, str]:
-    """Public spellings first, so that an object with two names gets the one people know."""
+    """Sort key: public names first, so that an object with two names gets the better known one."""
     return "._" in name, name.count("."), name
 
 
@@ -226,6 +226,6 @@ def enumeration(name: str) -> Any:
 
 
 def forget() -> None:
-    """Drop what was looked up, for tests that register operators anew."""
+    """Drop what was looked up: the table has grown, or a test registers operators anew."""
     _overload.cache_clear()
     _singleton.clear()

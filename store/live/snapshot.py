@@ -1,14 +1,14 @@
-"""Tensors as data: `Tensors` turns live tensors into `TensorSpec` and the bytes of the storages they lie in.
+"""Tensors as data: `Tensors` turns live tensors into `TensorSpec` and the bytes of their storages.
 
-* **Storages, not tensors, are copied**: views keep sharing, stride 0 costs nothing, overlap survives.
-* **Only what is used**: a storage is clipped to the span its tensors reach and offsets are rebased, in steps of 64
-  bytes so that every data pointer keeps its alignment. ``clip=False`` keeps whole storages, for graphs whose
-  ``as_strided`` counts from the storage's start.
-* A storage's key is the SHA-256 of its bytes. A second storage with equal bytes is another storage, not an alias:
-  zero bytes behind its end, which no tensor reaches, make its content and so its key its own.
+* **Storages are copied, not tensors.** Views keep sharing, stride 0 costs nothing, and overlap stays.
+* **Only the used part is kept.** A storage is clipped to the span that its tensors reach, in steps of 64 bytes, so that
+  every data pointer keeps its alignment. ``clip=False`` keeps whole storages, for graphs whose ``as_strided`` counts
+  from the start of the storage.
+* The key of a storage is the SHA-256 of its bytes. A second storage with equal bytes is not an alias of the first: zero
+  bytes are appended, which no tensor reaches, so that it has another key.
 
-Bytes are read when `Tensors.finish` is called: nothing may write to the tensors between `Tensors.add` and then. With a
-limit, storages above it are not read at all: seeded numbers of the same range stand in (`store.live.synthesis`).
+`Tensors.finish` reads the bytes. Nothing may write to the tensors between `Tensors.add` and then. Storages above a
+limit are not read: seeded numbers of the same range replace them (`store.live.synthesis`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def digest(data: bytes) -> str:
 
 
 class CannotSnapshot(Exception):
-    """This kind of tensor has no description; the message says which."""
+    """This kind of tensor cannot be stored; the message names the kind."""
 
 
 @dataclass
@@ -58,8 +58,8 @@ class _Storage:
 class Tensors:
     """Collects tensors, each object once. ``grads`` keeps the ``.grad`` of leaves too.
 
-    Of storages of more than ``keep`` bytes the values are not kept (None: all are); ``invented`` tells whether that
-    happened to any. Parts of sparse and quantized tensors are always kept.
+    Values of storages of more than ``keep`` bytes are not kept (None: all are); ``invented`` says whether there were
+    any. Parts of sparse and quantized tensors are always kept.
     """
 
     clip: bool = True
@@ -121,8 +121,10 @@ class Tensors:
         return tuple(specs)
 
     def _stand_in(self) -> dict[int, dict[str, Any]]:
-        """For each storage whose values are not kept what makes others. A storage of several tensors is kept: what
-        they share cannot be said of tensors that are made one by one."""
+        """The recipes for storages whose values are not kept.
+
+        A storage of several tensors is kept, because tensors that are made one by one cannot share it.
+        """
         if self.keep is None:
             return {}
         tensors: dict[int, list[int]] = {}
@@ -206,7 +208,7 @@ class Tensors:
         return replace(spec, parts=(*indices, *spec.parts), extra=extra)
 
     def _reach(self, tensor: torch.Tensor, spec: TensorSpec) -> int:
-        """Widen the span of the tensor's storage by what the tensor reaches; the id of that storage."""
+        """Widen the span of the tensor's storage to what the tensor reaches. Returns the id of the storage."""
         storage = tensor.untyped_storage()
         item = tensor.element_size()
         begin = spec.offset * item
@@ -234,7 +236,7 @@ def _read(storage: torch.UntypedStorage, begin: int, end: int) -> bytes:
 
 
 def _invented(tensor: torch.Tensor) -> dict[str, Any]:
-    """A fake tensor has no values: seeded ones stand in, indices small enough to be in range of anything."""
+    """A recipe for a fake tensor, which has no values. Integers are small enough to be valid indices."""
     if tensor.device.type == "meta":
         return {"device": "meta"}
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
@@ -247,7 +249,7 @@ def _integers(sizes: Sequence[int | torch.SymInt]) -> tuple[int, ...]:
 
 
 def hint(symbol: Any) -> Any:
-    """The value a symbolic number had when it was traced. Raises `CannotSnapshot` where it never had one."""
+    """The value of a symbolic number when it was traced. Raises `CannotSnapshot` if it had none."""
     node = symbol.node
     if getattr(node, "expr", None) is None:
         raise CannotSnapshot(f"symbolic number of a {type(node).__name__}")

@@ -1,8 +1,8 @@
-"""Values that stand in for those of a tensor that are not kept: a seeded recipe with the same range.
+"""Recipes for values of tensors that are not kept: seeded numbers of the same range.
 
-Many failures, nearly all of compilers, depend on shapes and dtypes alone. What a stand-in must keep is what makes the
-program run: integers stay within the bounds of the real ones, since they may be indices; counting sequences stay so.
-Nothing is copied: bounds are reductions over the tensor, and of large floating tensors only a sample is looked at.
+Many failures, and nearly all compile errors, depend on shapes and dtypes only. The program must still run with the new
+values. So integers stay within the bounds of the real ones, because they may be indices, and counting sequences stay
+counting sequences. Nothing is copied: bounds are reductions, and of large floating tensors only a sample is read.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-#: Elements of a floating tensor that are looked at.
+#: The most elements of a floating tensor that are read.
 _SAMPLE = 1 << 20
-#: Up to this many integers are compared with a counting sequence.
+#: The most integers that are compared with a counting sequence.
 _COUNTED = 1 << 22
 
 
@@ -42,7 +42,7 @@ def recipe(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def _floating(tensor: torch.Tensor) -> dict[str, Any]:
-    """Normal numbers, or uniform ones where all that was looked at lies between 0 and 1; a constant stays one."""
+    """Normal numbers, uniform ones if all that were read lie between 0 and 1, or the constant if all are equal."""
     if isinstance(tensor, torch.nn.Parameter) or tensor.device.type != "cpu" or not tensor.is_contiguous():
         return {"fn": "randn"}
     sample = tensor.view(-1)[:_SAMPLE].float()

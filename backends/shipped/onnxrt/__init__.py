@@ -1,11 +1,11 @@
 """ONNX Runtime as a backend of `torch.compile`: ``torch.compile(model, backend="fxminify_ort", options={...})``.
 
-AOTAutograd turns the graph into functional ATen, forward and backward; each node is translated by a torchlib function,
-without tracing again; ONNX Runtime runs the model on the tensors' own memory. What ONNX Runtime cannot run, or runs
-wrongly, stays in PyTorch as an *island*, unless ``strict`` asks for an error instead.
+AOTAutograd turns the graph into functional ATen operators, forward and backward. A torchlib function translates each
+node, without tracing again. ONNX Runtime runs the model on the tensors' own memory. What ONNX Runtime cannot run, or
+runs wrongly, stays in PyTorch as an *island*; with ``strict`` it is an error.
 
-The name ``fxminify_ort`` is registered by an entry point alone, and this module imports nothing heavy: torch loads it
-when the name is looked up, ONNX and ONNX Runtime are imported when a graph arrives. Options: `options.OnnxrtOptions`.
+An entry point registers the name ``fxminify_ort``. torch loads this module when it looks the name up, so it imports
+nothing large; ONNX and ONNX Runtime are imported when a graph arrives. Options: `options.OnnxrtOptions`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def compile_fx(gm: Any, example_inputs: list[Any], *, options: Mapping[str, Any]
 def compile_reference(
     gm: Any, example_inputs: list[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """`compile_fx`, but the models are run by ONNX's reference evaluator: slow, and the standard's word.
+    """`compile_fx` with ONNX's reference evaluator, which is slow and follows the standard.
 
-    Which value of a model differs from its FX node: `evaluator.Evaluation` of a model in the option ``storage``.
+    To find the value of a model that differs from its FX node, use `evaluator.Evaluation` on a model in ``storage``.
     """
     return _compile(gm, example_inputs, options, reference=True)
 

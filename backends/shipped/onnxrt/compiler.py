@@ -1,7 +1,8 @@
-"""Compiling a graph: `compile_graph`, through AOTAutograd, each ATen graph by a `Compilation`.
+"""Compiling a graph: `compile_graph` calls AOTAutograd, and a `Compilation` compiles each ATen graph.
 
-A compilation is a loop: cut the graph at what cannot run, make a session for each part; a node that the exporter or a
-session refuses is evicted, becoming an island, and the loop starts over. With ``strict`` there are no islands.
+A compilation is a loop. It cuts the graph at the nodes that cannot run, and makes a session for each part. If the
+exporter or a session refuses a node, that node becomes an island, and the loop starts again. With ``strict`` there are
+no islands.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .translate import Translation, translate
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """What Dynamo's graph was called with. AOTAutograd keeps the order of inputs where it adds none."""
+    """The inputs of Dynamo's graph. AOTAutograd keeps their order unless it adds some."""
 
     inputs: list[Any]
     constant: list[bool]
@@ -47,8 +48,8 @@ class Frozen:
     def constants(self, gm: torch.fx.GraphModule) -> dict[int, torch.Tensor]:
         """Positions of an ATen graph's inputs whose values are constant, with the values.
 
-        None where positions cannot be matched, and none where the graph returns more than Dynamo's did: then it
-        changes inputs, perhaps the very buffers.
+        None if positions cannot be matched. Empty if the graph returns more than Dynamo's did: then it changes inputs,
+        perhaps the buffers.
         """
         holders = [n for n in gm.graph.nodes if n.op == "placeholder"]
         returned = torch.utils._pytree.tree_leaves(gm.graph.output_node().args)
@@ -78,7 +79,7 @@ _FAILED_NODE = re.compile(r"Error when translating node %?(\w+)")
 
 
 def whole_message(error: BaseException) -> str:
-    """What an error and those it came from say, in one line."""
+    """The messages of an error and its causes in one line."""
     texts, current = [], error
     while current is not None:
         texts.append(f"{type(current).__name__}: {current}")
@@ -87,7 +88,7 @@ def whole_message(error: BaseException) -> str:
 
 
 def short_message(error: BaseException) -> str:
-    """The sentence of an error for a report: the innermost cause, bounded."""
+    """The text of an error for a report: its innermost cause, cut to a length."""
     while error.__cause__ is not None:
         error = error.__cause__
     text = " ".join(f"{type(error).__name__}: {error}".split())
@@ -95,7 +96,7 @@ def short_message(error: BaseException) -> str:
 
 
 def blamed(gm: torch.fx.GraphModule, error: BaseException, op_types: Mapping[str, set[str]]) -> set[str]:
-    """Names of the nodes of ``gm`` that an error names; empty where it names none."""
+    """The nodes of ``gm`` that an error names."""
     text = whole_message(error)
     nodes = {n.name for n in gm.graph.nodes if n.op == "call_function"}
     if failed := _FAILED_NODE.search(text):
@@ -110,7 +111,7 @@ def blamed(gm: torch.fx.GraphModule, error: BaseException, op_types: Mapping[str
     return {name for name in nodes if missing and missing[1] in op_types.get(name, ())}
 
 
-#: Rounds of eviction after which a part that still fails is left to PyTorch whole.
+#: After this many rounds of eviction a part that still fails runs in PyTorch as a whole.
 ROUNDS = 8
 
 _count = itertools.count()
@@ -155,7 +156,7 @@ def _attention(inputs: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
 
 
 def _boxed(run: Callable[[Sequence[Any]], Sequence[Any]]) -> Callable[[list[Any]], Sequence[Any]]:
-    """AOTAutograd's calling convention: one list, which the callee empties so that memory can go early."""
+    """AOTAutograd's calling convention: one list, which the callee empties so that memory is freed early."""
 
     def boxed(args: list[Any]) -> Sequence[Any]:
         inputs = list(args)
@@ -167,7 +168,7 @@ def _boxed(run: Callable[[Sequence[Any]], Sequence[Any]]) -> Callable[[list[Any]
 
 
 class _PartModule(torch.nn.Module):
-    """A part in the place of its graph module."""
+    """A part that takes the place of its graph module."""
 
     def __init__(self, run: Callable[[Sequence[Any]], list[Any]], single: bool) -> None:
         super().__init__()
@@ -180,7 +181,7 @@ class _PartModule(torch.nn.Module):
 
 
 class Compilation:
-    """One ATen graph on its way to sessions. ``constants`` are inputs, by position, whose values may be built in."""
+    """The compilation of one ATen graph. ``constants`` are inputs, by position, whose values may be built in."""
 
     def __init__(
         self,
@@ -217,7 +218,7 @@ class Compilation:
         return compiled
 
     def _round(self) -> Callable[[Sequence[Any]], Sequence[Any]] | None:
-        """One attempt; None when it evicted nodes."""
+        """One attempt; None if it evicted nodes."""
         self._report.parts.clear()
         self._models.clear()
         nodes = [n for n in self._gm.graph.nodes if n.op != "placeholder"]
@@ -239,7 +240,7 @@ class Compilation:
     def _part(
         self, gm: torch.fx.GraphModule, name: str, constants: Mapping[int, torch.Tensor]
     ) -> Callable[[Sequence[Any]], list[Any]] | None:
-        """A part as a callable; None when it failed and nodes were evicted."""
+        """A part as a callable; None if it failed and nodes were evicted."""
         op_types: dict[str, set[str]] = {}
         try:
             translation = translate(gm, constants, self._options.target_opset, self._options.optimize)
@@ -263,7 +264,7 @@ class Compilation:
         return runner if self._options.strict else _Watched(gm, runner, name, self._report)
 
     def _refused(self, gm: torch.fx.GraphModule, name: str, translation: Translation, error: Exception) -> None:
-        """Keep a model that ONNX Runtime would not take: the person will want to see it."""
+        """Keep a model that ONNX Runtime refused, for the user to look at."""
         proto, size = runtime.proto(translation.model)
         if proto is None:
             log.warning("the model that was refused has %d bytes and is not kept", size)
@@ -303,7 +304,7 @@ class Compilation:
 
 
 class _Watched:
-    """A part whose failures at run time are answered by PyTorch, and told. Graphs are functional, so again is safe."""
+    """A part that PyTorch runs, with a report, if the session fails. Graphs are functional: a second run is safe."""
 
     def __init__(self, gm: torch.fx.GraphModule, runner: Runner, name: str, report: OnnxrtReport) -> None:
         self._gm, self._runner, self._name, self._report = gm, runner, name, report

@@ -1,10 +1,10 @@
-"""Decompositions: what AOTAutograd takes apart before a graph reaches this backend.
+"""Decompositions that AOTAutograd applies before a graph reaches this backend.
 
-Torch's own table, for everything without a (trustworthy) torchlib function, less what would change the numbers: dropout
-stays whole, so that it draws eager's random numbers in an island. Neither torch nor torchlib knows the backward of
-convolutions and of average pooling; both are written here as convolutions. What has one fast ONNX operator stays whole
-where that is right, and what torchlib makes sequences of is written as slices: small models cost a microsecond or two
-for each operator, whatever it computes.
+They are torch's own table for everything without a correct torchlib function, except what would change the numbers:
+dropout is kept, so that it draws eager's random numbers in an island. Neither torch nor torchlib decomposes the
+backward of convolutions and of average pooling; both are written here as convolutions. An operator that one fast ONNX
+operator computes correctly is kept. Splits become slices and not sequences, because each operator of a small model
+costs a microsecond or two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import exporter, partition
 
 aten = torch.ops.aten
 
-#: Not taken apart. Without ``lift_fresh`` whole, AOTAutograd refuses graphs with tensor constants.
+#: Not decomposed. If ``lift_fresh`` were, AOTAutograd would refuse graphs with tensor constants.
 _WHOLE = (
     aten.lift_fresh.default,
     aten.lift.default,
@@ -30,7 +30,7 @@ _WHOLE = (
     aten.bernoulli.p,
 )
 
-#: Kernels of more elements take too much memory as a matrix.
+#: Larger kernels take too much memory as a matrix.
 _MOST_SHIFTS = 27
 
 
@@ -71,7 +71,7 @@ def convolution_backward(
             else _spread(grad, weight, x.shape[2:], stride, padding, dilation, groups)
         )
     if mask[1]:
-        # A transposed convolution is the other one with input and output exchanged.
+        # A transposed convolution is a convolution with input and output exchanged.
         image, steps = (grad, x) if transposed else (x, grad)
         correlate = _correlate_by_matrix if _fits(image, steps, weight.shape[2:], groups) else _correlate
         grad_weight = correlate(image, steps, weight.shape[2:], stride, padding, dilation, groups)
@@ -93,7 +93,7 @@ def _spread(
     for i in range(rank):
         least = (grad.shape[2 + i] - 1) * stride[i] - 2 * padding[i] + dilation[i] * (weight.shape[2 + i] - 1) + 1
         missing = size[i] - least
-        # An attribute of an ONNX node is a number: where sizes are symbolic, make the most there may be and cut.
+        # An attribute of an ONNX node is a number. If sizes are symbolic, make the largest result and cut it.
         room.append(missing if type(missing) is int else stride[i] - 1)
     out: Tensor = aten.convolution(grad, weight, None, stride, padding, dilation, True, room, groups)
     for i in range(rank):
@@ -128,7 +128,7 @@ def _fits(image: Tensor, steps: Tensor, size: Sequence[int], groups: int) -> boo
 def _correlate_by_matrix(
     image: Tensor, steps: Tensor, size: Sequence[int], stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
-    """`_correlate` as one product of matrices, of the shifted images: several times faster for small kernels."""
+    """`_correlate` as one matrix product of shifted images: several times faster for small kernels."""
     rank, out_channels, channels = len(size), steps.shape[1], image.shape[1]
     if any(padding):
         image = aten.constant_pad_nd(image, [p for p in reversed(padding) for _ in range(2)], 0.0)
@@ -152,7 +152,7 @@ def avg_pool2d_backward(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Tensor:
-    """Gradient of average pooling as a transposed convolution with a constant; uneven windows are not taken apart."""
+    """Gradient of average pooling as a transposed convolution with a constant; uneven windows are not decomposed."""
     padding = _each(padding or [0], 2)
     if ceil_mode or x.dim() != 4 or (any(padding) and not count_include_pad and divisor_override is None):
         return NotImplemented  # type: ignore[no-any-return]
@@ -168,7 +168,7 @@ def avg_pool2d_backward(
 def native_layer_norm(
     x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Layer normalization stays one operator in float32; ONNX Runtime's saved statistics have no other type."""
+    """Layer normalization is kept in float32 only: ONNX Runtime's saved statistics have no other type."""
     if x.dtype == torch.float32:
         return NotImplemented  # type: ignore[no-any-return]
     whole: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch._decomp.decomposition_table[
@@ -178,7 +178,7 @@ def native_layer_norm(
 
 
 def split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
-    """Pieces of ``size``, the last of what is left; a sequence where sizes are symbolic."""
+    """Pieces of ``size``, the last one smaller; a sequence if sizes are symbolic."""
     length = x.shape[dim]
     if type(length) is not int or type(size) is not int or size <= 0:
         return NotImplemented  # type: ignore[no-any-return]
@@ -187,7 +187,7 @@ def split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
 
 
 def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
-    """Pieces of these ``sizes``; a sequence where they are symbolic."""
+    """Pieces of these ``sizes``; a sequence if they are symbolic."""
     if any(type(size) is not int for size in sizes):
         return NotImplemented  # type: ignore[no-any-return]
     ends = itertools.accumulate(sizes)

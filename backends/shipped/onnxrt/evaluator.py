@@ -1,8 +1,8 @@
-"""The oracle `fxminify_onnx_reference`: ONNX models run by ``onnx.reference``, value by value, beside their FX graphs.
+"""The backend `fxminify_onnx_reference`: ``onnx.reference`` runs the models, to compare their values with FX graphs.
 
-The reference evaluator implements the ONNX standard in NumPy: slow, and independent of ONNX Runtime. Where the two
-disagree ONNX Runtime is wrong; where the evaluator disagrees with the FX graph the translation is. ONNX values keep the
-names of FX nodes, so the first row that differs is the culprit.
+The reference evaluator implements the ONNX standard in NumPy. It is slow and independent of ONNX Runtime. If the two
+disagree, ONNX Runtime is wrong; if the evaluator disagrees with the FX graph, the translation is wrong. ONNX values
+have the names of FX nodes, so the first row that differs shows the culprit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .translate import Translation
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One FX node. ``difference``: the largest, over the largest number or one; infinite for another shape or dtype."""
+    """One FX node. ``difference``: the largest one, relative to the largest number or 1; infinite for another shape."""
 
     node: str
     target: str
@@ -32,7 +32,7 @@ class Comparison:
 
 
 class Evaluation:
-    """A stored model, evaluated on the inputs of its graph; ``values`` has every result, by its ONNX name."""
+    """A stored model, evaluated on the inputs of its graph. ``values`` has every result by its ONNX name."""
 
     def __init__(self, stored: StoredModel, inputs: Sequence[Any]) -> None:
         self._stored = stored
@@ -40,19 +40,19 @@ class Evaluation:
         self.values = evaluate(stored.onnx, feeds(stored, inputs))
 
     def rows(self) -> list[Comparison]:
-        """Every FX node whose value the model has under its name, in order, and how far the two are apart."""
+        """Each FX node whose value the model has under its name, in order, with the difference of the two."""
         known = _Interpreter(self._stored.graph_module)
         with torch.no_grad():
             known.run(*self._inputs)
         return [_row(n, value, self.values[n.name]) for n, value in known.values.items() if n.name in self.values]
 
     def first_difference(self, tolerance: float = 1e-4) -> Comparison | None:
-        """The first node that is further off than ``tolerance``."""
+        """The first node whose difference exceeds ``tolerance``."""
         return next((row for row in self.rows() if not row.difference <= tolerance), None)
 
 
 class Evaluator:
-    """Takes the place of `runtime.Runner` in the backend ``fxminify_onnx_reference``."""
+    """Replaces `runtime.Runner` in the backend ``fxminify_onnx_reference``."""
 
     def __init__(self, gm: torch.fx.GraphModule, model: Any, translation: Translation) -> None:
         self._model, self._translation = model, translation

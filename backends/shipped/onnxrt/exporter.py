@@ -1,8 +1,8 @@
-"""Everything that leans on torch's ONNX exporter, whose inside is private and moves: the only module to look at then.
+"""The use of torch's ONNX exporter: the only module here that depends on the exporter's private API.
 
-The fast way walks the graph with the exporter's own translation of single nodes, no tracing, no ``torch.export``. Where
-a name has moved, `PRIVATE` is None and `translate` goes through the public ``torch.onnx.export`` on an
-``ExportedProgram`` made by hand: the same models, a second or two slower each.
+The fast way calls the exporter's own translation of single nodes, without tracing and ``torch.export``. If a private
+name is missing, `PRIVATE` is None, and `translate` calls the public ``torch.onnx.export`` on an ``ExportedProgram``.
+The models are the same; each takes a second or two longer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NUMPY: dict[torch.dtype, Any] = {
 
 
 def dtype_of(value: Any) -> torch.dtype:
-    """The element type of what an FX node holds: a tensor, or a number that becomes a tensor without dimensions."""
+    """The element type of an FX node's value: a tensor, or a number that becomes a tensor without dimensions."""
     if isinstance(value, torch.Tensor):
         return value.dtype
     if isinstance(value, bool | torch.SymBool):
@@ -43,7 +43,7 @@ def dtype_of(value: Any) -> torch.dtype:
 
 
 def _probe() -> SimpleNamespace | None:
-    """The private names, or None where one of them is gone."""
+    """The private names, or None if one is missing."""
     try:
         from torch.onnx._internal.exporter import _constants, _core, _decomp, _fx_passes, _ir_passes, _registration
 
@@ -66,7 +66,7 @@ PRIVATE: SimpleNamespace | None = _probe()
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter logs warnings about what this backend handles itself."""
+    """Silence the exporter's warnings about what this backend handles itself."""
     logger = logging.getLogger("torch.onnx._internal.exporter")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -84,7 +84,7 @@ def _registry() -> Any:
 
 
 def is_registered(target: Any) -> bool:
-    """Whether a torchlib function exists; without the private registry every ATen operator is tried."""
+    """Whether a torchlib function exists. Without the private registry every ATen operator is tried."""
     if PRIVATE is not None:
         return bool(_registry().is_registered(target))
     return not isinstance(target, torch._ops.OpOverload) or target.namespace in ("aten", "prims")
@@ -189,7 +189,7 @@ def _public(gm: torch.fx.GraphModule) -> ir.Model:
         [ModuleCallEntry("", signature)],
         (example, {}),
     )
-    program._guards_code = []  # those of Dynamo's shape environment name variables that are not here
+    program._guards_code = []  # guards of Dynamo's shape environment name variables that do not exist here
     with _quiet(), torch._guards.tracing(None):
         exported = torch.onnx.export(program, (), dynamo=True, optimize=False, verify=False, verbose=False)
     assert exported is not None

@@ -1,8 +1,8 @@
-"""An ONNX model as text that a person reads: opset, inputs, initializers, nodes with their types, outputs.
+"""An ONNX model as readable text: opset, inputs, initializers, nodes with their types, outputs.
 
-A node is a line, ``results = Operator(operands) {attributes}``; the graphs in attributes of `If`, `Loop` and `Scan`
-follow it one step further in, and the model's own functions stand at the end. Values of initializers are left out
-beyond a few elements, and those of floating point always unless asked for: they may be weights.
+A node is a line, ``results = Operator(operands) {attributes}``. The graphs in attributes of `If`, `Loop` and `Scan`
+follow it, indented, and the model's own functions are at the end. Initializers of more than a few elements are not
+printed, and floating-point ones only on request: they may be weights.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, numpy_helper
 
-#: As many elements of a constant are written out, and as many characters of a text.
+#: The most elements of a constant, and characters of a text, that are printed.
 MOST_ELEMENTS, MOST_TEXT = 8, 60
 _INDENT = "  "
 _FLOATING = {"FLOAT": "float32", "DOUBLE": "float64"}
@@ -36,14 +36,14 @@ def load(path: str) -> onnx.ModelProto:
 
 
 def types_of(graph: onnx.GraphProto) -> dict[str, str]:
-    """The types of a graph's values, as far as the model tells them, by name: ``float32[N, 4]``."""
+    """The types of a graph's values by name, as far as the model has them: ``float32[N, 4]``."""
     described = [*graph.input, *graph.output, *graph.value_info]
     out = {value.name: type_text(value.type) for value in described if value.HasField("type")}
     return out | {t.name: _tensor_type(t.data_type, t.dims) for t in graph.initializer}
 
 
 def type_text(type: onnx.TypeProto) -> str:
-    """``float32[N, 4]``; ``?`` stands for what is not known."""
+    """``float32[N, 4]``; ``?`` for what is not known."""
     kind = type.WhichOneof("value")
     if kind in ("sequence_type", "optional_type"):
         inner = getattr(type, kind)
@@ -92,7 +92,7 @@ def operator_text(node: onnx.NodeProto) -> str:
 
 
 def telling_attributes(node: onnx.NodeProto) -> list[str]:
-    """The attributes of a node that are no graphs and not at their default, as ``name=value``."""
+    """The attributes of a node that are no graphs and have not their default, as ``name=value``."""
     try:
         schema = onnx.defs.get_schema(node.op_type, node.domain)
         usual = {name: a.default_value for name, a in schema.attributes.items()}
@@ -104,7 +104,7 @@ def telling_attributes(node: onnx.NodeProto) -> list[str]:
 
 
 def constant_text(attribute: onnx.AttributeProto) -> str:
-    """What the value of a `Constant` is written as where it is read: its elements, else its type."""
+    """The text of a `Constant` at its readers: its elements, or its type."""
     return (_elements(attribute.t) if attribute.type == AttributeProto.TENSOR else "") or attribute_text(attribute)
 
 
@@ -124,7 +124,7 @@ def node_text(node: onnx.NodeProto, types: Mapping[str, str]) -> str:
 
 
 def inline(tensor: onnx.TensorProto) -> str:
-    """What a small constant is written as where it is read; nothing for others, and for numbers that may be weights."""
+    """The text of a small constant at its readers; empty for others, and for numbers that may be weights."""
     return _elements(tensor) if _public(tensor) else ""
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import Any
 
-from ..options_reader import InvalidOption
+from ..options_reader import InvalidOption, choose
 from .storage import Storage
 
+NAME = "fxminify_ort"
 PACKAGES = ("onnx", "onnx_ir", "onnxscript", "onnxruntime")
 
 
 class MissingPackage(ImportError):
-    """An optional package is not installed; the message has the pip line."""
+    """An optional package is not installed; the message has the command for pip."""
 
 
 def missing() -> list[str]:
@@ -27,12 +27,12 @@ def require() -> None:
     """Raise `MissingPackage` unless everything is installed."""
     if names := missing():
         raise MissingPackage(
-            f"the backend fxminify_ort needs {', '.join(names)}: pip install 'fxminify[onnxrt]' "
+            f"the backend {NAME} needs {', '.join(names)}: pip install 'fxminify[onnxrt]' "
             f"(or: pip install {' '.join(names)})"
         )
 
 
-#: torchlib's functions are written for this opset; other opsets are reached by converting the finished model.
+#: torchlib's functions are written for this opset. For other opsets the finished model is converted.
 TORCHLIB_OPSET = 18
 NEWEST_OPSET = 24
 
@@ -41,12 +41,12 @@ NEWEST_OPSET = 24
 class OnnxrtOptions:
     """Options of the backend, with their defaults.
 
-    ``target_opset``: opset of the ONNX models, 18 to 24. ``providers``: execution providers, names or
-    ``(name, {option: value})``; empty means CUDA where a graph has CUDA tensors, then CPU. ``session_options``: an
+    ``target_opset``: opset of the ONNX models, 18 to 24. ``providers``: execution providers, names or ``(name, {option:
+    value})``; empty means CUDA where a graph has CUDA tensors, then CPU. ``session_options``: an
     ``onnxruntime.SessionOptions``, or a dict of its attributes and, where a key has a dot, of its configuration
     entries. ``strict``: raise where a node would have to stay in PyTorch. ``freeze``: for inference, parameters and
-    buffers become constants of the model, later changes to them go unseen. ``dump_dir``: folder in which every model
-    is saved, beside the graph it came from. ``storage``: a `Storage`, list or dict that receives every model.
+    buffers become constants of the model, which ignores later changes of them. ``dump_dir``: folder in which every
+    model is saved, beside the graph it came from. ``storage``: a `Storage`, list or dict that receives every model.
     ``optimize``: run ``onnxscript.optimizer`` before ONNX Runtime's own optimizer. ``decompositions``: "default",
     "core" (all of core ATen's), "none", or a dict of further decompositions.
     """
@@ -67,8 +67,7 @@ class OnnxrtOptions:
         values = dict(given or {})
         known = [field.name for field in fields(cls)]
         for name in values:
-            if name not in known:
-                raise InvalidOption(unknown("option", name, known))
+            choose(name, known, "option", NAME)
         for name in ("strict", "freeze", "optimize"):
             if type(values.get(name, False)) is not bool:
                 raise InvalidOption(f"option {name!r} is True or False, not {values[name]!r}")
@@ -81,9 +80,8 @@ class OnnxrtOptions:
         if not isinstance(storage, Storage | MutableSequence | MutableMapping | None):
             raise InvalidOption(f"option 'storage' is a Storage, a list or a dict, not {type(storage).__name__}")
         table = values.get("decompositions", "default")
-        names = ["default", "core", "none"]
-        if not isinstance(table, Mapping) and table not in names:
-            raise InvalidOption(unknown("set of decompositions", str(table), names))
+        if not isinstance(table, Mapping):
+            choose(str(table), ("default", "core", "none"), "decomposition table", NAME)
         return cls(**values)
 
 
@@ -94,11 +92,3 @@ def _providers(given: Any) -> tuple[Any, ...]:
         if not isinstance(entry[0] if pair else entry, str):
             raise InvalidOption(f"a provider is a name or (name, {{option: value}}), not {entry!r}")
     return tuple((e[0], dict(e[1])) if not isinstance(e, str) else e for e in entries)
-
-
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that is not known: with the nearest one, or all of them where none is near."""
-    known = list(known)
-    near = difflib.get_close_matches(str(name), known, 1, 0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-    return f"unknown {kind} {name!r}: {hint}"

@@ -14,7 +14,7 @@ from . import exporter
 
 aten = torch.ops.aten
 
-#: Operators whose torchlib function gives wrong numbers, or a model no session accepts: name -> what is wrong.
+#: Operators whose torchlib function gives wrong numbers, or a model that no session accepts: name -> the reason.
 WRONG: dict[str, str] = {
     "aten::_native_batch_norm_legit_functional": "in training the results are wrong and running statistics stay",
     "aten::native_batch_norm": "in training the results are wrong",
@@ -63,14 +63,14 @@ ASSERTIONS = frozenset(
 
 
 def name(target: Any) -> str:
-    """The name of an operator as `WRONG` has it, ``aten::scatter.src``; nothing for other callables."""
+    """The name of an operator as in `WRONG`, ``aten::scatter.src``; empty for other callables."""
     return str(target.name()) if isinstance(target, torch._ops.OpOverload) else ""  # type: ignore[no-untyped-call]
 
 
 def why_not(node: torch.fx.Node, evicted: Mapping[str, str]) -> str | None:
-    """Why a node of an ATen graph must stay in PyTorch, None where it need not.
+    """Why a node of an ATen graph must stay in PyTorch; None if it need not.
 
-    ``evicted`` are nodes, by name, on which the exporter or a session has failed, with what was said.
+    ``evicted`` has the error of the exporter or session for each node that it refused, by name.
     """
     if node.op != "call_function":
         return None if node.op in ("placeholder", "output", "get_attr") else f"{node.op} is no ATen operator"
@@ -118,7 +118,7 @@ _PREFIX = "fxminify_ort_"
 
 
 class _Supported(OperatorSupportBase):
-    """What may be in a part. Arithmetic on sizes stays outside: Python does it faster."""
+    """Which nodes may be in a part. Arithmetic on sizes stays outside: Python is faster."""
 
     def __init__(self, evicted: Mapping[str, str]) -> None:
         self._evicted = evicted

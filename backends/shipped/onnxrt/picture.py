@@ -1,8 +1,8 @@
 """An ONNX model as a picture: `svg`, one self-contained file drawn by `fxminify.backends.drawing.svg`.
 
-Constants are written inside the node that reads them, and types stand under operators, so that what is left to draw is
-the flow of data. What a node runs inside, the branches of an `If` or a function of the model, is drawn before it and
-leads to it by dashed edges; the helper functions that onnxscript brings along stay closed.
+Constants are written inside the node that reads them, and types under operators, so the drawing shows only the flow of
+data. The branches of an `If` and the functions of the model are drawn before the node that runs them, with dashed edges
+to it. Helper functions of onnxscript are one box.
 """
 
 from __future__ import annotations

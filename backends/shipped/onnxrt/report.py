@@ -1,7 +1,7 @@
-"""What became of one compiled graph: which parts ONNX Runtime runs, which nodes stayed in PyTorch, and why.
+"""The report on one compiled graph: which parts ONNX Runtime runs, which nodes stayed in PyTorch, and why.
 
-A backend that falls back in silence hides the bugs that a minifier looks for. So every island, every node that a
-failing session cost, and every failure at run time is in the `OnnxrtReport` and in the log of this package.
+A silent fallback would hide the bugs that a minifier looks for. So every island, every node that the exporter or a
+session refused, and every failure at run time is in the `OnnxrtReport` and in the log of this package.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Part:
 
 @dataclass(slots=True)
 class OnnxrtReport:
-    """``kind``: forward, backward or inference. ``failures``: what sessions raised at run time, answered by PyTorch."""
+    """``kind``: forward, backward or inference. ``failures``: errors of sessions at run time; PyTorch ran instead."""
 
     kind: str
     parts: list[Part] = field(default_factory=list)
@@ -56,11 +56,11 @@ class OnnxrtReport:
 
     @property
     def evictions(self) -> list[Island]:
-        """The islands that are there only because something failed on them."""
+        """The islands that exist only because something failed on them."""
         return [island for island in self.islands if island.evicted]
 
     def text(self) -> str:
-        """The report, readable."""
+        """The report as text."""
         lines = [f"{self.kind}: {_count(len(self.parts), 'part')}, {_count(len(self.islands), 'island')}"]
         for part in self.parts:
             where = ", ".join(part.providers)
@@ -78,8 +78,8 @@ def island(node: torch.fx.Node, reason: str, evicted: bool = False) -> Island:
 def unsupported(nodes: list[Island]) -> str:
     """The message of `UnsupportedOperator`.
 
-    The first paragraph tells which operator and why, and nothing that changes from graph to graph: it is what a failure
-    is known by. Then each node, with where it comes from.
+    The first paragraph names the operators and reasons and nothing that changes from graph to graph, because it becomes
+    the signature of the failure. Then it lists each node with its place in the program.
     """
     first = nodes[0]
     head = f"strict: ONNX Runtime cannot run {first.target} ({', '.join(first.dtypes)}): {first.reason}"
@@ -95,7 +95,7 @@ def dtypes(node: torch.fx.Node) -> tuple[str, ...]:
 
 
 def source_line(node: torch.fx.Node) -> str:
-    """The innermost line of the user's program that a node comes from, as ``file.py:12: code``, or nothing."""
+    """The innermost line of the user's program for a node, as ``file.py:12: code``; empty if unknown."""
     trace = (node.meta.get("stack_trace") or "").strip().splitlines()
     for number in range(len(trace) - 1, -1, -1):
         line = trace[number].strip()

@@ -1,9 +1,9 @@
 """Running a session on tensors, without copies: `Runner`.
 
-Inputs are lent to ONNX Runtime by address, results come back through DLPack and own their memory. The fast call is in
-ONNX Runtime's private module; where it is gone, or a type has no NumPy name (bfloat16), the public ``OrtValue`` does.
-ONNX Runtime always answers contiguous tensors. Where the graph's own result is laid out otherwise it is laid out so
-again: AOTAutograd builds views of results by stride.
+Inputs are passed to ONNX Runtime by address; results come back through DLPack and own their memory. The fast call is in
+ONNX Runtime's private module. If it is missing, or a type has no NumPy name (bfloat16), the public ``OrtValue`` is
+used. Results of ONNX Runtime are contiguous. If the graph promises other strides, the result is copied into that
+layout, because AOTAutograd builds views of results by stride.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import torch
 from onnxruntime.capi import onnxruntime_pybind11_state as _state  # type: ignore[import-untyped]
 from torch.utils.dlpack import from_dlpack
 
-from ..options_reader import InvalidOption
+from ..options_reader import InvalidOption, choose
 from . import exporter
-from .options import OnnxrtOptions, unknown
+from .options import NAME, OnnxrtOptions
 from .translate import Translation
 
 #: Bytes of initializers from which a model is given as a file with external data.
@@ -40,9 +40,7 @@ def providers(options: OnnxrtOptions, tensors: Iterable[Any]) -> tuple[Any, ...]
     chosen = options.providers or ((CUDA, CPU) if cuda else (CPU,))
     available = onnxruntime.get_available_providers()
     for entry in chosen:
-        name = entry if isinstance(entry, str) else entry[0]
-        if name not in available:
-            raise InvalidOption(unknown("execution provider of this onnxruntime", name, available))
+        choose(entry if isinstance(entry, str) else entry[0], available, "execution provider", NAME)
     return chosen
 
 
@@ -53,16 +51,14 @@ def session_options(given: Any) -> onnxruntime.SessionOptions:
     if given is not None and not isinstance(given, Mapping):
         raise InvalidOption(f"option 'session_options' is a SessionOptions or a dict, not {type(given).__name__}")
     out = onnxruntime.SessionOptions()
-    out.log_severity_level = 4  # what goes wrong comes as an exception
+    out.log_severity_level = 4  # errors come as exceptions
     known = [name for name in dir(out) if not name.startswith("_") and not callable(getattr(out, name))]
     for name, value in (given or {}).items():
         if "." in name:
             out.add_session_config_entry(name, str(value))
-        elif name in known:
-            kind = type(getattr(out, name))
-            setattr(out, name, getattr(kind, value) if isinstance(value, str) and hasattr(kind, value) else value)
         else:
-            raise InvalidOption(unknown("session option", name, known))
+            kind = type(getattr(out, choose(name, known, "session option", NAME)))
+            setattr(out, name, getattr(kind, value) if isinstance(value, str) and hasattr(kind, value) else value)
     return out
 
 
@@ -97,12 +93,12 @@ def _external(model: ir.Model, settings: Any, chosen: tuple[Any, ...]) -> tuple[
 
 
 def _described(given: Any) -> str:
-    """Session options as part of a key: an object is known by its identity alone."""
+    """Session options as part of a key. An object is identified by its identity."""
     return repr(sorted(given.items(), key=str)) if isinstance(given, Mapping) else f"{type(given).__name__} {id(given)}"
 
 
 def strip(model: ir.Model) -> None:
-    """Remove what says where a model came from: stack traces and scopes are most of a small model's bytes."""
+    """Remove stack traces and scopes, which are most of a small model's bytes."""
     model.metadata_props.clear()
     model.graph.metadata_props.clear()
     graphs: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
@@ -119,10 +115,10 @@ def strip(model: ir.Model) -> None:
 _FAST = all(hasattr(_state, name) for name in ("OrtValueVector", "OrtDevice")) and hasattr(
     onnxruntime.InferenceSession, "run_with_ortvaluevector"
 )
-#: A tensor without elements has no address; ONNX Runtime wants one. Made here, where no fake tensors are about.
+#: An address for tensors without elements, which have none. It is made here, outside any fake mode.
 _SOMEWHERE = torch.zeros(16)
 
-#: What a session raises at run time for a model that it accepted.
+#: Errors that a session raises at run time.
 RUNTIME_ERRORS: tuple[type[Exception], ...] = tuple(
     error for name in ("EPFail", "Fail", "InvalidArgument", "NotImplemented", "RuntimeException", "EngineError")
     if isinstance(error := getattr(_state, name, None), type)
@@ -130,7 +126,7 @@ RUNTIME_ERRORS: tuple[type[Exception], ...] = tuple(
 
 
 class Runner:
-    """Calls a session with the inputs of an FX graph; gives what the graph returns, in a list."""
+    """Calls a session with the inputs of an FX graph and returns the results of the graph in a list."""
 
     def __init__(
         self, gm: torch.fx.GraphModule, session: onnxruntime.InferenceSession, translation: Translation
@@ -204,7 +200,7 @@ def _device(value: Any) -> Any:
 
 
 def finish(expected: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    """What is left to do to a result so that it is the tensor the graph promises; None for nothing."""
+    """The conversion of a result into the tensor that the graph promises; None if there is nothing to do."""
     if not isinstance(expected, torch.Tensor):
         return None
     boolean = expected.dtype == torch.bool  # DLPack may carry it as bytes
@@ -234,7 +230,7 @@ def _as_bool(value: torch.Tensor) -> torch.Tensor:
 
 
 def _exact(expected: torch.Tensor) -> bool:
-    """Whether a result has known sizes and lies with gaps, but without elements that share memory."""
+    """Whether a result has known sizes and gaps between elements, but no elements that share memory."""
     described = [*expected.shape, *expected.stride()]
     if any(not isinstance(s, int) for s in described) or expected.numel() < 2:
         return False
@@ -248,7 +244,7 @@ def _exact(expected: torch.Tensor) -> bool:
 
 
 def _order(expected: torch.Tensor) -> list[int] | None:
-    """The dimensions from the slowest to the fastest where that is not their order."""
+    """The dimensions from the slowest to the fastest; None if they are in this order."""
     strides = [_hint(s) for s in expected.stride()]
     sizes = [_hint(s) for s in expected.shape]
     order = sorted(range(len(strides)), key=lambda d: (-strides[d], d))

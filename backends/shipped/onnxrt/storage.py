@@ -1,9 +1,9 @@
-"""`Storage`: where a person finds what the backend made, each ONNX model with its session and the graph it came from.
+"""`Storage`: keeps what the backend made, each ONNX model with its session and its FX graph.
 
-A model that ONNX Runtime refused is kept too, in ``refused``: it is the one to look at.
+A model that ONNX Runtime refused is in ``refused``.
 
-Nothing here imports torch. A `Storage` has no constructor arguments: a failure of a program that uses one is captured
-with ``Storage()`` in the options of its backend.
+Nothing here imports torch. A `Storage` has no constructor arguments, so a failure of a program that uses one is
+captured with ``Storage()`` in the options of its backend.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Storage:
         return self.models[index]
 
     def text(self) -> str:
-        """What became of each graph, readable."""
+        """The reports on all graphs as text."""
         return "\n".join(report.text() for report in self.reports)
 
 
@@ -72,7 +72,7 @@ _watching: ContextVar[list[StoredModel] | None] = ContextVar("watching", default
 
 @contextmanager
 def watching() -> Iterator[list[StoredModel]]:
-    """Every model that is made or refused meanwhile, whatever its storage."""
+    """Every model that is made or refused inside the block, in any storage."""
     seen: list[StoredModel] = []
     before = _watching.set(seen)
     try:

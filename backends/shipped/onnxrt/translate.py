@@ -1,8 +1,8 @@
 """From an ATen graph to an ONNX model: `translate`.
 
-A copy of the graph is trimmed to what the model must compute, bfloat16 is lifted to float32 around each operator (ONNX
-Runtime's CPU has no kernels for it, and eager computes that way too), and the exporter translates it node by node. ONNX
-nodes keep the name of their FX node: that is how a failing session says which one to blame.
+A copy of the graph is reduced to what the model must compute. bfloat16 becomes float32 around each operator: ONNX
+Runtime has no CPU kernels for it, and eager computes in the same way. Then the exporter translates the copy node by
+node. ONNX nodes have the name of their FX node, so the error of a session names it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from torch.utils import _pytree as pytree
 from . import exporter, partition
 from .options import TORCHLIB_OPSET
 
-#: Values of more bytes than that are left to be computed.
+#: Values of more bytes are computed by the model.
 MOST_BYTES = 4 << 20
 
 
 def folded_constants(gm: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.Tensor]:
     """The nodes of an ATen graph that are constant and that other nodes or the result read, with their values.
 
-    Random numbers, what lies on other devices than the CPU and what depends on symbolic sizes are none. Not under a
-    fake mode.
+    Random numbers, values on other devices than the CPU and values that depend on symbolic sizes are no constants. Do
+    not call it under a fake mode.
     """
     known: dict[torch.fx.Node, torch.Tensor] = {}
     for node in gm.graph.nodes:
@@ -98,7 +98,7 @@ class Results:
 
     @property
     def plain(self) -> bool:
-        """Whether the results are the computed values, one for one."""
+        """Whether the results are exactly the computed values."""
         return all(isinstance(s, _Computed) for s in self.sources) and len(self.sources) == len(self.computed)
 
 
@@ -144,7 +144,7 @@ class _Computed:
 
 
 def _number(value: Any, holders: list[torch.fx.Node]) -> Source | None:
-    """How to get a number from the inputs, None where it depends on data."""
+    """A function from the inputs to a number; None if it depends on data."""
     if isinstance(value, int | float):
         return lambda inputs, values: value
     expression = value.node.expr
@@ -226,9 +226,9 @@ def translate(
 def _trim(
     gm: torch.fx.GraphModule, plan: Results, constants: Mapping[int, torch.Tensor]
 ) -> tuple[torch.fx.GraphModule, list[int | torch.Tensor]]:
-    """A copy that returns what must be computed, and for each of its inputs a position in the original or a constant.
+    """A copy that returns what must be computed, and the position or constant of each of its inputs.
 
-    Constants are inputs until the model is there: torchlib's functions can compute with inputs only.
+    Constants are inputs until the model is made: torchlib's functions can compute with inputs only.
     """
     graph = torch.fx.Graph()
     copied: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -272,7 +272,7 @@ def _trim(
 
 
 def _make_initializers(model: ir.Model, sources: list[int | torch.Tensor]) -> None:
-    """Turn the inputs that are constants into initializers. Not under a fake mode."""
+    """Turn the inputs that are constants into initializers. Do not call it under a fake mode."""
     for value, source in zip(list(model.graph.inputs), sources, strict=True):
         if isinstance(source, torch.Tensor):
             value.const_value = TorchTensor(source.detach().cpu(), value.name)
@@ -281,7 +281,7 @@ def _make_initializers(model: ir.Model, sources: list[int | torch.Tensor]) -> No
 
 
 def _lift_bfloat16(graph: torch.fx.Graph) -> None:
-    """Compute in float32 what is bfloat16, and round each result: what eager does inside its kernels."""
+    """Compute bfloat16 in float32 and round each result, as eager does inside its kernels."""
     for node in list(graph.nodes):
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
@@ -338,7 +338,7 @@ def _is_bfloat16(value: Any) -> bool:
 
 
 def _mixes_types(gm: torch.fx.GraphModule) -> bool:
-    """Whether an operator relies on type promotion, which ONNX has not; to insert it costs a millisecond a node."""
+    """Whether an operator needs type promotion, which ONNX lacks. Inserting it costs a millisecond for each node."""
     return any(_promotes(node) for node in gm.graph.nodes if node.op == "call_function")
 
 
@@ -363,7 +363,7 @@ def _promotes(node: torch.fx.Node) -> bool:
 
 
 def _separate_outputs(model: ir.Model) -> None:
-    """Give outputs that are inputs, initializers or outputs twice a node of their own."""
+    """Give each output a node of its own if it is an input, an initializer or another output."""
     graph, seen = model.graph, set()
     for position, value in enumerate(list(graph.outputs)):
         if value.producer() is None or value in seen:

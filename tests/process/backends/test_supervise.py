@@ -290,14 +290,67 @@ def test_real_hang(tmp_path: Path) -> None:
     assert [(row.kind, row.phase, row.backend) for row in captures(tmp_path)] == [("hang", "compile", "inductor")]
 
 
-def test_a_person_is_told_that_nothing_was_captured(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text("print('done')\n")
-    command = [sys.executable, "-m", "fxminify", "capture", "program.py"]
+OUTSIDE = """
+import os
+def crash():
+    os.abort()
+{}
+crash()
+"""
+
+
+def test_a_crash_outside_every_graph_is_said(tmp_path: Path) -> None:
+    done = capture(tmp_path, write(tmp_path, "program.py", OUTSIDE.format("")))
+    assert done.returncode == 128 + signal.SIGABRT
+    said = "minify: the program died of SIGABRT in crash (program.py:4), outside every compilation and compiled call"
+    assert done.stderr == f"{said}; nothing captured\n"
+    assert captures(tmp_path) == []
+
+
+def test_a_crash_outside_leaves_a_row_of_the_last_graph(tmp_path: Path) -> None:
+    compiled = 'import torch; torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))'
+    done = capture(tmp_path, write(tmp_path, "program.py", OUTSIDE.format(compiled)))
+    assert done.returncode == 128 + signal.SIGABRT
+    first, second = done.stderr.splitlines()
+    outside = "the program died of SIGABRT in crash (program.py:6), outside every compilation and compiled call"
+    assert (
+        first == f"minify: {outside}; its last compiled graph is stored, but nothing shows that this graph is the cause"
+    )
+    assert second == "minify: captured 1 failure (1 crash); next: minify run repro.db"
+    [row] = captures(tmp_path)
+    assert (row.kind, row.state, row.backend, row.nodes_before) == ("crash", "blocked", "eager", 1)
+    assert row.reason == f"{outside}; this is its last compiled graph"
+
+
+def test_a_signal_of_a_person_is_no_crash(tmp_path: Path) -> None:
+    program = "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n"
+    done = capture(tmp_path, write(tmp_path, "program.py", program))
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "")
+
+
+HEALTHY = """
+for backend in ("eager", "aot_eager"):
+    for number in range(2):
+        torch.compile(lambda x: x + number, backend=backend, dynamic=False)(torch.ones(3))
+"""
+GRAPHS = "2 graphs compiled by aot_eager, 2 graphs compiled by eager, none failed"
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "said"),
+    [
+        ("print('done')\n", [], "nothing captured: the program compiled no graph"),
+        (HEALTHY, [], f"{GRAPHS}; compared: no (--check compares calls with eager)"),
+        (HEALTHY, ["--check"], f"{GRAPHS}; compared: 4 calls"),
+    ],
+)
+def test_a_person_is_told_what_was_watched(tmp_path: Path, program: str, options: list[str], said: str) -> None:
+    write(tmp_path, "program.py", program)
+    command = [sys.executable, "-m", "fxminify", "capture", *options, "program.py"]
     terminal, seen = os.openpty()
-    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=seen, text=True, check=True)
+    subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=seen, text=True, check=True)
     os.close(seen)
-    assert done.stdout == "done\n"
-    said = os.read(terminal, 1000).decode().strip()
+    told = os.read(terminal, 1000).decode().strip()
     os.close(terminal)
-    assert said == "minify: nothing captured: no backend failed; --check compares its results with eager, too"
-    assert [p.name for p in tmp_path.iterdir()] == ["program.py"]
+    assert told == f"minify: {said}"
+    assert [p.name for p in tmp_path.iterdir() if p.name != "__pycache__"] == ["program.py"]

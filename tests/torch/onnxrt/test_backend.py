@@ -209,11 +209,11 @@ def test_target_opset(opset: int) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"targetopset": 18}, "unknown option 'targetopset': did you mean 'target_opset'?"),
+        ({"targetopset": 18}, "the backend 'fxminify_ort' has no option 'targetopset'; did you mean 'target_opset'?"),
         ({"target_opset": 7}, "option 'target_opset' is 18 to 24, not 7"),
         ({"strict": "no"}, "option 'strict' is True or False, not 'no'"),
         ({"storage": 3}, "option 'storage' is a Storage, a list or a dict, not int"),
-        ({"decompositions": "cores"}, "unknown set of decompositions 'cores': did you mean 'core'?"),
+        ({"decompositions": "cores"}, "has no decomposition table 'cores'; did you mean 'core'?"),
         ({"providers": ["CPUExecutionprovider"]}, "did you mean 'CPUExecutionProvider'?"),
         ({"session_options": {"intra_op_threads": 1}}, "did you mean 'intra_op_num_threads'?"),
     ],
