@@ -183,7 +183,7 @@ def test_a_report_says_why_there_is_more_than_one_graph_and_who_would_refuse_whi
     [
         (faulty, {"falt": "crash"}, "the backend 'fxminify_faulty' has no option 'falt'; did you mean 'fault'?"),
         (faulty, {"fault": "crsh"}, "the backend 'fxminify_faulty' has no fault 'crsh'; did you mean 'crash'?"),
-        (print_graph, {"level": "inductor"}, "has no level 'inductor'; it takes dynamo, aot"),
+        (print_graph, {"level": "inductor"}, "has no level 'inductor'; its levels are dynamo, aot"),
         (optimize_for_inference, {"freeze": True}, "has no option 'freeze'; its options are none"),
         (chain_by_name, {"backends": "inductor"}, "is a list of names, not 'inductor'"),
     ],
