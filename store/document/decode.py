@@ -17,15 +17,7 @@ from typing import Any, NoReturn
 
 from . import context, tolerance
 from .case import FORMAT, MOST_CALLS, Case, Graph, Json, Node, TensorSpec, Value, tag
-from .names import (
-    ANNOTATIONS,
-    UnknownName,
-    check_target,
-    is_argument_name,
-    is_attribute_path,
-    is_node_name,
-    table,
-)
+from .names import ANNOTATIONS, UnknownName, check_target, is_argument_name, is_attribute_path, is_node_name, table
 
 _OPS = frozenset({"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"})
 #: The fields of a backend that are strings.
