@@ -127,7 +127,7 @@ def desk(desk: Any) -> Any:
 
 
 def minified(desk: Any, *ids: int) -> list[dict[str, Any]]:
-    desk.minify("run", "--no-explain", "repro.db", *ids, "--replays", "1")
+    desk.minify("run", "--no-explain", "repro.db", *ids, "--replays", "1", "--runs", "1")
     return [row for row in desk.json("list", "repro.db") if row["id"] in ids]
 
 

@@ -25,21 +25,34 @@ def test_importing_ambient_loads_no_torch() -> None:
     assert out.stdout == "False\n"
 
 
-@pytest.mark.parametrize(
-    "context",
-    [
-        {"grad": False},
-        {"inference": True},
-        {"default_dtype": "float64"},
-        {"autocast": {"cpu": {"dtype": "bfloat16"}}},
-        {"autocast": {"cpu": {"dtype": "float16", "cache": False}}, "grad": False},
-        {"deterministic": {"warn_only": True}},
-        {"matmul_precision": "medium"},
-        {"sdp": {"flash": False, "math": False}},
-        {"config": {"torch._inductor.config": {"fallback_random": True}}},
-    ],
-)
-def test_what_is_applied_is_what_is_read_and_what_is_printed(context: dict[str, object]) -> None:
+CONTEXTS: list[dict[str, object]] = [
+    {"grad": False},
+    {"inference": True},
+    {"default_dtype": "float64"},
+    {"autocast": {"cpu": {"dtype": "bfloat16"}}},
+    {"autocast": {"cpu": {"dtype": "float16", "cache": False}}, "grad": False},
+    {"deterministic": {"warn_only": True}},
+    {"matmul_precision": "medium"},
+    {"sdp": {"flash": False, "math": False}},
+    {"config": {"torch._inductor.config": {"fallback_random": True}}},
+]
+
+
+def test_what_is_printed_is_what_is_read() -> None:
+    """Each context in a fork of one process, which has imported torch and changed nothing."""
+    code = "import json, os, sys, torch, torch._inductor.config\nfrom fxminify.backends.running import ambient\n"
+    code += "torch.set_num_threads(2)\n"
+    for context in CONTEXTS:
+        source = ambient.to_source(context)
+        lines = [*source.setup, *[f"m{i} = {m}; m{i}.__enter__()" for i, m in enumerate(source.managers)]]
+        lines += ["print(json.dumps(ambient.snapshot()), flush=True)", "os._exit(0)"]
+        code += "if os.fork() == 0:\n" + "".join(f"    {line}\n" for line in lines) + "os.wait()\n"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [json.loads(line) for line in out.stdout.splitlines()] == CONTEXTS, out.stderr
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_what_is_applied_is_what_is_read(context: dict[str, object]) -> None:
     before = ambient.snapshot()
 
     with ambient.applied(context):
@@ -47,13 +60,6 @@ def test_what_is_applied_is_what_is_read_and_what_is_printed(context: dict[str, 
     inside.pop("threads", None)
     assert inside == context
     assert ambient.snapshot() == before
-
-    source = ambient.to_source(context)
-    setup = "\n".join([*source.setup, *[f"m{i} = {m}; m{i}.__enter__()" for i, m in enumerate(source.managers)]])
-    code = f"import torch, torch._inductor.config\ntorch.set_num_threads(2)\n{setup}\n"
-    code += "import json; from fxminify.backends.running import ambient; print(json.dumps(ambient.snapshot()))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(out.stdout) == context
 
 
 def test_one_thread_is_recorded_because_backends_generate_other_code_for_it() -> None:
