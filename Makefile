@@ -15,7 +15,7 @@ help:
 	@echo "make test-server    the index on PostgreSQL"
 	@echo "make test-slow      the real failures that take minutes"
 	@echo "make test-backends  third-party backends (OpenVINO, IREE)"
-	@echo "make lint           ruff, mypy, the contracts of imports"
+	@echo "make lint           ruff, mypy, the contracts of imports, dead code"
 	@echo "make docs           the generated parts of docs/"
 	@echo "make bench          side by side with PyTorch's minifier (long)"
 
@@ -66,6 +66,7 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/vulture
 	@mkdir -p $(VENV)/src && ln -sfn ../.. $(VENV)/src/fxminify  # the name by which the root is imported
 	MYPYPATH=$(VENV)/src $(BIN)/mypy -m fxminify -m fxminify.cli -p fxminify.store -p fxminify.backends -p fxminify.repro_templates -p fxminify.minifier
 

@@ -273,7 +273,7 @@ def _module_of_file(file: str) -> str | None:
         for name, module in list(sys.modules.items())
         if isinstance(getattr(module, "__file__", None), str) and os.path.abspath(str(module.__file__)) == path
     ]
-    hits = [h for h in hits if h not in ("__mp_main__",) and h.partition(".")[0] != "torch"]
+    hits = [h for h in hits if h != "__mp_main__" and h.partition(".")[0] != "torch"]
     importable = [h for h in hits if h != "__main__"]
     return min(importable or hits, default=None)
 

@@ -264,7 +264,7 @@ class _Origin:
         cls = type(value)
         if isinstance(value, type):
             return f"the class {value.__qualname__} is not importable from {value.__module__}"
-        if cls.__module__ in ("builtins",):
+        if cls.__module__ == "builtins":
             return f"an object of type {cls.__name__} has no source"
         return (
             f"it is an instance of {cls.__qualname__} that no module holds under a name, and {cls.__qualname__} does "

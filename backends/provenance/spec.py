@@ -89,7 +89,7 @@ class BackendSpec:
     def from_json(cls, doc: Mapping[str, Any]) -> BackendSpec:
         """Inverse of `to_json`; checks everything, executes nothing. Raises `InvalidSpec`."""
         if unknown := set(doc) - {f.name for f in fields(cls)}:
-            raise InvalidSpec(f"a backend has no field {sorted(map(str, unknown))[0]!r}")
+            raise InvalidSpec(f"a backend has no field {min(map(str, unknown))!r}")
         try:
             spec = codec.load(doc, cls)
             check(spec.target)

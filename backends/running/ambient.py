@@ -145,8 +145,7 @@ def to_source(context: Mapping[str, Any]) -> AmbientSource:
     if "deterministic" in context:
         warn = ", warn_only=True" if context["deterministic"]["warn_only"] else ""
         setup.append(f"torch.use_deterministic_algorithms(True{warn})")
-    for kernel in sorted(context.get("sdp", {})):
-        setup.append(f"torch.backends.cuda.enable_{kernel}_sdp(False)")
+    setup += [f"torch.backends.cuda.enable_{kernel}_sdp(False)" for kernel in sorted(context.get("sdp", {}))]
     for name, settings in sorted(context.get("config", {}).items()):
         setup.append(f"import {name}")
         setup += [f"{name}.{key} = {_printed(value)}" for key, value in sorted(settings.items())]

@@ -334,7 +334,8 @@ def _renamed_aside(graph: Graph, name: str, source: str) -> tuple[Graph, bool]:
     """
     new = copied(source, {n.name for n in graph.nodes})
     nodes, again = [], False
-    for node in graph.nodes:
+    for old in graph.nodes:
+        node = old
         if node.name == name:
             node = replace(node, name=new, meta={})
         elif node.op == "output":

@@ -29,11 +29,11 @@ OWN = frozenset(
 RESERVED = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(dir(builtins)) | OWN
 
 _LONGEST = 32
-_DYNAMO_PREFIX = re.compile(r"^(?:l|g|self)_+(?=[a-z])", re.I)
+_DYNAMO_PREFIX = re.compile(r"^(?:l|g|self)_+(?=[a-z])", re.IGNORECASE)
 _CONTAINER = re.compile(r"_*(?<![a-z])(?:modules|parameters|buffers)_+")
 _NUMBERED = re.compile(r"_\d+$")
 #: What Dynamo says of the keys of a dictionary, such as the state of an optimizer, before it names the dictionary.
-_KEYS = re.compile(r".*dict_keys_L__(?:self_+)?(?=[a-z])", re.I)
+_KEYS = re.compile(r".*dict_keys_L__(?:self_+)?(?=[a-z])", re.IGNORECASE)
 #: What a reduction calls a part of a composite operation (``softmax__part2_exp``), or another node of a name.
 _PART = re.compile(r"^.*__part\d+_")
 _COPY = re.compile(r"__copy\d+$")
@@ -117,8 +117,8 @@ def _path(target: str) -> list[str]:
     if is_operation(target):
         return ["x"]
     text = _DYNAMO_PREFIX.sub("", _PART.sub("", _COPY.sub("", target)).strip("_"))
-    text = re.sub(r"^(?:kwargs|args)_+(?=[a-z])", "", text, flags=re.I)
-    text = re.sub(r"^self_+(?=[a-z])", "", text, flags=re.I)
+    text = re.sub(r"^(?:kwargs|args)_+(?=[a-z])", "", text, flags=re.IGNORECASE)
+    text = re.sub(r"^self_+(?=[a-z])", "", text, flags=re.IGNORECASE)
     parts = [p.strip("_") for p in _CONTAINER.split(text)]
     return [p for p in parts if p] or [text or "v"]
 

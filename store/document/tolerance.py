@@ -25,8 +25,8 @@ def parse(asked: str | Mapping[str, float]) -> dict[str, float]:
     else:
         pairs = asked.items()
     out: dict[str, float] = {}
-    for name, text in pairs:
-        name = name.strip()
+    for written, text in pairs:
+        name = written.strip()
         try:
             value = float(str(text))
         except (TypeError, ValueError):

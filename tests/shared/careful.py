@@ -67,7 +67,7 @@ def _call(node: ast.Call, driver: bool) -> Iterator[str]:
     if root in ("torch", "os", "sys", "subprocess", "pathlib", "re") and rest:
         if name in DRIVERS and driver:
             return
-        if root != "torch" and name not in ("pathlib.Path",):
+        if root != "torch" and name != "pathlib.Path":
             yield f"calls {name}"
         if FORBIDDEN & set(rest.split(".")) and not name.startswith("torch.ops."):
             yield f"calls {name}"

@@ -192,7 +192,7 @@ def unnamed(x: torch.Tensor) -> torch.Tensor:
     from torch._subclasses.functional_tensor import FunctionalTensor
 
     if isinstance(x, FunctionalTensor):
-        raise ValueError("not under fake tensors")
+        raise ValueError("not under fake tensors")  # noqa: TRY004  the test looks for it
     return x * 2
 
 

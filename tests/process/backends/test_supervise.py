@@ -37,7 +37,7 @@ def capture(
     folder: Path, *argv: str, timeout: float = 0, module: bool = False, check: bool = False
 ) -> subprocess.CompletedProcess[str]:
     asked = command(*argv, timeout=timeout, module=module, check=check)
-    return subprocess.run(asked, cwd=folder, capture_output=True, text=True)
+    return subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def captures(folder: Path) -> list[CaptureInfo]:
@@ -197,9 +197,9 @@ def test_the_program_runs_as_if_alone(tmp_path: Path, argument: str, module: boo
     write(tmp_path, "program.py", PROGRAM.replace('"torch" in', '"to" + "rch" in'))
     target = "program" if module else "program.py"
     alone = [sys.executable, *(["-m"] if module else []), target, argument]
-    expected = subprocess.run(alone, cwd=tmp_path, capture_output=True, text=True, input="typed")
+    expected = subprocess.run(alone, cwd=tmp_path, capture_output=True, text=True, input="typed", check=False)
     asked = command(target, argument, module=module)
-    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, input="typed")
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, input="typed", check=False)
     assert (done.returncode, done.stdout, done.stderr) == (expected.returncode, expected.stdout, expected.stderr)
 
 
@@ -209,7 +209,7 @@ def test_the_programs_own_sitecustomize_runs(tmp_path: Path) -> None:
     write(tmp_path, "program.py", "print('ran')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     asked = command("program.py")
-    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
     assert (done.stdout, done.stderr) == ("customized\ncustomized\nran\n", "")
 
 

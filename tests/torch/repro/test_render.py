@@ -400,7 +400,7 @@ def test_the_pytest_file_expects_the_failure_and_fails_once_the_bug_is_gone(tmp_
         text = render(replace(case, backend=spec.to_json()), blobs, format="pytest", header=header).text
         (tmp_path / f"test_{name}.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-rfxX"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     lines = [line.partition(" - ")[0] for line in done.stdout.splitlines() if line.startswith(("XFAIL", "FAILED"))]
     assert sorted(lines) == [
         "FAILED test_eager.py::test_eager_mul_divergence",
@@ -417,7 +417,10 @@ def test_the_bisect_file_answers_gone_there_or_cannot_tell(body: str, status: in
     assert mark
     (tmp_path / "bisect_me.py").write_text(f"{head}\n{body}\n")
     assert (
-        subprocess.run([sys.executable, "bisect_me.py"], cwd=tmp_path, stderr=subprocess.DEVNULL).returncode == status
+        subprocess.run(
+            [sys.executable, "bisect_me.py"], cwd=tmp_path, stderr=subprocess.DEVNULL, check=False
+        ).returncode
+        == status
     )
 
 
@@ -426,7 +429,7 @@ def test_the_bisect_file_knows_a_signal(tmp_path: Path) -> None:
     head = script(lambda x: x.sin(), X, format="bisect", failure=crash).partition("\nimport torch\n")[0]
     for number, status in ((8, 1), (11, 125)):
         (tmp_path / "bisect_me.py").write_text(f"{head}\nimport os\nos.kill(os.getpid(), {number})\n")
-        assert subprocess.run([sys.executable, "bisect_me.py"], cwd=tmp_path).returncode == status
+        assert subprocess.run([sys.executable, "bisect_me.py"], cwd=tmp_path, check=False).returncode == status
 
 
 def test_scripts_import_nothing_of_this_tool() -> None:
