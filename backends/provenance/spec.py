@@ -82,7 +82,8 @@ class BackendSpec:
         defaults = {f.name: f.default for f in fields(self)}
         out: Json = {k: v for k, v in codec.dump(self).items() if v != defaults[k]}
         for holder, key in ((out, "search_path"), (out.get("source", {}), "imports")):
-            holder |= {key: list(holder[key])} if key in holder else {}  # JSON has no tuples
+            if key in holder:
+                holder[key] = list(holder[key])  # JSON has no tuples
         return out
 
     @classmethod

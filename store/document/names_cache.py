@@ -85,8 +85,9 @@ def generate(path: Path) -> bool:
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # plug-ins would add names of their own
     try:
         done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS
-        )
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS,
+            check=False,
+        )  # fmt: skip
         if done.returncode == 0:
             return True
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
