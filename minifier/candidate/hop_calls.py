@@ -1,12 +1,10 @@
-"""Calls of sub-graphs: which graphs a higher-order operator is given, and which operands they read. No torch here.
+"""HOP calls: which subgraphs a higher-order operator calls, and with which operands. No torch.
 
-Operators are told apart as little as can be. A *call* is a node that reads an attribute which is a graph, its
-*subgraph*.
-What a subgraph is called with stands at the end of the arguments: in the last list (``cond``, ``while_loop``, ``scan``,
-``map``...), or one by one after the subgraph (``tag_activation_checkpoint``, ``wrap...``, ``invoke_subgraph``). These
-are its *operands*: the last placeholders of the subgraph stand for them, and they may be more or fewer as long as every
-subgraph
-of the call agrees. Where neither holds (``autograd_function_apply``), a call has no operands that could come or go.
+A *call* is a node that reads an attribute which is a graph, its *subgraph*. The *operands* stand at the end of the
+arguments: in the last list (``cond``, ``while_loop``, ``scan``, ``map``...), or one by one after the subgraph
+(``tag_activation_checkpoint``, ``wrap...``, ``invoke_subgraph``). The last placeholders of the subgraph stand for them.
+Operands can be added or removed as long as every subgraph of the call agrees. Operators that follow neither form
+(``autograd_function_apply``) have fixed operands. As few operators as possible are treated by name.
 """
 
 from __future__ import annotations
@@ -19,9 +17,9 @@ from ...store.document.case import Case, Graph, Node, Value, map_refs, refs, tag
 #: From the top-level graph to a subgraph: attribute paths, one for each level.
 Path = tuple[str, ...]
 
-#: What else the functions of ``flex_attention`` read stands in a list of its own for each.
+#: ``flex_attention`` has a separate list of operands for each of its functions.
 _FLEX = {"flex_attention": (3, 7), "flex_attention_backward": (7, 12)}
-#: Operators of which the number of operands also says something of another subgraph's results.
+#: Operators whose number of operands also depends on the results of another subgraph.
 _FIXED = frozenset({"autograd_function_apply", "custom_function_call"})
 
 
@@ -63,8 +61,7 @@ def items(value: Value) -> list[Value]:
 
 
 def hop_calls(graph: Graph) -> list[HopCall]:
-    """The calls of a graph, in order; those of its subgraphs are not among them. An operand list is in the last
-    call."""
+    """The calls of a graph, in order, without those inside its subgraphs."""
     if not any("graph" in attr for attr in graph.attrs.values()):
         return []
     subgraphs = {
@@ -150,7 +147,7 @@ def paths(graph: Graph) -> list[Path]:
 
 
 def with_distinct_names(case: Case) -> Case:
-    """``case`` with names that no two nodes share, in whatever graph they are: one trace can hold all values."""
+    """``case`` with a different name for every node of every graph, so that one trace can hold all values."""
     inner = paths(case.graph)
     if not inner:
         return case

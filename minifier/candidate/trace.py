@@ -1,15 +1,15 @@
-"""What the values of a case's nodes are: the record of one eager run, as data.
+"""A trace: the values of the nodes of a case, recorded in one eager run, as data.
 
-With a trace every subset of nodes is a valid graph, because a result whose producer is gone can be given as an input.
-Three kinds of value are told apart (`ValueKind`):
+With a trace every subset of the nodes is a valid graph: a value whose node was removed becomes an input. There are
+three kinds of value (`ValueKind`):
 
-* a **tensor** is kept as one or more snapshots. A node that works in place gives the value under a name a second
-  meaning, so each later version is a snapshot of its own, valid *from* a position in the graph on;
-* a **literal** (number, size, dtype, None...) is written into the graph where it is read;
-* an **opaque** value (a tuple of tensors, a generator, a context object) can be neither: whoever keeps a reader of it
-  keeps its producer.
+* A **tensor** is kept as one or more snapshots. An in-place operation changes the value of a name, so each version has
+  a snapshot that is valid *from* a position in the graph on.
+* A **literal** (number, size, dtype, None...) is written into the graph where it is read.
+* An **opaque** value (a tuple of tensors, a generator, a context object) can be neither. A node that reads it needs the
+  node that makes it.
 
-Nodes of subgraphs (the sub-graphs of higher-order operators) are recorded as they are run first, under the names that
+Nodes of subgraphs are recorded when they run for the first time, under the names that
 `minifier.candidate.hop_calls.with_distinct_names` gave them. A tensor that a transform wraps (inside ``vmap``, say) is
 recorded as one element of the batch: what a node alone, without the transform, can be given.
 

@@ -1,7 +1,7 @@
-"""Where does a divergence begin? The first node of the captured graph whose value differs beyond eager's error.
+"""Find the first node of a captured graph whose value differs by more than eager's own error.
 
-One question to the backend: the captured graph, returning the value of every node. What it returns more may change
-what a compiler fuses, so there may be no answer; it says where the search looks first and decides nothing.
+The backend is asked once about the captured graph with every value as an output. The additional outputs may change what
+the compiler fuses, so there may be no answer. The answer is only a hint for the search.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..sandbox.pool import Workers
 from . import tasks
 from .observation import of_reply
 
-#: Under this name the answer is kept beside the scripts of a capture.
+#: The kind of the artifact.
 ARTIFACT = "first-node"
 _OUTPUT = re.compile(r"output (\d+)")
 
@@ -54,8 +54,10 @@ def find(
 
 
 def returning_all(case: Case, trace: Trace) -> tuple[Case, list[str]]:
-    """``case`` returning the tensor of every compute node in order, and their names; none where a value has no meaning
-    outside of its region."""
+    """``case`` with the tensor of every compute node as an output, and their names in order.
+
+    There are no names where a value has no meaning outside of its region.
+    """
     names = [n.name for n in case.graph.compute if (v := trace.values.get(n.name)) and v.kind is ValueKind.TENSOR]
     targets = json.dumps([n.target for n in case.graph.compute])
     if any(opened in targets for opened in REGIONS):
@@ -70,6 +72,6 @@ def keep(index: Index, capture: int, found: dict[str, Any]) -> None:
 
 
 def stored(index: Index, capture: int) -> dict[str, Any] | None:
-    """What `keep` kept for ``capture``, if anything readable."""
+    """What `keep` stored for ``capture``. None where there is nothing that can be read."""
     found = index.artifacts.get(capture, ARTIFACT)
     return found if isinstance(found, dict) else None

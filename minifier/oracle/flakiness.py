@@ -1,10 +1,9 @@
-"""Does the result of a reduction fail as often as the captured case did? If not, since which step?
+"""Check that the result of a reduction fails as often as the captured case did. If not, find the step that is to blame.
 
-A candidate is accepted for one answer, or for one vote, and a reduction asks many: a lucky answer among them is likely,
-and a failure that always showed may come and go once its case is small. So the result is replayed as often as the
-capture
-was. Where that leaves a doubt, *confirmation votes* decide: about the result, about the captured case, which may come
-and go by itself, and, by bisection, about the steps between them.
+A candidate is accepted after one answer or one vote. A reduction asks many queries, so one of them may show the failure
+by chance, and a failure that always showed may become flaky as the case gets smaller. Therefore the result is replayed
+as often as the capture was. Where that leaves a doubt, *confirmation votes* decide: first about the result, then about
+the captured case, which may be flaky itself, then by bisection about the steps between them.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from .verdict import Outcome, Verdict
 
 #: Cases with their keys, in the order in which they were accepted.
 Path = Sequence[tuple[Case, str]]
-#: Runs of a confirmation vote about what always showed, and the share of them that may miss it by nature.
+#: Runs of a confirmation vote about a failure that always showed, and the share of them that may pass.
 CONFIRMATIONS = 10
 MISSED = 0.1
-#: Runs of a vote about what comes and goes, once a lucky answer has misled the search.
+#: Runs of a vote about a flaky failure, once a chance answer has misled the search.
 STRICT_RUNS = 12
 
 
@@ -47,10 +46,10 @@ def confirmation_votes(rate: float, least: float | None = None, runs: int = MOST
 
 
 class Flakiness:
-    """What is known of how often cases fail.
+    """How often cases fail.
 
-    ``rate`` is that of the ``replays`` of the capture, ``least`` the share that a person asked for, ``confirm`` other
-    confirmation votes than usual. Every vote is logged under the key of its case and ``name``.
+    ``rate`` is the share of the ``replays`` of the capture that failed. ``least`` is the share that the user asked for.
+    ``confirm`` replaces the usual confirmation votes. Every vote is logged under the key of its case and ``name``.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class Flakiness:
         )  # fmt: skip
         # The answer that a case was accepted for is one replay of it.
         self._quick = Votes(replays - 1, replays - 1) if rate >= 1.0 and least is None else oracle.votes
-        # What comes and goes passes too many votes by luck; the one about the result is a confirmation vote at once.
+        # A flaky failure passes many votes by chance, so the first vote about the result is a confirmation vote.
         self._at_once = rate < 1.0
         known = scheduler.log.known.items()
         if any(key.endswith(f"/{name}/firm") and not verdict.same for key, verdict in known):

@@ -1,8 +1,8 @@
-"""A hang that only takes long: what is left of it must take much longer than its script waits.
+"""Check that the result of reducing a hang takes much longer than its script waits.
 
-Where a compiler's time grows with the graph, a search ends just above its time limit, and a machine that is a little
-faster finishes in time. So the result must take `LASTS_TIMES` as long as the alarm of the script. Where it does not,
-the search goes on from the last step that does, with time limits that are as much longer.
+If the time of a compiler grows with the graph, the search ends just above the time limit, and a slightly faster machine
+finishes in time. Therefore the result must take `LASTS_TIMES` as long as the alarm of the script. If it does not, the
+search continues from the last step that does, with longer time limits.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ MARGIN = ALARM_TIMES * LASTS_TIMES
 
 
 class HangMargin:
-    """Time limits of what a reduction by ``oracle`` ends with. Only where the failure is a hang there is anything to
-    do.
+    """Time limits of the result of a reduction by ``oracle``. Does nothing where the failure is no hang.
 
-    ``timeout_factor`` is by how much the limits of all candidates were longer than usual. None means that they were
-    not, and that the result must still prove to take long enough. ``timeout`` is that of one query, in seconds;
-    ``tell`` is called before a case is asked about.
+    ``timeout_factor`` says how many times longer than usual the limits of all candidates were. None means that they
+    were as usual, so the result must still be checked. ``timeout`` is that of one query, in seconds. ``tell`` is called
+    before a query.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class HangMargin:
         self._tell = tell
 
     def alarm(self, case: Case) -> float:
-        """Seconds after which the script of ``case`` gives up; for what is no hang the time limit of a query."""
+        """Seconds after which the script of ``case`` gives up. For other failures the time limit of a query."""
         if self._oracle is None:
             return self._timeout
         return max(1.0, self._limit(self._oracle, case) / (1.0 if self._factor == 1.0 else LASTS_TIMES))
@@ -60,8 +59,10 @@ class HangMargin:
         return deaths.hang(self._failure.phase, seconds, diagnostics=self._failure.diagnostics)
 
     def lasts(self, case: Case) -> bool:
-        """Whether ``case`` takes as long as a result must. Asked once of each case. True of what is no hang, and
-        where the budget is spent."""
+        """Whether ``case`` takes as long as a result must. Each case is asked about once.
+
+        True where the failure is no hang, and where the budget is spent.
+        """
         oracle = self._oracle
         if oracle is None or self._factor is not None:
             return True
@@ -79,9 +80,9 @@ class HangMargin:
             oracle.timeout_factor = 1.0
 
     def last_that_lasts(self, cases: Sequence[Case]) -> int | None:
-        """The index of the last of ``cases`` that takes long enough, None if none does. The last one is known not to.
+        """The index of the last of ``cases`` that takes long enough, None if none does. The last case does not.
 
-        By bisection: smaller cases take less time.
+        Uses bisection, because smaller cases take less time.
         """
         best, low, high = None, 0, len(cases) - 1
         while low < high:
@@ -93,5 +94,5 @@ class HangMargin:
         return best
 
     def _limit(self, oracle: Oracle, case: Case) -> float:
-        """Seconds after which ``case`` is known to hang: what a candidate gets, or more where it was given more."""
+        """Seconds after which ``case`` is known to hang: the longest time limit under which it was run."""
         return oracle.timeout_of(case) / oracle.timeout_factor * (MARGIN if self._factor is None else self._factor)

@@ -1,7 +1,7 @@
-"""The key of a candidate: what it is, not how it came about. Equal keys get one answer.
+"""The key of a candidate, made from its content. Candidates with one key get one answer.
 
-Names and storages count by name, never by their bytes, so a key costs microseconds and is the same in every run of
-one reduction. Display-only fields (`Node.meta`) do not count.
+Storages are identified by name and not by their bytes, so a key costs microseconds and is the same in every run of one
+reduction. Fields for display only (`Node.meta`) are left out.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ...store.document.case import Case, Graph, Node, TensorSpec
 
 
 class Keys:
-    """Keys of cases that share most of their nodes: the text of each node is made once.
+    """Makes keys. Candidates share most of their nodes, so the text of each node is cached.
 
-    That text is what Python prints, five times as fast to make as JSON; all else is small, and JSON with sorted keys.
+    The text is the ``repr``, which is five times as fast as JSON. All else is small and written as sorted JSON.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Keys:
         self._last: tuple[Case, str] | None = None
 
     def key(self, case: Case) -> str:
-        """The key of ``case``; that of the case it was asked for last is remembered."""
+        """The key of ``case``. The last key is cached."""
         if self._last is None or self._last[0] is not case:
             self._last = case, self._made(case)
         return self._last[1]

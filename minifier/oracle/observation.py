@@ -1,7 +1,7 @@
-"""What one run of a case showed, as data, and how the fate of a worker becomes that. Knows no torch.
+"""What one run of a case showed, as data. No torch.
 
-A worker that answered has said what it saw. One that did not still tells: it died, hung or outgrew its memory in a
-known phase. Before the backend was asked that makes the *case* invalid, afterwards it is a failure of the *backend*.
+A worker that answers reports what it saw. A worker that dies, hangs or uses too much memory does so in a known phase.
+If that happens before the backend is called, the case is invalid. Afterwards it is a failure of the backend.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...store import codec
 from ...store.failure import Failure, Phase
 from ..sandbox.pool import Ended, Reply
 
-#: Phases in which the backend has not been asked yet, and those of its own.
+#: Phases before the backend is called, and phases of the backend.
 BEFORE_BACKEND = ("build", "eager", "trace")
 OF_BACKEND = tuple(Phase)
 
@@ -37,7 +37,7 @@ class Observation:
 
 
 def of_reply(reply: Reply) -> Observation:
-    """What a reply to the ``observe`` task says about its case."""
+    """The observation in the reply to an ``observe`` task."""
     if reply.ended is Ended.DONE:
         try:
             return _answered(reply)

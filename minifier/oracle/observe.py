@@ -1,12 +1,12 @@
-"""One observation of one case, on the side of torch: build, run in eager, compile, run compiled, compare.
+"""Observe one case with torch: build it, run it in eager, compile it, run what was compiled, compare.
 
-* Eager goes first: a case that eager cannot run is INVALID, and the backend is never asked.
+* Eager goes first: a case that eager cannot run is INVALID, and the backend is never called.
 * There are two entries. ``direct`` calls the backend on the graph, as Dynamo would. ``compile`` gives the printed
   source to `torch.compile`, as the script does: only there do failures show while guards are built.
-* Both name the phase alike: the backend is wrapped, so it is known whether it was entered, had returned, and whether
-  what it returned was called.
+* Both entries report the same phases. The backend is wrapped, so it is known when it was called, when it returned, and
+  when its result was called.
 
-Runs code of the case and of the backend: call it in a worker. What a worker prints meanwhile is the driver's to read.
+This runs code of the case and of the backend: call it in a worker. The driver reads what the worker prints.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Observer:
         return self.called(compiled, inputs)
 
     def compiled(self, inputs: list[Any], backend: Callable[[Any, Any], Any]) -> Run:
-        """The ``compile`` entry: the printed source through `torch.compile`, with the backend's doings in sight."""
+        """The ``compile`` entry: the printed source through `torch.compile`, with the backend wrapped."""
 
         def watched(gm: torch.fx.GraphModule, examples: list[Any], **kwargs: Any) -> Callable[..., Any]:
             self.phases("compile")
@@ -167,7 +167,7 @@ class _Observer:
         return self.called((lambda *args: (compiled(*args),)) if printed.single else compiled, inputs)
 
     def mark_dynamic(self, inputs: list[Any]) -> None:
-        """Make the dimensions symbolic that the case names."""
+        """Make the dimensions that the case names symbolic."""
         for value, tensor in zip(self.case.inputs, inputs, strict=True):
             if tag(value) == "tensor" and (dimensions := self.case.tensors[value["tensor"]].dynamic):
                 torch._dynamo.mark_dynamic(tensor, dimensions)
@@ -183,7 +183,7 @@ class _Observer:
         return [*given, *(copy_inputs(inputs) for _ in range(case.calls - 1))]
 
     def called(self, function: Callable[..., Any], inputs: list[Any]) -> Run:
-        """The last call; those before it get inputs of their own."""
+        """Make the earlier calls with their own inputs, then the last call."""
         for again in self.earlier(inputs):
             self.mark_dynamic(again)
             self.execute(function, again)
@@ -192,7 +192,7 @@ class _Observer:
         return self.execute(function, inputs)
 
     def compare(self, expected: Run, actual: Run) -> Observation:
-        """Nothing fails here: what cannot be judged is invalid, never a pass."""
+        """Compare the results. What cannot be compared is invalid, not a pass."""
         self.phases("compare")
         reference = Reference(self.build()[0], lambda: self.build()[1], self.case.backward)
         try:
@@ -206,7 +206,7 @@ class _Observer:
 
 
 def name_inputs(gm: torch.fx.GraphModule) -> None:
-    """No input is called like an operation: a backend that goes by names must not find what is no longer there."""
+    """Rename inputs that have the name of an operation, so that backends which look at names are not misled."""
     taken = {node.name for node in gm.graph.nodes}
     free = (name for number in count() if (name := f"l_x{number}_") not in taken)
     for node in gm.graph.find_nodes(op="placeholder"):

@@ -1,11 +1,11 @@
-"""The oracle: puts a candidate to the backend in a worker, and says what the answer means for one reduction.
+"""The oracle: runs a candidate in a worker and decides whether it shows the failure under reduction.
 
-* **Strict.** SAME is a failure whose signature is one of those that the replays of the capture showed, as far as the
-  chosen `Match` looks; or one whose text matches the user's regular expression.
-* **Never a guess.** Our own trouble (INFRA) is retried once in a fresh worker and never counts as failing; eager
-  failing is INVALID; no answer in time is TIMEOUT, unless the capture is a hang.
-* **Votes.** A failure that showed in a part of the replays only is asked about up to ``n`` times, and needs ``k``. The
-  result is put to the vote again, so that luck in one of many votes does not decide.
+* SAME means that the signature of the failure is one of those that the replays of the capture showed, compared as the
+  chosen `Match` says, or that its text matches the user's regular expression.
+* An error of our own (INFRA) is retried once in a fresh worker and never counts as a failure. A candidate that fails in
+  eager is INVALID. One that gives no answer in time is TIMEOUT, unless the capture is a hang.
+* A flaky failure is put to a vote: a candidate is run up to ``n`` times and must fail ``k`` times. The result of a
+  reduction is voted on again (`minifier.oracle.flakiness`).
 
 Nothing here imports torch. Thread-safe; `submit` takes no thread of its own.
 """
@@ -27,19 +27,19 @@ from . import tasks
 from .observation import Observation, Seen, of_reply
 from .verdict import Outcome, Verdict
 
-#: The chance we accept of missing a failure that shows at its recorded rate, and the most runs we pay for it.
+#: The accepted chance to miss a failure that shows at its recorded rate, and the most runs of a vote.
 MISS = 0.01
 MOST_VOTES = 20
 #: The fewest runs that tell one rate from another.
 FEWEST_VOTES = 5
-#: The shortest time limit of a run, in seconds: a loaded machine stalls for less.
+#: The shortest time limit of a run, in seconds. A loaded machine stalls for less.
 SHORTEST = 10.0
 #: A hang takes this many times as long as a healthy compilation of as many nodes: one of 25 takes twice as long as
 #: one of one node (Inductor: 0.5 s for 3 nodes, 7.5 s for 317).
 HEALTHY_TIMES = 5.0
 NODES_TWICE = 25
-#: The script of a hang gives up after so many times the limit of its case here, so that a healthy one has time enough
-#: on a slower machine; what it is made of must last so many times longer than that, as the next machine may be faster.
+#: The script of a hang waits `ALARM_TIMES` the time limit of its case, so that a healthy compilation ends in time on a
+#: slower machine. The case must take `LASTS_TIMES` as long as that, so that it still hangs on a faster machine.
 ALARM_TIMES = 1.5
 LASTS_TIMES = 3.0
 
@@ -82,8 +82,10 @@ class FailureTarget:
 
 
 class Oracle:
-    """Answers `Verdict`s about candidates. ``timeout`` is in seconds per run; see `minifier.oracle.replay`. Where the
-    capture is a hang, ``healthy`` is what a graph of one node takes, and smaller candidates get less time.
+    """Gives a `Verdict` about each candidate. ``timeout`` is in seconds per run; see `minifier.oracle.replay`.
+
+    For a hang, ``healthy`` is the number of seconds that a graph of one node takes, and smaller candidates get less
+    time.
     """
 
     def __init__(
@@ -104,29 +106,28 @@ class Oracle:
         self.entry = entry
         self.votes = votes or Votes()
         self.threads = threads
-        #: Candidates get so many times as long; only for hangs.
+        #: Multiplies the time limits of candidates; only for hangs.
         self.timeout_factor = 1.0
 
     def put(self, blobs: Blobs) -> None:
-        """Make storages known to the workers. Those of a candidate must be, before it is asked about."""
+        """Make storages available to the workers. Those of a candidate must be put before the query."""
         self.pool.scratch.put(blobs)
 
     def ask(self, case: Case, *, fresh: bool = False, votes: Votes | None = None) -> Verdict:
-        """The verdict on ``case``. ``fresh`` has it run where nothing ran before: for what decides a result. ``votes``
-        are other ones than usual."""
+        """The verdict on ``case``. ``fresh`` runs it in a new worker. ``votes`` replaces the usual votes."""
         future = self.submit(case, fresh=fresh, votes=votes)
         try:
             return future.result()
-        except BaseException:  # Ctrl-C among them: do not leave the question running
+        except BaseException:  # Ctrl-C among them: do not leave the query running
             future.cancel()
             raise
 
     def submit(self, case: Case, *, fresh: bool = False, votes: Votes | None = None) -> Future[Verdict]:
         """`ask`, without waiting. Cancelling the future withdraws what has not started."""
         argument = tasks.observation(case, self.entry, self.threads)
-        question = _Question(self, argument, fresh, self.timeout_of(case), votes or self.votes)
-        question.run(fresh)
-        return question.future
+        query = _Query(self, argument, fresh, self.timeout_of(case), votes or self.votes)
+        query.run(fresh)
+        return query.future
 
     def timeout_of(self, case: Case) -> float:
         """Seconds that one run of ``case`` may take."""
@@ -150,8 +151,8 @@ class Oracle:
         return Verdict(outcome, seen, failure, detail=failure.headline())
 
 
-class _Question:
-    """One candidate on its way to a verdict: run, retry, vote. Moves on in the callbacks of the pool's futures."""
+class _Query:
+    """Runs one candidate, retries and votes, driven by the callbacks of the pool's futures."""
 
     def __init__(self, oracle: Oracle, argument: Json, fresh: bool, timeout: float, votes: Votes) -> None:
         self.timeout = timeout
@@ -203,12 +204,12 @@ class _Question:
 
 
 def hang_seconds(healthy: float, nodes: int) -> float:
-    """After how long a graph of ``nodes`` compute nodes hangs, if one of one node takes ``healthy`` seconds."""
+    """Seconds after which a graph of ``nodes`` compute nodes counts as a hang, if one node takes ``healthy``."""
     return max(SHORTEST, HEALTHY_TIMES * healthy * (1 + nodes / NODES_TWICE))
 
 
 def tally(verdicts: Sequence[Verdict], votes: Votes) -> Verdict | None:
-    """The verdict that these runs amount to, None while more of them are needed."""
+    """The verdict of a vote. None while more runs are needed."""
     last = verdicts[-1]
     if last.outcome in (Outcome.INVALID, Outcome.INFRA):
         return last
@@ -224,6 +225,6 @@ def tally(verdicts: Sequence[Verdict], votes: Votes) -> Verdict | None:
 
 
 def text(failure: Failure) -> str:
-    """All that a regular expression may look at: type, message, causes and diagnostics, a line each."""
+    """The text that a regular expression is matched against: type, message, causes and diagnostics."""
     lines = [f"{failure.type}: {failure.message}", *(f"{t}: {m}" for t, m in failure.causes), failure.diagnostics]
     return "\n".join(line for line in lines if line)

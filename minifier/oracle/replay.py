@@ -1,10 +1,10 @@
-"""The first question of a reduction: does the captured failure show again, how, how often and how fast?
+"""Replay a capture before its reduction: whether the failure shows again, through which entry, how often and how fast.
 
-The capture is run ``runs`` times. Both entries to the backend are tried and the faster one that shows the failure is
-kept. What is seen becomes the *target* of the oracle, how often its *votes*, how long its *timeout*: five times the
-slowest replay, at least 10 s. A hang has no such time; there it is five times what a healthy graph of that size should
-take, judged by one of one node in a fresh worker. A failure that does not show is
-``reproduced = False`` with the reason.
+The capture is run ``runs`` times through both entries to the backend. The faster entry that shows the failure is kept.
+The failures that are seen become the *target* of the oracle, their rate gives its *votes*, and their time its
+*timeout*: five times the slowest replay, at least 10 s. For a hang the timeout is five times what a healthy graph of
+that size should take, estimated from a graph of one node in a fresh worker. Where the failure does not show,
+``reproduced`` is False and ``reason`` says what was seen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .oracle import SHORTEST, FailureTarget, Oracle, Votes, hang_seconds
 SLOWEST_TIMES = 5.0
 #: Seconds a replay may take where the capture names no time of its own.
 LIMIT = 600.0
-#: A failure that comes and goes is replayed this many times as often, to know its rate.
+#: A flaky failure is replayed this many times as often, to measure its rate.
 MORE = 3
 #: How much slower ``direct`` may be and still be preferred.
 PREFERENCE = 1.2
@@ -33,7 +33,7 @@ PREFERENCE = 1.2
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the runs through one entry showed."""
+    """How often and how fast the runs through one entry showed the failure."""
 
     runs: int = 0
     matched: int = 0
@@ -46,7 +46,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The answer.
+    """What the replays showed.
 
     ``failures`` has one example for each signature of ``target.allowed``; ``entries`` what each entry showed;
     ``threads`` what torch must be given; ``healthy`` for a hang what a graph of one node takes; ``reason`` why it did
@@ -128,8 +128,10 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """Is a replayed failure the captured one? A capture may know less: a program's file descriptor 2 was not read, a
-    crash left no stack. What it does not know is not compared."""
+    """Compares failures with the captured one. What the capture does not know is not compared.
+
+    A capture may lack what the program wrote to file descriptor 2, and the stack of a crash.
+    """
 
     captured: Failure
     match: Match = Match.EXACT
@@ -163,8 +165,7 @@ class _Session:
         self.seen: dict[tuple[str, int], list[tuple[Observation, Reply]]] = {}
 
     def run(self, *entries: str) -> list[str]:
-        """Replay through each of ``entries``, side by side where there are workers for it; those that showed the
-        captured failure."""
+        """Replay through each of ``entries``, in parallel where there are workers. Returns those that failed alike."""
         shows = []
         for entry, reply in zip(entries, [self._submit(entry) for entry in entries], strict=True):
             observation = of_reply(seen := reply.result())
@@ -191,7 +192,7 @@ class _Session:
         return self.matching()
 
     def second_sight(self, runs: int) -> dict[str, Shown]:
-        """A failure that did not show at once may come and go: up to ``runs`` runs of everything."""
+        """The failure did not show at once and may be flaky: up to ``runs`` runs of everything."""
         for threads in _threads(self.case):
             self.threads = threads
             for entry in tasks.ENTRIES:

@@ -1,7 +1,7 @@
-"""What a worker can be asked: observe a case, record its values. Both sides of the request stand here.
+"""The tasks of a worker: observe a case, record its values. Both sides of each request are here.
 
-A case travels as the document of `fxminify.store.document.case.to_json` and is taken as it is: the driver has
-validated it, or made it from one that was. Its storages lie in the scratch directory.
+A case is sent as the document of `fxminify.store.document.case.to_json` and is not validated again: the driver has done
+that. Its storages are in the scratch directory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The oracle's answer about a candidate: never a bool, so that *passes*, *cannot say* and *another bug* stay apart."""
+"""The oracle's answer about a candidate. It keeps *passes*, *unknown* and *another failure* apart."""
 
 from __future__ import annotations
 

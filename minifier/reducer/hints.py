@@ -1,12 +1,11 @@
-"""Where to look first: nodes that a failure names.
+"""Hints: nodes that a failure names, which the search asks about first (`minifier.passes.searches.guided`).
 
-A message names a node (``While executing %relu_1``), a line of the program, an operator (``aten.relu.default``,
-``Could not find an implementation for Trilu(14)``), or a frame of the backend does (``lower_grid_sample``). Each is a
-hint: the search asks about the nodes it names before anything else (`minifier.passes.searches.guided`). A hint says
-where to look and never what may go, so a wrong one costs a question or two.
+A message may name a node (``While executing %relu_1``), a line of the program or an operator (``aten.relu.default``,
+``Could not find an implementation for Trilu(14)``). The name of a frame of the backend may contain an operator
+(``lower_grid_sample``). A wrong hint costs a query or two and does not change what can be removed.
 
-Operators are compared without case, underscores and the ending of in-place forms, so that ``GridSample`` is
-``grid_sample``. Names that are English words count only where they are written as operators.
+Operators are compared without case, underscores and the suffix of in-place forms, so ``GridSample`` is ``grid_sample``.
+Names that are English words count only where they are written as operators.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from ...store.failure import VALUES, Failure, FailureKind
 from ..candidate.graph_view import leaves, reached
 from ..candidate.hop_calls import hop_calls, subgraph
 
-#: No more hints than this are followed.
+#: The most hints that are followed.
 MOST = 3
-#: How much of each text is read, in characters: compilers print whole programs.
+#: The most characters of a text that are read: compilers print whole programs.
 LONGEST = 20_000
 
-#: Belief in an operator that a message writes as one.
-SAID = 1.6
+#: An operator counts as named beyond doubt above this belief.
+CERTAIN = 1.6
 
-#: Operators are alike if they share a part of this many characters.
+#: Operators are similar if one name contains the other and has this many characters.
 PART = 5
 
-#: What a node reads, as FX prints it: not what fails.
+#: The arguments of a node as FX prints them. They are not what fails.
 _ARGUMENTS = re.compile(r"\(args = \(.*?\), kwargs = \{.*?\}\)")
 #: A name as texts write it, with what stands around it: ``%relu_1``, ``'aten::relu'``, ``torch.relu(``, ``Relu``.
 _NAME = re.compile(r"([%'\"`]?)\b([A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*)([('\"`]?)")
@@ -55,9 +54,10 @@ def named(case: Case, failures: Iterable[Failure], first: str | None = None) -> 
 
 
 def blamed(case: Case, failures: Iterable[Failure], first: str | None) -> frozenset[str]:
-    """Nodes that are culprits beyond doubt: of an error the operator that it says, of wrong numbers the ``first`` node.
+    """Nodes that certainly cause the failure: the operator that an error names, or the ``first`` wrong node.
 
-    Wrong strides and types are often those of any operator, and so is a message that names several.
+    Wrong strides and types are left out, because nearly any operator can show them. So are messages that name several
+    operators.
     """
     found: set[str] = set()
     if first is None and len(case.graph.compute) == 1:
@@ -66,14 +66,14 @@ def blamed(case: Case, failures: Iterable[Failure], first: str | None) -> frozen
         if failure.kind is FailureKind.DIVERGENCE:
             found |= {first} if first is not None and failure.detail.get("class") in VALUES else set()
             continue
-        groups = [group for group, belief in _hints(case, case.graph.compute, failure) if belief > SAID]
+        groups = [group for group, belief in _hints(case, case.graph.compute, failure) if belief > CERTAIN]
         kinds = {plain(target_name(n)) for n in case.graph.compute for group in groups if n.name in group}
         found |= {name for group in groups for name in group} if len(kinds) == 1 else set()
     return frozenset(found)
 
 
 def _with_subgraphs(case: Case, group: tuple[str, ...]) -> tuple[str, ...]:
-    """``group`` and what it calls: where the subgraphs of an operator take its place, their nodes are the hint."""
+    """``group`` and the nodes of the subgraphs that it calls, for when those take the place of the operator."""
     taken = {
         source for n in case.graph.compute if n.name in group and target_name(n) == "getitem" for source in n.inputs
     }
@@ -83,18 +83,18 @@ def _with_subgraphs(case: Case, group: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _hints(case: Case, nodes: Sequence[Node], failure: Failure) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Groups that one failure names, with the belief in each: what is said first counts a little more."""
+    """Groups that one failure names, each with a belief. What the text names first counts a little more."""
     if failure.kind is FailureKind.DIVERGENCE:
         yield from _above_output(case, failure)
         return
-    said = "\n".join([failure.message, *(m for _, m in reversed(failure.causes)), failure.diagnostics])[:LONGEST]
+    text = "\n".join([failure.message, *(m for _, m in reversed(failure.causes)), failure.diagnostics])[:LONGEST]
     by_name = {n.name: n for n in nodes}
     by_kind: dict[str, list[str]] = {}
     for n in nodes:
         by_kind.setdefault(plain(target_name(n)), []).append(n.name)
     marked: list[str] = []
     kinds: dict[str, float] = {}
-    for before, name, after in _NAME.findall(_ARGUMENTS.sub("", said)):
+    for before, name, after in _NAME.findall(_ARGUMENTS.sub("", text)):
         if before == "%" and name in by_name:
             marked.append(name)
         parts = re.split(r"\.|::", name)
@@ -110,7 +110,7 @@ def _hints(case: Case, nodes: Sequence[Node], failure: Failure) -> Iterator[tupl
         # Where the graph was traced anew, a name may be that of another node: its operator must be named as well.
         if plain(target_name(by_name[name])) in kinds:
             yield (name,), 4.0 - 0.01 * min(i, 40)
-    for file, line in reversed(_LINE.findall(said)):
+    for file, line in reversed(_LINE.findall(text)):
         place = f"{file.rpartition('/')[2]}:{line} "
         if here := tuple(n.name for n in nodes if str(n.meta.get("stack", "")).rpartition("/")[2].startswith(place)):
             yield here, 3.0
@@ -132,7 +132,7 @@ def _alike(name: str, kinds: Iterable[str]) -> str:
 
 
 def _above_output(case: Case, failure: Failure) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Of a divergence: what the returned value depends on that differs."""
+    """For a divergence: the nodes that the wrong output depends on."""
     place = _OUTPUT.fullmatch(str(failure.detail.get("where", "")))
     values = list(leaves(case.graph.output.args[0]))
     if place is not None and int(place[1]) < len(values) and tag(value := values[int(place[1])]) == "ref":

@@ -1,7 +1,7 @@
-"""The history of a reduction: what each step changed, and what each pass asked and brought.
+"""The history of a reduction: what each step changed, and what each pass asked and achieved.
 
-A case is described in lines, one for each node, input and setting; the difference of two cases are the lines that
-went and those that came. Nothing is run, and no graph is built: a history can be shown of any file.
+A case is described by lines, one for each node, input and setting. The difference of two cases is the lines that were
+removed and added. Nothing is run and no graph is built, so the history of any file can be shown.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from ...store.errors import StoreError
 from ...store.index import Index, StepInfo
 from ..oracle.verdict import Outcome
 
-#: Questions under this name belong to the explanation, not to the reduction.
+#: Queries under this name belong to the explanation, not to the reduction.
 EXPLAIN = "explain"
-#: Keys that begin so are no questions: what was wrong with a pass stands there.
+#: Keys with this prefix are no queries: they hold the errors of passes.
 _PROBLEM = "problem/"
 
 
 @dataclass(slots=True)
 class Effort:
-    """What one pass asked and brought. ``seconds`` is the time of its questions in workers; ``removed`` counts compute
-    nodes, ``invalid`` questions that eager could not run, ``other`` those that failed in another way, ``problems`` what
-    was wrong with the pass itself."""
+    """What one pass asked and achieved.
+
+    ``seconds`` is the time of its queries in workers. ``removed`` counts compute nodes, ``invalid`` the candidates that
+    eager could not run, ``other`` those that failed in another way. ``problems`` are errors of the pass itself.
+    """
 
     pass_name: str
     asked: int = 0

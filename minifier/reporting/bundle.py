@@ -1,7 +1,7 @@
-"""`minify report --bundle`: what a bug report of one capture needs, in one zip that anybody can check.
+"""`minify report --bundle`: all files that a bug report about one capture needs, in one zip.
 
-Two runs with one installation give the same bytes: entries are in order and carry a fixed time, and the manifest has
-the sha256 of each with the record of its verification. What is inside is listed before the file is written.
+The zip has the same bytes in every run with one installation: its entries are sorted and have a fixed time. A manifest
+has the sha256 of each file and the result of its verification. The files are listed before the zip is written.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Bundle:
         return (json.dumps(self.document(), indent=2, sort_keys=True) + "\n").encode()
 
     def lines(self) -> list[str]:
-        """What is inside, a line each, for the person who is about to hand it out."""
+        """One line about each file, for the person who is about to publish them."""
         rows = [
             (
                 e.name,

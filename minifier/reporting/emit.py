@@ -1,7 +1,7 @@
-"""Scripts into the index: render and verify what a reduction found, check it again.
+"""Render, verify and store the script of a minimal case, and verify stored scripts again.
 
-A script is stored with the record of its verification, k of n fresh runs showed the signature, and is shown only if
-one did. It says so itself, so where fewer runs showed it than it claims, it is rendered with the true count.
+A script is stored with the result of its verification: k of n fresh runs showed the signature. It is shown only if k is
+not 0. The script names these numbers itself, so it is rendered again where fewer runs than expected showed the failure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from . import record
 from .export import embedded_from, search_path, stored_repro
 from .record import make_header
 
-#: Is a failure, seen in a fresh process, the captured one?
+#: Whether a failure that was seen in a fresh process is the captured one.
 Shows = Callable[[Failure], bool]
 #: Seconds that a fresh process may take to import torch and a backend, besides what the failure itself takes.
 START = 120.0
@@ -92,8 +92,10 @@ class Emitter:
 
 
 def _ways(failure: Failure) -> tuple[bool, ...]:
-    """Whether a script takes the gradients of the sum of the outputs: of wrong ones that is tried first, as a person
-    would, though it does not show everything that the worker can see."""
+    """The values of ``summed`` to try, in order: whether the script takes the gradients of the sum of the outputs.
+
+    For wrong gradients the sum is tried first, because that is how a person would write it. It shows fewer failures.
+    """
     wrong = (
         failure.kind is FailureKind.DIVERGENCE
         and failure.phase is Phase.BACKWARD

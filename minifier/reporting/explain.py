@@ -1,9 +1,9 @@
-"""Explains a minimal case: asks what happens when one thing of it is changed, within a small budget.
+"""Explain a minimal case: ask what happens when one thing of it is changed, within a small budget.
 
-Settings first, since the reduction has mostly answered those, then dtypes, values, sizes, arguments, layouts and
-operators. A size is looked at from where it is: one less, one more, twice as much. Dimensions that are tied to others
-are changed together: of large equal sizes all, of small ones those that eager wants. Whatever the budget allowed is
-the explanation; `fxminify.minifier.reporting.explanation` finds the words.
+Settings come first, because the reduction has answered most of those queries, then dtypes, values, sizes, arguments,
+layouts and operators. The sizes that are tried are one less, one more, twice as much and a few others. Dimensions that
+depend on one another change together: all that have one large size, or those of a small size that eager requires to be
+equal. The explanation holds what the budget allowed. `fxminify.minifier.reporting.explanation` puts it into words.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from .probes import (
 MOST, SECONDS = 40, 60.0
 #: Queries about how large a number must be.
 MOST_POWERS = 5
-#: Sizes up to this one stand in places that need have nothing to do with each other.
+#: Dimensions that have one size up to this are often independent of one another.
 SMALL = 2
-#: The most dimensions of one small size that are looked at, each alone, and answers about sizes after which no further
-#: dimension is begun with: they must leave something for the rest.
+#: The most dimensions of one small size that are varied one by one, and the number of answers about sizes after which
+#: no other dimension is begun. This leaves a part of the budget for other features.
 MOST_PLACES, MOST_SIZES = 6, 18
 
 
@@ -54,9 +54,9 @@ def explain(
     budget: Budget | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Explanation:
-    """What matters of ``case``, which fails. At most `MOST` queries and `SECONDS` are spent, or ``budget``.
+    """The explanation of ``case``, which fails, within ``budget`` (default: `MOST` queries and `SECONDS`).
 
-    ``blobs`` has the storages of ``case``; those of candidates are given to ``put`` before they are asked about.
+    ``blobs`` has the storages of ``case``. New storages of a candidate are passed to ``put`` before the query.
     """
     session = _Session(case, blobs, scheduler, put)
     started = clock()
@@ -115,14 +115,14 @@ class _Session:
             self.put(probe)
 
     def ahead(self, probes: Iterable[Probe]) -> None:
-        """These are going to be asked: begin with as many as there are workers for."""
+        """Start queries that will be asked soon, as many as there are idle workers."""
         probes = list(probes)
         for probe in probes:
             self.make_known(probe.blobs)
         self.scheduler.ahead((probe.case, EXPLAIN) for probe in probes)
 
     def put(self, probe: Probe, *, instead: Sequence[Probe] = ()) -> Outcome:
-        """Ask, and write the answer down. Where eager refuses a candidate, the next of ``instead`` takes its place."""
+        """Ask, and keep the answer. Where eager refuses the candidate, ask about the next of ``instead``."""
         tried = [probe, *instead]
         for probe in tried:
             self.make_known(probe.blobs)
@@ -142,7 +142,7 @@ class _Session:
         return Feature(aspect, name, self.now.get((aspect, name), ""), answers).free
 
     def magnitude(self) -> None:
-        """From which power of ten on a large number fails, where 1 passes."""
+        """Where a large number fails and 1 passes: find the power of ten from which on it fails."""
         number = size_of_values(self.case)
         passes = self.answers.get((Aspect.VALUES, "values"), ())
         if number is None or ProbeAnswer("ones", Outcome.PASS) not in passes:
@@ -158,7 +158,7 @@ class _Session:
     # Sizes
 
     def sizes(self) -> None:
-        """Every size of the inputs and of the tensors that the graph holds."""
+        """Vary every size of the inputs and of the attributes of the graph."""
         if self.case.earlier:
             return
         groups: dict[int, list[Place]] = {}
@@ -170,7 +170,7 @@ class _Session:
             group = groups[size]
             if self.asked - before >= MOST_SIZES:
                 return
-            # All dimensions of a symbolic size are its own. What only has its number may be, too: eager tells.
+            # All dimensions of a symbolic size belong to it. Dimensions that only equal it may: eager decides.
             whole = size > SMALL or len(group) == 1 or self.is_symbolic(size)
             if size == 0 or (whole and self.vary(group, size)) or self.is_symbolic(size):
                 continue
@@ -181,7 +181,7 @@ class _Session:
                     done |= next((set(tied) for tied in ties if self.vary(tied, size)), set())
 
     def vary(self, places: Sequence[Place], size: int) -> bool:
-        """Ask about other sizes of ``places``; False where eager refuses the first ones."""
+        """Ask about other sizes of ``places``. False where eager refuses the first two."""
         first = self.resize(places, size, size + 1)
         if first is Outcome.INVALID and self.resize(places, size, 2 * size) in (Outcome.INVALID, None):
             self.answers.pop((Aspect.SIZE, self.name(places)), None)
@@ -189,7 +189,7 @@ class _Session:
         others = (3, 17) if size == 1 else (2 * size, 4 * size + 1)
         larger = [next(self.resized(places, size, n, self.name(places)), None) for n in others]
         self.ahead([p for p in larger if p is not None][: self.scheduler.jobs])
-        for other in others:  # besides the next one: a multiple, and one that is none of anything
+        for other in others:  # besides size + 1: a multiple of it, and a number that is no multiple
             self.resize(places, size, other)
         least = 2 if self.is_symbolic(size) else 1  # torch takes 0 and 1 for constants
         below = [n for n in (size - 1, size // 2, 1) if least <= n < size]
@@ -206,7 +206,7 @@ class _Session:
         return self.put(probes[0], instead=probes[1:]) if probes else Outcome.INVALID
 
     def resized(self, places: Sequence[Place], size: int, other: int, name: str) -> Iterator[Probe]:
-        """With the numbers of the graph that may follow, the likeliest first."""
+        """Candidates with this size. They differ in the numbers of the graph that change with it; likeliest first."""
         seen: list[Case] = []
         for follow in ("lists", "all", "none") if size > SMALL else ("none", "lists"):
             made = resized(self.case, places, other, follow, self.blobs)

@@ -1,7 +1,7 @@
-"""Handing out what a reduction found: the script as it was verified, and every other format of the same case.
+"""Export what a reduction found: the script as it was verified, or another format of the same case.
 
-A script is text of the index and is handed out as it is; the other formats are rendered from the minimal case with the
-script's own record, so that all of them say the same. A format that runs is run before it is shown, and that is kept.
+The script is stored text and is exported unchanged. Other formats are rendered from the minimal case and the record of
+the script, so they state the same facts. A format that can run is run before it is exported, and the result is stored.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from . import record
 
 
 def search_path(case: Case) -> list[str]:
-    """Directories of this machine in which the backend's and the operators' modules lie.
+    """Directories of this machine with the modules of the backend and of the operators.
 
-    One with a torch of its own is another installation: it would hide the one that is asked about.
+    A directory with a torch of its own is left out: it would hide the installed one.
     """
     paths = [*case.backend.get("search_path", ())]
     for item in case.imports:
@@ -38,13 +38,13 @@ def search_path(case: Case) -> list[str]:
 
 
 def embedded_from(case: Case) -> str:
-    """The file that the script's copy of the backend is from, nothing where the script imports its backend."""
+    """The file from which the script copies its backend. Empty where the script imports the backend."""
     source = BackendSpec.from_json(case.backend).source
     return source.file if source is not None else ""
 
 
 class NotMinified(StoreError):
-    """There is no script yet; the text says how to make one."""
+    """There is no script yet. The message says how to make one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,10 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A text, the files that must lie beside it, and how often it showed the failure; ``tentative`` says why that is
-    not known, or not so."""
+    """A text, the files it needs beside it, and how often it showed the failure.
+
+    ``tentative`` says why it did not show the failure, or why that is not known.
+    """
 
     text: str
     files: Mapping[str, bytes]
@@ -125,10 +127,10 @@ def drawn(index: Index, capture_id: int, request: ExportRequest, *, tentative: s
 def export(
     db: str, capture_id: int, request: ExportRequest, *, runs: int = 2, timeout: float = 600.0, trust: bool = False
 ) -> Export:
-    """The requested text, after it has run as its receiver would run it. A text that was run before is not run again.
+    """The requested text, after it was run as its receiver would run it. A text that was run before is not run again.
 
-    Only what this user's own installation made is run unasked, or what is trusted. What was not run, or did not show
-    the failure, is handed out as *tentative* and says why.
+    Captures that were made elsewhere are run only with ``trust``. A text that was not run, or did not show the failure,
+    is *tentative* and says why.
     """
     with Index.open(db, readonly=True) as index:
         made = drawn(index, capture_id, request)
@@ -169,7 +171,7 @@ def template_text(path: Path | None) -> str:
 
 
 def _doubtful(index: Index, capture_id: int, request: ExportRequest, done: Verification) -> Export:
-    """What did not run, or showed nothing, saying so itself."""
+    """The text with a note that it did not run, or did not show the failure."""
     count = f"{done.shown} of {done.runs} fresh runs showed the failure: " if done.runs else ""
     made = drawn(index, capture_id, request, tentative=f"{count}{done.mismatch}")
     return replace(made, info={**made.info, "verified": done.shown, "runs": done.runs})

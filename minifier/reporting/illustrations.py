@@ -1,7 +1,7 @@
-"""What the compiler made of a minimized case, such as its intermediate representation: reports show it.
+"""What the compiler made of a minimal case, such as its intermediate representation, for reports.
 
-One more run of the case in a worker, with the adapter of the compiler watching (`BackendAdapter.illustrations`). It
-explains the failure and decides nothing.
+The case runs once more in a worker while the adapter of the compiler collects illustrations
+(`BackendAdapter.illustrations`). They do not influence the result.
 """
 
 from __future__ import annotations

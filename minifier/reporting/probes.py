@@ -1,7 +1,7 @@
-"""What can be asked about a minimal case: candidates that differ from it in one thing.
+"""Candidates that differ from a minimal case in one thing, for `minifier.reporting.explain`.
 
-A `Probe` is such a candidate with the words for it. None is asked here: `minifier.reporting.explain` does that, and
-makes the probes of sizes itself, as each depends on the answers before. No torch.
+A `Probe` is such a candidate with words that name the change. This module only makes them. `explain` asks about them,
+and makes the probes of sizes itself, because each of those depends on the answers before it. No torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..reducer.history import operation, text, values
 from .explanation import Aspect
 from .remake import cast, plain, relaid, resize
 
-#: Nodes of which arguments and operators are varied, and arguments, at most.
+#: The most nodes whose arguments and operators are varied, and the most arguments.
 MOST_NODES, MOST_ARGUMENTS = 4, 8
 _DTYPES = {
     "float": ("float32", "float64", "float16", "bfloat16"),
@@ -29,7 +29,7 @@ _DTYPES = {
     "bool": ("uint8", "float32"),
     "complex": ("complex64", "complex128"),
 }
-#: Operators that take the same arguments, those that are most alike side by side.
+#: Operators that take the same arguments. Similar ones stand side by side.
 _FAMILIES = (
     ("sin", "cos", "tan", "tanh", "sinh", "cosh", "atan", "asinh", "asin", "acos", "atanh", "acosh"),
     ("relu", "sigmoid", "neg", "abs", "exp", "expm1", "log", "log1p", "log2", "sqrt", "rsqrt", "reciprocal", "square",
@@ -45,17 +45,19 @@ _FAMILIES = (
 )  # fmt: skip
 
 
-#: A number that may be too large for something.
+#: Numbers from this one on count as large.
 LARGE = 1000.0
 
-#: A dimension: tensor and dimension, by index.
+#: The index of a tensor, and of one of its dimensions.
 Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """``case`` is the minimum with ``name`` changed from ``now`` to ``value``; ``blobs`` are storages it needs besides.
-    ``distance`` orders those that pass: the nearest is shown."""
+    """``case`` is the minimal case with ``name`` changed from ``now`` to ``value``. ``blobs`` has the new storages.
+
+    Of the probes that pass, the one with the smallest ``distance`` is shown.
+    """
 
     aspect: Aspect
     name: str
@@ -67,8 +69,10 @@ class Probe:
 
 
 class Names:
-    """What the tensors of a case are called: as in the printed script, held ones by their path. ``symbols`` are inputs
-    that are symbolic sizes, each with its name and the number it stands for."""
+    """The names of the tensors of a case: inputs as in the printed script, attributes by their path.
+
+    ``symbols`` has the inputs that are symbolic sizes, each with its name and its number.
+    """
 
     def __init__(self, case: Case) -> None:
         try:
@@ -91,7 +95,7 @@ class Names:
 
 
 def as_printed(case: Case) -> Case:
-    """``case`` with its inputs called as in the printed script, where that has names of its own for them."""
+    """``case`` with its inputs named as in the printed script."""
     try:
         printed = print_graph(case).parameters
     except Unprintable:
@@ -103,7 +107,7 @@ def as_printed(case: Case) -> Case:
 
 
 def settings(case: Case) -> Iterator[Probe]:
-    """Everything that is set, by default; gradients asked for where none are."""
+    """Each setting with its default value, and ``requires_grad`` where no tensor has it."""
     for name, value in case.context.items():
         if name != "rng":
             less = {k: v for k, v in case.context.items() if k != name}
@@ -131,27 +135,27 @@ def settings(case: Case) -> Iterator[Probe]:
 
 
 def value_sets(case: Case) -> Iterator[Probe]:
-    """Other values for all tensors at once, then for each alone."""
+    """Other values, first for all tensors at once, then for single tensors."""
     names = Names(case).of
     able = [i for i in names if plain(case.tensors[i]) and case.tensors[i].numel]
     groups = [able] if len(able) < 2 else [able, *([i] for i in able[:3])]
     for group in groups if able else ():
         name = "values" if group == able else f"values of {names[group[0]]}"
         now = _present(case, group)
-        for said in ("zeros", "ones", "random numbers"):
-            changed = {i: replace(_filled(case.tensors[i], said), offset=0) for i in group}
+        for label in ("zeros", "ones", "random numbers"):
+            changed = {i: replace(_filled(case.tensors[i], label), offset=0) for i in group}
             if any(changed[i].init != case.tensors[i].init for i in group):
-                yield Probe(Aspect.VALUES, name, now, said, with_tensors(case, changed), distance=20)
+                yield Probe(Aspect.VALUES, name, now, label, with_tensors(case, changed), distance=20)
 
 
 def _present(case: Case, tensors: Sequence[int]) -> str:
-    """What tensors hold now, in a word or two."""
+    """The present values of tensors, in a few words."""
     found = list(dict.fromkeys(values(case.tensors[i]) for i in tensors))
     return found[0] if len(found) == 1 else "what they are"
 
 
 def size_of_values(case: Case) -> float | None:
-    """The one number that all floating tensors hold, where it is a large one."""
+    """The number that fills all floating tensors. None where there is no such number, or it is small."""
     made = [case.tensors[i].init for i in Names(case).of if case.tensors[i].dtype in FLOATS]
     numbers = {init["value"] for init in made if init is not None and type(init.get("value")) is float}
     whole = len(numbers) == 1 and all(init is not None and init.get("fn") == "full" for init in made)
@@ -160,7 +164,7 @@ def size_of_values(case: Case) -> float | None:
 
 
 def of_size(case: Case, number: float) -> Probe:
-    """All floating tensors hold ``number``."""
+    """The case with all floating tensors filled with ``number``."""
     names = Names(case).of
     able = [i for i in names if plain(case.tensors[i]) and case.tensors[i].numel]
     changed = {
@@ -172,14 +176,14 @@ def of_size(case: Case, number: float) -> Probe:
     return Probe(Aspect.VALUES, "values", now, f"all {number:g}", with_tensors(case, changed), distance=15)
 
 
-def _filled(spec: TensorSpec, said: str) -> TensorSpec:
+def _filled(spec: TensorSpec, label: str) -> TensorSpec:
     if any(step == 0 and size > 1 for size, step in zip(spec.shape, spec.stride, strict=True)):
         spec = replace(spec, stride=contiguous(spec.shape))
-    if said == "random numbers":
+    if label == "random numbers":
         whole = spec.dtype not in FLOATS | COMPLEX
         init: dict[str, Any] = {"fn": "randint", "low": 0, "high": 2} if whole else {"fn": "randn"}
     else:
-        number = int(said == "ones")
+        number = int(label == "ones")
         init = {"fn": "full", "value": bool(number) if spec.dtype == "bool" else number}
         if spec.dtype in FLOATS:
             init["value"] = float(number)
@@ -189,7 +193,7 @@ def _filled(spec: TensorSpec, said: str) -> TensorSpec:
 
 
 def dtypes(case: Case, blobs: Blobs) -> Iterator[Probe]:
-    """Every dtype in turn as another of its kind: the tensors that have it, and where the graph says it."""
+    """Each dtype replaced by others of its kind, in the tensors and in the arguments of the graph."""
     names = Names(case)
     for dtype in list(dict.fromkeys(case.tensors[i].dtype for i in names.of))[:3]:
         kind = "float" if dtype in FLOATS else "int" if dtype in INTEGERS else "bool" if dtype == "bool" else "complex"
@@ -214,23 +218,23 @@ def _redtyped(value: Value, old: str, new: str) -> Value:
 
 
 def layouts(case: Case, blobs: Blobs) -> Iterator[Probe]:
-    """Contiguous tensors transposed in memory, others contiguous."""
+    """Each contiguous tensor transposed in memory, every other tensor made contiguous."""
     for i, name in Names(case).of.items():
         spec = case.tensors[i]
         dense = contiguous(spec.shape)
         if spec.stride != dense or spec.offset:
-            other, said = dense, "contiguous"
+            other, label = dense, "contiguous"
         else:
-            other, said = tuple(reversed(contiguous(tuple(reversed(spec.shape))))), "transposed"
+            other, label = tuple(reversed(contiguous(tuple(reversed(spec.shape))))), "transposed"
         made = relaid(spec, other, blobs) if other != spec.stride or spec.offset else None
-        if made is not None and sum(size > 1 for size in spec.shape) > (said == "transposed"):
-            now = "contiguous" if said == "transposed" else f"strides {spec.stride}, offset {spec.offset}"
+        if made is not None and sum(size > 1 for size in spec.shape) > (label == "transposed"):
+            now = "contiguous" if label == "transposed" else f"strides {spec.stride}, offset {spec.offset}"
             changed = with_tensors(case, {i: made[0]})
-            yield Probe(Aspect.LAYOUT, f"layout of {name}", now, said, changed, made[1], distance=25)
+            yield Probe(Aspect.LAYOUT, f"layout of {name}", now, label, changed, made[1], distance=25)
 
 
 def arguments(case: Case) -> Iterator[Probe]:
-    """Numbers and switches that the nodes are given, each a little different; keywords left out."""
+    """Each number or flag among the arguments changed a little, and each keyword left out."""
     left, calls = MOST_ARGUMENTS, _calls(case)
     for node in case.graph.compute[:MOST_NODES]:
         places: list[tuple[int | str, Value]] = [*enumerate(node.args), *node.kwargs.items()]
@@ -243,13 +247,13 @@ def arguments(case: Case) -> Iterator[Probe]:
             left -= 1
             name = f"argument {place} of {calls[node.name]}"
             for distance, other in enumerate(others):
-                said = "left out" if other is _LEFT_OUT else text(other)
+                label = "left out" if other is _LEFT_OUT else text(other)
                 changed = with_node(case, node.name, _given(node, place, other))
-                yield Probe(Aspect.ARGUMENT, name, text(value), said, changed, distance=10 + distance)
+                yield Probe(Aspect.ARGUMENT, name, text(value), label, changed, distance=10 + distance)
 
 
 _LEFT_OUT = object()
-#: Of a larger number one more and one less are much the same.
+#: Larger numbers are not changed by one: that makes no difference to most operators.
 _CLOSE = 64
 
 
@@ -283,7 +287,7 @@ def _refers(value: Value) -> bool:
 
 
 def operators(case: Case) -> Iterator[Probe]:
-    """Other operators with the same arguments, the two that are most alike."""
+    """Each operator replaced by the two most similar operators that take the same arguments."""
     calls = _calls(case)
     for node in case.graph.compute[:MOST_NODES]:
         called = _plain_name(node)
@@ -294,9 +298,9 @@ def operators(case: Case) -> Iterator[Probe]:
             near = sorted((other for other in family if other != called), key=lambda o: abs(family.index(o) - at))
             found = [n for other in near if (n := _calling(node, called, other)) is not None][:2]
             for rank, other in enumerate(found):
-                now, said = (_said(n) for n in (node, other))
+                now, label = (_called(n) for n in (node, other))
                 changed = with_node(case, node.name, other)
-                yield Probe(Aspect.OPERATOR, f"operator {calls[node.name]}", now, said, changed, distance=40 + rank)
+                yield Probe(Aspect.OPERATOR, f"operator {calls[node.name]}", now, label, changed, distance=40 + rank)
 
 
 def _plain_name(node: Node) -> str:
@@ -309,7 +313,7 @@ def _plain_name(node: Node) -> str:
 
 
 def _calling(node: Node, called: str, other: str) -> Node | None:
-    """``node`` with another operator, None where there is none of that name."""
+    """``node`` with another operator. None where no operator has that name."""
     if node.op == "call_method":
         target: Value = other
     else:
@@ -325,22 +329,22 @@ def _calling(node: Node, called: str, other: str) -> Node | None:
 
 def _calls(case: Case) -> dict[str, str]:
     """What the nodes call, as the script says it; of several that call the same, the first, the second..."""
-    said = [_said(node) for node in case.graph.compute]
+    labels = [_called(node) for node in case.graph.compute]
     return {
-        node.name: called if said.count(called) == 1 else f"{called} (call {said[: i + 1].count(called)})"
-        for i, (node, called) in enumerate(zip(case.graph.compute, said, strict=True))
+        node.name: called if labels.count(called) == 1 else f"{called} (call {labels[: i + 1].count(called)})"
+        for i, (node, called) in enumerate(zip(case.graph.compute, labels, strict=True))
     }
 
 
-def _said(node: Node) -> str:
+def _called(node: Node) -> str:
     return operation(node.target) if node.op == "call_function" else str(node.target)
 
 
 def resized(case: Case, places: Sequence[Place], size: int, follow: str, blobs: Blobs) -> tuple[Case, Blobs] | None:
-    """``case`` with the dimensions ``places``, all of one size, of another ``size``, and the storages it needs besides.
+    """``case`` with the dimensions ``places`` resized to ``size``, and the new storages. All had one size before.
 
-    ``follow`` says which numbers of the graph that equal the old size are changed: those in ``lists``, ``all``, or
-    ``none``. Symbolic sizes that stand for the old size stand for the new one. None where a tensor cannot be made so.
+    ``follow`` says which numbers of the graph are changed with it, if they equal the old size: those in ``lists``,
+    ``all``, or ``none``. Symbolic sizes follow always. None where a tensor cannot be resized.
     """
     old = case.tensors[places[0][0]].shape[places[0][1]]
     changed: dict[int, TensorSpec] = {}
@@ -371,7 +375,7 @@ def _renumbered(value: Value, old: int, new: int, *, inside: bool) -> Value:
 
 
 def with_tensors(case: Case, changed: Mapping[int, TensorSpec]) -> Case:
-    """``case`` with these tensors in the place of its own."""
+    """``case`` with some tensors replaced, by index."""
     tensors = tuple(changed.get(i, spec) for i, spec in enumerate(case.tensors))
     return replace(case, tensors=tensors)
 
@@ -382,6 +386,6 @@ def with_node(case: Case, name: str, node: Node) -> Case:
 
 
 def _mapped(graph: Graph, edit: Any) -> Graph:
-    """``graph`` with ``edit`` applied to every argument, in subgraphs, too."""
+    """``graph`` with ``edit`` applied to every argument, also in subgraphs."""
     attrs = {p: {**a, "graph": _mapped(a["graph"], edit)} if "graph" in a else a for p, a in graph.attrs.items()}
     return replace(graph, nodes=tuple(n.map_values(edit) if n.is_compute else n for n in graph.nodes), attrs=attrs)

@@ -1,7 +1,7 @@
-"""The record of a script: what it says of itself, kept beside it, so that every other format can say the same later.
+"""The record of a script: the facts in its header, kept in the index so that other formats can state the same.
 
-A format may be rendered long after, and on another machine: what the minimal case showed, under which versions and how
-often belongs to the day the script was verified.
+A format may be rendered later and on another machine. The failure, the versions and the number of runs are those of the
+day on which the script was verified.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ..oracle import first_node
 from ..oracle.ablation import stored as stored_ablation
 from . import explanation, illustrations
 
-#: Under this name the record is kept beside the scripts of a capture.
+#: The kind of the artifact.
 ARTIFACT = "record"
 _TEXTS = ("torch", "python", "platform", "backend", "runs", "replays", "tentative")
-#: Rows of the table that tells the story.
+#: The most rows in the table of reduction steps.
 _MOST_STEPS = 20
 _FLAGS = ("summed",)
 _COUNTS = ("nodes", "inputs", "queries", "timeout")
@@ -38,7 +38,7 @@ _COUNTS = ("nodes", "inputs", "queries", "timeout")
 def make_header(
     capture: CaptureInfo, case: Case, failure: Failure, *, queries: int, timeout: float, **more: Any
 ) -> Header:
-    """What the script says about itself: versions and figures, nothing of this machine."""
+    """The header of a script: versions and figures. It has no path of this machine."""
     spec = BackendSpec.from_json(case.backend)
     return Header(
         failure=failure,
@@ -56,14 +56,14 @@ def make_header(
 
 
 def keep(index: Index, capture_id: int, header: Header) -> None:
-    """Keep what the script of the capture says of itself."""
+    """Store the header of the script of a capture."""
     doc = {name: getattr(header, name) for name in (*_TEXTS, *_COUNTS, *_FLAGS)}
     doc |= {"failure": plain(codec.dump(header.failure)), "installed": codec.dump(header.installed)}
     index.artifacts.save(capture_id, ARTIFACT, doc)
 
 
 def stored(index: Index, capture: CaptureInfo) -> Header | None:
-    """What `keep` kept, if anything readable, with what was found out since: the ablation, the first differing node."""
+    """The header that `keep` stored, with what is known since, such as the ablation. None where it cannot be read."""
     header = _read(index.artifacts.get(capture.id, ARTIFACT))
     if header is None:
         return None

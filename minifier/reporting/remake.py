@@ -1,7 +1,7 @@
-"""Tensors made anew: the same values in another dtype, shape or layout, as far as there are such values.
+"""Change the dtype, the shape or the layout of a tensor and keep its values as far as possible. No torch.
 
-A tensor that a generator makes stays generated. Of recorded values the elements are read, changed and written out
-contiguously under a key of their own; a larger shape repeats them. No torch.
+A generated tensor stays generated. The elements of a recorded tensor are read, changed and written contiguously to a
+new storage. A larger shape repeats them.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from ...store.document.case import Blobs, TensorSpec
 if TYPE_CHECKING:
     from ...repro_templates.source.elements import Array
 
-#: A tensor of more elements is left alone.
+#: The largest tensor that is changed, in elements.
 MOST = 1 << 20
-#: The dtypes that values can be had in.
+#: The dtypes that values can be converted to.
 _WRITTEN = FLOATS | COMPLEX | {"bool", "uint8", "int8", "int16", "int32", "int64"}
 
-#: Larger numbers do not exist there.
+#: The largest number of a dtype.
 _LARGEST = {
     "float16": 65504.0, "bfloat16": 3e38, "float32": 3e38, "complex64": 3e38, "uint8": 255, "int8": 127, "int16": 32767,
     "int32": 2**31 - 1, "int64": 2**63 - 1, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0,
 }  # fmt: skip
 
-#: A tensor and the storage that it needs, if it needs a new one.
+#: A tensor, and its storage by key where it needs a new one.
 Made = tuple[TensorSpec, dict[str, bytes]]
 
 
 def plain(spec: TensorSpec) -> bool:
-    """Whether the values of ``spec`` are numbers in a strided layout, and not too many."""
+    """Whether ``spec`` can be changed: a strided tensor of numbers with at most `MOST` elements."""
     return (
         spec.layout == "strided" and not spec.parts and not spec.extra and not spec.conj and not spec.neg
         and spec.numel <= MOST and (spec.init is not None or (spec.storage is not None and is_numeric(spec.dtype)))
@@ -40,7 +40,7 @@ def plain(spec: TensorSpec) -> bool:
 
 
 def cast(spec: TensorSpec, dtype: str, blobs: Blobs) -> Made | None:
-    """``spec`` with its values in another dtype, None where they have none there."""
+    """``spec`` in another dtype. None where that cannot hold its values."""
     if not plain(spec) or dtype not in _WRITTEN:
         return None
     if spec.init is None:
@@ -61,7 +61,7 @@ def cast(spec: TensorSpec, dtype: str, blobs: Blobs) -> Made | None:
 
 
 def resize(spec: TensorSpec, shape: tuple[int, ...], blobs: Blobs) -> Made | None:
-    """``spec`` in another shape of as many dimensions: cut off, or repeated."""
+    """``spec`` in another shape with as many dimensions. Values are cut off or repeated."""
     if not plain(replace(spec, shape=shape)) or 0 in spec.shape:
         return None
     if spec.init is not None:
@@ -76,7 +76,7 @@ def resize(spec: TensorSpec, shape: tuple[int, ...], blobs: Blobs) -> Made | Non
 
 
 def relaid(spec: TensorSpec, stride: tuple[int, ...], blobs: Blobs) -> Made | None:
-    """``spec`` with other strides and no offset; of recorded values only contiguously."""
+    """``spec`` with other strides and no offset. A recorded tensor can only be made contiguous, else None."""
     if not plain(spec):
         return None
     if spec.init is not None:
@@ -90,7 +90,7 @@ def _elements(spec: TensorSpec, blobs: Blobs) -> Array:
 
 
 def _written(spec: TensorSpec, array: Array, dtype: str) -> Made | None:
-    """``spec`` over a storage that holds just ``array``."""
+    """``spec`` with a new storage that holds only ``array``. None where complex values would become real."""
     if spec.dtype in COMPLEX and dtype not in COMPLEX:
         return None
     data = raw(dtype, array)

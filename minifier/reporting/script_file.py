@@ -1,7 +1,7 @@
-"""`minify verify repro.py`: a script that lies in a file shows the failure that its docstring names, or it does not.
+"""`minify verify repro.py`: run a script from a file and check that it shows the failure that its docstring names.
 
-The docstring has the digest of a signature and not its parts, so a run shows it where its own signature has that
-digest: as it is, or without what a capture may lack, such as the words on standard error and the stack of a crash.
+The docstring has the digest of a signature. A run shows the failure if its own signature has the same digest, either
+whole or without the parts that a capture may lack: the text on standard error, and the stack of a crash.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ...store.errors import StoreError
 from ...store.failure import Failure
 from ...store.signature import SIGNATURE_VERSION, signature
 
-#: A script has some kilobytes.
+#: The largest file that is read as a script.
 MOST_BYTES = 4 << 20
 _SIGNATURE = re.compile(r"\bSignature (v[12]:[0-9a-f]{12})\b")
 
 
 def verify_file(path: Path, *, runs: int, timeout: float) -> dict[str, Any]:
-    """Run the script in ``path`` in fresh processes, with the data that lies beside it; what they showed.
+    """Run the script in ``path`` in fresh processes, with the data file beside it, and return what they showed.
 
-    Raises `StoreError` where it is no script of ours.
+    Raises `StoreError` where the file is no script of ours.
     """
     text = _read(path)
     wanted = named(text)
@@ -57,7 +57,7 @@ def named(script: str) -> str | None:
 
 
 def digests(failure: Failure) -> set[str]:
-    """What the signature of ``failure`` may have been called by one who knew less of it."""
+    """The digests of the signature of ``failure``, in every version, whole and without what a capture may lack."""
     versions = [signature(failure, version) for version in range(1, SIGNATURE_VERSION + 1)]
     known = [one for whole in versions for one in (whole, replace(whole, diagnostics=""))]
     return {s.digest for one in known for s in (one, replace(one, origin="") if failure.kind == "crash" else one)}

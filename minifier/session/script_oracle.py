@@ -1,7 +1,7 @@
-"""The last oracle is the script itself: every candidate is rendered and run as a file in a fresh process.
+"""The script as an oracle: every candidate is rendered as a script and run in a fresh process.
 
-Slow, a process with torch and the backend for each question, and exact: what it accepts is what the maintainer will
-see. It is asked where the workers and the script disagree about a case.
+It is slow, because each query starts a process with torch and the backend. It is exact, because it sees what the
+maintainer will see. It is used where the workers and the script disagree about a case.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ class ScriptOracle:
         self.blobs = blobs
 
     def ask(self, case: Case, *, fresh: bool = True, votes: Votes | None = None) -> Verdict:
-        """SAME where the script shows the failure, PASS where it ends well, INVALID for everything else: a script
-        cannot tell a failing backend from a graph that is wrong."""
+        """SAME where the script shows the failure, PASS where it ends without one, INVALID for everything else.
+
+        A script cannot tell a failure of the backend from an error of the graph.
+        """
         votes = votes or self.votes
         header = make_header(self.capture, case, self.failure, queries=0, timeout=self.timeout)
         try:

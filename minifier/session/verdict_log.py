@@ -1,4 +1,4 @@
-"""The verdict log of one reduction: what a former run was told, and every question before it is asked."""
+"""The verdict log of one reduction: every query before it is asked, and all verdicts, also those of earlier runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .capture_session import CaptureSession
 
 
 class VerdictLog:
-    """Questions and answers by key, in memory and in the index."""
+    """Queries and verdicts by key, in memory and in the index."""
 
     def __init__(self, session: CaptureSession, reduction: int, *, before: int = 0) -> None:
         self.session = session
@@ -21,13 +21,13 @@ class VerdictLog:
             key: Verdict(Outcome(stored.outcome), seconds=stored.seconds, detail=stored.detail)
             for key, stored in earlier.items()
         }
-        #: Which pass asked each question.
+        #: Which pass asked each query.
         self.passes = {key: stored.pass_name for key, stored in earlier.items()}
         self._problems: set[tuple[str, str]] = set()
         self.explaining = sum(name == EXPLAIN for name in self.passes.values())
 
     def problem(self, pass_name: str, text: str) -> bool:
-        """Write down what was wrong with a pass; False where that is known. No question: it counts as none."""
+        """Store an error of a pass. False where it is known. It does not count as a query."""
         if (pass_name, text) in self._problems:
             return False
         self._problems.add((pass_name, text))
@@ -38,7 +38,7 @@ class VerdictLog:
 
     @property
     def queries(self) -> int:
-        """Questions of the reduction itself, without those of an explanation."""
+        """The number of queries of the reduction, without those of an explanation."""
         return len(self.known) - self.explaining
 
     @property
