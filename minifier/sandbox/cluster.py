@@ -1,9 +1,9 @@
 """Oracle calls on other machines: a `dask.distributed` cluster in the place of the local workers.
 
-A `ClusterPool` is to the oracle what `fxminify.minifier.sandbox.pool.Pool` is: submit a request, get a future of a
-reply that always comes. Each request goes to `fxminify.minifier.sandbox.dask_worker` as a message that holds all it
-needs. What a lost worker was asked the scheduler asks another one, so the loss costs that one query. ``dask`` is an
-extra, imported when a cluster is asked for, and what it moves are bytes of JSON and of tensors.
+A `ClusterPool` has the interface of `fxminify.minifier.sandbox.pool.Pool`: every request gets a future, and every
+future gets a reply. A request goes to `fxminify.minifier.sandbox.dask_worker` as one message that holds all it needs.
+If a worker is lost, the scheduler of dask sends its request to another one. ``dask`` is an extra and is imported only
+when a cluster is used. It transfers bytes of JSON and of tensors only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class NoCluster(Exception):
-    """The cluster cannot be had; the message says what to do."""
+    """The cluster cannot be reached. The message says what to do."""
 
 
 class Cluster:
@@ -168,7 +168,7 @@ class _Errand:
         self.task = self.pool._run(json.dumps(self.request).encode(), storages, self.answered)
 
     def answered(self, task: Any) -> None:
-        """Dask has an answer, or has given up."""
+        """Called when dask has an answer or has given up."""
         self.pool._forget(task)
         if self.future.cancelled():
             return
@@ -183,7 +183,7 @@ class _Errand:
             self.future.set_result(reply)
 
     def reply(self, task: Any) -> Reply | None:
-        """What the worker said; None where it was sent what it lacked."""
+        """The reply of the worker. None where it lacked storages, which are now sent."""
         if task.status == "error" and type(task.exception()).__name__ == "KilledWorker":
             return Reply(Ended.INFRA, error=f"workers of the cluster were lost: {task.exception()}")
         data, made = task.result()

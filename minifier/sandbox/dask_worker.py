@@ -1,10 +1,9 @@
-"""What another machine does for a driver: `serve` answers one request in an isolated pool of its own.
+"""The side of a cluster's machine: `serve` answers one request of a driver in an isolated pool.
 
-A request is self-contained: what to import, the task with its argument, and the storages that it needs. No database,
-no path and no state of the driver is used. Storages that have been here before need not be sent again: those that
-are missing are asked for by name. The pool outlives the request, one for each reduction (*session*) that asks here,
-so a candidate that crashes takes a worker of the pool with it and never the process that serves. Knows neither torch
-nor dask.
+A request is self-contained: what to import, the task with its argument, and the storages that it needs. It uses no
+database, no path and no state of the driver. Storages are kept, and the reply names those that are missing. There is
+one pool for each reduction (*session*), and it is kept between requests. A candidate that crashes ends a worker of that
+pool and never the process that serves. Imports neither torch nor dask.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def _answer(pool: Pool, asked: Json, storages: dict[str, bytes]) -> tuple[bytes,
 
 
 def end(session: str) -> None:
-    """The driver needs the pool of this session no more."""
+    """Close the pool of this session."""
     _SESSIONS.end(session)
 
 

@@ -1,6 +1,6 @@
-"""Driver side of the zygote: starts it, has workers made, learns of their deaths.
+"""The driver's side of the zygote: start it, let it fork workers, notice when they end.
 
-Knows processes and channels, nothing of requests: that is `pool`. Thread-safe.
+This module handles processes and channels; `pool` handles requests. Thread-safe.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_IMPORTED = 5000
 
 
 class SandboxError(Exception):
-    """The sandbox itself cannot work; the message is for the person at the terminal."""
+    """The sandbox cannot work. The message is for the user."""
 
 
 class BackendImportError(SandboxError):
@@ -69,7 +69,7 @@ class Worker:
 
 
 class Launcher:
-    """Starts workers through one zygote, which it starts itself, again if it dies."""
+    """Starts workers through one zygote. Starts the zygote, and starts it again if it dies."""
 
     def __init__(self, setup: Setup, mode: Mode = "fork", *, start_timeout: float = 180.0) -> None:
         self.setup = setup
@@ -87,7 +87,7 @@ class Launcher:
         self._preloaded = 0
 
     def learn(self, modules: Sequence[str]) -> None:
-        """Have the zygote import, before it forks again, what a worker had to."""
+        """Let the zygote import ``modules`` before it forks again, because a worker had to import them."""
         self._imported.update(dict.fromkeys(modules[:MOST_IMPORTED]))
 
     def has_imported(self, module: str) -> bool:
@@ -183,7 +183,7 @@ class Launcher:
         raise SandboxError(f"{problem}: {self._log()}")
 
     def _listen(self, channel: Channel) -> None:
-        """Thread: what the zygote reports, until it is gone; then its workers are too."""
+        """Thread: read the reports of the zygote until it ends. Its workers end with it."""
         try:
             while True:
                 message = channel.receive()

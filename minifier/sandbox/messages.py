@@ -1,7 +1,7 @@
-"""What driver, zygote and workers say to each other: typed messages as length-prefixed JSON over a socketpair.
+"""The messages between driver, zygote and workers: typed, as length-prefixed JSON over a socketpair.
 
-Nothing is pickled: a worker that runs a broken compiler may send anything, so an answer is data of a known type with
-known fields, bounded in size, or it is refused. Bytes of tensors never travel here, they lie in `Scratch` files.
+Nothing is pickled. A worker that runs a broken compiler may send anything, so a message must have a known type, known
+fields and a bounded size, or it is refused. Bytes of tensors are not sent: they are in `Scratch` files.
 """
 
 from __future__ import annotations

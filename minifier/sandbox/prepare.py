@@ -1,7 +1,7 @@
-"""What a process must import before it serves, and how to see that a request left it changed.
+"""Import what a worker needs before it serves, and detect that a request changed the state of its process.
 
-Compilers are told to use one thread and no pool of processes *before* they are imported: a process that ran a
-two-thread parallel region, or owns a compile pool, hangs in its forked children. Nothing is compiled or run here.
+Compilers are set to one thread and no pool of processes *before* they are imported. A process that has used several
+threads, or that owns a compile pool, hangs in its forked children. Nothing is compiled or run here.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def prepare(setup: Setup) -> Ready:
 
 
 def preload(modules: list[str]) -> None:
-    """Import what workers imported, as far as it can be imported by name; the order is theirs."""
+    """Import the modules that workers imported, in the same order, as far as they can be imported by name."""
     for name in modules:
         if name not in sys.modules:
             with contextlib.suppress(BaseException):  # generated code has names that cannot be imported

@@ -1,7 +1,8 @@
-"""Linux process plumbing that the sandbox stands on: death signals, subreapers, whole process groups.
+"""Linux processes for the sandbox: death signals, subreapers, process groups.
 
-A worker leads its own session, so that killing its process group takes the compilers it started with it. What left
-the group (a daemon a backend started) is found through psutil, or falls to the zygote, which is a subreaper.
+A worker leads its own session, so killing its process group also kills the compilers it started. Processes that left
+the group, such as a daemon of a backend, are found through psutil, or become children of the zygote, which is a
+subreaper.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A directory shared by the driver and its workers: storages by key, captured output, and a place to stand in.
+"""A directory shared by the driver and its workers: storages by key, captured output, the workers' current directory.
 
-A storage is a file named by the sha256 of its key, written once, under a temporary name first; so tensors reach a
-worker through the page cache, never through the zygote, whose fork gets slower with every megabyte it holds.
+A storage is a file named by the sha256 of its key. It is written once, under a temporary name first. Tensors reach a
+worker through the page cache and not through the zygote, because a fork gets slower with every megabyte it copies.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Scratch(Mapping[str, bytes]):
 
     @property
     def work(self) -> Path:
-        """The current directory of the workers, so that a backend's droppings land nowhere else."""
+        """The current directory of the workers. Files that a backend leaves behind land here."""
         return self.root / "work"
 
     def output(self, query: int, stream: str) -> Path:

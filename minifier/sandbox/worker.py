@@ -1,12 +1,12 @@
-"""A worker: answers one request after another in a process of its own, and may die of any of them.
+"""A worker: a process that answers one request after another. Any request may kill it.
 
-* Each request runs with file descriptors 1 and 2 going to files of its own, which the *driver* reads: so nothing
-  that a compiler printed is lost, not even when it took the process with it.
-* Phases are announced as they begin: the driver knows what a crash or a hang interrupted.
-* A request that leaves the process in another state than it found (a default dtype, a directory, the environment)
-  makes the worker *dirty*: it answers, and is replaced before the next request.
-* What it had to import it tells, so that the zygote can import it for those that come after.
-* It leaves by `os._exit`: no destructor of a broken library decides how the process ends.
+* During a request file descriptors 1 and 2 go to files that the *driver* reads. What a compiler printed is kept even if
+  the process crashes.
+* The worker announces each phase as it begins, so the driver knows which phase a crash or a hang interrupted.
+* A request that changes the state of the process (a default dtype, a directory, the environment) makes the worker
+  *dirty*. It answers, and is replaced before the next request.
+* The worker reports the modules it had to import, so that the zygote can import them before the next fork.
+* It ends by `os._exit`, so that no destructor of a broken library can change how the process ends.
 
 Forked by the zygote, or started as ``python -m fxminify.minifier.sandbox.worker FD`` where forking cannot serve.
 """
@@ -77,7 +77,7 @@ def serve(channel: Channel, scratch: Scratch) -> None:
 
 
 class _Imports:
-    """Tells the driver which modules are new, before each phase: a crash must not take the knowledge with it."""
+    """Reports new modules to the driver before each phase, so that a crash does not lose them."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel

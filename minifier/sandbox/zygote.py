@@ -1,9 +1,9 @@
-"""The zygote: imports everything once, then does nothing but fork workers and reap them.
+"""The zygote: imports everything once, then forks workers and reaps them.
 
-It never compiles and never runs an operator, so it has no threads to lose in a fork, and it speaks to the driver
-only. Each worker leads its own session. When one ends, whatever is left of its process group is killed *before* the
-worker is reaped, while the group's number cannot belong to anybody else. When the driver closes the channel or dies,
-every descendant is killed, orphans included (the zygote is a subreaper), and the scratch directory is removed.
+It never compiles and never runs an operator, so it has no threads that a fork would lose. It communicates with the
+driver only. Each worker leads its own session. When a worker ends, the rest of its process group is killed *before* the
+worker is reaped, because until then no other group can get its number. When the driver closes the channel or dies, the
+zygote kills every descendant, orphans included (it is a subreaper), and removes the scratch directory.
 
 Started by the driver, which itself never imports torch, as ``python -m fxminify.minifier.sandbox.zygote FD MODE PID``.
 In mode ``spawn`` it imports nothing and starts each worker as a fresh program: CUDA does not survive a fork.
@@ -40,7 +40,7 @@ class Zygote:
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Fork on request and report the dead, until the driver is gone."""
+        """Fork on request and report workers that ended, until the driver is gone."""
         poll = select.poll()
         poll.register(self.channel, select.POLLIN)
         poll.register(self.wake, select.POLLIN)
