@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import __version__
 from ..backends.adapters import Illustration
+from ..backends.provenance import variables
 from ..backends.provenance.installed import Installed
 from ..backends.running.deaths import signal_name
 from ..store.document.case import Case
@@ -157,6 +158,7 @@ def about(case: Case, header: Header) -> list[str]:
     lines += _wrapped(" ".join(filter(None, (minified(case, header), sure(header)))))
     lines += _wrapped(", ".join(versions(header)) + "." if versions(header) else "")
     lines += _wrapped(needs(header.installed))
+    lines += _wrapped(variables.sentence(case.backend.get("variables", ())), 2000)
     return [docstring(line) for line in lines if line]
 
 

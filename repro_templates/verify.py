@@ -25,17 +25,13 @@ from types import MappingProxyType
 from typing import Any
 
 from ..backends.adapters import adapters
+from ..backends.provenance.variables import ORDINARY, named
 from ..backends.running import deaths
 from ..store import codec
 from ..store.failure import Failure, FailureKind, Phase
 from ..store.signature import Signature, signature
 from .tracebacks import phase_of_crash
 
-#: The environment variables that a fresh process inherits, besides those that say where compilers keep caches.
-INHERITED = (
-    "PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "CC",
-    "CXX", "XDG_CACHE_HOME",
-)  # fmt: skip
 SCRIPT, REPORT = "repro.py", "report.json"
 _RUNNER = "fxminify.repro_templates.runner"
 _TAIL = 4000
@@ -235,7 +231,7 @@ def _run(
             quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": sink}
             code: int | None = None
             with (
-                processes.start(command, cwd=place, env=_environment(search_path), **quiet) as process,
+                processes.start(command, cwd=place, env=_environment(script, search_path), **quiet) as process,
                 suppress(subprocess.TimeoutExpired),
             ):
                 code = process.wait(timeout)
@@ -250,9 +246,11 @@ def _versions(report: Mapping[str, object] | None) -> dict[str, str]:
     return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
 
 
-def _environment(search_path: Sequence[str]) -> dict[str, str]:
+def _environment(script: str, search_path: Sequence[str]) -> dict[str, str]:
+    """What a fresh process inherits, besides the places of compilers' caches and the variables that the script says its
+    backend reads: nothing else may make a script work."""
     caches = [name for adapter in adapters().values() for name in adapter.cache_variables]
-    inherited = {name: os.environ[name] for name in (*INHERITED, *caches) if name in os.environ}
+    inherited = {name: os.environ[name] for name in (*ORDINARY, *caches, *named(script)) if name in os.environ}
     path = {"PYTHONPATH": os.pathsep.join(search_path)} if search_path else {}
     return inherited | path | {"PYTHONFAULTHANDLER": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from . import modules, registry, syntax
+from . import modules, registry, syntax, variables
 from .embedded_source import Embedder
 from .expression import Expression, constructor_arguments
 from .modules import CannotEmbed, reimportable
@@ -76,7 +76,8 @@ class _Origin:
         written = self._options(options) if options else None
         spec = replace(spec, options=written, mode=mode, dynamic=dynamic, source=self._embedder.embedded())
         path = (*self._path, *modules.search_path(spec.modules()))
-        return replace(spec, search_path=tuple(dict.fromkeys(path)))
+        spec = replace(spec, search_path=tuple(dict.fromkeys(path)))
+        return replace(spec, variables=variables.read_by(spec))
 
     def _named(self, name: str) -> BackendSpec | None:
         """A spec that uses a registered name, None where its registration cannot be repeated by an import."""

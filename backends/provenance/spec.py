@@ -61,7 +61,8 @@ class BackendSpec:
     names need none, and torch finds the ``entry_point`` of an installed ``distribution`` by itself. ``how`` says in one
     word which way it is: ``registered``, ``entry_point``, ``attribute``, ``partial``, ``aot_autograd``, ``instance``,
     ``method``, ``source`` (embedded) or ``unknown``. ``search_path`` holds directories of this machine and is never
-    printed. ``problem`` says why there is no way, or is empty.
+    printed. ``variables`` are names of environment variables that were set and that it reads. ``problem`` says why
+    there is no way, or is empty.
     """
 
     name: str = ""
@@ -75,13 +76,14 @@ class BackendSpec:
     dynamic: bool | None = None
     source: EmbeddedSource | None = None
     search_path: tuple[str, ...] = field(default=(), compare=False)
+    variables: tuple[str, ...] = field(default=(), compare=False)
     problem: str = ""
 
     def to_json(self) -> Json:
         """The spec as JSON, fields at their default left out."""
         defaults = {f.name: f.default for f in fields(self)}
         out: Json = {k: v for k, v in codec.dump(self).items() if v != defaults[k]}
-        for holder, key in ((out, "search_path"), (out.get("source", {}), "imports")):
+        for holder, key in ((out, "search_path"), (out, "variables"), (out.get("source", {}), "imports")):
             if key in holder:
                 holder[key] = list(holder[key])  # JSON has no tuples
         return out
@@ -102,6 +104,8 @@ class BackendSpec:
             raise InvalidSpec(f"not a module: {module or entry!r:.80}")
         if spec.options is not None and (type(spec.options) is not dict or set(spec.options) != {"dict"}):
             raise InvalidSpec("backend.options is not a dict")
+        if odd := [name for name in spec.variables if not (name.isidentifier() and name.isascii())]:
+            raise InvalidSpec(f"not the name of an environment variable: {odd[0]!r:.80}")
         return spec
 
     @property

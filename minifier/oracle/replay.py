@@ -238,6 +238,9 @@ class _Session:
             times = "once" if len(runs) == 1 else f"{len(runs)} times"
             with_threads = f" with {threads} threads" if threads != 1 else ""
             lines.append(f"{entry}{with_threads}, {times}: {'; '.join(shown)}")
+        read = self.case.backend.get("variables", ())
+        if missing := [name for name in read if name not in os.environ]:
+            lines.append(f"the backend reads {', '.join(missing)}, set where it failed and not set in this environment")
         return "\n".join([f"captured: {captured.headline()}", *lines])
 
     def _said(self, observation: Observation) -> str:

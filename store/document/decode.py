@@ -402,7 +402,7 @@ class _Reader:
         """Check the types of the fields. `backends.provenance.spec` checks the expressions."""
         self.where = "backend"
         self.plain(doc, 0)
-        self.fields(doc, "", f"{_BACKEND_TEXTS} target options mode dynamic source search_path")
+        self.fields(doc, "", f"{_BACKEND_TEXTS} target options mode dynamic source search_path variables")
         assert isinstance(doc, dict)
         for name in _BACKEND_TEXTS.split():
             self.where = f"backend.{name}"
@@ -413,6 +413,8 @@ class _Reader:
         self.need(doc.get("dynamic") is None or type(doc["dynamic"]) is bool, "dynamic is true, false or null")
         for path in self.items(doc.get("search_path", []), 1000):
             self.text(path)
+        for name in self.items(doc.get("variables", []), 1000):
+            self.need(self.text(name).isascii() and name.isidentifier(), f"{brief(name)} is no name of a variable")
 
     def tolerance(self, doc: object) -> dict[str, float]:
         for name, value in self.fields_of(doc):

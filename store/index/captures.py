@@ -197,7 +197,7 @@ def _row(
     shape = digest(dumps([graph_text, reason]).encode()) if case is None else graph_hash(case)
     backend = plain({"name": provenance.get("backend", "")} if case is None else case.backend)
     name = backend.get("name") or ":".join(str(backend[k]) for k in ("module", "attr") if backend.get(k))
-    own = {k: v for k, v in backend.items() if k != "search_path"}  # where it lies, not what it is
+    own = {k: v for k, v in backend.items() if k not in ("search_path", "variables")}  # of this machine
     known = signature.digest if signature is not None else ""
     kind = failure.kind.value if failure is not None else signature.kind if signature is not None else ""
     phase = failure.phase.value if failure is not None else signature.phase if signature is not None else ""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fxminify.backends.provenance.variables import sentence
 from fxminify.repro_templates.verify import Verification, verify
 from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.signature import signature
@@ -43,6 +44,14 @@ def test_an_exception_is_reported_with_its_type_message_and_place() -> None:
 def test_an_exception_before_torch_is_imported_is_reported_too() -> None:
     failure = the(run("import sys\nnothing = None\nsys.modules['torch.fx'] = None\nraise KeyError('early')"))
     assert (failure.type, failure.detail) == ("KeyError", {})
+
+
+def test_a_run_is_given_the_variables_that_the_script_names_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEAM_TARGET", "v7")
+    script = "import os\nprint('target', os.environ['TEAM_TARGET'])"
+    assert the(run(script)).message == "'TEAM_TARGET'"
+    about = f'"""{sentence(["TEAM_LEVEL", "TEAM_TARGET"])}"""\n'
+    assert run(about + script).instead == "it ends with exit code 0"
 
 
 def test_a_signal_is_a_crash_with_its_python_stack() -> None:

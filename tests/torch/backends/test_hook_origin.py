@@ -104,3 +104,25 @@ def test_the_package_of_a_device_plug_in(monkeypatch: pytest.MonkeyPatch) -> Non
     plugin = types.ModuleType("torch_npu.npu")
     monkeypatch.setattr(torch, "get_device_module", {"npu": plugin}.__getitem__)
     assert device_imports(["cpu", "npu", "meta"]) == [{"module": "torch_npu"}]
+
+
+def test_the_environment_variables_that_a_backend_reads(
+    db: str, package: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "team_reader.py").write_text(
+        "import os\n"
+        "TARGET = os.environ['TEAM_TARGET']\n"
+        "LEVEL = os.getenv('TEAM_LEVEL', '1')\n"
+        "FAST = 'TEAM_FAST' in os.environ\n"
+        "HOME = os.environ['HOME'], os.environ.get('TEAM_UNSET')\n"
+        "def reader(gm, inputs):\n    raise ValueError('cannot lower')\n"
+    )
+    for name in ("TEAM_TARGET", "TEAM_LEVEL", "TEAM_FAST", "TEAM_OTHER"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("TORCHINDUCTOR_COORDINATE_DESCENT_TUNING", "1")
+    fxminify.install(db)
+    with pytest.raises(Exception, match="cannot lower"):
+        torch.compile(torch.sin, backend=__import__("team_reader").reader)(torch.ones(2))
+    _, case = only(db)
+    assert case.backend["variables"] == ["TEAM_FAST", "TEAM_LEVEL", "TEAM_TARGET"]
+    assert "secret" not in str(case.backend)

@@ -1,0 +1,90 @@
+"""Which environment variables a backend reads: names only, no value is ever kept.
+
+Two sources tell: the adapter of the backend, and the source of its modules, where ``os.environ`` and ``os.getenv`` are
+called with a name. A variable counts if it is set in the process in which the backend failed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+
+from ..adapters import adapter_of
+from .spec import BackendSpec
+
+#: What every process inherits, whatever its backend.
+ORDINARY = (
+    "PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "CC",
+    "CXX", "XDG_CACHE_HOME",
+)  # fmt: skip
+#: How a script says it; fresh runs of the script are given those variables.
+SENTENCE = "Environment variables that the backend reads: "
+_SAID = re.compile(re.escape(SENTENCE).replace(r"\ ", r"\s+") + r"([\w,\s]+)\.")
+_READ = re.compile(
+    r"""environ(?:\.get|\.setdefault|\.pop)?\s*[\[(]\s*["'](\w+)["']"""
+    r"""|getenvb?\s*\(\s*["'](\w+)["']"""
+    r"""|["'](\w+)["']\s+(?:not\s+)?in\s+(?:os\s*\.\s*)?environ\b"""
+)
+#: Files of a backend that are read at most, and bytes of one.
+_MOST_FILES, _MOST_BYTES = 300, 1 << 20
+
+
+def read_by(spec: BackendSpec) -> tuple[str, ...]:
+    """The environment variables that are set here and that the backend of ``spec`` reads, in order."""
+    adapter = adapter_of(spec.name)
+    read = {name for text in _sources(spec) for name in _names(text)}
+    read |= {n for n in os.environ for pattern in adapter.environment_variables if fnmatchcase(n, pattern)}
+    read -= {*ORDINARY, *adapter.cache_variables, *adapter.worker_environment}
+    return tuple(sorted(name for name in read if name in os.environ and _is_named(name)))
+
+
+def _is_named(name: str) -> bool:
+    """Whether ``name`` can stand in a script and is about the backend. Where a cache lies is not."""
+    return name.isidentifier() and name.isascii() and not name.startswith("PYTHON") and "_CACHE" not in name
+
+
+def named(script: str) -> list[str]:
+    """The variables that a script says its backend reads."""
+    found = _SAID.search(script)
+    return re.findall(r"\w+", found[1]) if found else []
+
+
+def sentence(names: Iterable[str]) -> str:
+    """The sentence of a script about ``names``; nothing where there are none."""
+    names = list(names)
+    return f"{SENTENCE}{', '.join(names)}." if names else ""
+
+
+def _names(text: str) -> set[str]:
+    return {name for found in _READ.findall(text) for name in found if name}
+
+
+def _sources(spec: BackendSpec) -> Iterator[str]:
+    """The embedded source, the backend's packages as far as they are loaded, and modules beside them."""
+    if spec.source is not None:
+        yield spec.source.source
+    packages = {name.partition(".")[0] for name in spec.modules()}
+    places = [path for path in spec.search_path if not Path(path, "torch").exists()]  # another installation is no place
+    beside = tuple(os.path.join(os.path.abspath(path), "") for path in places)
+    modules = [(name, module) for name, module in list(sys.modules.items()) if name != "__main__"]
+    loaded = [(name, str(getattr(module, "__file__", "") or "")) for name, module in modules]
+    own = [file for name, file in loaded if name.partition(".")[0] in packages]
+    own += [file for _, file in loaded if beside and os.path.abspath(file).startswith(beside)]
+    for file in list(dict.fromkeys(file for file in own if file.endswith(".py")))[:_MOST_FILES]:
+        yield _text(file)
+
+
+@lru_cache(maxsize=1024)
+def _text(file: str) -> str:
+    """What reads the environment in ``file``; nothing where the file cannot be read."""
+    try:
+        with Path(file).open(encoding="utf-8", errors="replace") as opened:
+            text = opened.read(_MOST_BYTES)
+    except OSError:
+        return ""
+    return "\n".join(line for line in text.splitlines() if "env" in line)
