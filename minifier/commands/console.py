@@ -122,34 +122,69 @@ def ablation(found: Ablation) -> None:
     console.print(Text(printable(f"The failure enters at: {found.enters}")))
 
 
-def show(details: Mapping[str, Any], *, console: Console | None = None) -> None:
-    """One failure for a person."""
+#: Lines of a graph that `minify show` prints unasked.
+LONGEST_GRAPH = 40
+
+
+def show(
+    found: Mapping[str, Any],
+    db: str,
+    explained: Explanation | None = None,
+    *,
+    details: bool = False,
+    whole: bool = False,
+    console: Console | None = None,
+) -> None:
+    """One failure for a person: what failed, the graph, what of it matters, and the next command.
+
+    ``found`` is from `fxminify.minifier.reporting.details`. Of a graph that is not shown ``whole`` the first lines are.
+    """
     console = console or Console()
-    failure = details.get("failure") or {}
-    frames = [f"{frame['file']}:{frame['line']} {frame['function']}" for frame in failure.get("frames", ())[-6:]]
-    runs = f"{details['verified']} of {details.get('runs')} fresh runs of the script" if details.get("runs") else None
-    field("state", details["state"] + (f": {details['reason']}" if details.get("reason") else ""), console)
-    field("failure", f"{details['kind']} in {details['phase']}" if details["kind"] else None, console)
+    failure = found.get("failure") or {}
+    verified = found["state"] == "verified"
+    runs = f": {found['verified']} of {found.get('runs')} fresh runs of the script show it" if found.get("runs") else ""
+    reason = f": {found['reason']}" if found.get("reason") else ""
+    smaller = found.get("nodes_after") is not None
+    field("failure", f"{found['kind']} in {found['phase']}" if found["kind"] else None, console)
     field("error", f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": "), console)
-    field("backend", details["backend"], console)
-    field("signature", details["signature"], console)
-    field("seen", f"{count(details['occurrences'], 'time')}, first {details['created']}", console)
-    smaller = details.get("nodes_after") is not None
-    nodes = f"{details['nodes_before']} → {details['nodes_after']}" if smaller else details["nodes_before"]
-    field("nodes", nodes, console)
-    field("begins at", _first_node(details.get("first_node") or {}), console)
-    field("made plain", ", ".join(details.get("made_plain", ())) or None, console)
-    failed = [f"{name}: {text}" for name, texts in details.get("failed_passes", {}).items() for text in texts]
+    field("begins at", _first_node(found.get("first_node") or {}), console)
+    field("backend", found["backend"], console)
+    field("state", f"{found['state']}{runs}{reason}", console)
+    field("nodes", f"{found['nodes_before']} → {found['nodes_after']}" if smaller else found["nodes_before"], console)
+    console.print(Text("     graph", style="bold"))
+    text = printable(found.get("graph") or "", 100_000)
+    lines = text.splitlines()
+    cut = not whole and len(lines) > LONGEST_GRAPH
+    code("\n".join(lines[:LONGEST_GRAPH]) if cut else text, console=console)
+    this = f"{printable(db)} {found['id']}"
+    if cut:
+        field("", f"and {len(lines) - LONGEST_GRAPH} more lines: minify show {this} --captured", console)
+    if explained is not None:
+        explanation(explained, console=console)
+    if details or not verified:
+        _details(found, console)
+    field("retested", "\n".join(found.get("retested") or ()), console)
+    if verified:
+        field("script", f"minify repro {this} -o repro.py", console)
+        field("", None if details else f"minify show {this} --details", console)
+    elif found["state"] == "pending":
+        field("next", f"minify run {this}", console)
+
+
+def _details(found: Mapping[str, Any], console: Console) -> None:
+    """What a person asks for once the graph does not suffice."""
+    failure = found.get("failure") or {}
+    frames = [f"{frame['file']}:{frame['line']} {frame['function']}" for frame in failure.get("frames", ())[-6:]]
+    failed = [f"{name}: {text}" for name, texts in found.get("failed_passes", {}).items() for text in texts]
+    known = (found.get("provenance") or {}).items()
+    field("signature", found["signature"], console)
+    field("seen", f"{count(found['occurrences'], 'time')}, first {found['created']}", console)
+    field("made plain", ", ".join(found.get("made_plain", ())) or None, console)
     field("failed", "\n".join(failed), console)
-    field("queries", details.get("queries"), console)
-    field("verified", runs, console)
-    field("retested", "\n".join(details.get("retested") or ()), console)
-    known = (details.get("provenance") or {}).items()
-    field("from", ", ".join(f"{k} {v}" for k, v in known if k not in ("origin", "backend")), console)
+    field("queries", found.get("queries") or None, console)
+    field("from", "\n".join(f"{k}: {v}" for k, v in known if k not in ("origin", "backend")), console)
     field("frames", "\n".join(frames), console)
     field("stderr", str(failure.get("diagnostics") or "")[-1500:], console)
-    console.print(Text("     graph", style="bold"))
-    code(printable(details.get("graph") or "", 100_000), console=console)
 
 
 def field(name: str, value: object, console: Console) -> None:

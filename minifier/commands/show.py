@@ -9,11 +9,15 @@ from .verbs import IndexCommand, as_json, dump, index_argument
 
 @click.command(cls=IndexCommand)
 @index_argument(one=True)
-@click.option("--minified", is_flag=True, help="Show the minified graph instead of the captured one.")
+@click.option("--captured", is_flag=True, help="Show the captured graph, whole, instead of the minimal one.")
 @click.option("--graph", is_flag=True, help="Draw the minimal graph, in text.")
+@click.option("--details", "more", is_flag=True, help="Also show frames, standard error, where it was captured.")
 @as_json
-def show(db: str, id_: int, minified: bool, graph: bool, json_: bool) -> None:
-    """Show one failure of DB: what failed, where, with which backend, its graph, and what of it matters."""
+def show(db: str, id_: int, captured: bool, graph: bool, more: bool, json_: bool) -> None:
+    """Show one failure of DB: what failed, its minimal graph, what of it matters, and the next command.
+
+    Of a failure that has no verified script, the details are always shown.
+    """
     from ...store.index import Index
     from ..reporting import explanation
     from ..reporting.details import details
@@ -23,11 +27,9 @@ def show(db: str, id_: int, minified: bool, graph: bool, json_: bool) -> None:
         if graph and not json_:
             console.drawing(index, id_)
             return
-        found = details(index, id_, minified=minified)
+        found = details(index, id_, captured=captured)
         explained = explanation.stored(index, id_)
     if json_:
         dump({**found, **({} if explained is None else {"explanation": explained.to_json()})})
         return
-    console.show(found)
-    if explained is not None:
-        console.explanation(explained)
+    console.show(found, db, explained, details=more, whole=captured)

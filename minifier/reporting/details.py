@@ -15,8 +15,11 @@ from ..reducer import history
 from .standing import retested
 
 
-def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[str, Any]:
-    """The failure, its graph (the minimal one if ``minified``), its reduction, and what retests found."""
+def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[str, Any]:
+    """The failure, its minimal graph, its reduction, and what retests found.
+
+    Before a reduction, and if ``captured``, the graph is the captured one.
+    """
     info = index.captures.get(capture_id)
     out: dict[str, Any] = info.to_json()
     failure = index.captures.get(capture_id).failure
@@ -34,7 +37,7 @@ def details(index: Index, capture_id: int, *, minified: bool = False) -> dict[st
         out["first_node"] = first
     case = None
     if info.state != "unsupported":
-        case = index.best(info) if minified else index.captures.case(capture_id)
+        case = (None if captured else index.best(info)) or index.captures.case(capture_id)
     if case is None:
         return {**out, "graph": info.graph_text}
     out["backend_spec"] = {k: v for k, v in case.backend.items() if k != "search_path"}

@@ -184,7 +184,7 @@ def test_a_reduction_on_a_cluster_is_the_same(tmp_path: pathlib.Path) -> None:
     for where in (["--executor", "local:2"], []):
         done = minify("run", "repro.db", "1", "2", "--again", *quick, *where)
         rows = json.loads(done.stdout)
-        graphs = [json.loads(minify("show", "repro.db", str(r["id"]), "--minified", "--json").stdout) for r in rows]
+        graphs = [json.loads(minify("show", "repro.db", str(r["id"]), "--json").stdout) for r in rows]
         states = [(row["state"], row["kind"]) for row in rows]
         found.append((states, [(g["graph"], g["explanation"]["summary"]) for g in graphs]))
     assert found[0][0] == [("verified", "compile_error"), ("verified", "crash")]

@@ -79,12 +79,37 @@ def test_a_failure_in_detail_fits_eighty_columns(desk: Any) -> None:
     found["failure"]["message"] = "word " * 100 + "x" * 200
     found["failure"]["frames"] = [{"file": "torch/" + "y" * 100, "line": 3, "function": "f"}]
     shown = Console(file=io.StringIO(), width=80)
-    console.show(found, console=shown)
+    console.show(found, "repro.db", details=True, console=shown)
     lines = text_of(shown).splitlines()
     assert max(map(len, lines)) <= 80
-    assert "  verified  3 of 3 fresh runs of the script" in lines
+    assert "     state  verified: 3 of 3 fresh runs of the script show it" in lines
     assert [line for line in lines if line != line.rstrip()] == []
     assert not [line for line in lines if line.endswith(" -")]
+
+
+def test_the_minimal_graph_and_the_next_command_are_shown_and_the_rest_on_demand(desk: Any) -> None:
+    indexes.small(desk.db)
+    short = desk.invoke("show", "repro.db", 1).stdout
+    assert "torch.sin(x)" in short
+    assert "torch.tanh" not in short
+    assert "signature  " not in short
+    assert short.endswith(
+        "    script  minify repro repro.db 1 -o repro.py\n            minify show repro.db 1 --details\n"
+    )
+    assert "torch.tanh" in desk.invoke("show", "repro.db", 1, "--captured").stdout
+    assert " signature  v2:" in desk.invoke("show", "repro.db", 1, "--details").stdout
+    pending = desk.invoke("show", "repro.db", 2).stdout
+    assert " signature  v2:" in pending
+    assert pending.endswith("      next  minify run repro.db 2\n")
+
+
+def test_of_a_long_graph_the_first_lines_are_shown(desk: Any) -> None:
+    with Index.open(str(desk.db), create=True) as index:
+        indexes.add(index, indexes.chain(["sin"] * 200), indexes.failing("no kernel"))
+    shown = desk.invoke("show", "repro.db", 1).stdout
+    assert "and 161 more lines: minify show repro.db 1 --captured" in shown
+    assert shown.count("torch.sin") == 39
+    assert desk.invoke("show", "repro.db", 1, "--captured").stdout.count("torch.sin") == 200
 
 
 def test_a_script_is_coloured_on_a_terminal_and_plain_elsewhere(desk: Any) -> None:
@@ -120,7 +145,7 @@ def test_nothing_of_a_database_moves_the_cursor(tmp_path: Path) -> None:
         shown = Console(file=io.StringIO(), width=80, force_terminal=coloured, no_color=True)
         with Index.open(str(db), readonly=True) as index:
             console.table(index.captures.find(), str(db), console=shown)
-            console.show(details(index, id), console=shown)
+            console.show(details(index, id), str(db), details=True, console=shown)
             console.drawing(index, id, console=shown)
         assert [c for c in "\x07\u202e\r\b" if c in text_of(shown)] == []
         assert "\x1b[2J" not in text_of(shown)
