@@ -51,7 +51,7 @@ def test_a_run_is_given_the_variables_that_the_script_names_and_no_others(monkey
     script = "import os\nprint('target', os.environ['TEAM_TARGET'])"
     assert the(run(script)).message == "'TEAM_TARGET'"
     about = f'"""{sentence(["TEAM_LEVEL", "TEAM_TARGET"])}"""\n'
-    assert run(about + script).instead == "it ends with exit code 0"
+    assert run(about + script).mismatch == "it ends with exit code 0"
 
 
 def test_a_signal_is_a_crash_with_its_python_stack() -> None:
