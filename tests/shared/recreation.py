@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import linecache
 import os
@@ -36,17 +37,31 @@ def run_python() -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def recreated(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """``recreated(program, *path)``: every backend of ``program``, its spec, and what came of re-creating it."""
+    """``recreated(program, *path)``: every backend of ``program``, its spec, and what came of re-creating it.
+
+    A program runs once, for all of the processes in which pytest-xdist runs tests.
+    """
     known: dict[str, dict[str, Any]] = {}
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def result(program: str, *path: Path) -> dict[str, Any]:
+        empty = tmp_path_factory.mktemp("empty")
+        recorded = json.loads(run(PROGRAMS / "app" / program, cwd=empty, path=(PROGRAMS, *path)))
+        file = tmp_path_factory.mktemp("cases") / "cases.json"
+        file.write_text(json.dumps({n: c for n, c in recorded.items() if not c["problem"]}))
+        again = json.loads(run(PROGRAMS / "recorder.py", "backends", file, *path, cwd=empty))
+        return {name: {**case, **again.get(name, {})} for name, case in recorded.items()}
 
     def get(program: str, *path: Path) -> dict[str, Any]:
         if program not in known:
-            empty = tmp_path_factory.mktemp("empty")
-            recorded = json.loads(run(PROGRAMS / "app" / program, cwd=empty, path=(PROGRAMS, *path)))
-            file = tmp_path_factory.mktemp("cases") / "cases.json"
-            file.write_text(json.dumps({n: c for n, c in recorded.items() if not c["problem"]}))
-            again = json.loads(run(PROGRAMS / "recorder.py", "backends", file, *path, cwd=empty))
-            known[program] = {name: {**case, **again.get(name, {})} for name, case in recorded.items()}
+            with (shared / f"{program}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                stored = shared / f"{program}.json"
+                if not stored.exists():
+                    stored.write_text(json.dumps(result(program, *path)))
+                known[program] = json.loads(stored.read_text())
         return known[program]
 
     return get
