@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 DEMO := .demo
+# Two processes, a file of tests to each in turn. The files come in order: those that start programs, then the quick ones.
+IN_TWO := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help check lint test test-random test-server test-slow test-backends demo docs bench clean
 
@@ -39,19 +41,19 @@ $(VENV)/.lint: $(VENV)/.tests
 	@touch $@
 
 check: lint
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/unit tests/torch
+	$(BIN)/python -m pytest -q $(IN_TWO) tests/torch tests/unit
 
 test: $(VENV)/.tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest $(IN_TWO)
 
 test-random: $(VENV)/.tests
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -p pytest_randomly tests/unit tests/torch
+	$(BIN)/python -m pytest -q $(IN_TWO) -p pytest_randomly tests/unit tests/torch
 
 test-server: $(VENV)/.tests
 	$(BIN)/python -m pytest -m server
 
 test-slow: $(VENV)/.tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+	$(BIN)/python -m pytest $(IN_TWO) -m slow
 
 test-backends: $(VENV)/.backends
 	$(BIN)/python -m pytest -n 2 -m backends
