@@ -2,7 +2,8 @@
 
 Exit codes, the same for every verb: 0 done, 1 done but the answer is no (a capture was not minified to a verified
 script, a script no longer shows its bug), 2 an error that the message explains, 130 interrupted. ``capture`` returns
-the exit code of the program it ran, ``retest`` and ``verify`` 3 where a script cannot run here.
+the exit code of the program it ran, ``catch`` 1 where a backend failed in it and else that code, ``retest`` and
+``verify`` 3 where a script cannot run here.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ def main() -> None:
     """Turn a torch.compile backend failure into a verified, minimal, standalone script.
 
     \b
+    minify catch train.py --epochs 1      run a program, minify its failures, write their scripts
+
+    \b
+    or step by step:
     minify capture train.py --epochs 1    run a program; its failures land in repro.db
     minify run repro.db                   minify every pending failure
     minify repro repro.db 3 -o repro.py   write the script of failure 3

@@ -41,11 +41,19 @@ _POLL = 0.1
 _GRACE = 2.0
 
 
-def run(db: str, argv: Sequence[str], settings: Settings, *, module: bool = False, timeout: float | None = None) -> int:
+def run(
+    db: str,
+    argv: Sequence[str],
+    settings: Settings,
+    *,
+    module: bool = False,
+    timeout: float | None = None,
+    hint: bool = True,
+) -> int:
     """Run ``python argv`` (``python -m argv`` if ``module``) and capture into ``db``; the program's exit code.
 
     A program killed by signal N, by us too, gives 128 + N, as in a shell. ``timeout`` is in seconds, for one compile
-    or one call.
+    or one call. With ``hint``, what to type next is said.
     """
     directory = _directory(db)
     try:
@@ -58,7 +66,7 @@ def run(db: str, argv: Sequence[str], settings: Settings, *, module: bool = Fals
         captured += _post_mortem(db, directory, process, stuck, timeout)
         _say_unchecked(journal.told(directory, "unchecked"))
         if captured:
-            _say_captured(db, captured)
+            _say_captured(db, captured, hint=hint)
         elif sys.stderr.isatty() and process.returncode >= 0:
             _say_watched(journal.told(directory, "watched"), journal.told(directory, "compared"))
     finally:
@@ -266,12 +274,12 @@ def _say_unchecked(unchecked: Sequence[str]) -> None:
         _warn(f"{_count(len(unchecked), 'call')} could not be compared with eager: {unchecked[-1]}")
 
 
-def _say_captured(db: str, captured: Sequence[Sequence[str]]) -> None:
-    """How many failures of which kinds were captured, and what to type next."""
+def _say_captured(db: str, captured: Sequence[Sequence[str]], *, hint: bool) -> None:
+    """How many failures of which kinds were captured, and with ``hint`` what to type next."""
     kinds = Counter(kind for _, kind in captured)
     listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
-    command = f"minify run {shlex.quote(without_password(db))}"
-    _warn(f"captured {_count(kinds.total(), 'failure')} ({listed}); next: {command}")
+    then = f"; next: minify run {shlex.quote(without_password(db))}" if hint else ""
+    _warn(f"captured {_count(kinds.total(), 'failure')} ({listed}){then}")
 
 
 def _say_watched(watched: Sequence[str], compared: Sequence[str]) -> None:

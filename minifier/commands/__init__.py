@@ -10,6 +10,7 @@ from . import (
     ablate,
     backends,
     capture,
+    catch,
     doctor,
     formats,
     history,
@@ -27,7 +28,7 @@ from . import (
 
 #: In the order of a session, which is that of ``minify --help``.
 VERBS = (
-    capture.capture, import_.import_, run.run, list.list_, show.show, history.history, repro.repro, report.report,
-    verify.verify, retest.retest, ablate.ablate, upgrade.upgrade, backends.backends, passes.passes,
+    catch.catch, capture.capture, import_.import_, run.run, list.list_, show.show, history.history, repro.repro,
+    report.report, verify.verify, retest.retest, ablate.ablate, upgrade.upgrade, backends.backends, passes.passes,
     formats.formats, doctor.doctor,
 )  # fmt: skip

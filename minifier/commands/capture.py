@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -42,45 +43,55 @@ class Setting(click.ParamType[Any]):
         return value
 
 
+def capture_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options and arguments of a verb that runs a program and captures its failures."""
+    options = (
+        click.option("--db", default=DEFAULT_DB, show_default=True, metavar="FILE", help="Where failures are stored."),
+        click.option(
+            "--check",
+            type=Setting("check"),
+            default=False,
+            metavar="[SPEC]",
+            help="Also compare calls of each graph with eager: the first two, or as SPEC says (first:2,every:1000).",
+        ),
+        click.option(
+            "--tolerance",
+            default="",
+            type=Setting("tolerance"),
+            metavar="DTYPE=T,...",
+            help="What may differ, relative to 1 + the value; without it as torch.testing.assert_close.",
+        ),
+        click.option(
+            "--level",
+            type=click.Choice(["auto", "dynamo", "aot"]),
+            default="auto",
+            show_default=True,
+            help="Keep a graph as Dynamo made it, or as AOTAutograd did; auto: only where Dynamo's cannot be stored.",
+        ),
+        click.option(
+            "--data",
+            type=click.Choice(["auto", "full", "none"]),
+            default="auto",
+            show_default=True,
+            help="Which values of tensors to keep; auto leaves out those of compile errors, shapes and ranges stay.",
+        ),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="S",
+            help="Take a compilation or a call that lasts longer than S seconds as a hang.",
+        ),
+        click.option("-m", "module", is_flag=True, help="Run a module, as python -m does."),
+        click.argument("program"),
+        click.argument("args", nargs=-1, type=click.UNPROCESSED),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @click.command(cls=Capture, context_settings={"allow_interspersed_args": False})
-@click.option("--db", default=DEFAULT_DB, show_default=True, metavar="FILE", help="Where failures are stored.")
-@click.option(
-    "--check",
-    type=Setting("check"),
-    default=False,
-    metavar="[SPEC]",
-    help="Also compare calls of each graph with eager: the first two, or as SPEC says (first:2,every:1000).",
-)
-@click.option(
-    "--tolerance",
-    default="",
-    type=Setting("tolerance"),
-    metavar="DTYPE=T,...",
-    help="What may differ, relative to 1 + the value; without it as torch.testing.assert_close.",
-)
-@click.option(
-    "--level",
-    type=click.Choice(["auto", "dynamo", "aot"]),
-    default="auto",
-    show_default=True,
-    help="Keep a graph as Dynamo made it, or as AOTAutograd did; auto: only where Dynamo's cannot be stored.",
-)
-@click.option(
-    "--data",
-    type=click.Choice(["auto", "full", "none"]),
-    default="auto",
-    show_default=True,
-    help="Which values of tensors to keep; auto leaves out those of compile errors, shapes and ranges stay.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
-    help="Take a compilation or a call that lasts longer than S seconds as a hang.",
-)
-@click.option("-m", "module", is_flag=True, help="Run a module, as python -m does.")
-@click.argument("program")
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@capture_options
 def capture(db: str, timeout: float | None, module: bool, program: str, args: tuple[str, ...], **settings: Any) -> None:
     """Run PROGRAM with ARGS; every backend failure in it becomes a row of the database.
 

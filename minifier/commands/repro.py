@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -68,9 +71,26 @@ def repro(
             raise Problem(f"{output.name} would hide the module {output.stem} from the script; choose another name.")
         contents = {output: text.encode()} | {output.with_name(name): data for name, data in files.items()}
         write(contents, force=force)
+        if find(format_).language == "python" and not template:
+            click.echo(f"minify: {output} is written; run it: {run_command(output, made.search_path)}", err=True)
     elif files and not json_:
         raise Problem(f"this script needs {', '.join(files)} beside it; write both with -o FILE.")
     if json_:
         dump({**info, "tentative": made.tentative, "text": text})
     elif output is None:
         console.code(text, "text" if template else find(format_).language)
+
+
+def run_command(script: Path, search_path: Sequence[str]) -> str:
+    """The shell command that runs ``script``. ``search_path`` has the modules that the script imports.
+
+    Python finds those beside the script by itself.
+    """
+    needed = [path for path in search_path if Path(path).resolve() != script.resolve().parent]
+    variable = f"PYTHONPATH={shlex.quote(os.pathsep.join(map(_relative, needed)))} " if needed else ""
+    return f"{variable}python {shlex.quote(str(script))}"
+
+
+def _relative(path: str) -> str:
+    """``path`` as a person would type it here, if that is shorter."""
+    return min(path, os.path.relpath(path), key=len)

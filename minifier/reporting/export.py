@@ -62,13 +62,15 @@ class ExportRequest:
 class Export:
     """A text, the files it needs beside it, and how often it showed the failure.
 
-    ``tentative`` says why it did not show the failure, or why that is not known.
+    ``tentative`` says why it did not show the failure, or why that is not known. ``search_path`` has the directories
+    of this machine from which it imports.
     """
 
     text: str
     files: Mapping[str, bytes]
     info: dict[str, Any]
     tentative: str = ""
+    search_path: tuple[str, ...] = ()
 
 
 def stored_repro(
@@ -106,8 +108,9 @@ def drawn(index: Index, capture_id: int, request: ExportRequest, *, tentative: s
     if case is None or failure is None:
         return Export(repro.text, {}, info)
     embed = SIDE_FILE in repro.text
+    paths = tuple(search_path(case))
     if as_stored and not embed:
-        return Export(repro.text, {}, info)
+        return Export(repro.text, {}, info, search_path=paths)
     header = record.stored(index, capture)
     if header is None:
         header = record.make_header(capture, case, failure, queries=capture.queries, timeout=alarm(repro.text))
@@ -121,7 +124,7 @@ def drawn(index: Index, capture_id: int, request: ExportRequest, *, tentative: s
     except TemplateError as error:
         raise StoreError(f"the template cannot be filled: {error}; docs/templates.md lists what it sees") from error
     files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
-    return Export(repro.text if as_stored else rendered.text, files, info, header.tentative)
+    return Export(repro.text if as_stored else rendered.text, files, info, header.tentative, paths)
 
 
 def export(

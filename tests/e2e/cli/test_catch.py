@@ -1,0 +1,63 @@
+"""`minify catch`: one command from a failing program to its script, which runs by the command that is printed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from desks import Desk
+
+BACKEND = """
+import torch
+from torch._dynamo import register_backend
+
+
+@register_backend
+def without_relu(gm, inputs):
+    if any(node.target is torch.relu for node in gm.graph.nodes):
+        raise NotImplementedError("no lowering for relu")
+    return gm.forward
+"""
+PROGRAM = """
+import sys
+import torch
+
+sys.path.insert(0, "lib")
+import without_relu
+
+try:
+    torch.compile(lambda x: torch.relu(torch.tanh(x) + 1).sum(), backend="without_relu")(torch.randn(2, 4))
+except Exception:
+    if sys.argv[1:] == ["--raise"]:
+        raise
+"""
+
+
+def test_a_program_ends_as_a_script_that_the_printed_command_runs(desk: Desk) -> None:
+    (desk.path / "lib").mkdir()
+    (desk.path / "lib" / "without_relu.py").write_text(BACKEND)
+    (desk.path / "program.py").write_text(PROGRAM)
+    done = desk.minify("catch", "-o", "scripts", "program.py")
+    assert done.returncode == 1, done.stderr
+    script = (desk.path / "scripts" / "repro_1.py").read_text()
+    assert "torch.relu(" in script
+    assert "tanh" not in script
+    assert done.stdout.endswith(script)
+    assert "minify: captured 1 failure (1 compile_error)\n" in done.stderr
+    said = "minify: scripts/repro_1.py shows failure 1: PYTHONPATH=lib python scripts/repro_1.py"
+    assert done.stderr.splitlines()[-1] == said
+    command = said.partition("failure 1: ")[2].replace(" python ", f" {sys.executable} ")
+    ran = subprocess.run(command, shell=True, cwd=desk.path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, "no lowering for relu" in ran.stderr) == (1, True)
+
+    again = desk.minify("catch", "-o", "scripts", "program.py", "--raise")
+    assert again.returncode == 1
+    assert "scripts/repro_1.py exists; add --force to overwrite it." in again.stderr
+    assert Path(desk.path / "scripts" / "repro_1.py").read_text() == script
+
+
+def test_where_nothing_fails_the_exit_code_is_that_of_the_program(desk: Desk) -> None:
+    (desk.path / "program.py").write_text("import sys\nsys.exit(7)\n")
+    done = desk.minify("catch", "program.py")
+    assert (done.returncode, done.stdout, desk.db.exists()) == (7, "", False)
