@@ -1,11 +1,9 @@
 """One capture, from its replay to its verified script.
 
-Replay first: a capture that does not fail here is not minified. Then the shrinker reduces it, and the script is
-rendered
-and run as a file in fresh processes (`minifier.session.attempt`). What the oracle tested and what the script does
-must be
-one thing: where the script does not show the failure, the reduction goes on through the entry that is nearest to the
-script, then with the script itself as the oracle, and only then is the capture left unverified.
+A capture whose failure does not show in the replays is not minified. Otherwise the shrinker reduces it, and its script
+is run as a file in fresh processes (`minifier.session.attempt`). If the script does not show the failure that the
+oracle saw, the reduction is repeated through the entry that is closest to the script, and at last with the script
+itself as the oracle. If that fails, too, the capture ends as unverified.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from .options import MinifyOptions
 
 @dataclass(frozen=True, slots=True)
 class CaptureOutcome:
-    """How a capture ended, and the other failures met on the way (their capture ids)."""
+    """How a capture ended, and the capture ids of other failures that were found."""
 
     state: State
     reason: str = ""
@@ -41,8 +39,7 @@ class CaptureOutcome:
 def reduce_capture(
     index: Index, capture: CaptureInfo, options: MinifyOptions, listener: Listener, cluster: Cluster | None = None
 ) -> CaptureOutcome:
-    """Minify one capture and store its script, on a ``cluster`` if there is one. The state and what it says are the
-    caller's to write."""
+    """Minify one capture and store its script, on a ``cluster`` if one is given. The caller stores the outcome."""
     case = index.captures.case(capture.id)
     failure = index.captures.get(capture.id).failure
     if failure is None:
@@ -66,7 +63,7 @@ def reduce_capture(
             pool.scratch.put(index.blobs.view(case.storages))
             hang = failure.detail.get("seconds")
             listener(ReplayStarted(capture.id, options.replays))
-            for case in ways:  # the one that shows the failure goes on
+            for case in ways:  # the first that shows the failure is reduced
                 shown = replay(
                     pool,
                     case,
@@ -74,7 +71,7 @@ def reduce_capture(
                     runs=options.replays,
                     match=Match(options.match),
                     error_regex=options.error_regex,
-                    prefer=_entry_of_unfinished(index, capture.id, options),
+                    prefer=entry_to_resume(index, capture.id, options, begun),
                     limit=options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT),
                 )
                 if shown.reproduced:
@@ -92,15 +89,22 @@ def reduce_capture(
         return CaptureOutcome(State.BLOCKED, f"the workers cannot work: {error}")
 
 
-def _entry_of_unfinished(index: Index, capture_id: int, options: MinifyOptions) -> str:
-    """The entry of the reduction that a run with these options would go on with. Which entry is the faster one may
-    differ from replay to replay."""
-    last = index.reductions.last(capture_id)
-    if last is None or last.finished:
-        return ""
-    asked = {"match": options.match, "error_regex": options.error_regex, "min_rate": options.min_rate}
-    same = all(last.config.get(name) == value for name, value in asked.items())
-    return str(last.config.get("entry", "")) if same else ""
+def entry_to_resume(index: Index, capture_id: int, options: MinifyOptions, begun: tuple[int, int] | None = None) -> str:
+    """The entry of the interrupted reduction that a run with these options can resume, or an empty string.
+
+    Without it the replay picks the faster entry, which may differ from run to run. A run that went through several
+    entries left several reductions; the oldest one is what it began with.
+    """
+    wanted = {
+        "match": options.match,
+        "error_regex": options.error_regex,
+        "min_rate": options.min_rate,
+        "from": None if begun is None else list(begun),
+    }
+    for reduction in index.reductions.unfinished(capture_id):
+        if all(reduction.config.get(name) == value for name, value in wanted.items()):
+            return str(reduction.config.get("entry", ""))
+    return ""
 
 
 def replay_event(capture_id: int, shown: Replay) -> ReplayFinished:
@@ -110,11 +114,10 @@ def replay_event(capture_id: int, shown: Replay) -> ReplayFinished:
 
 
 def variants(case: Case) -> list[Case]:
-    """Ways to replay a capture, the one that leaves most to the reduction first.
+    """Ways to replay a capture, the simplest first.
 
-    A graph with symbolic sizes is compiled with ``dynamic=True``, however its sizes became symbolic; then as the
-    program did it. What was compiled is called as often as the program did only where once will not do, and with the
-    inputs of earlier calls where it takes these.
+    A graph with symbolic sizes is first compiled with ``dynamic=True``, then as the program compiled it. The compiled
+    graph is first called once, then as often as the program called it, and at last with the inputs of earlier calls.
     """
     symbolic = any(tag(value) == "sym" for value in case.inputs) and case.backend.get("dynamic") is None
     dynamic = replace(case, backend={**case.backend, "dynamic": True})
@@ -124,7 +127,7 @@ def variants(case: Case) -> list[Case]:
 
 
 def earlier(capture: CaptureInfo) -> str:
-    """What the process had done before the failure, in words, if that may be what a replay lacks."""
+    """What the process had done before the failure, which a replay may lack; in words."""
     graphs, calls, shapes = (capture.provenance.get(key) for key in ("graph", "call", "shapes_before"))
     parts: list[str] = []
     if isinstance(graphs, int) and graphs > 1:
@@ -137,12 +140,12 @@ def earlier(capture: CaptureInfo) -> str:
         values += f"\nit is the {role} graph of AOTAutograd alone: capture the whole again with --level dynamo"
     if not parts:
         return values
-    said = " and ".join(parts)
-    return f"{values}\n{said}: a failure that needs what came before does not show from one graph and one call"
+    happened = " and ".join(parts)
+    return f"{values}\n{happened}: one graph and one call do not show a failure that depends on earlier ones"
 
 
 def _attempts(session: CaptureSession) -> CaptureOutcome:
-    """Through the entry that the replay chose, and through others while the script disagrees with the oracle."""
+    """Reduce through the entry that the replay chose, then through others until the script shows the failure."""
     shown = session.shown
     others = [entry for entry, seen in shown.entries.items() if seen.matched and entry != shown.entry]
     results: list[tuple[CaptureSession, AttemptResult]] = []
@@ -156,9 +159,9 @@ def _attempts(session: CaptureSession) -> CaptureOutcome:
                 results.append((follows.session, follows.run()))
             if results[-1][1].final:
                 break
-    finally:  # Ctrl-C among the ways to get here
-        children = session.keep_others()
-    if all(result.complete for _, result in results):  # only now: a run that is killed before resumes them all
+    finally:  # also after Ctrl-C
+        children = session.store_other_failures()
+    if all(result.complete for _, result in results):  # a run that is killed before this line resumes them all
         for of, result in results:
             keep(of, result, finished=True)
     last = results[-1][1] if results else None

@@ -1,4 +1,4 @@
-"""What the attempts at one capture have in common: the capture as it was replayed, its workers, and the budget."""
+"""What the attempts at one capture share: the replayed capture, its workers, its budget and other failures found."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .events import Listener, Noted, QueryAnswered, StepAccepted
 from .options import MinifyOptions
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CaptureSession:
-    """A capture that was replayed, the workers that know its backend, and what its attempts have in common."""
+    """A replayed capture, and what its attempts share."""
 
     index: Index
     capture: CaptureInfo
@@ -30,17 +30,18 @@ class CaptureSession:
     pool: Workers
     options: MinifyOptions
     listener: Listener
-    #: The reduction and the step of it that ``case`` is from, where it is not the captured one.
+    #: The reduction and the number of its step that ``case`` comes from; None for the captured case.
     begun: tuple[int, int] | None = None
-    others: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
+    #: By signature; sessions that `dataclasses.replace` makes of this one add to the same.
+    _other_failures: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
-        """Tell the listener something that a person should know."""
+        """Tell the listener a message for the user."""
         self.listener(Noted(self.capture.id, text))
 
     def answered(self, nodes: int, stage: str, queries: int) -> None:
-        """Tell the listener how far the search is."""
+        """Tell the listener the progress of the search."""
         self.listener(QueryAnswered(self.capture.id, nodes, self.case.graph.count, queries, stage, self.options.budget))
 
     def stepped(self, step: StepInfo) -> None:
@@ -48,7 +49,7 @@ class CaptureSession:
         self.listener(StepAccepted(self.capture.id, step.number, step.pass_name, step.nodes, step.inputs, step.queries))
 
     def installed(self) -> Installed | None:
-        """What a worker that has compiled with the backend finds installed; None where it does not say."""
+        """The packages that a worker with the backend loaded finds installed; None if the worker fails."""
         modules = BackendSpec.from_json(self.case.backend).modules()
         modules += [str(item["module"]) for item in self.case.imports if "module" in item]
         reply = self.pool.submit("describe", {"modules": modules}, timeout=60).result()
@@ -63,11 +64,19 @@ class CaptureSession:
         likeness = Likeness(self.shown.failures[0], target.match, target.error_regex)
         return target.shows(failure) or likeness.holds(failure)
 
-    def keep_others(self) -> list[int]:
-        """Store the other failures that candidates showed, the smallest example of each, as captures of their own."""
+    def add_other_failure(self, case: Case, verdict: Verdict) -> None:
+        """Remember that ``case`` shows another failure. Of each signature only the smallest case is remembered."""
+        if verdict.signature is None:
+            return
+        known = self._other_failures.get(verdict.signature.digest)
+        if known is None or case.graph.count < known[0].graph.count:
+            self._other_failures[verdict.signature.digest] = case, verdict
+
+    def store_other_failures(self) -> list[int]:
+        """Store each remembered other failure as a capture of its own. Returns the capture ids."""
         known = {c.signature for c in self.index.captures.find()}
         ids = []
-        for digest, (case, verdict) in self.others.items():
+        for digest, (case, verdict) in self._other_failures.items():
             if digest in known or verdict.signature is None:
                 continue
             addressed, blobs = content_addressed(case, self.pool.scratch)

@@ -126,7 +126,7 @@ class Reduction:
             blamed=self.blamed,
             progress=self._progress,
             accepted=self._accepted,
-            other=self._other,
+            other=self.session.add_other_failure,
             proceed=proceed,
         )
         result = shrinker.run(self.start, self.trace)
@@ -165,13 +165,6 @@ class Reduction:
         if not told:
             self._told = []
             self.steps.add(case, key, self.log.passes.get(key, ""), self.log.total)
-
-    def _other(self, case: Case, verdict: Verdict) -> None:
-        if verdict.signature is None:
-            return
-        known = self.session.others.get(verdict.signature.digest)
-        if known is None or case.graph.count < known[0].graph.count:
-            self.session.others[verdict.signature.digest] = case, verdict
 
     def _progress(self, progress: Progress) -> None:
         self.tell(progress.nodes, progress.pass_name)

@@ -1,13 +1,13 @@
 """The reductions of an index: their queries, their accepted steps, and the best case so far.
 
-A query is logged before it is asked and its answer as soon as it is there, each in a transaction of its own, so
-that after ``kill -9`` the next run repeats nothing. The best case replaces the one before it; storages that only the
-old one needed are dropped.
+A query is logged before it is asked, and its answer as soon as it arrives. Each write is its own transaction, so after
+``kill -9`` the next run repeats no query. A new best case replaces the previous one; storages that only the previous
+one needed are deleted.
 
-A step is written when its case was accepted. Its *difference* is text for people, lines that begin with ``-`` or
-``+``; its case is kept where it is small, so that a reduction can continue from there. Running a reduction again
-writes the same steps again: a step that is there already, known by the key of its query, is left as it is, and one that
-differs replaces the old one and all that came after it.
+A step is written when its case is accepted. Its *difference* is text for people: lines that begin with ``-`` or ``+``.
+Its case is stored if it is small, so that a reduction can continue from there. A resumed reduction writes the same
+steps again. A step whose number and query key are already stored stays unchanged; a step with another key replaces the
+old one and deletes all later ones.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class StoredVerdict:
 @dataclass(frozen=True, slots=True)
 class StepInfo:
     """One accepted step. ``nodes`` and ``inputs`` are those of its case, ``queries`` and ``seconds`` (wall time) what
-    the reduction had taken by then, ``key`` is that of the query. ``kept`` says that its case can be read again."""
+    the reduction had used by then, ``key`` is that of the query. ``kept`` is true if its case can be read again."""
 
     number: int
     pass_name: str
@@ -128,17 +128,27 @@ class Reductions:
         seconds: float,
         finished: bool = True,
     ) -> None:
-        """Write down the figures of a reduction; ``finished`` closes it, and it is never resumed again."""
+        """Store the figures of a reduction. A ``finished`` reduction is never resumed."""
         with self._database.writing() as session:
             row = self._database.need(session, ReductionRow, reduction_id)
             row.queries, row.nodes_before, row.nodes_after = queries, nodes_before, nodes_after
             row.seconds, row.finished = float(seconds), now() if finished else row.finished
 
     def last(self, capture_id: int) -> ReductionInfo | None:
-        """The reduction whose best case stands for a capture: see `precedence`."""
+        """The reduction whose best case represents a capture: see `precedence`."""
         with self._database.reading() as session:
             row = _last_row(session, capture_id)
         return None if row is None else _info(row, resumed=False)
+
+    def unfinished(self, capture_id: int) -> list[ReductionInfo]:
+        """The reductions of a capture that a later run can resume, oldest first, with or without a best case."""
+        with self._database.reading() as session:
+            rows = session.scalars(
+                select(ReductionRow)
+                .where(ReductionRow.capture == capture_id, ReductionRow.finished.is_(None))
+                .order_by(ReductionRow.id)
+            ).all()
+        return [_info(row, resumed=False) for row in rows]
 
     def best(self, reduction_id: int) -> Case | None:
         """The smallest case so far of a reduction."""
@@ -147,7 +157,7 @@ class Reductions:
         return self._best(row)
 
     def best_of(self, capture_id: int) -> Case | None:
-        """The smallest case of the reduction that stands for a capture."""
+        """The smallest case of the reduction that represents a capture."""
         return self.signed_best(capture_id)[0]
 
     def signed_best(self, capture_id: int) -> tuple[Case | None, str | None]:
@@ -162,7 +172,7 @@ class Reductions:
     # Queries.
 
     def asked(self, reduction_id: int, key: str, pass_name: str) -> None:
-        """Log a query before it is asked. Asking again counts: it was left unanswered, or asked twice."""
+        """Log a query before it is asked. ``asks`` counts a repeated query, too."""
         with self._database.writing() as session:
             row = session.get(VerdictRow, (reduction_id, key))
             if row is not None:
@@ -197,7 +207,7 @@ class Reductions:
     # Steps and the best case.
 
     def accept(self, reduction_id: int, case: Case, blobs: Blobs, *, step: int | None = None) -> None:
-        """Make ``case`` the best of this reduction so far; ``step`` is the number of a step that keeps it, too."""
+        """Make ``case`` the best of this reduction. If ``step`` is given, store it as the case of that step, too."""
         with self._cases.staged(case, blobs) as staged, self._database.writing() as session:
             row = self._database.need(session, ReductionRow, reduction_id)
             old = row.best
@@ -212,7 +222,7 @@ class Reductions:
         self._cases.sweep(dropped)
 
     def add_step(self, reduction_id: int, step: StepInfo, case: Case | None = None, blobs: Blobs | None = None) -> None:
-        """Write ``step`` down; with a ``case`` it is kept, and becomes the best of the reduction."""
+        """Store ``step``. A ``case`` is stored with it and becomes the best of the reduction."""
         with self._database.writing() as session:
             row = self._database.need(session, ReductionRow, reduction_id)
             known = session.get(StepRow, (reduction_id, step.number))
@@ -256,7 +266,7 @@ class Reductions:
         ]  # fmt: skip
 
     def step_case(self, reduction_id: int, number: int) -> Case:
-        """The case of a step, validated. Raises `StoreError` where there is none or it was not kept."""
+        """The validated case of a step. Raises `StoreError` if the step does not exist or its case was not stored."""
         with self._database.reading() as session:
             row = session.get(StepRow, (reduction_id, number)) if abs(number) < 1 << 63 else None
             steps = session.scalars(
@@ -269,7 +279,7 @@ class Reductions:
         return self._cases.load(row.document, f"step {number} of reduction {reduction_id}")
 
     def _forget_from(self, session: Session, reduction_id: int, number: int) -> list[str]:
-        """Drop the steps from ``number`` on; the keys of the storages that went with them."""
+        """Delete the steps from ``number`` on. Returns the keys of the storages deleted with them."""
         where = (StepRow.reduction == reduction_id, StepRow.number >= number)
         documents = set(session.scalars(select(StepRow.document).where(*where, StepRow.document.is_not(None))))
         session.execute(delete(StepRow).where(*where))
@@ -278,8 +288,8 @@ class Reductions:
 
 
 def precedence(row: ReductionRow) -> tuple[bool, str, int]:
-    """The reduction of a capture for which this is greatest stands for it: the one that was finished last, as one may
-    be resumed after another was begun, or else the last one."""
+    """The sort key of the reductions of a capture; the greatest represents the capture. It is the one that was finished
+    last (a reduction may be resumed after another began), or the newest if none is finished."""
     return row.finished is not None, row.finished or "", row.id
 
 
