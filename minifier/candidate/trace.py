@@ -20,10 +20,11 @@ the same candidate alike whatever the random numbers were.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from ...store import codec
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, graph_to_json
 
 #: Where recorded bytes go: ``put(key, bytes)``.
@@ -92,35 +93,14 @@ class Trace:
 
     def to_json(self) -> Json:
         """A JSON object: the worker records, the driver reads."""
-        return {
-            "values": {
-                n: [v.kind, [list(s) for s in v.snapshots], v.literal, v.alias, v.wrapped]
-                for n, v in self.values.items()
-            },
-            "tensors": [asdict(t) for t in self.tensors],
-            "positions": dict(self.positions),
-            "problem": self.problem,
-            "signatures": {n: [list(p) for p in parameters] for n, parameters in self.signatures.items()},
-            "parts": {n: graph_to_json(graph) for n, graph in self.parts.items()},
-        }
+        parts = {name: graph_to_json(graph) for name, graph in self.parts.items()}
+        return {**codec.dump(replace(self, parts={})), "parts": parts}
 
     @classmethod
     def from_json(cls, doc: Mapping[str, Any]) -> Trace:
         """Inverse of `to_json`."""
-        return cls(
-            values={
-                n: Recorded(ValueKind(kind), tuple((int(a), int(b)) for a, b in snapshots), literal, alias, wrapped)
-                for n, (kind, snapshots, literal, alias, wrapped) in doc["values"].items()
-            },
-            tensors=tuple(
-                TensorSpec(**{**t, **{name: tuple(t[name]) for name in ("shape", "stride", "parts", "dynamic")}})
-                for t in doc["tensors"]
-            ),
-            positions=dict(doc["positions"]),
-            problem=str(doc["problem"]),
-            signatures={n: tuple((str(p), bool(free)) for p, free in ps) for n, ps in doc["signatures"].items()},
-            parts={n: graph_from_json(graph) for n, graph in doc["parts"].items()},
-        )
+        parts = {name: graph_from_json(graph) for name, graph in doc["parts"].items()}
+        return replace(codec.load({**doc, "parts": {}}, cls), parts=parts)
 
 
 def graph_from_json(doc: Json) -> Graph:
