@@ -2,10 +2,12 @@
 
 Such a function cannot be imported, so its own text travels with the case, after the globals and closure cells it
 uses: modules become ``import x as y``, importable objects ``from m import n``, other functions and classes of the
-script their own text, plain values ``NAME = value``. Three rules keep it honest:
+script their own text, plain values ``NAME = value``. Four rules keep it honest:
 
 * the text is taken only where it is the live function: a code object compiled from it must equal the function's;
 * nothing is executed while capturing: the text only has to pass ``compile()``;
+* text that is not the program's own (a variable's value, a path below the home directory) never stands there as a
+  literal: its assignment is embedded instead, or it is refused (`private`);
 * whatever cannot be written down is refused, naming the global or the cell.
 """
 
@@ -22,7 +24,7 @@ from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from ..running.exceptions import portable
-from . import modules, syntax
+from . import modules, private, syntax
 from .expression import Expression, Printer
 from .modules import CannotEmbed
 
@@ -83,6 +85,7 @@ class Embedder:
             compile(out.source, "<embedded>", "exec", dont_inherit=True)
         except (SyntaxError, ValueError) as exc:
             raise CannotEmbed(f"its source does not stand on its own ({exc})") from exc
+        private.check_source(out.source)
         return out
 
     def mark(self) -> tuple[Any, ...]:
@@ -135,7 +138,7 @@ class Embedder:
         try:
             imported = self._imported(name, value, namespace) or self._importable(name, value)
             if not (imported or self._defined(name, value, namespace)):
-                self._written(name, value, namespace)
+                self._written(name, value, namespace if what == "global" else {})
         except CannotEmbed as exc:
             reason = f"the {what} {name!r} of {user}, {_describe(value)}, cannot be written down"
             raise exc if str(exc).startswith("the ") else CannotEmbed(f"{reason}: {exc}") from exc
@@ -202,6 +205,15 @@ class Embedder:
 
     def _written(self, name: str, value: Any, namespace: Mapping[str, Any]) -> None:
         """Embed ``name = expression``, or the one assignment of the script that made the value."""
+        if _is_plain(value) and any(not private.in_program(text) for text in private.texts(value)):
+            where = private.origin(name, namespace)
+            if where is private.Origin.MACHINE and self._assigned(name, namespace):
+                return
+            known = all(private.in_program(t) or private.expression_for(t) for t in private.texts(value))
+            if where is not private.Origin.INSIDE and not known:
+                raise CannotEmbed(
+                    f"its value comes from outside the program and may be private; write it into {name} as a literal"
+                )
         printer = Printer(qualified=True)
         self._open.add(name)
         try:
@@ -223,7 +235,10 @@ class Embedder:
     def _assigned(self, name: str, namespace: Mapping[str, Any]) -> bool:
         """Embed the one assignment of the script that makes ``name``, if nothing else touches it."""
         nodes = [n for n in modules.statements(namespace) if syntax.touches(n, name)]
-        if len(nodes) != 1 or not isinstance(nodes[0], ast.Assign) or not isinstance(nodes[0].targets[0], ast.Name):
+        if len(nodes) != 1 or not isinstance(nodes[0], ast.Assign | ast.AnnAssign):
+            return False
+        targets = nodes[0].targets if isinstance(nodes[0], ast.Assign) else [nodes[0].target]
+        if not isinstance(targets[0], ast.Name):
             return False
         _, lines, file = modules.script(namespace)
         self._open.discard(name)
@@ -233,7 +248,7 @@ class Embedder:
     def has_statement(self, name: str, namespace: Mapping[str, Any]) -> bool:
         """Whether the script binds ``name`` by one definition or assignment that `bind` could embed."""
         nodes = [n for n in modules.statements(namespace) if syntax.touches(n, name)]
-        return len(nodes) == 1 and isinstance(nodes[0], (*syntax.DEFINITIONS, ast.Assign))
+        return len(nodes) == 1 and isinstance(nodes[0], (*syntax.DEFINITIONS, ast.Assign, ast.AnnAssign))
 
     def statement(self, node: ast.stmt, namespace: Mapping[str, Any], already: Iterable[str] = ()) -> None:
         """Embed one statement of the script as it stands; names in ``already`` are bound by others embedded so."""

@@ -20,7 +20,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from . import modules, registry, syntax, variables
+from . import modules, private, registry, syntax, variables
 from .embedded_source import Embedder
 from .expression import Expression, constructor_arguments
 from .modules import CannotEmbed, reimportable
@@ -137,6 +137,10 @@ class _Origin:
 
     def _plain(self, value: Any) -> tuple[Expression] | None:
         """A plain value in a one-tuple, None for anything else."""
+        if (again := private.expression_for(value)) is not None:
+            return (again,)
+        if type(value) in (str, bytes):
+            private.check(value)
         if value is None or type(value) in (bool, int):
             return (value,)
         if type(value) is float:

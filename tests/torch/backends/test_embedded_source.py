@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
+import fxminify
 from fxminify.backends.provenance import origin, spec
+from fxminify.store.index import Index, State
 
 Recreated = Callable[..., dict[str, Any]]
 Script = Callable[[str], ModuleType]
@@ -298,3 +303,91 @@ def test_an_instance_without_a_name_is_made_again_from_its_class(script: Script)
     assert found.source is not None
     assert "class Level:" in found.source.source
     assert found.to_source().arguments == "backend=Level(level=2, depth=3)"
+
+
+PRIVATE = """
+import os, pathlib, socket
+import torch
+TOKEN: str = os.environ["HF_TOKEN"]
+GET = os.getenv("MY_SECRET")
+DEFAULT = os.environ.get("MY_OTHER", "fallback-value")
+URL = f"https://user:{TOKEN}@host/"
+CACHE = os.path.expanduser("~/cache")
+PLACE = pathlib.Path.home() / "models"
+HOST = socket.gethostname()
+SETTINGS = {"token": TOKEN, "n": 3}
+PIN = int(os.environ["MY_PIN"])
+def make():
+    token, place = os.environ["HF_TOKEN"], os.path.expanduser("~/closure")
+    def backend(gm, inputs):
+        SETTINGS, TOKEN, GET, DEFAULT, URL, CACHE, PLACE, HOST, PIN, token, place
+        raise RuntimeError("no lowering")
+    return backend
+
+"""
+
+
+def test_nothing_private_is_captured(script: Script, db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The values of variables and the names of this machine stay here; their expressions travel."""
+    secrets = {"HF_TOKEN": "hf_secret_123", "MY_SECRET": "sekret4567", "MY_PIN": "90817263"}
+    for name, value in {
+        **secrets,
+        "HOME": str(tmp_path / "somebody"),
+        "USER": "somebody",
+        "LOGNAME": "somebody",
+    }.items():
+        monkeypatch.setenv(name, value)
+    main = script(PRIVATE)
+    with fxminify.capturing(db), pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+        torch.compile(lambda x: x + 1, backend=main.make())(torch.ones(3))
+    with Index.open(db) as index:
+        [row] = index.captures.find()
+        backend = index.captures.case(row.id).backend
+    assert row.state is State.PENDING
+    said = str(backend)
+    assert not [value for value in [*secrets.values(), "somebody", socket.gethostname()] if value in said]
+    assert {"HF_TOKEN", "MY_PIN", "MY_SECRET"} == set(backend["variables"])
+    text = backend["source"]["text"].split("\n")
+    for line in [
+        'TOKEN: str = os.environ["HF_TOKEN"]', 'GET = os.getenv("MY_SECRET")', 'DEFAULT = "fallback-value"',
+        'URL = f"https://user:{TOKEN}@host/"', 'CACHE = os.path.expanduser("~/cache")',
+        'PLACE = pathlib.Path.home() / "models"', "HOST = socket.gethostname()",
+        'SETTINGS = {"token": TOKEN, "n": 3}', 'PIN = int(os.environ["MY_PIN"])', 'token = os.getenv("HF_TOKEN")',
+        'place = os.path.expanduser("~/closure")',
+    ]:  # fmt: skip
+        assert line in text
+
+
+@pytest.mark.parametrize(
+    ("statements", "reason"),
+    [
+        ("WORD = open(os.environ['WORDS']).read()", "its value comes from outside the program and may be private"),
+        ("import subprocess\nWORD = subprocess.getoutput('whoami')", "its value comes from outside the program"),
+        ("WORD = ''\nWORD += os.environ['HF_TOKEN'] + '!'", "its value comes from outside|the environment variable HF"),
+    ],
+)
+def test_what_cannot_be_read_again_is_refused_by_name(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statements: str, reason: str
+) -> None:
+    (tmp_path / "words").write_text("a private word")
+    monkeypatch.setenv("WORDS", str(tmp_path / "words"))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_123")
+    main = script(f"import os\n{statements}\ndef backend(gm, inputs):\n    return WORD\n")
+    problem = refused(main.backend)
+    assert "the global 'WORD' of backend" in problem
+    assert re.search(reason, problem)
+    assert "hf_secret" not in problem
+
+
+def test_a_secret_in_the_text_of_a_function_is_refused(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_123")
+    main = script("def backend(gm, inputs):\n    return 'hf_secret_123'\n")
+    assert "its source holds the value of the environment variable HF_TOKEN" in refused(main.backend)
+
+
+def test_text_that_the_program_makes_itself_is_still_a_value(script: Script) -> None:
+    main = script(
+        "import math\nOPS = ('sin', 'cos')\nNAMES = []\nfor op in OPS:\n    NAMES.append(op.upper() + '!')\n"
+        "WIDE = math.pi > 3\ndef backend(gm, inputs):\n    return NAMES, WIDE\n"
+    )
+    assert 'NAMES = ["SIN!", "COS!"]\nWIDE = True' in embedded(main.backend)
