@@ -11,41 +11,41 @@ import pytest
 QUICK = ("--replays", "1", "--runs", "1", "--no-explain")
 
 
-def test_a_failure_that_does_not_show_again_writes_no_script(make_desk: Callable[..., Any], monkeypatch: Any) -> None:
-    monkeypatch.setenv("PLANTED_MOOD", "bad")
-    desk = make_desk("moody")
-    monkeypatch.delenv("PLANTED_MOOD")
-    done = desk.minify("run", *QUICK)
-    assert done.returncode == 1
-    assert desk.row()["state"] == "not_reproduced"
-    assert "passes" in desk.row()["reason"]
-    assert desk.minify("repro", "repro.db", 1).returncode == 2
-
-
 @pytest.fixture(scope="module")
 def captured(make_desk: Callable[..., Any]) -> Any:
-    return make_desk("two_bugs")
+    """Two failures of one process, the second of which needs a variable of the environment."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PLANTED_MOOD", "bad")
+        return make_desk("two_bugs", "moody")
+
+
+def test_a_failure_that_does_not_show_again_writes_no_script(captured: Any) -> None:
+    done = captured.minify("run", "repro.db", 2, *QUICK)
+    assert done.returncode == 1
+    assert captured.row(2)["state"] == "not_reproduced"
+    assert "passes" in captured.row(2)["reason"]
+    assert captured.minify("repro", "repro.db", 2).returncode == 2
 
 
 def test_blocked_without_its_module_and_trusted_by_another_user(captured: Any, tmp_path: Any) -> None:
     """In order: not asked, not trusted; trusted, but the backend is gone; it is back."""
     planted, away = captured.path / "planted.py", tmp_path / "planted.py"
     stranger = {"XDG_STATE_HOME": str(tmp_path / "state")}
-    done = captured.minify("run", **stranger)
+    done = captured.minify("run", "repro.db", 1, **stranger)
     assert done.returncode == 1
     assert "Capture 1 was not made here. Running it\n  - imports planted\n" in done.stderr
     assert "--trust" in captured.row()["reason"]
 
     shutil.move(planted, away)
     shutil.rmtree(captured.path / "__pycache__", ignore_errors=True)
-    done = captured.minify("run", "--trust", **stranger)
+    done = captured.minify("run", "repro.db", 1, "--trust", **stranger)
     assert done.returncode == 1
     assert captured.row()["state"] == "blocked"
     assert "cannot import 'planted'" in captured.row()["reason"]
     assert "PYTHONPATH" in captured.row()["reason"]
 
     shutil.move(away, planted)
-    done = captured.minify("run", "--trust", *QUICK, **stranger)
+    done = captured.minify("run", "repro.db", 1, "--trust", *QUICK, **stranger)
     assert done.returncode == 0, done.stderr
     assert captured.row()["state"] == "verified"
     refused = captured.minify("verify", "repro.db", 1, **stranger)

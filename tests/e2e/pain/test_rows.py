@@ -3,6 +3,7 @@
 The failures of `programs/rows.py` are captured by one run of the program and minified by one `minify run`; each test
 looks at one of them. Rows that no such program can show are tests of their own below; these are proven elsewhere, too:
 
+* 1, 10, 12 and 23, also where no slow tests are asked for: ``tests/e2e/cli/test_journey.py`` and ``test_elsewhere.py``
 * 15, a float64 reference and gradients of random cotangents: ``tests/torch/backends/test_compare.py``
 * 27, failures of a later call: ``tests/torch/backends/test_hook.py`` and ``tests/torch/minifier/test_replay.py``
 * 28, symbolic sizes: row 20 here, and ``tests/unit/quality/test_exact_graphs.py``
@@ -25,13 +26,14 @@ from typing import Any
 
 import pytest
 import torch
+from desks import invoke
 
 import fxminify
 from fxminify.store.index import Index
 from fxminify.store.live.build import build
 
 PROGRAMS = Path(__file__).parents[2] / "programs" / "pain"
-QUICK = {"row01", "partial(_limited)", "in_script", "row10", "row12", "row35"}
+QUICK = {"partial(_limited)", "in_script", "row35"}
 
 
 def minify(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +48,7 @@ def minify(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
 
 
 def rows_of(directory: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(minify("list", "--json", cwd=directory).stdout)
+    found: list[dict[str, Any]] = json.loads(invoke(directory, "list", "--json").stdout)
     return found
 
 
@@ -62,7 +64,7 @@ class Session:
     def script(self, backend: str) -> str:
         row = self.row(backend)
         assert (row["state"], row["reason"]) == ("verified", "")
-        text = minify("repro", "repro.db", str(row["id"]), cwd=self.directory).stdout
+        text = invoke(self.directory, "repro", "repro.db", row["id"]).stdout
         assert len(text.splitlines()) < 40
         return text
 
@@ -72,7 +74,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     directory = tmp_path_factory.mktemp("rows")
     minify("capture", str(PROGRAMS / "rows.py"), cwd=directory, ROW12="fails")
     quick = [str(r["id"]) for r in rows_of(directory) if r["backend"] in QUICK]
-    minify("run", "--no-explain", "repro.db", *quick, "--runs", "1", "--replays", "2", cwd=directory)
+    minify("run", "--no-explain", "repro.db", *quick, "--runs", "1", "--replays", "1", cwd=directory)
     return Session(directory, rows_of(directory))
 
 
@@ -90,8 +92,9 @@ def body(script: str) -> str:
     return script.partition("def forward")[2].partition("\n\n")[0]
 
 
-def test_01_the_script_imports_the_module_that_registers_the_backend(session: Session, tmp_path: Path) -> None:
-    script = session.script("row01")
+@pytest.mark.slow
+def test_01_the_script_imports_the_module_that_registers_the_backend(whole: Session, tmp_path: Path) -> None:
+    script = whole.script("row01")
     assert 'import team  # registers the backend "row01"' in script
     (tmp_path / "repro.py").write_text(script)
     environment = {**os.environ, "PYTHONPATH": str(PROGRAMS)}
@@ -179,11 +182,12 @@ def test_09_the_library_of_a_custom_operator_is_imported(whole: Session) -> None
     assert "torch.ops.team.double" in whole.script("row09")
 
 
-def test_10_another_bug_with_a_similar_message_is_another_bug(session: Session) -> None:
-    script = session.script("row10")
-    assert session.row("row10")["nodes_after"] == 1
+@pytest.mark.slow
+def test_10_another_bug_with_a_similar_message_is_another_bug(whole: Session) -> None:
+    script = whole.script("row10")
+    assert whole.row("row10")["nodes_after"] == 1
     assert "torch.relu" in body(script)
-    (other,) = (r for r in session.rows if r["parent"] == session.row("row10")["id"])
+    (other,) = (r for r in whole.rows if r["parent"] == whole.row("row10")["id"])
     assert other["failure"]["message"] == "cannot lower the other function"
 
 
@@ -193,10 +197,11 @@ def test_11_what_eager_refuses_never_reaches_the_backend(whole: Session) -> None
     assert "matmul" in body(whole.script("row11"))
 
 
-def test_12_a_failure_that_does_not_show_again_is_not_minified(session: Session) -> None:
-    row = session.row("row12")
+@pytest.mark.slow
+def test_12_a_failure_that_does_not_show_again_is_not_minified(whole: Session) -> None:
+    row = whole.row("row12")
     assert (row["state"], row["nodes_after"]) == ("not_reproduced", None)
-    done = minify("repro", "repro.db", str(row["id"]), cwd=session.directory)
+    done = minify("repro", "repro.db", str(row["id"]), cwd=whole.directory)
     assert (done.returncode, "has no script" in done.stderr) == (2, True)
 
 
@@ -288,7 +293,8 @@ def died(backend: str, directory: Path, *options: str) -> dict[str, Any]:
     return row
 
 
-def test_23_a_backend_that_cannot_be_imported_is_no_failure_of_the_graph(session: Session, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_23_a_backend_that_cannot_be_imported_is_no_failure_of_the_graph(tmp_path: Path) -> None:
     (tmp_path / "gone.py").write_text(
         "from torch._dynamo import register_backend\n"
         "@register_backend\n"

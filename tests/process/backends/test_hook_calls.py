@@ -115,18 +115,33 @@ def test_one_backend_by_name_with_options(db: str) -> None:
         assert index.captures.case(1).backend["options"] == {"dict": [["epilogue_fusion", False]]}
 
 
+#: A process for each word, forked where torch is imported.
+FORKS = """
+import os, sys, torch, torch._dynamo, fxminify
+
+def fail(word):
+    def broken(gm, inputs):
+        raise ValueError(f"no {word}")
+    fxminify.install(sys.argv[1])
+    try:
+        torch.compile(lambda x: x + 1, backend=broken)(torch.ones(2))
+    except torch._dynamo.exc.BackendCompilerFailed:
+        os._exit(0)
+    os._exit(1)
+
+children = []
+for word in sys.argv[2:]:
+    if (child := os.fork()) == 0:
+        fail(word)
+    children.append(child)
+sys.exit(any(os.waitpid(child, 0)[1] for child in children))
+"""
+
+
 def test_two_processes_capture_into_one_file(db: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    program.write_text(
-        "import sys, torch, fxminify\n"
-        "def broken(gm, inputs):\n    raise ValueError('no ' + sys.argv[2])\n"
-        "fxminify.install(sys.argv[1])\n"
-        "try:\n    torch.compile(lambda x: x + 1, backend=broken)(torch.ones(2))\n"
-        "except torch._dynamo.exc.BackendCompilerFailed:\n    pass\n"
-    )
-    words = ["cats", "dogs", "cats"]
-    running = [subprocess.Popen([sys.executable, program, db, word], cwd=tmp_path) for word in words]
-    assert [process.wait() for process in running] == [0, 0, 0]
+    program.write_text(FORKS)
+    subprocess.run([sys.executable, program, db, "cats", "dogs", "cats"], cwd=tmp_path, check=True)
     messages = {row.failure.message: row.occurrences for row in captures(db)}  # type: ignore[union-attr]
     assert messages == {"no cats": 2, "no dogs": 1}
 
