@@ -171,8 +171,8 @@ def test_bisect_says_there_gone_or_cannot_tell(minified: Any, tmp_path: Path) ->
 
 
 def test_the_issue_holds_the_script(minified: Any) -> None:
-    script = minified.minify("repro", "repro.db", 1).stdout
-    issue = minified.minify("repro", "repro.db", 1, "--format", "issue").stdout
+    script = minified.invoke("repro", "repro.db", 1).stdout
+    issue = minified.invoke("repro", "repro.db", 1, "--format", "issue").stdout
     assert script.rstrip() in issue
     assert "RuntimeError: planted: cannot lower this" in issue
 
@@ -180,10 +180,13 @@ def test_the_issue_holds_the_script(minified: Any) -> None:
 @pytest.mark.parametrize("id", [1, 2, 5, 6, 7, 8])
 def test_nothing_of_this_machine_is_shown(minified: Any, id: int) -> None:
     """No directory, user or host name, in whatever may be handed on."""
-    said = [minified.minify("show", "repro.db", id).stdout, minified.minify("show", "repro.db", id, "--json").stdout]
-    if id < 8:  # files that are run before they are shown take their time
-        formats = ("script", "issue") if id > 1 else ("script", "pytest", "issue", "notebook", "bisect")
-        said += [minified.minify("repro", "repro.db", id, "--format", f).stdout for f in formats]
+    said = [minified.invoke("show", "repro.db", id, *options).stdout for options in ([], ["--json"])]
+    if id < 8:
+        said += [minified.invoke("repro", "repro.db", id, "--format", f).stdout for f in ("script", "issue")]
+    if id == 1:  # these are run before they are shown
+        said += [
+            minified.minify("repro", "repro.db", id, "--format", f).stdout for f in ("pytest", "notebook", "bisect")
+        ]
     private = [str(minified.path), minified.path.name, os.path.expanduser("~"), socket.gethostname(), sys.prefix]
     assert all(said)
     assert [(word, text) for text in said for word in private if word in text] == []
@@ -192,10 +195,10 @@ def test_nothing_of_this_machine_is_shown(minified: Any, id: int) -> None:
 def test_an_output_is_not_overwritten_unless_forced(minified: Any, tmp_path: Path) -> None:
     output = tmp_path / "mine.py"
     output.write_text("mine")
-    done = minified.minify("repro", "repro.db", 1, "-o", output)
-    assert (done.returncode, output.read_text()) == (2, "mine")
+    done = minified.invoke("repro", "repro.db", 1, "-o", output)
+    assert (done.exit_code, output.read_text()) == (2, "mine")
     assert done.stderr == f"Error: {output} exists; add --force to overwrite it.\n"
-    assert minified.minify("repro", "repro.db", 1, "-o", output, "--force").returncode == 0
+    assert minified.invoke("repro", "repro.db", 1, "-o", output, "--force").exit_code == 0
     assert "torch.relu" in output.read_text()
 
 
