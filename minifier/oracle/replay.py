@@ -10,7 +10,8 @@ that size should take, estimated from a graph of one node in a fresh worker. Whe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +28,8 @@ SLOWEST_TIMES = 5.0
 LIMIT = 600.0
 #: A flaky failure is replayed this many times as often, to measure its rate.
 MORE = 3
+#: What Python says of a missing file.
+_NO_FILE = re.compile(r"No such file or directory: (['\"])(.+?)\1")
 #: How much slower ``direct`` may be and still be preferred.
 PREFERENCE = 1.2
 
@@ -238,9 +241,8 @@ class _Session:
             times = "once" if len(runs) == 1 else f"{len(runs)} times"
             with_threads = f" with {threads} threads" if threads != 1 else ""
             lines.append(f"{entry}{with_threads}, {times}: {'; '.join(shown)}")
-        read = self.case.backend.get("variables", ())
-        if missing := [name for name in read if name not in os.environ]:
-            lines.append(f"the backend reads {', '.join(missing)}, set where it failed and not set in this environment")
+        seen = (observation.failure for observation, _ in self._all())
+        lines += missing(self.case.backend.get("variables", ()), (failure for failure in seen if failure is not None))
         return "\n".join([f"captured: {captured.headline()}", *lines])
 
     def _said(self, observation: Observation) -> str:
@@ -255,6 +257,26 @@ class _Session:
     def _all(self) -> Iterator[tuple[Observation, Reply]]:
         for runs in self.seen.values():
             yield from runs
+
+
+def missing(variables: Iterable[str], failures: Iterable[Failure]) -> list[str]:
+    """What a backend had where it failed and does not have in replays, and what to do: variables and files."""
+    lines = []
+    if unset := ", ".join(name for name in variables if name not in os.environ):
+        lines.append(
+            f"the backend reads {unset}, set where it failed and not set in this environment: "
+            f"set {unset} as the program does, then minify run --again"
+        )
+    found = (_NO_FILE.search(failure.message) for failure in failures if failure.type == "FileNotFoundError")
+    for path in dict.fromkeys(match[2] for match in found if match is not None):
+        if os.path.isabs(path):
+            lines.append(f"the file {path} is missing: put it there, then minify run --again")
+        else:
+            lines.append(
+                f"the backend reads the file {path} of the program's directory, but replays run in an empty directory: "
+                f"open it by its absolute path, then minify capture the program again"
+            )
+    return lines
 
 
 def fastest(entries: dict[str, Shown]) -> str:
