@@ -1,7 +1,7 @@
 """A higher-order operator replaced by the nodes of its subgraphs: the edit `Inline` of the top-level graph.
 
-No operator is told from another. What the recording noted (which value outside a placeholder stood for, what the first
-call gave it) says what the nodes read, and the shapes say which results can take the place of the operator's.
+All operators are treated alike. The trace says which outer value each placeholder stood for and its value in the first
+call. The shapes say which results can replace those of the operator.
 """
 
 from __future__ import annotations

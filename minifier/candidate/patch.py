@@ -2,17 +2,17 @@
 
 Four edits cover what passes propose, and patches merge by union, so any set of them is one candidate:
 
-* ``drop``: a compute node goes; who read it is given the recorded value (an input) or the number itself, and what it
-  was the last to read is returned, so that the rest of the graph stays as live as it was;
+* ``drop``: a compute node is removed. Its readers read the recorded value (an input) or the number itself. Values that
+  only it read are returned, so that the nodes that make them do not become dead;
 * ``replace``: every reader of a node reads another value of the same type instead;
 * ``cut``: a returned value is no longer returned;
-* ``erase``: a node that nothing returned depends on goes, and its dead readers with it.
+* ``erase``: a node that no returned value depends on is removed, with its dead readers.
 
-``edits`` is what happens to subgraphs of higher-order operators, see `fxminify.minifier.candidate.subgraphs`; they come
-first.
+``edits`` change subgraphs of higher-order operators, see `fxminify.minifier.candidate.subgraphs`. They
+are applied first.
 
-`apply` then tidies up what nobody can miss: nodes that became dead through the edit, unused inputs, attributes and
-tensors. It never builds a graph and never looks at bytes.
+At last `apply` removes what is unused: nodes that became dead through the edit, inputs, attributes, tensors. It never
+builds a graph and never reads the bytes of a storage.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class _Edit:
         return made
 
     def _can_be_returned(self, name: str) -> bool:
-        """Whether a value means something outside: a tensor, and none that a transform which is kept wraps."""
+        """Whether a value can be returned: a tensor that is not wrapped by a transform that is kept."""
         value = self.view.value(name)
         return value.kind is ValueKind.TENSOR and not (
             value.wrapped and any(n in self.kept for n in self.view.brackets)

@@ -1,8 +1,9 @@
-"""Edits of what a node calls and what it is given: the node keeps its name and its readers. No torch here.
+"""Edits of the target and the arguments of a node, which keeps its name and its readers. No torch here.
 
-A *place* says where a value stands in a node: the position or the name of an argument, then positions inside of lists.
-What only the former call read goes with it. As the edits of subgraphs do, these do nothing where their node is gone or
-looks otherwise by now. Values are put first, then lists get shorter, then arguments go: so places mean what they meant.
+A *place* is the position of a value in a node: the position or the name of an argument, then positions inside lists.
+Nodes that only the former call read are removed with it. Like edits of subgraphs, these do nothing if their node is
+removed or has changed. Values are put first, then lists are shortened, then arguments are removed, so places stay
+valid.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Edits of the subgraphs of higher-order operators: what a `Patch` carries besides its edits of the top-level graph.
 
-An edit is plain data and addresses a graph by its path. What it does depends on the case it meets, since edits are
-combined freely: where its node is gone, or the operator leaves no room, it does nothing. Inside a subgraph the rules
-are those of `minifier.candidate.patch`, with two differences: what a subgraph returns keeps its form, and a value whose
-producer
-goes is given as a further operand of every call of the subgraph (`provide`), so that it comes from outside in the end.
+An edit is plain data and addresses a graph by its path. Edits are combined freely, so an edit does nothing if its node
+is already removed or the operator does not allow it. Inside a subgraph the rules
+are those of `minifier.candidate.patch`, with two differences. The result of a subgraph keeps its form. A value whose
+producer is removed becomes a further operand of every call of the subgraph (`provide`), and at last an input of the
+case.
 """
 
 from __future__ import annotations

@@ -1,26 +1,24 @@
-"""The table of passes, and what is asked of one.
+"""The table of passes, and the contract of a pass.
 
 A pass looks at a `minifier.candidate.graph_view.GraphView` and proposes candidates. It is a pure function of the view
 and a step number: no state, no randomness, no torch, no oracle. The table has three stages:
 
 * ``remove``: the case gets smaller. A pass proposes `minifier.candidate.patch.Patch` objects and a search over them.
-* ``replace``: something plainer takes the place of what cannot be removed. These passes run when no pass of the first
-  stage can do any more, and after each change the first stage has its turn again.
-* ``canonicalize``: what is left is made plain: inputs, sizes, types, settings. These passes run once, at the end, in
-the
-  order of the table.
+* ``replace``: something plainer replaces what cannot be removed. These passes run when no pass of the first stage can
+  remove anything. After each change the first stage runs again.
+* ``canonicalize``: the inputs, sizes, types and settings that are left are made plain. These passes run once, at the
+  end, in the order of the table.
 
 A pass of the first two stages promises
 
-* **independence**: the patches of one proposal may be applied in any combination (of two that replace the same node the
-  first counts); the search that the proposal names finds out which;
+* **independence**: the patches of one proposal may be applied in any combination (if two replace the same node, the
+  first one counts); the search of the proposal finds out which;
 * **progress**: each patch makes the case smaller in the order of `minifier.candidate.order` or does nothing. The
   shrinker accepts nothing else, so that the reduction ends;
 * **completeness**: a pass that is not ``one_shot`` proposes every single edit it stands for, so that a fixpoint of all
   passes is 1-minimal;
-* **modesty**: it does not know what fails. Whether the failure survives is for the oracle to say. A pass only
-explains, in
-  its summary, why it may.
+* **modesty**: it does not know what fails. Only the oracle says whether the failure is still there. The summary of a
+  pass says why it may be.
 
 A canonicalization pass is a generator. It yields whole candidates, the plainest first, is sent whether the candidate
 still fails in the same way, and returns the plainest case it reached. The shrinker accepts its candidates even if they
@@ -29,10 +27,10 @@ are larger, as long as they fail. It promises
 * **order**: plainer is what its docstring says, never what takes fewer bytes;
 * **removal of nothing**: it keeps every compute node, so none can undo the first two stages;
 * **modesty**, as above; it asks for everything at once before it asks one by one;
-* **rest**: where every answer was yes, it proposes nothing more for what it returned.
+* **rest**: if every answer was yes, it proposes nothing for the case it returned.
 
-Most failures depend on nothing of the last stage. So its first rows ask for all of it at once, then for all but sizes,
-then for what stands around the graph.
+Most failures do not depend on anything that the last stage changes. So its first rows apply the whole stage at once,
+then all of it except sizes, then only the settings around the graph.
 
 To add a pass, write the function and a row here; `minify passes` prints the table. A distribution of your own adds
 passes through the entry-point group ``fxminify.passes``: see `installed`.

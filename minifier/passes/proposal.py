@@ -1,8 +1,8 @@
 """What a pass proposes, and how a pass is declared.
 
 A proposal starts a search: a generator that yields choices and is sent, for each, whether the candidate made of it
-still
-fails in the same way. A search is a deterministic function of these answers, so it can be replayed with assumed ones.
+still fails in the same way. A search is a deterministic function of these answers, so it can be replayed with assumed
+ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..candidate.patch import Patch, apply, merge
 from .candidates import Candidates, Canonicalize
 from .searches import Items, Search, dense
 
-#: Is told of an error of the pass with this name.
+#: Called with the name of a pass and its error.
 Problem = Callable[[Exception, str], None]
 
 

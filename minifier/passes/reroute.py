@@ -1,10 +1,8 @@
-"""Readers of a node read something else that lies before it, so that the nodes between can go.
+"""Readers of a node read an earlier value instead, so that the nodes between the two can be removed.
 
-``skip-to-operand`` and ``replace-with-ancestor`` keep to values of the same shape and type that the node depends on.
-``reroute``
-takes any earlier result: where it has another shape, the node becomes the one call that gives its shape (reshape,
-expand, slice or select). Inputs are no starting points: that a node can be given its value from outside was found not
-to do.
+``skip-to-operand`` and ``replace-with-ancestor`` use values of the same shape and type that the node depends on.
+``reroute`` uses any earlier result; if it has another shape, the node becomes a single call that gives the right shape
+(reshape, expand, slice or select). Inputs are not used: giving the node its value as an input was already tried.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""HopCall a plain operation of the same form: what was computed need not matter, only what shapes and types it had.
+"""Replace a call by a plain operation of the same form, if only the shape and type of its result matter.
 
-The form of a call is read from its values, not from its name: one tensor to one like it, two tensors to what they
-broadcast to, a reduction, another shape, another type. So operators nobody has heard of have one, too.
+The form of a call is found from its values, not from its name, so unknown operators have one, too. The forms are: one
+tensor to a tensor like it, two tensors to their broadcast shape, a reduction, another shape, another type.
 `fxminify.minifier.candidate.order.RANKS` is the ranking.
 """
 

@@ -1,1 +1,1 @@
-"""Minimal cases run again: against today's installation, under other backends, as tests."""
+"""Runs minimal cases again: with the packages installed now, under other backends, or as tests."""

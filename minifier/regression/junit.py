@@ -1,8 +1,8 @@
-"""JUnit XML of a retest, as Jenkins, GitLab and pytest's own reports have it.
+"""JUnit XML of a retest, in the form that Jenkins, GitLab and pytest use.
 
-One suite, a test for each case and backend: what is as expected passes, a failure that was expected is skipped, as
-pytest reports an ``xfail``, and so is what could not run or has no script. Anything else is a failure. The schema is
-Jenkins's ``junit-10.xsd``, which pytest's reports are checked against too.
+There is one suite, with a test for each case and backend. A fixed bug passes. An expected failure is skipped, as pytest
+reports an ``xfail``, and so is a case that could not run or has no script. Anything else is a failure. The schema is
+Jenkins's ``junit-10.xsd``, which pytest's reports follow, too.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _test(answer: RetestAnswer) -> ElementTree.Element:
 
 
 def details(answer: RetestAnswer) -> str:
-    """What there is to say of an answer, in lines."""
+    """An answer in words: its result, the captured failure, its standing."""
     capture = answer.case.capture
     lines = [
         f"{answer.result}: {answer.message}" if answer.message else answer.result,
@@ -71,5 +71,5 @@ def details(answer: RetestAnswer) -> str:
 
 
 def _text(value: str, limit: int) -> str:
-    """``value`` without what XML 1.0 cannot hold."""
+    """``value`` without characters that XML 1.0 does not allow."""
     return printable(value, limit).encode("utf-8", "replace").decode()

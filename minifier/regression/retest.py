@@ -1,9 +1,9 @@
-"""`minify retest`: every minimal case of an index against today's installation.
+"""`minify retest`: runs every minimal case of an index with the packages that are installed now.
 
-A case is its verified script, run as `minify verify` runs it: in fresh processes, in an empty directory. Under
-another backend the same case is rendered with that one. What a run shows is a `RetestResult`: the captured failure is
-there still, the script comes to its end in every run, something else fails, or the compiler was never reached and
-nothing is known. Each result is in the index as soon as it is there, so an interrupted retest goes on.
+A case is a verified script, run as `minify verify` runs it: in fresh processes, in an empty directory. For another
+backend the case is rendered again with that backend. The outcome is a `RetestResult`: the captured failure still shows,
+every run of the script ends without a failure, something else fails, or the compiler was never reached. Each result is
+stored at once, so an interrupted retest can be resumed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from ..reporting.record import make_header
 from ..reporting.script_file import python_path
 from ..reporting.standing import NOT_MINIFIED, UNRECORDED, Expect, Standing, as_expected, history, standing
 
-#: The chance to call a failure that comes and goes fixed because it stayed away; and the most runs spent on that.
+#: The accepted chance to call a flaky failure fixed by mistake, and the most runs spent to stay below it.
 CHANCE, MOST_RUNS = 0.05, 20
 
 
 @dataclass(frozen=True, slots=True)
 class RetestOptions:
-    """``runs`` fresh processes a case, at least 2, of ``timeout`` seconds each; ``jobs`` cases at a time."""
+    """``runs`` fresh processes for each case (at least 2), ``timeout`` seconds for each; ``jobs`` cases at a time."""
 
     backends: tuple[str, ...] = ()
     expect: Expect = Expect.KNOWN
@@ -54,7 +54,7 @@ class RetestOptions:
 
 @dataclass(frozen=True, slots=True)
 class RetestCase:
-    """A minimal case and the backend to run it under: ``text`` is the script, with what must lie beside it."""
+    """A minimal case and the backend to run it under. ``text`` is the script, ``files`` are stored beside it."""
 
     capture: CaptureInfo
     backend: str
@@ -64,7 +64,7 @@ class RetestCase:
     search_path: tuple[str, ...] = ()
     embedded: str = ""
     runs: int = 2
-    #: Why there is no script that could be run.
+    #: Why there is no script to run.
     blocked_reason: str = ""
     distribution: str = ""
 
@@ -75,16 +75,16 @@ class RetestCase:
 
 @dataclass(frozen=True, slots=True)
 class RetestAnswer:
-    """What became of a case: ``retest`` is None where the case was never minified, and ``message`` says why."""
+    """The result of one case. ``retest`` is None if the case was never minified; ``message`` says why."""
 
     case: RetestCase
     retest: Retest | None
     expected: bool
     standing: Standing | None
     message: str = ""
-    #: The end of what each run wrote.
+    #: The end of the output of each run.
     log: str = ""
-    #: It was retested before an interruption, and not once more.
+    #: The result is from before an interruption; the case was not run again.
     resumed: bool = False
 
     @property
@@ -116,9 +116,9 @@ def retest(
     begin: Callable[[list[RetestCase]], None] = lambda cases: None,
     done: Callable[[RetestAnswer], None] = lambda answer: None,
 ) -> list[RetestAnswer]:
-    """Run the minimal cases of ``db`` again, those of ``ids`` or all; the answers, in order.
+    """Run the minimal cases of the captures ``ids`` of ``db`` again, or all. Returns the answers in order.
 
-    ``begin`` is told what there is to do, ``done`` each answer as it comes. Raises `StoreError`.
+    ``begin`` is called with all cases to run, ``done`` with each answer as it arrives. Raises `StoreError`.
     """
     with Index.open(db, readonly=not options.record) as index:
         cases, skipped = collect(index, ids, options, confirm)
@@ -216,7 +216,7 @@ def _retest_case(
 
 
 def enough(verified: int, of: int, runs: int) -> int:
-    """How often a script must run, which showed its failure ``verified`` times ``of`` that many, to be called fixed."""
+    """How many passing runs make a script fixed whose failure showed in ``verified`` of ``of`` runs before."""
     runs = max(runs, 2)
     if verified >= of:
         return runs
@@ -225,7 +225,7 @@ def enough(verified: int, of: int, runs: int) -> int:
 
 
 def _run_all(cases: Sequence[RetestCase], options: RetestOptions) -> Iterator[tuple[RetestCase, Retest, str]]:
-    """Each case with what became of it and its log, as they come; on Ctrl-C no process is left behind."""
+    """Yield each case with its retest and its log as they arrive. After Ctrl-C no process is left running."""
     processes = Processes()
     with ThreadPoolExecutor(options.jobs) as together:
         waiting: dict[Future[tuple[Retest, str]], RetestCase] = {}
@@ -246,7 +246,7 @@ def _run_all(cases: Sequence[RetestCase], options: RetestOptions) -> Iterator[tu
 
 
 def run(case: RetestCase, timeout: float, processes: Processes | None = None) -> tuple[Retest, str]:
-    """Run a case: what became of it, not yet in an index, and the log. Raises `Stopped` where ``processes`` were."""
+    """Run a case. Returns the retest, not yet stored, and the log. Raises `Stopped` if ``processes`` were stopped."""
     started = time.monotonic()
     capture = case.capture
     failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
@@ -272,7 +272,7 @@ def run(case: RetestCase, timeout: float, processes: Processes | None = None) ->
 
 
 def classify(found: Verification) -> tuple[RetestResult, str, str]:
-    """What the runs of a script say: the result, what there is to say of it, the digest of another failure."""
+    """The outcome of the runs of a script: the result, a message, and the digest of another failure."""
     if found.shown:
         return RetestResult.FAILING, "" if found.shown == found.runs else f"in {found.shown} of {found.runs} runs", ""
     if found.blocked_reason:
@@ -288,7 +288,7 @@ def classify(found: Verification) -> tuple[RetestResult, str, str]:
 
 
 def keep(index: Index, case: RetestCase, found: Retest, round_id: int | None = None) -> Retest:
-    """``found`` as the index remembers it."""
+    """Store ``found``. Returns it as stored."""
     return index.retests.add(
         case.capture.id, case.backend, found.result, message=found.message, signature=found.signature,
         shown=found.shown, runs=found.runs, seconds=found.seconds, versions=found.versions, round_id=round_id,
@@ -296,7 +296,7 @@ def keep(index: Index, case: RetestCase, found: Retest, round_id: int | None = N
 
 
 def judge(case: RetestCase, found: Retest, known: Sequence[Retest], expect: Expect) -> RetestAnswer:
-    """The answer for what was ``found``, by what was ``known`` before."""
+    """The answer for the retest ``found``, given the retests ``known`` before."""
     torch = found.versions.get("torch", "")
     before = history(case.capture, case.backend, known, torch=torch)
     expected = found.result is not RetestResult.CANNOT_RUN and as_expected(found, before, case.own, expect)
@@ -307,7 +307,7 @@ def judge(case: RetestCase, found: Retest, known: Sequence[Retest], expect: Expe
 
 
 def installation(distribution: str = "") -> dict[str, str]:
-    """Today's versions, as far as they are known without importing anything."""
+    """The installed versions that can be read without importing a package."""
     found = {"python": platform.python_version()}
     for name in ("torch", distribution):
         try:

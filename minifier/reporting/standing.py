@@ -1,8 +1,8 @@
-"""Where a case stands under a backend: what its retests say, since when, and between which versions that changed.
+"""The standing of a case under a backend: its last result, since when, and which versions changed with it.
 
-The retests are put in the order of torch's versions, and only within one version in that of time: whoever tries an
-older torch once more learns nothing about the newer one. A retest that could not run says nothing about the bug. The
-capture itself is the first retest under its own backend: there it failed.
+Retests are sorted by the version of torch, then by time, because a retest with an older torch says nothing about a
+newer one. A retest that could not run is ignored. The capture itself counts as the first retest under its own backend,
+with a failure.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 
 from ...store.index import CaptureInfo, Index, Retest, RetestResult
 
-#: The id of a retest that no index has: it is the latest.
+#: The id of a retest that is not stored; it sorts as the latest.
 UNRECORDED = 1 << 62
-#: What stands in for a case that was not minified; it is never stored.
+#: The result of a case that was not minified. It is never stored.
 NOT_MINIFIED = "not minified"
 
 
 class Expect(StrEnum):
-    """What a retest should find. ``KNOWN``: nothing that is worse than what earlier retests found."""
+    """What a retest should find. ``KNOWN``: no result that is worse than the earlier ones."""
 
     KNOWN = "known"
     FIXED = "fixed"
@@ -31,7 +31,7 @@ class Expect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The last result, ``since`` the retest that gave it first, and the one ``before``, which gave another."""
+    """The last result, the retest ``since`` which it holds, and the last retest ``before`` that with another result."""
 
     result: RetestResult
     since: Retest
@@ -78,7 +78,7 @@ _BEFORE = {
 
 
 def standing(capture: CaptureInfo, backend: str, retests: Iterable[Retest], *, torch: str = "") -> Standing | None:
-    """Where ``capture`` stands under ``backend``, as far as versions of torch up to ``torch`` say (empty: all)."""
+    """The standing of ``capture`` under ``backend``, from retests with torch up to version ``torch`` (empty: all)."""
     rows = history(capture, backend, retests, torch=torch)
     if not rows:
         return None
@@ -92,7 +92,7 @@ def standing(capture: CaptureInfo, backend: str, retests: Iterable[Retest], *, t
 
 
 def retested(index: Index, capture: CaptureInfo) -> list[str]:
-    """What the retests of ``capture`` say, a line for each backend."""
+    """The standing of ``capture`` in words, one line for each backend."""
     rows = index.retests.find([capture.id])
     places = [standing(capture, name, rows) for name in dict.fromkeys(row.backend for row in rows)]
     return [f"{where.since.backend}: {where.text()}" for where in places if where is not None]
@@ -119,7 +119,7 @@ def matrix(index: Index, ids: Sequence[int] = ()) -> dict[str, Any]:
 
 
 def history(capture: CaptureInfo, backend: str, retests: Iterable[Retest], *, torch: str = "") -> list[Retest]:
-    """The retests of a case under a backend that say something, in the order of torch's versions."""
+    """The retests of a case under a backend that could run, sorted by the version of torch."""
     rows = [row for row in retests if row.capture == capture.id and row.backend == backend]
     rows = [row for row in rows if row.result is not RetestResult.CANNOT_RUN]
     if backend == capture.backend:
@@ -130,10 +130,10 @@ def history(capture: CaptureInfo, backend: str, retests: Iterable[Retest], *, to
 
 
 def as_expected(found: Retest, before: Sequence[Retest], own: bool, expect: Expect) -> bool:
-    """Whether ``found`` is what a person expects who knows the retests ``before`` it (of `history`).
+    """Whether ``found`` is as expected after the retests ``before`` it (from `history`).
 
-    ``own`` says that the backend is the one the case was captured with: there a failure is known from the start,
-    elsewhere it is from its first retest on.
+    ``own`` is true for the backend of the capture. There the failure is known from the start. Under another backend it
+    is known from its first retest on.
     """
     if expect is Expect.FIXED:
         return found.result is RetestResult.FIXED

@@ -1,6 +1,6 @@
-"""One attempt at a capture: search, make plain, render, verify, through one entry to the backend.
+"""One attempt at a capture through one entry to the backend: reduce it, then render and verify its script.
 
-Every query is in the index before it is asked, so a second run repeats none; see `fxminify.minifier.oracle.scheduler`.
+Every query is logged before it is asked, so a second run repeats none; see `fxminify.minifier.oracle.scheduler`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from .verdict_log import VerdictLog
 
 #: With no more nodes than this the search is done before the first node that differs is known.
 _FEW = 4
-#: How many times the time limit of a question the one about all values may take.
+#: How many times the limit of a query the comparison of all values may take.
 _VALUES_TIMES = 3
-#: The last resort among the entries: every candidate is a script in a fresh process.
+#: The entry that is tried last: every candidate is a script in a fresh process.
 SCRIPT = "script"
 
 
@@ -107,7 +107,7 @@ class EntryAttempt:
         )
 
     def shows(self) -> bool:
-        """Whether the whole case fails through this entry. The replay has answered that for the entry it chose."""
+        """Whether the whole case fails through this entry. For the entry that the replay chose this is known."""
         return self.entry == self.session.shown.entry or self.oracle.ask(self.session.case).same
 
     def run(self) -> AttemptResult:
@@ -169,7 +169,7 @@ class EntryAttempt:
         return self.result(state, reason)
 
     def result(self, state: State, reason: str) -> AttemptResult:
-        """What the attempt has come to."""
+        """The result of the attempt."""
         final = state is State.VERIFIED or self.unprintable or not self.complete
         seconds = time.monotonic() - self.started
         return AttemptResult(
@@ -177,8 +177,8 @@ class EntryAttempt:
         )
 
     def with_longer_limits(self) -> EntryAttempt:
-        """The attempt that follows one whose result does not last: from the last step that does, with longer time
-        limits; where none does the same again, whose result is taken as it is."""
+        """The next attempt after a hang whose result ends by itself: from the last step that does not, with longer time
+        limits. If there is no such step, the same attempt again, whose result is accepted."""
         number = self.margin.last_that_lasts([self.reduction.start, *(case for case, _ in self.reduction.path)])
         if number is None:
             return EntryAttempt(self.session, self.entry, before=self.log.total, timeout_factor=1.0)
@@ -188,7 +188,7 @@ class EntryAttempt:
         return EntryAttempt(session, self.entry, before=self.log.total, timeout_factor=MARGIN)
 
     def finish(self, found: ReductionResult) -> tuple[State, str]:
-        """Write down what was found, and make its script."""
+        """Store the result of a reduction, and make its script."""
         case = replace(found.case, imports=tuple(libraries.needed(found.case.imports, operators(found.case.graph))))
         if lacks_shapes(case) and (trace := self.reduction.study(case)) is not None:
             case = with_shapes(case, trace)
@@ -199,19 +199,19 @@ class EntryAttempt:
         return self.emit(self.final_case, blobs)
 
     def seldom(self) -> bool:
-        """Whether the script shows the failure less often than the replays did. One that never does may be no fault of
-        the case: that is for other entries to see, where a fresh worker does show it."""
+        """Whether the script shows the failure less often than the replays did. If it never does but a fresh worker
+        does, other entries must be tried instead."""
         if self.unprintable or not self.complete:
             return False
         return self.share() < self.session.shown.rate if self.share() else not self.shown_fresh
 
     def share(self) -> float:
-        """In which share of its runs the script that is kept now has shown the failure."""
+        """The share of its runs in which the stored script showed the failure."""
         repro = self.session.index.repros.get(self.session.capture.id, "script")
         return 0.0 if repro is None or not repro.runs else repro.verified / repro.runs
 
     def steadier(self, found: ReductionResult, state: State, reason: str) -> tuple[ReductionResult, State, str]:
-        """What shows the failure more often than ``found``, if there is such a case on the way to it."""
+        """An earlier case of the reduction that shows the failure more often than ``found``, if there is one."""
         share = self.share()
         other = self.reduction.doubted()
         if other is None and share and self.session.shown.rate >= 1.0:
@@ -226,7 +226,7 @@ class EntryAttempt:
         return done
 
     def begins(self, trace: Trace) -> str | None:
-        """The first node whose value differs. One question, asked once; like the replays it counts as none."""
+        """The first node whose value differs. This is asked once and, like the replays, not counted as a query."""
         known = first_node.stored(self.session.index, self.session.capture.id)
         if known is None and not self.asked_first and not self.session.spent():
             self.asked_first = True
@@ -295,7 +295,7 @@ class EntryAttempt:
 
 
 def keep(session: CaptureSession, result: AttemptResult, *, finished: bool) -> None:
-    """Write down how a reduction ended. Only when ``finished`` will no later run resume it."""
+    """Store how a reduction ended. A later run resumes it unless it is ``finished``."""
     session.index.reductions.finish(
         result.reduction, queries=result.queries, nodes_before=session.case.graph.count, nodes_after=result.nodes,
         seconds=result.seconds, finished=finished,

@@ -11,21 +11,21 @@ from dataclasses import replace
 
 from ...store.document.case import Blobs, Case
 
-#: Zero bytes behind the end of a storage tell it from another with equal content.
+#: Zero bytes at the end distinguish a storage from another one with equal content.
 _PADDING = 64
 
 
 def content_addressed(case: Case, blobs: Blobs) -> tuple[Case, dict[str, bytes]]:
     """``case`` with every storage named by the sha256 of its bytes, and those bytes. Unused storages are left out.
 
-    A second storage of equal bytes stays one of its own, see ``docs/format.md``.
+    Two storages with equal bytes stay two storages, see ``docs/format.md``.
     """
     names: dict[str, str] = {}
     addressed: dict[str, bytes] = {}
     for key in sorted(case.storages):
         data = bytes(blobs[key])
         while (name := hashlib.sha256(data).hexdigest()) in addressed:
-            data += bytes(_PADDING)  # one key would make one storage of two
+            data += bytes(_PADDING)  # with one key the two storages would become one
         names[key] = name
         addressed[name] = data
     tensors = tuple(t if t.storage is None else replace(t, storage=names[t.storage]) for t in case.tensors)

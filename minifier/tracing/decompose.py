@@ -1,8 +1,8 @@
-"""What a composite operation consists of, as torch itself takes it apart. Imports torch; leans on `make_fx`.
+"""The decomposition of a composite operation, as torch defines it. Imports torch and uses `make_fx`.
 
-A call is traced down to operators, which takes whatever has a composite kernel apart (``cross_entropy`` becomes
-``log_softmax`` and ``nll_loss_forward``). Where one operator is left, its decomposition in torch's table is traced,
-one level of it: what that calls may be taken apart another time, if it turns out to matter.
+A call is traced to operators, which decomposes every composite kernel (``cross_entropy`` becomes ``log_softmax`` and
+``nll_loss_forward``). If that gives a single operator, one level of its decomposition in torch's table is traced. The
+operators in it may be decomposed later, if they turn out to matter.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ...backends.running.execution import copy_inputs
 
-#: A decomposition of more operators than this says less than the operation itself.
+#: A decomposition into more operators than this is not used: it is harder to read than the operation itself.
 MOST = 256
 
 
 def decomposition(call: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> fx.GraphModule | None:
-    """``call(*tensors)`` as a graph of at least two operators, None where it is one that is in no table.
+    """``call(*tensors)`` as a graph of at least two operators; None for an operator without a decomposition.
 
-    Runs the call, on copies. Raises whatever it or its decomposition raises.
+    Runs the call on copies of the tensors. Raises any exception of the call or of its decomposition.
     """
     traced = _traced(call, tensors, {})
     if len(operators := _operators(traced)) == 1:

@@ -1,9 +1,9 @@
 """The eager run behind `fxminify.minifier.candidate.trace`: an FX interpreter that takes snapshots. Imports torch.
 
-A snapshot is taken when a value is made, before anything can write to it. Whether a node wrote to one of its
-arguments shows in the version counter that a tensor shares with all its views (``Tensor._version``); when it moved,
-every name still to be read that lies in the same storage gets a further snapshot. Inference tensors have no version
-counter: there the name and the schema of the operator tell.
+A snapshot is taken when a value is made, before anything can write to it. A node that writes to an argument changes the
+version counter that a tensor shares with all its views (``Tensor._version``). Then every name that is still to be read
+and uses the same storage gets another snapshot. Inference tensors have no version counter; for them the name and the
+schema of the operator say whether it writes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ..candidate.trace import Put, Recorded, Trace, ValueKind
 
 
 def record(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = None) -> Trace:
-    """Run ``case`` once in eager mode under its own context and keep every value a later candidate may need.
+    """Run ``case`` once in eager mode in its own context, and store every value that a later candidate may need.
 
-    Runs code of the case: call it in a worker, or in process for `fxminify.reduce`. The random state of the process
-    is as before afterwards. ``live`` holds the objects of an in-process case.
+    This runs code of the case, so call it in a worker, or in process only for `fxminify.reduce`. It restores the random
+    state of the process. ``live`` holds the objects of an in-process case.
     """
     given = frozenset(n.name for n in case.graph.placeholders)
     return recorded(case, blobs, put, live, lambda gm, tape: RecordingInterpreter(gm, case.graph, tape, given=given))
@@ -42,7 +42,7 @@ def recorded(
     live: list[object] | None,
     make: Callable[[fx.GraphModule, Tape], RecordingInterpreter],
 ) -> Trace:
-    """What the recorder that ``make`` gives writes down when it runs ``case``."""
+    """The trace of one run of ``case`` by the recorder that ``make`` returns."""
     gm, inputs = build(case, blobs, live=live)
     tape = Tape(put, positions(case.graph))
     recorder = make(gm, tape)
@@ -68,7 +68,7 @@ def _context(case: Case, blobs: Blobs) -> AbstractContextManager[Any]:
 
 
 class Tape:
-    """What the recorders of all graphs of a case have written down. ``positions`` number the nodes."""
+    """The records of all graphs of a case. ``positions`` number the nodes."""
 
     def __init__(self, put: Put, positions: dict[str, int]) -> None:
         self.put = put
@@ -78,7 +78,7 @@ class Tape:
         self.snapshots: dict[str, list[tuple[int, int]]] = {}
         self.alias: dict[str, str] = {}
         self.wrapped: set[str] = set()
-        #: What the subgraphs that have run returned, by the identity of the module.
+        #: The results of the subgraphs that have run, by the identity of the module.
         self.returned: dict[int, Any] = {}
 
     def recorded(self) -> dict[str, Recorded]:
@@ -102,7 +102,7 @@ class Tape:
         self.kinds[name] = (ValueKind.OPAQUE, None) if literal is None else (ValueKind.LITERAL, literal[0])
 
     def snapshot(self, name: str, tensor: torch.Tensor, *, at: int, clip: bool) -> bool:
-        """Copy ``tensor`` aside. False where there is nothing to copy."""
+        """Store a copy of ``tensor``. False if it has no values to copy."""
         encoder = Encoder(clip=clip)
         taken = self.snapshots.get(name, [])
         keys = map(f"{name}@{len(taken)}{{}}".format, chain([""], map(".{}".format, count(1))))
@@ -129,16 +129,15 @@ class Tape:
 
 
 class RecordingInterpreter(fx.Interpreter):
-    """Runs one graph; recorders of their own run its subgraphs. ``given`` are inputs of which the case has the
-    value."""
+    """Runs one graph; further recorders run its subgraphs. The case has the values of the inputs ``given``."""
 
     def __init__(self, gm: fx.GraphModule, graph: Graph, tape: Tape, given: frozenset[str] = frozenset()) -> None:
         super().__init__(gm)
         self.tape = tape
-        # A build keeps order but may have to legalise a name; positions and names are those of the case.
+        # A build keeps the order of nodes but may change names; positions and names here are those of the case.
         self.names = {node: ours.name for node, ours in zip(gm.graph.nodes, graph.nodes, strict=True)}
         self.given = given
-        # `as_strided` counts from the start of a storage, whatever view it is given.
+        # `as_strided` counts from the start of the storage, also for a view.
         self.clip = not any("as_strided" in str(n.target) for n in gm.graph.nodes)
         self.data = graph
         self.calls: dict[str, list[HopCall]] = {}
@@ -167,12 +166,12 @@ class RecordingInterpreter(fx.Interpreter):
         return result
 
     def _versions(self, n: fx.Node) -> dict[int, tuple[torch.Tensor, int | None]]:
-        """The tensors ``n`` is given, with their version counters, by identity."""
+        """The tensor arguments of ``n`` with their version counters, by identity."""
         given = [self.env.get(i) for i in n.all_input_nodes]
         return {id(t): (t, _version(t)) for t in _tensors(given)}
 
     def _again(self, written: list[torch.Tensor], position: int) -> None:
-        """Take a new snapshot of every name that lies in a storage which was just written to."""
+        """Take a new snapshot of every name whose storage was just written to."""
         storages = {_address(t) for t in written}
         for node, value in self.env.items():
             if isinstance(value, torch.Tensor) and node.op != "get_attr" and _address(value) in storages:
@@ -215,7 +214,7 @@ def _address(t: torch.Tensor) -> int:
 
 @contextmanager
 def watched(outer: RecordingInterpreter, made: Sequence[HopCall]) -> Iterator[None]:
-    """Record the subgraphs of the calls that one node makes while it runs, the others of them afterwards."""
+    """Record the subgraphs that one node calls while it runs, and afterwards those that it did not call."""
     modules = {path: _module(outer.module, (path,)) for call in made for path in call.paths}
     for path, module in modules.items():
         if id(module) not in outer.tape.returned:
@@ -261,7 +260,7 @@ def _run(outer: RecordingInterpreter, made: Sequence[HopCall], path: str, module
 
 
 def _run_aside(outer: RecordingInterpreter, call: HopCall, path: str, module: Any) -> None:
-    """Run a subgraph that the operator did not call, for what its nodes give."""
+    """Run a subgraph that the operator did not call, to record the values of its nodes."""
     placeholders = outer.data.attrs[path]["graph"].placeholders
     values = {outer.names[n]: v for n, v in outer.env.items()}
     operands = [_operand(value, values) for value in call.operands]
@@ -277,12 +276,12 @@ def _run_aside(outer: RecordingInterpreter, call: HopCall, path: str, module: An
     copies = [v.detach().clone().requires_grad_(v.requires_grad) if _is_copied(v) else v for v in operands]
     try:
         _run(outer, (), path, module, copies)
-    except Exception:  # noqa: BLE001  a branch that was not taken may not run at all; its nodes just have no values
+    except Exception:  # noqa: BLE001  a branch that was not taken may be unable to run; then its nodes have no values
         outer.tape.returned[id(module)] = None
 
 
 def _results(outer: RecordingInterpreter, call: HopCall, path: str) -> list[Any]:
-    """Stand-ins for what a backward function is given: gradients of ones and what the forward function saved."""
+    """Operands for a backward function: gradients of ones, and the values that the forward function saved."""
     first = outer.tape.returned.get(id(_module(outer.module, (call.paths[0],))))
     if path == call.paths[0] or not isinstance(first, tuple | list) or len(first) != 2:
         return []

@@ -1,6 +1,7 @@
-"""What a call may leave out: the parameters of what a node calls, from a schema or a Python signature.
+"""The parameters of the target of a node, from a schema or a Python signature: they say which arguments are optional.
 
-Imports torch. Parameters that can only be given by position are unknown here, since none before them could go.
+Imports torch. A function with positional-only parameters counts as unknown, because its earlier arguments cannot be
+left out.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from typing import Any
 
 import torch
 
-#: Parameters that may be given by position, in order: name, and whether it may be left out; then those by name only.
+#: Parameters in order, as (name, is optional); keyword-only parameters come last.
 Parameters = tuple[tuple[str, bool], ...]
 
 
 def parameters(target: Callable[..., Any] | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Parameters:
-    """The parameters of a function, an operator or (by name) a method of tensors, as called; empty if not known."""
+    """The parameters of a function, an operator or (by name) a tensor method; empty if they are unknown."""
     if isinstance(target, torch._ops.OpOverload):
         return _of_schema(target._schema)
     if isinstance(target, str):
         return _of_overloads(target, args, kwargs)
     try:
         signature = inspect.signature(target)
-    except (TypeError, ValueError):  # a builtin function: the operator of the same name tells
+    except (TypeError, ValueError):  # a builtin function: use the operator of the same name
         return _of_overloads(getattr(target, "__name__", ""), args, kwargs)
     found = []
     for name, parameter in signature.parameters.items():
@@ -53,7 +54,7 @@ def _name(argument: Any) -> str:
 
 
 def _takes(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether an overload can be called so: every argument has a place, tensors stand where tensors are asked for."""
+    """Whether an overload accepts these arguments: each has a parameter, and tensors match tensor parameters."""
     given = dict(_given(schema, args, kwargs))
     count = sum(not a.kwarg_only for a in schema.arguments)
     if len(args) > count or not kwargs.keys() <= {_name(a) for a in schema.arguments}:

@@ -1,7 +1,7 @@
-"""A recording that also learns what nodes consist of: their decompositions, and the signatures of what they call.
+"""A trace that also records the decompositions of nodes and the signatures of their targets. Imports torch.
 
-The parts of a node are recorded as the subgraphs of an operator are, at the position of the node and under names of
-their own (`fxminify.minifier.candidate.order.PART`), so a part can take the place of the whole. Imports torch.
+The parts of a node are recorded like the subgraphs of an operator, at the position of the node and under new names
+(`fxminify.minifier.candidate.order.PART`), so a part can replace the node.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .decompose import decomposition
 from .recorder import RecordingInterpreter, Tape, recorded
 from .signatures import Parameters, parameters
 
-#: In a graph of more nodes than this none is taken apart: that would take long, and say little.
+#: Nodes are decomposed only in graphs of at most this many nodes; in larger ones it takes too long.
 MOST = 32
 
 
 def study(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = None, prefix: str = "") -> Trace:
-    """Run ``case`` once in eager mode, as `fxminify.minifier.tracing.recorder.record` does, and take its calls apart.
+    """Run ``case`` once in eager mode, as `fxminify.minifier.tracing.recorder.record` does, and decompose its calls.
 
-    The keys of what is recorded begin with ``prefix``, so that they are none of those of an earlier recording.
+    The keys of recorded storages begin with ``prefix``, so that they differ from those of an earlier trace.
     """
     learned = _Learned()
 
@@ -50,7 +50,7 @@ class _Learned:
 
 
 class _Student(RecordingInterpreter):
-    """A recorder, of subgraphs as well, that looks at each call before it runs."""
+    """A recorder that studies each call, also those in subgraphs, before it runs."""
 
     def __init__(
         self,
@@ -92,13 +92,13 @@ class _Student(RecordingInterpreter):
             given = frozenset(p.name for p in graph.placeholders)
             RecordingInterpreter(traced, graph, self.tape, given=given).run(*copy_inputs(tensors))
             self.learned.parts[self.names[n]] = graph
-        except Exception:  # noqa: BLE001  what cannot be taken apart stays whole
+        except Exception:  # noqa: BLE001  a node that cannot be decomposed stays as it is
             return
         finally:
             torch.set_rng_state(state)
 
     def renamed(self, n: fx.Node, operands: list[fx.Node], graph: Graph) -> Graph | None:
-        """``graph`` with the names of the operands for its placeholders, and names of parts, which get positions."""
+        """``graph`` with placeholders named as the operands and nodes named as parts, whose positions are set."""
         if graph.attrs:
             return None
         own = self.names[n]
@@ -110,7 +110,7 @@ class _Student(RecordingInterpreter):
 
 
 def _call_of(n: fx.Node, operands: list[fx.Node], values: dict[fx.Node, Any]) -> Callable[..., Any]:
-    """What ``n`` does, as a function of its tensors."""
+    """The call of ``n`` as a function of its tensors."""
 
     def call(*tensors: torch.Tensor) -> Any:
         given = {**values, **dict(zip(operands, tensors, strict=True))}
