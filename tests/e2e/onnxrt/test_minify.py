@@ -127,8 +127,8 @@ def test_a_failure_becomes_a_verified_script_of_one_node(tmp_path: Path, program
         return done.stdout + done.stderr
 
     assert "captured 1 failure" in minify("capture", "--check", "--db", "repro.db", "program.py")
-    assert "1 nodes in" in (said := minify("run", "repro.db"))
+    assert "→ 1 nodes," in (said := minify("run", "repro.db"))
     assert "3 of 3 fresh runs of the script show it" in said
     issue = minify("repro", "repro.db", "1", "--format", "issue")
     assert call in issue
-    assert "### ONNX\n" in issue
+    assert "### ONNX models\n" in issue
