@@ -45,7 +45,7 @@ STATES = {
 
 
 def table(captures: Sequence[CaptureInfo], db: str, *, each: bool = False, console: Console | None = None) -> None:
-    """The failures of a database, two lines for each signature: figures, and what was said. ``each`` failure alone."""
+    """The failures of a database, two lines for each signature, or for ``each`` failure."""
     console = console or Console()
     if not captures:
         name = printable(without_password(db))
@@ -64,8 +64,8 @@ def table(captures: Sequence[CaptureInfo], db: str, *, each: bool = False, conso
     for row, group in zip(cells[1:], found, strict=True):
         style = STATES.get(groups.state(group)[0], "")
         console.print(_cells(row, widths, "", style), no_wrap=True, overflow="ellipsis")
-        said = printable(group[0].reason if group[0].kind == "" else group[0].headline or group[0].reason, 1000)
-        line = Text(f"{'':{widths[0]}}  {' '.join(said.split())}", style="dim" if console.is_terminal else "")
+        message = printable(group[0].reason if group[0].kind == "" else group[0].headline or group[0].reason, 1000)
+        line = Text(f"{'':{widths[0]}}  {' '.join(message.split())}", style="dim" if console.is_terminal else "")
         console.print(line, no_wrap=True, overflow="ellipsis")
 
 
@@ -100,12 +100,12 @@ def backends(items: Sequence[Mapping[str, Any]]) -> None:
     """What `backends.provenance.catalog` found, a backend a row; what there is to say of one stands below the table."""
     table, notes = [], []
     for item in items:
-        verdict, _, said = str(item.get("test", "")).partition(": ")
+        verdict, _, message = str(item.get("test", "")).partition(": ")
         table.append({"name": item["name"], "origin": item["origin"], "recreatable": item["recreatable"]})
         table[-1]["adapter"] = item["adapter"]
         if "test" in item:
             table[-1]["test"] = verdict
-        notes += [f"{item['name']}: {printable(text)}" for text in (item["problem"], said, item["needs"]) if text]
+        notes += [f"{item['name']}: {printable(text)}" for text in (item["problem"], message, item["needs"]) if text]
     rows(table)
     console = Console()
     for note in notes:
@@ -373,7 +373,8 @@ def history(found: History, *, differences: bool = True, console: Console | None
             begun = f", begun at step {printable(number)} of reduction {printable(reduction)}"
         case _:
             begun = ""
-    head = f"Reduction {found.reduction}{begun}, from {found.start_nodes} nodes, {count(len(found.steps), 'step')}"
+    size = f"from {count(found.start_nodes, 'node')}, {count(len(found.steps), 'step')}"
+    head = f"Reduction {found.reduction}{begun}, {size}"
     console.print(Text(head), soft_wrap=True)
     for one in found.steps:
         step(one, limit=SHORT if differences else 0, console=console)
@@ -385,10 +386,11 @@ def history(found: History, *, differences: bool = True, console: Console | None
 def step(one: StepInfo, *, limit: int | None = None, console: Console | None = None) -> None:
     """One step: a line about it, then at most ``limit`` lines of what it changed."""
     console = console or Console()
-    head = f"{one.number:>4}  {printable(one.pass_name) or 'accepted'}: {one.nodes} nodes, {one.inputs} inputs"
+    size = f"{count(one.nodes, 'node')}, {count(one.inputs, 'input')}"
+    head = f"{one.number:>4}  {printable(one.pass_name) or 'accepted'}: {size}"
     kept = "" if one.kept else " (not kept)"
-    said = f" after {count(one.queries, 'query')}, {one.seconds:.1f} s{kept}"
-    console.print(Text(head, style="bold").append(Text(said, style="not bold")), soft_wrap=True)
+    figures = f" after {count(one.queries, 'query')}, {one.seconds:.1f} s{kept}"
+    console.print(Text(head, style="bold").append(Text(figures, style="not bold")), soft_wrap=True)
     lines = printable(one.difference, 100_000).splitlines()
     for line in lines[:limit]:
         console.print(Text(f"      {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)
@@ -409,8 +411,8 @@ def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None
     rows(table, console=console)
     for effort in efforts:
         for problem in effort.problems:
-            said = printable(f"the pass {effort.pass_name} failed, and the reduction went on: {problem}")
-            console.print(Text(said, style="yellow"), soft_wrap=True)
+            message = printable(f"the pass {effort.pass_name} failed, and the reduction went on: {problem}")
+            console.print(Text(message, style="yellow"), soft_wrap=True)
 
 
 def explanation(found: Explanation, *, console: Console | None = None) -> None:
@@ -462,7 +464,7 @@ class RetestProgress:
 
 
 def retest_answers(rows: Sequence[RetestAnswer], *, console: Console | None = None) -> None:
-    """Two lines for each case, what it is and what is said of it; and how many of each result."""
+    """Two lines for each case, the case and its result; and the number of cases with each result."""
     console = console or Console()
     if not rows:
         console.print(Text("No captures, so nothing to retest."))

@@ -17,6 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from typing import Protocol
 
+from ...repro_templates.report.phrases import count
 from ...store.document.case import Case
 from .keys import Keys
 from .verdict import InterestingnessTest, Outcome, Verdict
@@ -72,7 +73,7 @@ class Budget:
     def spent(self) -> str:
         """What is used up, such as ``9 queries``; empty while there is something left."""
         if self.queries is not None and self.asked >= self.queries:
-            return f"{self.queries} queries"
+            return count(self.queries, "query")
         if self.seconds is not None and self.clock() - self.started >= self.seconds:
             return f"{self.seconds:g} seconds"
         return ""

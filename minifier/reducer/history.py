@@ -189,15 +189,15 @@ def _line(key: _Key, item: Any) -> str:
 
 def tensor(spec: TensorSpec) -> str:
     """A tensor in one line: ``float32[4, 8] strides (1, 4) requires_grad, zeros``."""
-    said = f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
+    message = f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
     if spec.layout != "strided":
-        said += f" {spec.layout}"
+        message += f" {spec.layout}"
     elif spec.stride != contiguous(spec.shape) or spec.offset:
-        said += f" strides ({', '.join(map(str, spec.stride))})" + (f" offset {spec.offset}" if spec.offset else "")
-    said += "".join(f" {flag}" for flag in ("requires_grad", "parameter", "conj", "neg") if getattr(spec, flag))
-    said += f" dynamic {list(spec.dynamic)}" if spec.dynamic else ""
-    said += f" on {spec.device}" if spec.device != "cpu" else ""
-    return f"{said}, {values(spec)}"
+        message += f" strides ({', '.join(map(str, spec.stride))})" + (f" offset {spec.offset}" if spec.offset else "")
+    message += "".join(f" {flag}" for flag in ("requires_grad", "parameter", "conj", "neg") if getattr(spec, flag))
+    message += f" dynamic {list(spec.dynamic)}" if spec.dynamic else ""
+    message += f" on {spec.device}" if spec.device != "cpu" else ""
+    return f"{message}, {values(spec)}"
 
 
 def values(spec: TensorSpec) -> str:

@@ -1,9 +1,9 @@
 """`pytest repro.db`: the minimal cases of an index as tests, each run as `minify retest` runs it.
 
-Files that are named on the command line are collected, none that only lies about in a folder of tests. What a person
-expects of known bugs is that none gets worse: a bug that is fixed passes, one that fails as it always did is an
-expected failure (``x``), and one that was fixed before or that fails in a new way is a failure of the suite.
-``--minify-expect`` says otherwise. pytest imports this module in every run, so it loads nothing before it is asked.
+Only files that are named on the command line are collected. By default no bug may get worse: a fixed bug passes, a bug
+that fails as before is an expected failure (``x``), and a bug that was fixed before or fails in a new way is a failure
+of the suite. ``--minify-expect`` changes this. pytest imports this module in every run, so it imports the rest of the
+package only when it is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fxminify-cases", "minimal cases of torch.compile failures (pytest repro.db)")
     group.addoption(
         "--minify-expect", choices=["known", "fixed", "failing"], default="known",
-        help="known (the default): nothing is worse than the file remembers; fixed or failing: every case is.",
+        help="known (the default): no result is worse than the stored ones; fixed or failing: every case is.",
     )  # fmt: skip
     group.addoption("--minify-backend", action="append", default=[], metavar="NAME",
                     help="Run the cases under NAME, not the backend they failed with.")  # fmt: skip
@@ -72,11 +72,11 @@ class RetestFile(pytest.File):
 
 
 class NotAsExpected(Exception):
-    """A case that does what was not expected of it; the text is what the report shows."""
+    """The result of a case is not the expected one. The text is shown in the report."""
 
 
 class RetestItem(pytest.Item):
-    """A minimal case under a backend. ``reason`` says why there is none to run."""
+    """A minimal case under a backend. ``reason`` says why it cannot be run; empty if it can."""
 
     parent: RetestFile
 

@@ -1,4 +1,4 @@
-"""Everything that an index knows of one failure, as data: what `minify show` prints. Runs nothing, builds no graph."""
+"""Everything that an index stores about one failure, as data, for `minify show`. Runs nothing and builds no graph."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .standing import retested
 
 
 def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[str, Any]:
-    """The failure, its minimal graph, its reduction, and what retests found.
+    """The failure, its minimal graph, its reduction, and the results of retests.
 
-    Before a reduction, and if ``captured``, the graph is the captured one.
+    The graph is the captured one if ``captured`` is true or there was no reduction yet.
     """
     info = index.captures.get(capture_id)
     out: dict[str, Any] = info.to_json()
@@ -31,8 +31,8 @@ def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[st
             out["made_plain"] = made_plain
         if failed := {effort.pass_name: effort.problems for effort in told.passes if effort.problems}:
             out["failed_passes"] = failed
-    if said := retested(index, info):
-        out["retested"] = said
+    if lines := retested(index, info):
+        out["retested"] = lines
     if (first := first_node.stored(index, capture_id)) is not None:
         out["first_node"] = first
     case = None

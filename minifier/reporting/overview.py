@@ -1,9 +1,9 @@
-"""From an index to its HTML report: which failures are listed, which are shown in full, and what is said of each.
+"""Collects the content of the HTML report of an index: the list of failures, and the details of some.
 
-Failures are grouped by signature, the group that was met in most graphs first. One of each group is embedded in full,
-the verified one with the smallest graph where there is one, then the others, until `MOST` are or the pictures and
-scripts of those in have `MOST_CHARACTERS`: the page says what was left out. Nothing is run, no graph is built, and no
-path of this machine gets in.
+Failures are grouped by signature; the group with the most captures comes first. The best failure of each group is shown
+in full: a verified one with the smallest graph if there is one. The other failures follow, until there are `MOST` or
+their pictures and scripts have `MOST_CHARACTERS`. The page says how many were left out. Nothing is run, no graph is
+built, and the page contains no path of this machine.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from . import explanation, illustrations
 from .groups import grouped
 from .standing import retested
 
-#: How many failures are shown in full, and at how many characters of such it ends.
+#: The most failures that are shown in full, and the most characters of their texts and pictures.
 MOST, MOST_CHARACTERS = 40, 24_000_000
-#: Nodes that are drawn of the graphs before, in all pictures together, and of each at least.
+#: The most nodes of captured graphs that are drawn on the page, and the least share of one picture.
 _NODES, _LEAST = 24_000, 300
 #: Longest error and standard error that are shown, in characters.
 _LONGEST = 8000
@@ -41,9 +41,9 @@ _LINES = 60
 
 
 def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> FailureReport:
-    """The report of the captures ``ids`` of ``index``, of all where none are named.
+    """The report of the captures ``ids`` of ``index``, or of all if none are named.
 
-    Raises `StoreError` for an id that is not there.
+    Raises `StoreError` for an unknown id.
     """
     captures = {capture.id: capture for capture in index.captures.find(ids)}
     groups = sorted(map(_group, grouped(captures.values())), key=lambda g: (-len(g.rows), g.rows[0].id))
@@ -132,7 +132,7 @@ def _facts(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
     sizes = "not stored" if capture.nodes_before is None else count(capture.nodes_before, "node")
     if capture.nodes_before is not None and capture.nodes_after is not None:
         sizes = f"{capture.nodes_before} → {capture.nodes_after} nodes, {capture.inputs_before} → "
-        sizes += f"{capture.inputs_after} inputs, {capture.queries} oracle calls"
+        sizes += f"{capture.inputs_after} inputs, {count(capture.queries or 0, 'oracle call')}"
     facts = [
         ("State", str(capture.state)),
         ("Failure", f"{capture.kind} in {capture.phase}" if capture.kind else "none seen"),
@@ -152,10 +152,10 @@ def _facts(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
 def _message(failure: Failure | None) -> str:
     if failure is None:
         return ""
-    said = f"{failure.type}: {failure.message}" if failure.type else failure.message
+    message = f"{failure.type}: {failure.message}" if failure.type else failure.message
     causes = [f"caused by {kind}: {text}" for kind, text in failure.causes]
     detail = [json.dumps(dict(failure.detail), indent=1, default=str)] if failure.kind is FailureKind.DIVERGENCE else []
-    return without_paths("\n".join([said, *causes, *detail]), _LONGEST)
+    return without_paths("\n".join([message, *causes, *detail]), _LONGEST)
 
 
 def _graphs(index: Index, capture: CaptureInfo, detail: Detail, nodes: int) -> Detail:
@@ -188,7 +188,7 @@ def _source(case: Case) -> str:
 
 
 def _environment(capture: CaptureInfo, case: Case) -> list[tuple[str, str]]:
-    """Versions, where it was met, and what the backend and the ambient state were given."""
+    """Versions, the provenance of the capture, and the settings of the backend and of the ambient context."""
     known = {name: value for name, value in capture.provenance.items() if name not in ("origin", "backend")}
     found = [(name, _text(value)) for name, value in sorted(known.items())]
     spec: Json = {k: v for k, v in case.backend.items() if k not in ("search_path", "source", "name")}
@@ -198,8 +198,8 @@ def _environment(capture: CaptureInfo, case: Case) -> list[tuple[str, str]]:
 
 
 def _text(value: object) -> str:
-    said = value if isinstance(value, str) else "" if value is None else json.dumps(value, default=str)
-    return without_paths(said, 500)
+    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, default=str)
+    return without_paths(text, 500)
 
 
 def _script(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
@@ -213,7 +213,7 @@ def _script(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
 
 
 def _steps(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
-    """The history of the reduction and its curve. Of differences the first lines are shown."""
+    """The history of the reduction and its curve. Only the first lines of a difference are shown."""
     found = history.stored(index, capture.id)
     if found is None:
         return detail
@@ -222,18 +222,18 @@ def _steps(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
         for s in found.steps
     )
     points = [(0.0, found.start_nodes), *((float(s.queries), s.nodes) for s in found.steps)]
-    said = f"From {found.start_nodes} to {count(points[-1][1], 'compute node')} in {count(len(steps), 'step')}"
-    return replace(detail, steps=steps, curve=curve(points, across="oracle calls", label=said))
+    label = f"From {found.start_nodes} to {count(points[-1][1], 'compute node')} in {count(len(steps), 'step')}"
+    return replace(detail, steps=steps, curve=curve(points, across="oracle calls", label=label))
 
 
 def _sections(index: Index, capture: CaptureInfo) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What was found out about the minimal case: what of it matters, and the nearest candidate that passes."""
+    """The explanation of the minimal case: which features matter, and the nearest passing variant."""
     found = explanation.stored(index, capture.id)
     if found is None:
         return
-    cut = () if found.complete else (f"Cut short after {found.asked} answers: there is more to ask.",)
-    said = (found.summary(), *found.sentences(), *cut)
-    yield "What matters", tuple(without_paths(text, 1000) for text in said if text)
+    cut = () if found.complete else (f"Incomplete: the explanation stopped after {count(found.asked, 'answer')}.",)
+    texts = (found.summary(), *found.sentences(), *cut)
+    yield "What matters", tuple(without_paths(text, 1000) for text in texts if text)
     if (variant := found.passing_variant) is not None:
         lines = variant.difference.splitlines()[:_LINES]
         yield "What passes", (without_paths(variant.what, 1000), *(without_paths(line, 500) for line in lines))
@@ -249,7 +249,7 @@ def _without_paths(items: Sequence[Illustration]) -> tuple[Illustration, ...]:
 def _cut(difference: str) -> str:
     lines = without_paths(difference, _LONGEST * 4).splitlines()
     more = len(lines) - _LINES
-    return "\n".join([*lines[:_LINES], *([f"and {more} more lines"] if more > 0 else [])])
+    return "\n".join([*lines[:_LINES], *([f"and {count(more, 'more line')}"] if more > 0 else [])])
 
 
 def _length(detail: Detail) -> int:

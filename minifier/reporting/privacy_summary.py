@@ -1,6 +1,6 @@
 """`minify report --what-is-inside`: what leaves this machine with a report, and what does not.
 
-It looks at the very files that would leave and at the case they were made of: a list for a person who must decide.
+It reads the files that would be sent and the case they were made from, and lists their content for the user.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...repro_templates.report.privacy import revealing
 from ...store.document.case import Case, operators
 from ...store.failure import Failure
 
-#: What never leaves, whatever is asked for.
+#: What is never in a report.
 NEVER = (
     "the program, its weights and its data beyond the values named above",
     "the graph as it was captured",
@@ -23,15 +23,15 @@ NEVER = (
 
 
 def listing(case: Case, failure: Failure | None, files: Mapping[str, bytes], *, renamed: bool) -> dict[str, list[str]]:
-    """Three lists of sentences: ``inside``, ``look_at`` before it is sent, and ``not_inside``."""
-    said = ["its type and message"] if failure is not None and failure.message else []
-    said += [f"the places of {len(failure.frames)} frames, in files of packages"] if failure and failure.frames else []
+    """Three lists of sentences: ``inside``, ``look_at`` (to check before sending), and ``not_inside``."""
+    parts = ["its type and message"] if failure is not None and failure.message else []
+    parts += [f"the places of {len(failure.frames)} frames, in files of packages"] if failure and failure.frames else []
     inside = [
         f"graph: {_few(_operators(case))}",
         "names: neutral ones" if renamed else f"names, as in the program: {_few(_names(case))}",
         *_values(case),
         *_backend(case),
-        *([f"error: {' and '.join(said)}, without paths"] if said else []),
+        *([f"error: {' and '.join(parts)}, without paths"] if parts else []),
         "versions of torch, Python, the packages the backend stands on, the operating system and the processor",
     ]
     inside += [f"file {name}: {len(content):,} bytes of captured values"
@@ -42,7 +42,7 @@ def listing(case: Case, failure: Failure | None, files: Mapping[str, bytes], *, 
 
 
 def page_listing(report: FailureReport, page: str) -> dict[str, list[str]]:
-    """The same of the HTML report ``page``, which shows captured graphs, too."""
+    """`listing` for the HTML report ``page``, which also shows captured graphs."""
     details = report.details
     parts = {
         "graphs as captured, with names of the program": sum(d.before is not None or bool(d.source) for d in details),
@@ -77,13 +77,13 @@ def _names(case: Case) -> list[str]:
 
 
 def _values(case: Case) -> list[str]:
-    """What of the values of tensors is printed."""
+    """Which values of tensors are printed."""
     drawn = sum(t.init is not None for t in case.tensors)
     kept = [t for t in case.tensors if t.storage is not None]
-    out = [f"values: of {_count(drawn)} made from a seed or constant, none that was captured"] if drawn else []
+    out = [f"values of {count(drawn, 'tensor')}, made from a seed or a constant, not captured"] if drawn else []
     if kept:
         shapes = _few([f"{t.dtype}{list(t.shape)}" for t in kept])
-        out.append(f"values: of {_count(len(kept))} the numbers that show the failure, maybe captured: {shapes}")
+        out.append(f"values of {count(len(kept), 'tensor')}, needed to show the failure, maybe captured: {shapes}")
     return out
 
 
@@ -96,10 +96,6 @@ def _backend(case: Case) -> list[str]:
     out += [f"source of yours: {len(str(item['source']).splitlines())} lines that define an operator"
             for item in case.imports if "source" in item]  # fmt: skip
     return out + (["options of the backend"] if spec.options is not None else [])
-
-
-def _count(tensors: int) -> str:
-    return f"{tensors} tensor{'' if tensors == 1 else 's'}"
 
 
 def _few(items: list[str]) -> str:

@@ -1,8 +1,8 @@
-"""The way from a failing case to its plain minimum: the shrinker, and back where lucky answers misled it.
+"""One reduction: runs the shrinker, and goes back where steps turn out to be flaky.
 
 The shrinker is a function of the verdicts (note 3). So when steps turn out to be flaky (`minifier.oracle.flakiness`),
-their verdicts are corrected and the case is reduced again: what was asked is known, and the first query that is new is
-the one behind the last good step.
+their verdicts are corrected and the case is reduced again. Verdicts up to the last good step are known, so the first
+new query is the one after it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Reduction:
         return result if since is None else ReductionResult(self._back(since), result.complete)
 
     def doubted(self) -> ReductionResult | None:
-        """What is found without the steps that confirmation votes call flaky; None where there are none."""
+        """The result without the steps that confirmation votes call flaky; None if there are none."""
         return self.run() if self._undo_flaky(doubted=True) else None
 
     def steadier(self, script: ScriptOracle) -> ReductionResult | None:
@@ -96,11 +96,11 @@ class Reduction:
         return ReductionResult(self._back(since)) if since else None
 
     def keep(self, case: Case) -> None:
-        """Tell that ``case``, which was the best before, is so again."""
+        """Make ``case``, an earlier best case, the best one again."""
         self.steps.add(case, self.scheduler.key(case), BACK, self.log.total)
 
     def study(self, case: Case) -> Trace | None:
-        """The values of a smaller case, and what its nodes consist of. A worker that fails at it is no great loss."""
+        """The values and decompositions of the nodes of a smaller case; None if the worker fails."""
         prefix = f"{self.scheduler.key(case)[:12]}:"
         reply = self.session.pool.submit("study", tasks.studying(case, prefix), timeout=self.timeout).result()
         return Trace.from_json(reply.result) if reply.ended is Ended.DONE else None
@@ -110,7 +110,7 @@ class Reduction:
         undone = False
 
         def proceed() -> bool:
-            # A lucky answer in the search would cost a vote for each of the canonicalization passes.
+            # A wrong SAME in the search would make every canonicalization pass vote in vain.
             nonlocal undone
             undone = self.oracle.votes.runs > 1 and self._undo_flaky()
             return not undone
@@ -137,7 +137,7 @@ class Reduction:
         return self._shrink() if undone else result
 
     def _undo_flaky(self, *, doubted: bool = False) -> bool:
-        """Whether there are flaky steps. If so, their verdicts say so from now on."""
+        """Mark the verdicts of flaky steps as flaky and go back before them. True if there were any."""
         if self._rounds >= ROUNDS:
             return False
         since = self.flakiness.first_flaky(self.start, self.path, doubted=doubted)
@@ -145,7 +145,7 @@ class Reduction:
             return False
         self._rounds += 1
         name = self.log.passes.get(self.path[since][1], "a step")
-        self.session.note(f"since {name} it fails less often: the reduction goes on without that")
+        self.session.note(f"since {name} it fails less often: the reduction continues without that step")
         for _, key in self.path[since:]:
             self.scheduler.correct(key, Verdict(Outcome.FLAKY, detail="shows less often than the case before"))
         self._back(since)

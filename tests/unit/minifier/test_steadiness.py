@@ -92,7 +92,8 @@ def descent(
     held = Held({spec.storage: bytes(4 * spec.numel) for spec in (*case.tensors, *trace.tensors) if spec.storage})
     job: Any = SimpleNamespace(
         index=SimpleNamespace(reductions=book), capture=None,
-        shown=SimpleNamespace(rate=shown, failures=()), options=chosen, others={},
+        shown=SimpleNamespace(rate=shown, failures=()), options=chosen,
+        add_other_failure=lambda case, verdict: None,
         queries=0,
         pool=SimpleNamespace(scratch=held, submit=lambda *a, **k: failed),
         note=lambda text: None, stepped=lambda step: None,
