@@ -71,7 +71,7 @@ def repro(
             raise Problem(f"{output.name} would hide the module {output.stem} from the script; choose another name.")
         contents = {output: text.encode()} | {output.with_name(name): data for name, data in files.items()}
         write(contents, force=force)
-        if find(format_).language == "python" and not template:
+        if format_ == "script" and not template:
             click.echo(f"minify: {output} is written; run it: {run_command(output, made.search_path)}", err=True)
     elif files and not json_:
         raise Problem(f"this script needs {', '.join(files)} beside it; write both with -o FILE.")

@@ -93,6 +93,7 @@ class Expressions:
         self.constant = constant
         self.lowered = lowered
         self.imports: set[str] = set()
+        self._depth = 0
 
     def value(self, value: Value) -> str:
         """The expression for one tagged value."""
@@ -102,6 +103,15 @@ class Expressions:
             return string(value)
         if isinstance(value, float):
             return self._finite(repr(value))
+        if self._depth >= DEEPEST:
+            raise Unprintable(f"a value is nested deeper than {DEEPEST}")
+        self._depth += 1
+        try:
+            return self._nested(value)
+        finally:
+            self._depth -= 1
+
+    def _nested(self, value: Value) -> str:
         if isinstance(value, list):
             return f"[{self.items(value)}]"
         name = tag(value)
@@ -259,6 +269,8 @@ class Expressions:
         return self.constant(index)
 
 
+#: Python reads no source with 200 nested brackets.
+DEEPEST = 100
 #: The tags that have a source form; ``generator`` and ``object`` have none.
 _PRINTED = frozenset(
     {"ref", "tuple", "size", "dict", "set", "frozenset", "float", "complex", "slice", "range", "ellipsis", "dtype",

@@ -46,7 +46,7 @@ def test_options_in_documents_exist(document: Path) -> None:
     unknown = []
     for verb, *words in commands(document.read_text()):
         for word in words:
-            if verb == "capture" and word.endswith(".py"):
+            if verb in ("capture", "catch") and word.endswith(".py"):
                 break  # what follows is the program's own
             if word.startswith("-") and word.partition("=")[0] not in options(verb):
                 unknown.append(f"minify {verb} {word}")

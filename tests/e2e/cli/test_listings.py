@@ -10,6 +10,7 @@ import pytest
 from fxminify.cli import main
 
 VERBS = [
+    "catch",
     "capture",
     "import",
     "run",

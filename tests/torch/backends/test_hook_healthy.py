@@ -15,6 +15,7 @@ from hooked import captures, edits_in_place, model
 from torch import fx
 
 import fxminify
+from fxminify.backends.capture import hook, seam
 
 
 def returns_function(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
@@ -154,6 +155,8 @@ def test_uninstalling_puts_everything_back(db: str) -> None:
         engines = [torch.autograd._engine_run_backward, torch.autograd.graph._engine_run_backward]
         return [WrapBackendDebug.__call__, DynamoOutput.build_guards, *engines]
 
+    hook._hook.single.clear()  # backends of other tests that something still holds
+    seam.detach()
     before = seams()
     fxminify.install(db)
     assert not any(map(operator.is_, seams(), before))
