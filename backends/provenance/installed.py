@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from ...store import codec
@@ -72,7 +73,7 @@ def describe(modules: Iterable[str]) -> Installed:
     packages = {}
     for top in sorted(loaded | wanted):
         for owner in owners.get(top, ()):
-            if top in wanted or _normal(owner) not in known:
+            if not _is_vendored(owner) and (top in wanted or _normal(owner) not in known):
                 packages[_normal(owner)] = _package(owner)
     packages.pop("torch", None)
     for name in packages:
@@ -99,6 +100,11 @@ def _with_imported(modules: set[str], owners: Mapping[str, list[str]]) -> set[st
         if name not in owners and (tree := tree_of(name)) is not None:
             waiting += [n for n in _imports(tree) if n in owners or n in sys.modules]
     return found
+
+
+def _is_vendored(name: str) -> bool:
+    """Whether the distribution called ``name`` is a copy inside of another package, as setuptools brings some."""
+    return "_vendor" in Path(str(metadata.distribution(name).locate_file(""))).parts
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
