@@ -1,5 +1,5 @@
 """``python -m fxminify`` is ``minify``."""
 
-from .cli import main
+from fxminify.cli import main
 
 main(prog_name="minify")

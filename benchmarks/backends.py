@@ -128,7 +128,7 @@ def overhead(rounds: int) -> None:
 
     from fxminify.backends.shipped.onnxrt import decompositions
     from fxminify.backends.shipped.onnxrt.compiler import Compilation
-    from fxminify.backends.shipped.onnxrt.options import Options
+    from fxminify.backends.shipped.onnxrt.options import OnnxrtOptions
 
     for name in MODELS:
         torch.manual_seed(0)
@@ -142,7 +142,7 @@ def overhead(rounds: int) -> None:
         with torch.no_grad():
             table = decompositions.table("default")
             graph = make_fx(call, decomposition_table=table, tracing_mode="fake")(state, *inputs)
-            run = Compilation(graph, "inference", Options(storage=storage, session_options=threads), {}).run()
+            run = Compilation(graph, "inference", OnnxrtOptions(storage=storage, session_options=threads), {}).run()
             if len(storage) != 1:
                 print(f"| {name} | islands | |")
                 continue

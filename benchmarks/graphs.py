@@ -72,7 +72,7 @@ def _aot(model: str) -> dict[str, Graph]:
     )
     function, args = make(model)
     torch._dynamo.reset()
-    torch.compile(function, backend=backend, fullgraph=True, dynamic=False)(*args).float().pow(2).mean().backward()  # type: ignore[no-untyped-call]
+    torch.compile(function, backend=backend, fullgraph=True, dynamic=False)(*args).float().pow(2).mean().backward()
     return got | {"joint": (joint[0], _given(joint[0], got.values()))}
 
 

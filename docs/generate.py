@@ -61,23 +61,23 @@ def picture() -> str:
     between: set[tuple[str, str]] = set()
     packages: set[str] = set()
     for module in graph.modules:
-        floor, one = module.split(".")[1:2], package_of(module)
-        if floor[:1] and floor[0] in FLOORS:
+        own, one = module.split(".")[1:2], package_of(module)
+        if own and own[0] in FLOORS:
             packages.add(one)
             for other in graph.find_modules_directly_imported_by(module):
                 target = other.split(".")[1:2]
                 if not target or target[0] not in FLOORS:
                     continue
-                if target == floor:
+                if target == own:
                     inside.add((one, package_of(other)))
                 else:
-                    between.add((floor[0], target[0]))
+                    between.add((own[0], target[0]))
     out = ["```mermaid", "flowchart TB", "    cli --> minifier"]
     for floor in FLOORS:
-        own = sorted(p for p in packages if p.startswith(f"{floor}."))
+        below = sorted(p for p in packages if p.startswith(f"{floor}."))
         out += [f"    subgraph {floor}"]
-        out += [f"        {name(p)}[{p.partition('.')[2]}]" for p in own]
-        edges = {(a, b) for a, b in inside if a != b and {a, b} <= set(own)}
+        out += [f"        {name(p)}[{p.partition('.')[2]}]" for p in below]
+        edges = {(a, b) for a, b in inside if a != b and {a, b} <= set(below)}
         out += [f"        {name(a)} --> {name(b)}" for a, b in sorted(reduced(edges))]
         out += ["    end"]
     out += [f"    {a} --> {b}" for a, b in sorted(reduced(between))]

@@ -256,7 +256,7 @@ def operators(gm: fx.GraphModule) -> list[str]:
         if isinstance(module, fx.GraphModule):
             for node in module.graph.nodes:
                 if isinstance(node.target, torch._ops.OpOverload):
-                    found[node.target.name()] = None  # type: ignore[no-untyped-call]
+                    found[node.target.name()] = None
                 elif isinstance(node.target, torch._ops.OpOverloadPacket):
                     found[node.target._qualified_op_name] = None
     return list(found)

@@ -60,7 +60,7 @@ class AotCall:
     def watched(self) -> dict[str, Compiler]:
         """The compilers, wrapped to note what they raise."""
         made = {str(role): self._watched(role, compiler) for role, compiler in self.compilers.items()}
-        made["backward"] = torch._dynamo.disable(made["backward"])  # type: ignore[no-untyped-call]
+        made["backward"] = torch._dynamo.disable(made["backward"])
         return made
 
     def _watched(self, role: Role, compiler: Compiler) -> Compiler:

@@ -85,7 +85,7 @@ class Emulations:
             return None
 
 
-class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Rounding(TorchDispatchMode):
     def __init__(self, bits: int, place: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._drop, self._place = bits, place

@@ -195,7 +195,7 @@ def _system() -> Iterable[tuple[str, str]]:
     if available:
         yield told("GPU models", "get_gpu_info", env.run)
         yield told("Nvidia driver version", "get_nvidia_driver_version", env.run)
-        yield "cuDNN version", str(torch.backends.cudnn.version())  # type: ignore[no-untyped-call]
+        yield "cuDNN version", str(torch.backends.cudnn.version())
     yield "CPU capability", str(torch.backends.cpu.get_cpu_capability())
     model = re.search(r"Model name:\s*(.+)", told("", "get_cpu_info", env.run)[1])
     yield "CPU", model[1].strip() if model else platform.processor() or platform.machine()

@@ -136,7 +136,7 @@ def load(imports: Iterable[Mapping[str, Any]]) -> None:
             if "module" in item:
                 importlib.import_module(item["module"])
             elif "library" in item:
-                torch.ops.load_library(_locate(item["library"], item.get("search_path", ())))  # type: ignore[no-untyped-call]
+                torch.ops.load_library(_locate(item["library"], item.get("search_path", ())))
             elif "processes" in item:
                 collectives.start(item["processes"])
             elif not all(_is_registered(op) for op in item.get("ops", ())) or "ops" not in item:

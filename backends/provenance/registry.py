@@ -57,7 +57,7 @@ def wrap(
     import torch
 
     special = adapter_of(backend).wrapper(options, mode, dynamic) if isinstance(backend, str) else None
-    return special or torch._TorchCompileWrapper(backend, mode, options, dynamic)  # type: ignore[no-untyped-call]
+    return special or torch._TorchCompileWrapper(backend, mode, options, dynamic)
 
 
 def is_aot_autograd(obj: Any) -> bool:

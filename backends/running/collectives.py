@@ -61,7 +61,7 @@ def _collectives(gm: fx.GraphModule) -> Iterator[fx.Node]:
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
             target = node.target
             if isinstance(target, torch._ops.OpOverload):
-                name = target.name()  # type: ignore[no-untyped-call]
+                name = target.name()
             else:
                 name = getattr(target, "_qualified_op_name", "")
             if name.partition("::")[0] in NAMESPACES:

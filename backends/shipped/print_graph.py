@@ -36,7 +36,7 @@ def print_graph(
 ) -> Callable[..., Any]:
     """Print ``gm`` as a table of its nodes on standard output and return its eager ``forward``."""
     if read(PrintGraphOptions, options, NAME).level == "aot":
-        from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
+        from functorch.compile import make_boxed_func
         from torch._dynamo.backends.common import aot_autograd
 
         def compiler(title: str) -> Callable[..., Any]:

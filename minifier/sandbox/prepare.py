@@ -75,7 +75,7 @@ def prepare(setup: Setup) -> Ready:
     except Exception as exc:  # foreign code: whatever it raises is the answer
         raise CannotImport(spec.module or spec.name, _reason(exc)) from exc
     _warm()
-    return Ready(os.getpid(), torch.__version__, threads(), bool(torch.cuda.is_initialized()))  # type: ignore[no-untyped-call]
+    return Ready(os.getpid(), torch.__version__, threads(), bool(torch.cuda.is_initialized()))
 
 
 def preload(modules: list[str]) -> None:

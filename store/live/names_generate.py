@@ -312,7 +312,7 @@ def operators() -> tuple[list[str], dict[str, str], list[str]]:
             continue
         name = overload or "default"
         holder = getattr(getattr(torch.ops, space), packet)
-        if not isinstance(holder, OpOverloadPacket) or name not in holder.overloads():  # type: ignore[no-untyped-call]
+        if not isinstance(holder, OpOverloadPacket) or name not in holder.overloads():
             continue
         op = getattr(holder, name)
         if isinstance(op, OpOverload) and not any(TYPE_DENY.search(str(a.type)) for a in op._schema.arguments):

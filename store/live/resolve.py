@@ -131,7 +131,7 @@ def _overload(name: str) -> OpOverload | None:
     packet, _, overload = name.rpartition(".")
     holder = _packet(packet)
     # Attributes of a packet are more than its overloads: `aten::add.__class__` is none.
-    if holder is None or overload not in holder.overloads():  # type: ignore[no-untyped-call]
+    if holder is None or overload not in holder.overloads():
         return None
     found = getattr(holder, overload)
     return found if isinstance(found, OpOverload) else None

@@ -33,7 +33,7 @@ class Pair(torch.Tensor):
 
     @staticmethod
     def __new__(cls, a: torch.Tensor, b: torch.Tensor) -> Pair:
-        made: Pair = torch.Tensor._make_wrapper_subclass(cls, a.shape, dtype=a.dtype, device=a.device)  # type: ignore[attr-defined]
+        made: Pair = torch.Tensor._make_wrapper_subclass(cls, a.shape, dtype=a.dtype, device=a.device)
         made.a, made.b = a, b
         return made
 

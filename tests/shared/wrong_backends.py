@@ -143,7 +143,7 @@ def short_products(gm: fx.GraphModule, inputs: Any) -> Callable[..., Outputs]:
 
 
 def _short_kernels(gm: fx.GraphModule, inputs: Any) -> Any:
-    from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
+    from functorch.compile import make_boxed_func
 
     products = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default,
                 torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}  # fmt: skip

@@ -98,7 +98,7 @@ def implemented() -> set[Any]:
     for name in dir(torch.ops.aten):
         packet: Any = getattr(torch.ops.aten, name)
         if isinstance(packet, torch._ops.OpOverloadPacket):
-            overloads = (getattr(packet, overload) for overload in packet.overloads())  # type: ignore[no-untyped-call]
+            overloads = (getattr(packet, overload) for overload in packet.overloads())
             core |= {op for op in overloads if torch.Tag.core in op.tags}
     return core
 

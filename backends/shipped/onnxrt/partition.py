@@ -64,7 +64,7 @@ ASSERTIONS = frozenset(
 
 def name(target: Any) -> str:
     """The name of an operator as in `WRONG`, ``aten::scatter.src``; empty for other callables."""
-    return str(target.name()) if isinstance(target, torch._ops.OpOverload) else ""  # type: ignore[no-untyped-call]
+    return str(target.name()) if isinstance(target, torch._ops.OpOverload) else ""
 
 
 def why_not(node: torch.fx.Node, evicted: Mapping[str, str]) -> str | None:

@@ -344,7 +344,7 @@ def test_15_what_is_nearer_to_the_truth_than_eager_is_no_divergence(tmp_path: Pa
             return x.clone()
 
         @staticmethod
-        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
             return gradient.roll(1)
 
     def shifts_gradients(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
@@ -478,7 +478,7 @@ def test_36_a_triton_kernel_is_refused_by_its_name(tmp_path: Path) -> None:
 
     graph = torch.fx.Graph()
     x = graph.placeholder("x")
-    number = kernel_side_table.add_kernel(scale_rows)  # type: ignore[arg-type]
+    number = kernel_side_table.add_kernel(scale_rows)
     launch = {"kernel_idx": number, "constant_args_idx": 0, "grid": [(1, 1, 1)], "tma_descriptor_metadata": {}}
     graph.call_function(triton_kernel_wrapper_mutation, (), {**launch, "kwargs": {"pointer": x}})
     graph.output((x,))

@@ -130,7 +130,7 @@ def nested(backend: Backend) -> Any:
 def disabled_in_between(backend: Backend) -> Any:
     @torch.compiler.disable
     def plain(x: torch.Tensor) -> torch.Tensor:
-        return torch.compile(model, backend=backend)(x)  # type: ignore[no-any-return]
+        return torch.compile(model, backend=backend)(x)
 
     return torch.compile(lambda x: plain(x + 1) * 2, backend=backend)(inputs())
 
@@ -175,7 +175,7 @@ class Items(torch.utils.data.Dataset[Any]):
         return 4
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        return self.compiled(torch.full((2,), float(index)))  # type: ignore[no-any-return]
+        return self.compiled(torch.full((2,), float(index)))
 
 
 def loader(backend: Backend) -> Any:
@@ -299,7 +299,7 @@ def test_an_interrupt_is_no_failure_but_an_exit_and_a_panic_are(
             return x.clone()
 
         @staticmethod
-        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
             raise raised(3)
 
     def backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:

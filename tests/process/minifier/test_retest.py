@@ -255,7 +255,7 @@ def test_the_matrix_shows_versions_and_backends(shelf: Shelf) -> None:
                 shown=0,
                 runs=2,
                 seconds=1.0,
-                versions={"torch": torch},  # type: ignore[arg-type]
+                versions={"torch": torch},
             )
     shown = shelf.invoke("--matrix").stdout.splitlines()
     assert [line.split() for line in shown[:3]] == [

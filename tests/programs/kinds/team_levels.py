@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from functorch.compile import make_boxed_compiler  # type: ignore[import-untyped]
+from functorch.compile import make_boxed_compiler
 from torch._dynamo.backends.common import aot_autograd
 
 

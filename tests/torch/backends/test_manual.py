@@ -29,7 +29,7 @@ class Model(torch.nn.Module):
 
 def exported() -> fx.GraphModule:
     program = torch.export.export(Model(), ({"x": torch.randn(3, 4)},), {"scale": torch.ones(1)})
-    return program.module()  # type: ignore[return-value]
+    return program.module()
 
 
 def test_what_the_backend_does_with_it_is_stored_and_not_raised(db: str) -> None:

@@ -76,7 +76,7 @@ def in_invoked_region(x: Any) -> Any:
 
 class Function(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:  # type: ignore[override]
+    def forward(ctx: Any, x: Any) -> Any:
         ctx.save_for_backward(x)
         return inside(x)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from fxminify.benchmarks.page import put
 from fxminify.benchmarks.plants import plant
-from fxminify.benchmarks.reduce import bound, put, read, table
+from fxminify.benchmarks.reduce import bound, read, table
 from fxminify.benchmarks.tools import TOOLS, measure
 
 ROOT = Path(__file__).parents[3]
