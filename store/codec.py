@@ -14,9 +14,10 @@ import msgspec
 _T = TypeVar("_T")
 
 
-def dump(value: Any) -> Any:
-    """``value`` as dicts, lists, tuples, strings, numbers and None. What JSON cannot hold becomes its ``repr``."""
-    return msgspec.to_builtins(value, enc_hook=repr)
+def dump(value: Any) -> dict[str, Any]:
+    """A dataclass as dicts, lists, tuples, strings, numbers and None. What JSON cannot hold becomes its ``repr``."""
+    found: dict[str, Any] = msgspec.to_builtins(value, enc_hook=repr)
+    return found
 
 
 def load(doc: Any, type: type[_T]) -> _T:

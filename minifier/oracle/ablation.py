@@ -54,8 +54,7 @@ class Ablation:
     enters: str
 
     def to_json(self) -> Json:
-        found: Json = codec.dump(self)
-        return found
+        return codec.dump(self)
 
     @classmethod
     def from_json(cls, doc: Any) -> Ablation:

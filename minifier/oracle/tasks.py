@@ -45,8 +45,7 @@ def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Js
     if argument["threads"] != before:
         torch.set_num_threads(argument["threads"])
     try:
-        found: Json = codec.dump(observe(case_from_json(argument["case"]), scratch, argument["entry"], mark))
-        return found
+        return codec.dump(observe(case_from_json(argument["case"]), scratch, argument["entry"], mark))
     finally:
         if argument["threads"] != before:
             torch.set_num_threads(before)
@@ -73,8 +72,7 @@ def describe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> J
     """In a worker: an `Installed` as JSON. ``argument`` names the ``modules`` of the backend and the operators."""
     from ...backends.provenance.installed import describe
 
-    found: Json = codec.dump(describe(argument["modules"]))
-    return found
+    return codec.dump(describe(argument["modules"]))
 
 
 def case_from_json(doc: Json) -> Case:

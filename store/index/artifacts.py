@@ -44,22 +44,18 @@ class Repros:
         """Keep a rendered file; it replaces the one of the same format. A text that was there keeps its origin."""
         with self._database.writing() as session:
             self._database.need(session, CaptureRow, capture_id)
-            row = session.get(ReproRow, (capture_id, format))
-            if row is None:
-                row = ReproRow(capture=capture_id, format=format)
-                session.add(row)
-            if row.text != text:
-                row.origin = script_tag(text)
-            row.text, row.log, row.verified, row.runs, row.created = text, log, verified, runs, now()
+            old = session.get(ReproRow, (capture_id, format))
+            origin = script_tag(text) if old is None or old.text != text else old.origin
+            row = ReproRow(capture=capture_id, format=format, text=text, log=log, origin=origin, created=now())
+            row.verified, row.runs = verified, runs
+            session.merge(row)
 
     def get(self, capture_id: int, format: str = "script") -> ReproInfo | None:
         """The rendered file of that format, None when there is none yet."""
         with self._database.reading() as session:
             self._database.need(session, CaptureRow, capture_id)
             row = session.get(ReproRow, (capture_id, format))
-        if row is None:
-            return None
-        return ReproInfo(row.capture, row.format, row.text, row.verified, row.runs, row.log, row.created, row.origin)
+        return None if row is None else row.to(ReproInfo)
 
 
 class Artifacts:
@@ -73,11 +69,7 @@ class Artifacts:
         text = dumps(plain(content))
         with self._database.writing() as session:
             self._database.need(session, CaptureRow, capture_id)
-            row = session.get(ArtifactRow, (capture_id, kind))
-            if row is None:
-                row = ArtifactRow(capture=capture_id, kind=kind)
-                session.add(row)
-            row.content, row.created = text, now()
+            session.merge(ArtifactRow(capture=capture_id, kind=kind, content=text, created=now()))
 
     def get(self, capture_id: int, kind: str) -> Any:
         """The content of an artifact, None where there is none or it is no JSON. Its form is not checked."""

@@ -27,7 +27,7 @@ from .reductions import precedence
 from .tables import CaptureRow, ReductionRow, ReproRow, State
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureInfo:
     """What a listing shows of a capture; reading it opens no case document.
 
@@ -46,13 +46,13 @@ class CaptureInfo:
     signature: str
     occurrences: int
     nodes_before: int | None
-    nodes_after: int | None
+    nodes_after: int | None = None
     inputs_before: int | None
-    inputs_after: int | None
-    operators: str
-    queries: int
-    verified: int
-    runs: int
+    inputs_after: int | None = None
+    operators: str = ""
+    queries: int = 0
+    verified: int = 0
+    runs: int = 0
     headline: str
     reason: str
     created: str
@@ -62,8 +62,7 @@ class CaptureInfo:
     graph_text: str
 
     def to_json(self) -> Json:
-        found: Json = codec.dump(self)
-        return found
+        return codec.dump(self)
 
 
 class Captures:
@@ -239,31 +238,9 @@ def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | No
         failure = None if row.failure is None else codec.load(loads(row.failure), Failure)
     except ValueError as exc:
         raise ForeignValue(f"a state or a failure of capture {row.id} that cannot be read: {exc}") from exc
-    info = CaptureInfo(
-        id=row.id,
-        parent=row.parent,
-        state=state,
-        kind=row.kind,
-        phase=row.phase,
-        backend=row.backend,
-        signature=row.signature,
-        occurrences=row.occurrences,
-        nodes_before=row.nodes_before,
-        nodes_after=None,
-        inputs_before=row.inputs_before,
-        inputs_after=None,
-        operators="",
-        queries=0,
-        verified=0 if script is None else script.verified,
-        runs=0 if script is None else script.runs,
-        headline=row.headline,
-        reason=row.reason,
-        created=row.created,
-        last_seen=row.last_seen,
-        failure=failure,
-        provenance=loads(row.provenance),
-        graph_text=row.graph_text,
-    )
+    info = row.to(CaptureInfo, state=state, failure=failure, provenance=loads(row.provenance))
+    if script is not None:
+        info = replace(info, verified=script.verified, runs=script.runs)
     if reduction is None:
         return info
     return replace(

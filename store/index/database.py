@@ -26,7 +26,7 @@ from sqlalchemy.pool import NullPool, Pool, QueuePool
 
 from ..errors import ForeignValue, StoreError, explain
 from . import sqlite
-from .tables import SCHEMA, CaptureRow, ReductionRow, RoundRow
+from .tables import SCHEMA, Base, CaptureRow, ReductionRow, RoundRow
 
 _Row = TypeVar("_Row", CaptureRow, ReductionRow, RoundRow)
 
@@ -115,7 +115,7 @@ class Database:
         with self.explained(), self.transaction() as connection:
             if sqlite.inspect(connection, self.path, self.name) is None:
                 sqlite.stamp(connection)
-                _migrate(connection)
+                _make_tables(connection)
 
     def connect(self) -> Connection:
         """A connection of its own, outside transactions; closing it ends it."""
@@ -198,7 +198,7 @@ def open_server(url: URL, *, create: bool, readonly: bool) -> Database:
         if revision is None and not readonly:
             lock(connection)
             if server_revision(connection) is None:
-                _migrate(connection)
+                _make_tables(connection)
     return database
 
 
@@ -238,15 +238,19 @@ def lock(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
-def _migrate(connection: Connection) -> None:
-    """Make the tables of `SCHEMA`, inside the transaction of ``connection``."""
+def _make_tables(connection: Connection) -> None:
+    """Make the tables from the models and note their revision, inside the transaction of ``connection``.
+
+    This is how Alembic's cookbook makes a database from scratch; revisions are for databases that exist already.
+    """
     from alembic import command  # heavy, and needed only for a new file
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    Base.metadata.create_all(connection)
+    command.stamp(config, "head")
 
 
 @contextmanager

@@ -199,10 +199,7 @@ class Reductions:
             rows = session.scalars(
                 select(VerdictRow).where(VerdictRow.reduction == reduction_id, VerdictRow.outcome.is_not(None))
             ).all()
-        return {
-            r.key: StoredVerdict(r.key, r.pass_name, r.outcome or "", r.signature, r.seconds, r.detail, r.asks)
-            for r in rows
-        }
+        return {row.key: row.to(StoredVerdict) for row in rows}
 
     # Steps and the best case.
 
@@ -257,13 +254,7 @@ class Reductions:
             rows: Sequence[StepRow] = session.scalars(
                 select(StepRow).where(StepRow.reduction == reduction_id).order_by(StepRow.number)
             ).all()
-        return [
-            StepInfo(
-                r.number, r.pass_name, r.key, r.nodes, r.inputs, r.queries, float(r.seconds), r.difference,
-                r.document is not None, r.at,
-            )
-            for r in rows
-        ]  # fmt: skip
+        return [row.to(StepInfo, kept=row.document is not None) for row in rows]
 
     def step_case(self, reduction_id: int, number: int) -> Case:
         """The validated case of a step. Raises `StoreError` if the step does not exist or its case was not stored."""
@@ -301,16 +292,4 @@ def _last_row(session: Session, capture_id: int) -> ReductionRow | None:
 
 
 def _info(row: ReductionRow, *, resumed: bool) -> ReductionInfo:
-    return ReductionInfo(
-        id=row.id,
-        capture=row.capture,
-        config=loads(row.config),
-        resumed=resumed,
-        finished=row.finished is not None,
-        accepted=row.accepted,
-        queries=row.queries,
-        nodes_before=row.nodes_before,
-        nodes_after=row.nodes_after,
-        inputs_after=row.inputs_after,
-        seconds=float(row.seconds),
-    )
+    return row.to(ReductionInfo, config=loads(row.config), resumed=resumed, finished=row.finished is not None)

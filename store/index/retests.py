@@ -46,8 +46,7 @@ class Retest:
     at: str
 
     def to_json(self) -> Json:
-        found: Json = codec.dump(self)
-        return found
+        return codec.dump(self)
 
 
 class Retests:
@@ -122,7 +121,4 @@ def _retest(row: RetestRow) -> Retest:
         datetime.fromisoformat(row.at)
     except ValueError as exc:
         raise ForeignValue(f"a result or a time of retest {row.id} that cannot be read") from exc
-    return Retest(
-        row.id, row.capture, row.backend, result, row.message, row.signature, row.shown, row.runs, row.seconds,
-        versions, row.at,
-    )  # fmt: skip
+    return row.to(Retest, result=result, versions=versions)

@@ -7,8 +7,9 @@ columns, so that listing never opens a document.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import BigInteger, Float, ForeignKey, Index, LargeBinary, MetaData, String, Text, event
 from sqlalchemy.engine import Dialect
@@ -16,6 +17,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 from ..errors import ForeignValue
+
+_T = TypeVar("_T")
 
 #: The newest revision under ``migrations/versions``; revisions are numbers, so that newer ones are known as newer.
 SCHEMA = "0004"
@@ -68,6 +71,11 @@ class Base(DeclarativeBase):
         }
     )
     type_annotation_map = {str: Clean, bytes: LargeBinary, float: Float}  # noqa: RUF012 - SQLAlchemy's own form
+
+    def to(self, kind: type[_T], **others: Any) -> _T:
+        """A dataclass ``kind`` with the columns that have the names of its fields. ``others`` has the other fields."""
+        own = {column.key for column in self.__table__.columns} - others.keys()
+        return kind(**{f.name: getattr(self, f.name) for f in fields(kind) if f.name in own}, **others)  # type: ignore[arg-type]
 
 
 class DocumentRow(Base):

@@ -1,4 +1,4 @@
-"""Run by Alembic for every migration: uses the connection, and the transaction, of the index that is being opened."""
+"""Run by Alembic: uses the connection, and the transaction, of the index that is being opened."""
 
 from __future__ import annotations
 
