@@ -1,6 +1,7 @@
 """Cases made from functions by Dynamo, as the capture hook makes them."""
 
 import pathlib
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +16,17 @@ HERE = str(pathlib.Path(__file__).parent)
 FAILURES = str(pathlib.Path(__file__).parents[1] / "failures")
 
 
-def spec(name: Any, module: str = "faulty_backends", **more: Any) -> Any:
+def spec(name: str, module: str = "faulty_backends", **more: Any) -> BackendSpec:
     """A backend of ``faulty_backends``, or with an empty module one of torch's own."""
     return BackendSpec(
         name=name, how="registered", target=name, module=module, search_path=(HERE, FAILURES) if module else (), **more
     )
 
 
-def capture(function: Any, inputs: Any, backend: Any, **more: Any) -> Any:
-    """``(case, blobs)`` of the first graph that Dynamo makes of ``function``."""
+def capture(
+    function: Callable[..., object], inputs: Sequence[object], backend: BackendSpec, **more: Any
+) -> tuple[Case, dict[str, bytes]]:
+    """The case, and its storages, of the first graph that Dynamo makes of ``function``."""
     seen: list[tuple[Case, dict[str, bytes]]] = []
 
     def spy(gm: fx.GraphModule, examples: Any) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -12,9 +12,9 @@ from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import apply
 from fxminify.minifier.candidate.trace import Recorded, Trace, ValueKind
-from fxminify.minifier.oracle.scheduler import Budget, MemoryLog, QueryScheduler, WriteAheadLog
+from fxminify.minifier.oracle.scheduler import Budget, QueryScheduler, WriteAheadLog
 from fxminify.minifier.oracle.verdict import InterestingnessTest, Outcome, Verdict
-from fxminify.minifier.passes import Pass, Stage, in_stage
+from fxminify.minifier.passes import Pass, Proposal, Stage, in_stage
 from fxminify.minifier.reducer.shrinker import Shrinker
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 
@@ -34,7 +34,7 @@ def make(
     inputs: Sequence[str],
     steps: Sequence[Step],
     outputs: Sequence[str],
-    shapes: dict[str, tuple[int, ...]] | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> tuple[Case, Trace]:
     """A case whose values are all tensors. A step is ``(name, operation, names it reads)``."""
     shapes = shapes or {}
@@ -80,13 +80,25 @@ class Fails:
         return Verdict(Outcome.SAME if self.fails(case) else Outcome.PASS)
 
 
+class Parallel(Fails):
+    """Answers in threads, in any order."""
+
+    def __init__(self, fails: Callable[[Case], bool], jobs: int) -> None:
+        super().__init__(fails)
+        self.pool = ThreadPoolExecutor(jobs)
+
+    def submit(self, case: Case) -> Future[Verdict]:
+        return self.pool.submit(self.ask, case)
+
+
 SHAPES: list[tuple[int, ...]] = [(4,), (2, 2), (1, 4)]
 KINDS = ["add", "mul", "gelu", "view", "sum", "relu_", "cat", "asinh", "atan"]
 
 
 def random_case(rng: Random) -> tuple[Case, Trace]:
     inputs = [f"x{i}" for i in range(rng.randrange(1, 5))]
-    names, steps = list(inputs), []
+    names = list(inputs)
+    steps: list[Step] = []
     shapes = {n: rng.choice(SHAPES) for n in inputs}
     for i in range(rng.randrange(3, 60)):
         name = f"n{i}"
@@ -103,12 +115,19 @@ class Held(dict[str, bytes]):
     put = dict.update
 
 
+def proposed(row: Pass, view: GraphView, step: int) -> Proposal | None:
+    """What a pass that removes or replaces nodes proposes."""
+    choices = row.propose(view, step)
+    assert choices is None or isinstance(choices, Proposal)
+    return choices
+
+
 def assert_nothing_more_can_go(best: Case, trace: Trace, passes: Sequence[Pass], fails: Callable[[Case], bool]) -> None:
     """No single edit that a pass stands for makes ``best`` smaller and still fails."""
     view = GraphView(best, trace)
     for p in passes:
         step = 0
-        while not p.one_shot and (proposal := p.propose(view, step)) is not None:
+        while not p.one_shot and (proposal := proposed(p, view, step)) is not None:
             for patch in proposal.patches:
                 candidate = apply(view, patch)
                 if candidate is not None and size(candidate) < size(best):
@@ -134,26 +153,16 @@ def shrinker(
     return Shrinker(scheduler, Held() if storages is None else storages, passes=passes, **more)
 
 
-class _Named(MemoryLog):
-    """Knows which pass asks."""
-
-    name = ""
-
-    def asked(self, key: str, name: str) -> None:
-        self.name = name
-
-
-def canonicalize(case: Case, storages: Held, same: Callable[[Case, str], bool]) -> Case:
-    """The plainest form of ``case`` that ``same(candidate, name)`` accepts. Raises where a pass is wrong itself."""
-    log = _Named()
-    oracle = Fails(lambda candidate: same(candidate, log.name))
-    made = shrinker(oracle, log=log, storages=storages, passes=in_stage(Stage.CANONICALIZE), strict=True)
+def canonicalize(case: Case, storages: Held, same: Callable[[Case], bool]) -> Case:
+    """The plainest form of ``case`` that ``same`` accepts. Raises where a pass is wrong itself."""
+    made = shrinker(Fails(same), storages=storages, passes=in_stage(Stage.CANONICALIZE), strict=True)
     return made.run(case, Trace({}, (), {})).case
 
 
 def tower(count: int, rare: dict[int, str], seed: int = 0) -> tuple[Case, Trace]:
     """A chain with side inputs, as residual networks have, and some rare operations in it."""
-    rng, steps = Random(seed), []
+    rng = Random(seed)
+    steps: list[Step] = []
     for i in range(count):
         before = steps[-1][0] if steps else "x"
         side = [rng.choice(steps)[0]] if steps and rng.random() < 0.4 else []

@@ -10,18 +10,19 @@ import os
 import pathlib
 import signal
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 import torch
 from captured import capture, spec
+from replies import failure_of
 
 from fxminify.minifier.oracle import tasks
 from fxminify.minifier.oracle.observation import Seen, of_reply
 from fxminify.minifier.sandbox.launcher import BackendImportError, SandboxError
-from fxminify.minifier.sandbox.pool import Ended, Pool
+from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
 from fxminify.store.document.case import to_json
 from fxminify.store.failure import FailureKind, Phase
 from fxminify.store.signature import signature
@@ -29,47 +30,46 @@ from fxminify.store.signature import signature
 SHARED = str(pathlib.Path(__file__).parents[2] / "shared")
 
 
-def relu(x: Any) -> Any:
+def relu(x: torch.Tensor) -> torch.Tensor:
     return torch.relu(x * 2)
 
 
 @pytest.fixture(scope="module")
-def pool() -> Any:
+def pool() -> Iterator[Pool]:
     with Pool(spec("healthy").to_json(), path=[SHARED], memory=1536 << 20) as pool:
         yield pool
 
 
-def run(pool: Any, task: Any, timeout: float = 60.0, **argument: Any) -> Any:
+def run(pool: Pool, task: str, timeout: float = 60.0, **argument: object) -> Reply:
     return pool.submit(f"sandbox_torch_tasks:{task}", argument, timeout=timeout).result(120)
 
 
 def observe(
-    pool: Any,
-    backend: Any,
-    function: Any = relu,
-    inputs: Any = None,
+    pool: Pool,
+    backend: str,
+    function: Callable[..., object] = relu,
     *,
     entry: str = "direct",
     timeout: float = 60.0,
     fresh: bool = False,
-    **more: Any,
-) -> Any:
-    case, blobs = capture(function, inputs or (torch.ones(4),), spec(backend), **more)
+) -> Reply:
+    case, blobs = capture(function, (torch.ones(4),), spec(backend))
     pool.scratch.put(blobs)
     argument = tasks.observation(case, entry)
     return pool.submit("observe", argument, timeout=timeout, fresh=fresh).result(120)
 
 
-def test_the_zygote_has_one_thread_and_no_cuda(pool: Any) -> None:
+def test_the_zygote_has_one_thread_and_no_cuda(pool: Pool) -> None:
     ready = pool._launcher.ready
+    assert ready is not None
     assert (ready.threads, ready.cuda, ready.torch) == (1, False, torch.__version__)
 
 
-def test_workers_start_with_one_thread(pool: Any) -> None:
+def test_workers_start_with_one_thread(pool: Pool) -> None:
     assert run(pool, "threads").result["threads"] == 1
 
 
-def test_a_parallel_region_in_a_child(pool: Any) -> None:
+def test_a_parallel_region_in_a_child(pool: Pool) -> None:
     assert run(pool, "two_threads").result == {"total": float(2 << 20)}
 
 
@@ -84,7 +84,7 @@ def test_a_parallel_region_in_the_driver_does_not_matter() -> None:
         torch.set_num_threads(1)
 
 
-def test_threads_for_one_observation_only(pool: Any) -> None:
+def test_threads_for_one_observation_only(pool: Pool) -> None:
     case, blobs = capture(relu, (torch.ones(4),), spec("healthy"))
     pool.scratch.put(blobs)
     argument = tasks.observation(case, "direct", threads=2)
@@ -92,11 +92,11 @@ def test_threads_for_one_observation_only(pool: Any) -> None:
     assert run(pool, "threads").result["threads"] == 1
 
 
-def test_backward_in_a_child(pool: Any) -> None:
+def test_backward_in_a_child(pool: Pool) -> None:
     assert run(pool, "backward").result == {"gradient": [2.0] * 8}
 
 
-def test_a_backend_that_mutates_global_state_does_not_reach_the_next_candidate(pool: Any) -> None:
+def test_a_backend_that_mutates_global_state_does_not_reach_the_next_candidate(pool: Pool) -> None:
     used = run(pool, "default_dtype").pid
     assert run(pool, "mutates").dirty == "default dtype (from torch.float32 to torch.float64)"
     after = run(pool, "default_dtype")
@@ -106,22 +106,22 @@ def test_a_backend_that_mutates_global_state_does_not_reach_the_next_candidate(p
     assert run(pool, "default_dtype").result == {"dtype": "torch.float32"}
 
 
-def test_a_segfault_in_the_compiler(pool: Any) -> None:
-    failure = of_reply(observe(pool, "segfaults")).failure
+def test_a_segfault_in_the_compiler(pool: Pool) -> None:
+    failure = failure_of(observe(pool, "segfaults"))
     assert (failure.kind, failure.phase, failure.signal) == (FailureKind.CRASH, Phase.COMPILE, signal.SIGSEGV)
     assert failure.diagnostics == "error: lowering relu\n"
     assert [f.function for f in failure.frames[-2:]] == ["segfaults", "string_at"]
 
 
 @pytest.mark.parametrize("entry", tasks.ENTRIES)
-def test_a_crash_at_run_is_the_same_through_both_entries(pool: Any, entry: Any) -> None:
-    failure = of_reply(observe(pool, "aborts_at_run", entry=entry)).failure
+def test_a_crash_at_run_is_the_same_through_both_entries(pool: Pool, entry: str) -> None:
+    failure = failure_of(observe(pool, "aborts_at_run", entry=entry))
     assert (failure.kind, failure.phase, failure.signal) == (FailureKind.CRASH, Phase.FORWARD, signal.SIGFPE)
     assert (failure.frames[-1].file, failure.frames[-1].function) == ("faulty_backends.py", "run")
 
 
-def test_leaving_by_os_exit_is_a_crash(pool: Any) -> None:
-    failure = of_reply(observe(pool, "leaves")).failure
+def test_leaving_by_os_exit_is_a_crash(pool: Pool) -> None:
+    failure = failure_of(observe(pool, "leaves"))
     assert (failure.kind, failure.phase, failure.type, failure.signal) == (
         FailureKind.CRASH,
         Phase.COMPILE,
@@ -130,10 +130,10 @@ def test_leaving_by_os_exit_is_a_crash(pool: Any) -> None:
     )
 
 
-def test_sys_exit_ends_a_program_and_not_a_worker(pool: Any) -> None:
+def test_sys_exit_ends_a_program_and_not_a_worker(pool: Pool) -> None:
     reply = observe(pool, "exits")
     assert reply.ended is Ended.DONE
-    failure = of_reply(reply).failure
+    failure = failure_of(reply)
     assert (failure.kind, failure.phase, failure.type, failure.signal) == (
         FailureKind.CRASH,
         Phase.COMPILE,
@@ -143,35 +143,35 @@ def test_sys_exit_ends_a_program_and_not_a_worker(pool: Any) -> None:
 
 
 @pytest.mark.parametrize("entry", tasks.ENTRIES)
-def test_a_hang_ends_in_time(pool: Any, entry: Any) -> None:
-    failure = of_reply(observe(pool, "hangs", entry=entry, timeout=2.0)).failure  # it would hang for ever
+def test_a_hang_ends_in_time(pool: Pool, entry: str) -> None:
+    failure = failure_of(observe(pool, "hangs", entry=entry, timeout=2.0))  # it would hang for ever
     assert (failure.kind, failure.phase) == (FailureKind.HANG, Phase.COMPILE)
 
 
-def test_a_memory_hog_is_out_of_memory(pool: Any) -> None:
-    failure = of_reply(observe(pool, "hogs")).failure
+def test_a_memory_hog_is_out_of_memory(pool: Pool) -> None:
+    failure = failure_of(observe(pool, "hogs"))
     assert (failure.kind, failure.phase) == (FailureKind.OUT_OF_MEMORY, Phase.COMPILE)
 
 
-def test_one_huge_allocation_is_out_of_memory_too(pool: Any) -> None:
-    refused = of_reply(observe(pool, "allocates")).failure
-    killed = of_reply(observe(pool, "hogs")).failure
+def test_one_huge_allocation_is_out_of_memory_too(pool: Pool) -> None:
+    refused = failure_of(observe(pool, "allocates"))
+    killed = failure_of(observe(pool, "hogs"))
     assert (refused.type, killed.type) == ("RuntimeError", "")
     assert signature(refused) == signature(killed)
 
 
-def test_output_of_a_backend_comes_back(pool: Any) -> None:
+def test_output_of_a_backend_comes_back(pool: Pool) -> None:
     reply = observe(pool, "chatters")
     assert of_reply(reply).seen is Seen.PASS
     assert reply.stdout == "compiling\n"
     assert reply.stderr == "a warning about an error\n"
 
 
-def test_a_generic_message_is_told_apart_by_file_descriptor_2(pool: Any) -> None:
-    def sin(x: Any) -> Any:
+def test_a_generic_message_is_told_apart_by_file_descriptor_2(pool: Pool) -> None:
+    def sin(x: torch.Tensor) -> torch.Tensor:
         return torch.sin(x * 2)
 
-    both = [of_reply(observe(pool, "generic", function)).failure for function in (relu, sin)]
+    both = [failure_of(observe(pool, "generic", function)) for function in (relu, sin)]
     assert [f.message for f in both] == ["compilation failed"] * 2
     assert [signature(f).diagnostics for f in both] == [
         "<unknown>:<n>: error: failed to legalize operation 'torch.aten.relu'",
@@ -179,7 +179,7 @@ def test_a_generic_message_is_told_apart_by_file_descriptor_2(pool: Any) -> None
     ]
 
 
-def test_a_crash_of_eager_is_no_failure_of_the_backend(pool: Any) -> None:
+def test_a_crash_of_eager_is_no_failure_of_the_backend(pool: Pool) -> None:
     """An index that is not checked takes the process with it before the backend is asked."""
     case, blobs = capture(relu, (torch.ones(4),), spec("healthy"))
     pool.scratch.put(blobs)
@@ -189,22 +189,25 @@ def test_a_crash_of_eager_is_no_failure_of_the_backend(pool: Any) -> None:
     assert (observation.seen, observation.detail) == (Seen.INVALID, "eager: died of SIGSEGV")
 
 
-def test_a_case_whose_storage_is_missing_is_our_own_trouble(pool: Any) -> None:
+def test_a_case_whose_storage_is_missing_is_our_own_trouble(pool: Pool) -> None:
     case, _ = capture(relu, (torch.full((4,), 0.12345),), spec("healthy"))
     reply = pool.submit("observe", tasks.observation(case, "direct"), timeout=60).result()
     assert of_reply(reply).seen is Seen.INFRA
     assert "are missing" in reply.error
 
 
-def test_a_recording_lies_in_the_scratch_directory(pool: Any) -> None:
+def test_a_recording_lies_in_the_scratch_directory(pool: Pool) -> None:
     from fxminify.minifier.candidate.trace import Trace
 
     case, blobs = capture(lambda x: torch.relu(x).sin(), (torch.ones(4),), spec("healthy"))
     pool.scratch.put(blobs)
     reply = pool.submit("record", tasks.recording(case), timeout=60).result()
     trace = Trace.from_json(reply.result)
-    assert trace.tensor("relu").shape == (4,)
-    assert len(pool.scratch[trace.tensor("relu").storage]) == 16
+    tensor = trace.tensor("relu")
+    assert tensor is not None
+    assert tensor.shape == (4,)
+    assert tensor.storage is not None
+    assert len(pool.scratch[tensor.storage]) == 16
 
 
 def test_a_case_travels_unchanged() -> None:
@@ -212,7 +215,7 @@ def test_a_case_travels_unchanged() -> None:
     assert tasks.case_from_json(to_json(case)) == case
 
 
-def test_modules_that_a_worker_imports_are_there_in_the_next(pool: Any) -> None:
+def test_modules_that_a_worker_imports_are_there_in_the_next(pool: Pool) -> None:
     observe(pool, "healthy", entry="compile")
     pool._launcher.learn(["this.module.does.not.exist", "wave"])
     again = observe(pool, "healthy", entry="compile", fresh=True)
@@ -252,9 +255,9 @@ def test_an_import_that_hangs_is_given_up(tmp_path: Path) -> None:
 def test_spawned_workers_observe_alike() -> None:
     with Pool(spec("healthy").to_json(), path=[SHARED], mode="spawn") as own:
         first = observe(own, "cannot_lower")
-        assert of_reply(first).failure.message == "cannot lower relu"
+        assert failure_of(first).message == "cannot lower relu"
         assert observe(own, "healthy").pid == first.pid
-        assert of_reply(observe(own, "segfaults")).failure.signal == signal.SIGSEGV
+        assert failure_of(observe(own, "segfaults")).signal == signal.SIGSEGV
 
 
 def test_a_spawned_worker_that_cannot_import_names_the_module() -> None:

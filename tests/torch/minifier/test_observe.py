@@ -9,35 +9,41 @@ from typing import Any, Never
 import pytest
 import torch
 from captured import capture, spec
+from replies import failure_of
 from torch import fx
 
 from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.minifier.oracle.observation import Observation, Seen
 from fxminify.minifier.oracle.observe import observe, source_function
 from fxminify.store import codec
-from fxminify.store.document.case import Graph, Node
-from fxminify.store.failure import FailureKind, Phase
+from fxminify.store.document.case import Case, Graph, Node
+from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.signature import signature
 
 BOTH = pytest.mark.parametrize("entry", ["direct", "compile"])
 
 
-def relu_sum(x: Any) -> Any:
+def relu_sum(x: torch.Tensor) -> torch.Tensor:
     return torch.relu(x.sin() + 1).sum()
 
 
-def relu_only(x: Any) -> Any:
+def relu_only(x: torch.Tensor) -> torch.Tensor:
     return torch.relu(x * 2)
 
 
-def seen(case_and_blobs: Any, entry: Any) -> Any:
-    marks = []
-    observation = observe(*case_and_blobs, entry, marks.append)
-    return observation, marks
+def seen(captured: tuple[Case, dict[str, bytes]], entry: str) -> tuple[Observation, list[str]]:
+    """What one run shows, and the phases that it announced."""
+    marks: list[str] = []
+    case, blobs = captured
+    return observe(case, blobs, entry, marks.append), marks
+
+
+def failure(captured: tuple[Case, dict[str, bytes]], entry: str) -> Failure:
+    return failure_of(seen(captured, entry)[0])
 
 
 @BOTH
-def test_a_healthy_backend_passes(entry: Any) -> None:
+def test_a_healthy_backend_passes(entry: str) -> None:
     observation, marks = seen(capture(relu_sum, (torch.randn(4),), spec("healthy")), entry)
     assert observation.seen is Seen.PASS
     between = ["compile"] if entry == "direct" else ["trace", "compile", "guards"]
@@ -46,7 +52,7 @@ def test_a_healthy_backend_passes(entry: Any) -> None:
 
 
 @BOTH
-def test_an_input_is_not_called_like_the_operation_that_it_stands_for(entry: Any) -> None:
+def test_an_input_is_not_called_like_the_operation_that_it_stands_for(entry: str) -> None:
     case, blobs = capture(lambda x: torch.relu(x).cos(), (torch.randn(4),), spec("refuses_names"))
     assert seen((case, blobs), entry)[0].seen is Seen.FAILURE
     placeholder, relu, cos, output = case.graph.nodes
@@ -56,8 +62,8 @@ def test_an_input_is_not_called_like_the_operation_that_it_stands_for(entry: Any
 
 
 @BOTH
-def test_eager_finishes_before_the_backend_is_asked(entry: Any) -> None:
-    def bad(x: Any) -> Any:
+def test_eager_finishes_before_the_backend_is_asked(entry: str) -> None:
+    def bad(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x) + x.new_zeros(3)
 
     case, blobs = capture(bad, (torch.randn(3),), spec("cannot_lower"))
@@ -79,65 +85,68 @@ FAILURES = {
 
 @BOTH
 @pytest.mark.parametrize(("name", "expected"), FAILURES.items(), ids=FAILURES.keys())
-def test_failures_are_described_alike_through_both_entries(name: str, expected: Any, entry: Any) -> None:
+def test_failures_are_described_alike_through_both_entries(
+    name: str, expected: tuple[FailureKind, Phase, str, str | None], entry: str
+) -> None:
     observation, _ = seen(capture(relu_only, (torch.randn(4),), spec(name)), entry)
-    failure = observation.failure
     assert observation.seen is Seen.FAILURE
-    assert (failure.kind, failure.phase, failure.type) == expected[:3]
-    assert expected[3] is None or failure.message == expected[3]
-    assert failure.frames[-1].file == "faulty_backends.py"
+    found = failure_of(observation)
+    *described, message = expected
+    assert [found.kind, found.phase, found.type] == described
+    assert message is None or found.message == message
+    assert found.frames[-1].file == "faulty_backends.py"
 
 
 @pytest.mark.parametrize("name", ["cannot_lower", "with_context", "fails_at_run", "exits", "diverges"])
 def test_both_entries_give_one_signature(name: str) -> None:
     case = capture(relu_only, (torch.randn(4),), spec(name), compare=True)
-    direct, compiled = (signature(seen(case, entry)[0].failure) for entry in ("direct", "compile"))
+    direct, compiled = (signature(failure(case, entry)) for entry in ("direct", "compile"))
     assert direct == compiled
 
 
 def test_a_failure_in_guards_shows_through_compile_only() -> None:
-    case = capture(relu_only, (torch.randn(4),), spec("healthy"))
+    case, blobs = capture(relu_only, (torch.randn(4),), spec("healthy"))
 
     def bad_guards(gm: fx.GraphModule, inputs: Any) -> Any:
         def raising(*args: Any, **kwargs: Any) -> Never:
             raise IndexError("list index out of range")
 
         context = torch._guards.TracingContext.try_get()
-        if context is not None:
-            context.fake_mode.shape_env.produce_guards_verbose = raising
+        if context is not None and context.fake_mode is not None:
+            vars(context.fake_mode.shape_env)["produce_guards_verbose"] = raising
         return gm.forward
 
-    direct = observe(*case, "direct", backend=bad_guards)
-    compiled = observe(*case, "compile", backend=bad_guards)
-    assert direct.seen is Seen.PASS
-    assert (compiled.failure.kind, compiled.failure.phase) == (FailureKind.COMPILE_ERROR, Phase.GUARDS)
-    assert (compiled.failure.type, compiled.failure.message.strip()) == ("IndexError", "list index out of range")
+    assert observe(case, blobs, "direct", backend=bad_guards).seen is Seen.PASS
+    found = failure_of(observe(case, blobs, "compile", backend=bad_guards))
+    assert (found.kind, found.phase) == (FailureKind.COMPILE_ERROR, Phase.GUARDS)
+    assert (found.type, found.message.strip()) == ("IndexError", "list index out of range")
 
 
 @BOTH
-def test_a_failure_in_backward(entry: Any) -> None:
+def test_a_failure_in_backward(entry: str) -> None:
     inputs = (torch.randn(4, requires_grad=True),)
     case, blobs = capture(relu_only, inputs, spec("fails_in_backward"))
     assert seen((case, blobs), entry)[0].seen is Seen.PASS
     observation, marks = seen((replace(case, backward=True), blobs), entry)
     assert marks[-1] == "backward"
-    assert observation.failure.phase is Phase.BACKWARD
-    assert observation.failure.message == "no gradient for relu"
+    found = failure_of(observation)
+    assert (found.phase, found.message) == (Phase.BACKWARD, "no gradient for relu")
 
 
 @BOTH
-def test_a_divergence_is_looked_for_only_when_asked(entry: Any) -> None:
+def test_a_divergence_is_looked_for_only_when_asked(entry: str) -> None:
     case, blobs = capture(relu_only, (torch.randn(4),), spec("diverges"))
     assert seen((case, blobs), entry)[0].seen is Seen.PASS
     observation, marks = seen((replace(case, compare=True), blobs), entry)
     assert marks[-1] == "compare"
-    assert (observation.failure.kind, observation.failure.detail["class"]) == (FailureKind.DIVERGENCE, "value")
+    found = failure_of(observation)
+    assert (found.kind, found.detail["class"]) == (FailureKind.DIVERGENCE, "value")
 
 
 @BOTH
 @pytest.mark.parametrize("name", ["draws", "healthy"])
-def test_random_numbers_are_the_same_on_both_sides(name: str, entry: Any) -> None:
-    def noisy(x: Any) -> Any:
+def test_random_numbers_are_the_same_on_both_sides(name: str, entry: str) -> None:
+    def noisy(x: torch.Tensor) -> torch.Tensor:
         return x + torch.rand(4)
 
     case = capture(noisy, (torch.zeros(4),), spec(name), compare=True)
@@ -147,26 +156,26 @@ def test_random_numbers_are_the_same_on_both_sides(name: str, entry: Any) -> Non
 
 
 @BOTH
-def test_a_backend_that_edits_graph_and_inputs_changes_nothing_for_the_next(entry: Any) -> None:
+def test_a_backend_that_edits_graph_and_inputs_changes_nothing_for_the_next(entry: str) -> None:
     case = capture(relu_only, (torch.ones(4),), spec("edits_the_graph"))
     copy = capture(relu_only, (torch.ones(4),), spec("edits_the_graph"))
     first = seen(case, entry)[0]
     assert first.seen is Seen.PASS
     assert case == copy
     diverging = (replace(case[0], compare=True), case[1])
-    assert seen(diverging, entry)[0].failure == seen(diverging, entry)[0].failure is not None
+    assert failure(diverging, entry) == failure(diverging, entry)
 
 
 @BOTH
-def test_buffers_that_eager_wrote_to_are_fresh_for_the_backend(entry: Any) -> None:
+def test_buffers_that_eager_wrote_to_are_fresh_for_the_backend(entry: str) -> None:
     norm = torch.nn.BatchNorm1d(3)
     case = capture(norm, (torch.randn(5, 3),), spec("healthy"), compare=True)
     assert seen(case, entry)[0].seen is Seen.PASS
 
 
 @BOTH
-def test_in_place_operators_do_not_leak_from_run_to_run(entry: Any) -> None:
-    def double(x: Any) -> Any:
+def test_in_place_operators_do_not_leak_from_run_to_run(entry: str) -> None:
+    def double(x: torch.Tensor) -> torch.Tensor:
         x.mul_(2)
         return x + 1
 
@@ -176,7 +185,7 @@ def test_in_place_operators_do_not_leak_from_run_to_run(entry: Any) -> None:
 
 
 @BOTH
-def test_the_ambient_state_is_applied_and_taken_back(entry: Any) -> None:
+def test_the_ambient_state_is_applied_and_taken_back(entry: str) -> None:
     states = []
 
     def looks(gm: fx.GraphModule, inputs: Any) -> Any:
@@ -192,9 +201,9 @@ def test_the_ambient_state_is_applied_and_taken_back(entry: Any) -> None:
 
 
 @BOTH
-def test_options_reach_the_backend(entry: Any) -> None:
+def test_options_reach_the_backend(entry: str) -> None:
     options = spec("with_options", options={"dict": [["fuse", True]]})
-    assert seen(capture(relu_only, (torch.ones(4),), options), entry)[0].failure.message == "cannot fuse"
+    assert failure(capture(relu_only, (torch.ones(4),), options), entry).message == "cannot fuse"
     assert seen(capture(relu_only, (torch.ones(4),), spec("with_options")), entry)[0].seen is Seen.PASS
 
 
@@ -231,13 +240,13 @@ REAL = {
 
 
 @pytest.mark.parametrize(("name", "backend"), REAL.items(), ids=REAL.keys())
-def test_real_failures_have_one_signature_through_both_entries(name: str, backend: Any) -> None:
+def test_real_failures_have_one_signature_through_both_entries(name: str, backend: tuple[str, str]) -> None:
     pytest.importorskip("onnxruntime")
     torch.manual_seed(0)
     function, inputs = __import__(name).make()
     with torch.no_grad():
         case = capture(function, inputs, spec(*backend), context={"grad": False})
-    direct, compiled = (seen(case, entry)[0].failure for entry in ("direct", "compile"))
+    direct, compiled = (failure(case, entry) for entry in ("direct", "compile"))
     assert signature(direct) == signature(compiled)
     assert direct.kind is FailureKind.COMPILE_ERROR
     if name == "039_ort_lgamma":
@@ -248,7 +257,7 @@ def test_a_real_failure_that_needs_a_graph_of_dynamo_itself_shows_through_compil
     function, inputs = __import__("026_ts_any_graph").make()
     case = capture(function, inputs, spec("ts", ""))
     assert seen(case, "direct")[0].seen is Seen.PASS
-    assert seen(case, "compile")[0].failure.message.strip().startswith("method cannot be used as a value")
+    assert failure(case, "compile").message.strip().startswith("method cannot be used as a value")
 
 
 def test_a_spec_says_where_its_module_lies() -> None:

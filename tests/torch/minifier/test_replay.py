@@ -1,21 +1,19 @@
 """A capture is replayed before anything is reduced: through both entries, as often as it takes, with its own times."""
 
 import math
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from captured import capture, spec
+from replies import Scripted, fails, passes
 
-from fxminify.minifier.oracle.observation import Observation, Seen
 from fxminify.minifier.oracle.oracle import FailureTarget, Oracle, Votes
 from fxminify.minifier.oracle.replay import Likeness, Shown, fastest, healthy, replay
 from fxminify.minifier.oracle.verdict import Outcome
 from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
-from fxminify.store import codec
-from fxminify.store.document.case import Case, Graph, Node
+from fxminify.store.document.case import Case, Graph, Json, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 from fxminify.store.signature import Match, Signature, signature
 
@@ -26,34 +24,23 @@ ERROR = Failure(
 HANG = Failure(FailureKind.HANG, Phase.COMPILE, message="no answer within 60 s")
 
 
-def fails(failure: Any = ERROR, seconds: float = 1.0, stderr: str = "") -> Any:
-    return Reply(Ended.DONE, "compile", codec.dump(Observation(Seen.FAILURE, failure)), stderr=stderr, seconds=seconds)
+class ByEntry(Scripted):
+    """Gives replies by entry and number of threads; a list is given out in turn, its last one for ever."""
 
+    def __init__(self, **replies: Reply | list[Reply]) -> None:
+        super().__init__()
+        self.of = {key: list(value) if isinstance(value, list) else [value] for key, value in replies.items()}
+        self.asked: list[str] = []
 
-def passes(seconds: float = 1.0) -> Any:
-    return Reply(Ended.DONE, "forward", codec.dump(Observation(Seen.PASS)), seconds=seconds)
-
-
-class FakePool:
-    """Replies by entry and number of threads; a sequence is given out in turn, its last one for ever."""
-
-    def __init__(self, **replies: Any) -> None:
-        self.replies = {key: list(value) if isinstance(value, list) else [value] for key, value in replies.items()}
-        self.asked = []
-        self.timeouts = []
-
-    def submit(self, task: Any, argument: Any, *, timeout: Any, fresh: bool = False) -> Any:
+    def reply(self, argument: Json) -> Reply:
         many = argument["threads"] != 1
         self.asked.append(argument["entry"] + ("_many" if many else ""))
-        self.timeouts.append(timeout)
-        replies = self.replies.get(self.asked[-1], self.replies[argument["entry"]])
-        future = Future()
-        future.set_result(replies.pop(0) if len(replies) > 1 else replies[0])
-        return future
+        replies = self.of.get(self.asked[-1], self.of[argument["entry"]])
+        return replies.pop(0) if len(replies) > 1 else replies[0]
 
 
 def test_both_entries_are_tried_and_the_faster_is_kept() -> None:
-    pool = FakePool(direct=fails(seconds=0.5), compile=fails(seconds=2.0))
+    pool = ByEntry(direct=fails(ERROR, seconds=0.5), compile=fails(ERROR, seconds=2.0))
     found = replay(pool, CASE, ERROR, runs=3)
     assert pool.asked == ["direct", "compile", "direct", "direct"]  # twice: the first run of a worker is cold
     assert (found.reproduced, found.entry, found.rate, found.timeout) == (True, "direct", 1.0, 10.0)
@@ -62,18 +49,18 @@ def test_both_entries_are_tried_and_the_faster_is_kept() -> None:
 
 
 def test_a_failure_that_shows_through_compile_only() -> None:
-    pool = FakePool(direct=passes(), compile=fails(seconds=4.0))
+    pool = ByEntry(direct=passes(), compile=fails(ERROR, seconds=4.0))
     found = replay(pool, CASE, ERROR, runs=2)
     assert (found.entry, found.timeout) == ("compile", 20.0)
     assert pool.asked == ["direct", "compile", "compile"]
 
 
 def test_the_timeout_is_capped() -> None:
-    assert replay(FakePool(direct=fails(seconds=30.0), compile=passes()), CASE, ERROR, limit=60).timeout == 60
+    assert replay(ByEntry(direct=fails(ERROR, seconds=30.0), compile=passes()), CASE, ERROR, limit=60).timeout == 60
 
 
 def test_a_capture_that_passes_is_not_reproduced_and_says_so() -> None:
-    found = replay(FakePool(direct=passes(), compile=passes()), CASE, ERROR, runs=3)
+    found = replay(ByEntry(direct=passes(), compile=passes()), CASE, ERROR, runs=3)
     assert not found.reproduced
     assert found.entries == {"direct": Shown(3, 0, 1.0), "compile": Shown(3, 0, 1.0)}
     assert found.reason == (
@@ -83,16 +70,17 @@ def test_a_capture_that_passes_is_not_reproduced_and_says_so() -> None:
 
 def test_a_capture_that_fails_differently_is_not_reproduced_and_says_how() -> None:
     other = replace(ERROR, message="cannot lower sin")
-    found = replay(FakePool(direct=fails(other), compile=fails(other)), CASE, ERROR, runs=1)
+    found = replay(ByEntry(direct=fails(other), compile=fails(other)), CASE, ERROR, runs=1)
     assert not found.reproduced
     assert "direct, once: RuntimeError: cannot lower sin (another message)" in found.reason
-    assert replay(FakePool(direct=fails(other), compile=fails(other)), CASE, ERROR, match=Match.ORIGIN).reproduced
-    assert replay(FakePool(direct=fails(other), compile=passes()), CASE, ERROR, error_regex="lower sin").reproduced
+    assert replay(ByEntry(direct=fails(other), compile=fails(other)), CASE, ERROR, match=Match.ORIGIN).reproduced
+    assert replay(ByEntry(direct=fails(other), compile=passes()), CASE, ERROR, error_regex="lower sin").reproduced
 
 
 def test_a_failure_that_comes_and_goes_has_a_rate_and_votes() -> None:
-    pool = FakePool(
-        direct=[passes(), passes(), fails(), passes(), fails(), passes(), passes(), fails()], compile=passes()
+    pool = ByEntry(
+        direct=[passes(), passes(), fails(ERROR), passes(), fails(ERROR), passes(), passes(), fails(ERROR)],
+        compile=passes(),
     )
     found = replay(pool, CASE, ERROR, runs=3)
     assert found.reproduced
@@ -103,7 +91,7 @@ def test_a_failure_that_comes_and_goes_has_a_rate_and_votes() -> None:
 
 def test_more_threads_are_tried_where_one_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
-    pool = FakePool(direct=passes(), compile=passes(), direct_many=fails(), compile_many=fails(seconds=9))
+    pool = ByEntry(direct=passes(), compile=passes(), direct_many=fails(ERROR), compile_many=fails(ERROR, seconds=9))
     found = replay(pool, replace(CASE, context={}), ERROR, runs=2)
     assert (found.reproduced, found.threads, found.entry) == (True, 8, "direct")
     assert found.oracle(pool).threads == 8
@@ -111,35 +99,35 @@ def test_more_threads_are_tried_where_one_does_not_show_it(monkeypatch: pytest.M
 
 
 def test_the_allowed_signatures_are_all_that_count_as_the_capture() -> None:
-    one, two = fails(stderr="error: one\n"), fails(stderr="error: two\n")
-    found = replay(FakePool(direct=[one, two, one], compile=two), CASE, ERROR)
+    one, two = fails(ERROR, stderr="error: one\n"), fails(ERROR, stderr="error: two\n")
+    found = replay(ByEntry(direct=[one, two, one], compile=two), CASE, ERROR)
     assert [s.diagnostics for s in found.target.allowed] == ["error: one", "error: two"]
     assert [f.diagnostics for f in found.failures] == ["error: one\n", "error: two\n"]
 
 
 def test_our_own_trouble_is_retried() -> None:
-    pool = FakePool(direct=[Reply(Ended.INFRA, error="x"), fails()], compile=passes())
+    pool = ByEntry(direct=[Reply(Ended.INFRA, error="x"), fails(ERROR)], compile=passes())
     assert replay(pool, CASE, ERROR, runs=1).rate == 1.0
 
 
 def test_a_hang_is_given_five_times_what_a_healthy_graph_takes() -> None:
     hang = Reply(Ended.TIMEOUT, "compile", seconds=30)
-    pool = FakePool(direct=[passes(seconds=6.0), hang], compile=hang)
+    pool = ByEntry(direct=[passes(seconds=6.0), hang], compile=hang)
     found = replay(pool, CASE, HANG, runs=2, limit=60)
     assert pool.timeouts == [60, 30, 30, 30]
     assert (found.reproduced, found.timeout, found.healthy) == (True, 30.0, 6.0)
-    pool = FakePool(direct=[passes(seconds=20.0), hang], compile=hang)
+    pool = ByEntry(direct=[passes(seconds=20.0), hang], compile=hang)
     assert replay(pool, CASE, HANG, runs=1, limit=60).timeout == 60
-    pool = FakePool(direct=[passes(seconds=0.1), hang], compile=hang)
+    pool = ByEntry(direct=[passes(seconds=0.1), hang], compile=hang)
     assert replay(pool, CASE, HANG, runs=1, limit=60).timeout == 10
 
 
 def test_smaller_candidates_of_a_hang_get_less_time() -> None:
     node = Node("n", "call_function", {"fn": "torch.relu"})
     sizes = [replace(CASE, graph=Graph((node,) * n)) for n in (1, 25, 50, 1000)]
-    oracle = Oracle(FakePool(), FailureTarget(()), timeout=60, healthy=4.0)
+    oracle = Oracle(ByEntry(), FailureTarget(()), timeout=60, healthy=4.0)
     assert [oracle.timeout_of(case) for case in sizes] == [pytest.approx(20.8), 40.0, 60.0, 60]
-    assert Oracle(FakePool(), FailureTarget(()), timeout=60).timeout_of(sizes[0]) == 60
+    assert Oracle(ByEntry(), FailureTarget(()), timeout=60).timeout_of(sizes[0]) == 60
 
 
 def test_what_a_capture_does_not_know_is_not_compared() -> None:
@@ -160,23 +148,23 @@ def test_the_faster_entry() -> None:
     assert fastest({"compile": Shown(1, 1, 1.0)}) == "compile"
 
 
-def relu(x: Any) -> Any:
+def relu(x: torch.Tensor) -> torch.Tensor:
     return torch.relu(x * 2)
 
 
 @pytest.fixture(scope="module")
-def pool() -> Any:
+def pool() -> Iterator[Pool]:
     with Pool(spec("healthy").to_json(), memory=1536 << 20) as pool:
         yield pool
 
 
-def captured(pool: Any, backend: Any, function: Any = relu, inputs: Any = None, **more: Any) -> Any:
-    case, blobs = capture(function, inputs or (torch.ones(4),), spec(backend), **more)
+def captured(pool: Pool, backend: str, function: Callable[..., object] = relu) -> Case:
+    case, blobs = capture(function, (torch.ones(4),), spec(backend))
     pool.scratch.put(blobs)
     return case
 
 
-def test_a_healthy_graph_is_healthy(pool: Any) -> None:
+def test_a_healthy_graph_is_healthy(pool: Pool) -> None:
     found = replay(pool, healthy(captured(pool, "healthy")), ERROR, runs=1)
     assert (found.reproduced, found.rate) == (False, 0.0)
 
@@ -191,7 +179,7 @@ def test_a_healthy_graph_is_healthy(pool: Any) -> None:
         ("allocates", Failure(FailureKind.OUT_OF_MEMORY, Phase.COMPILE)),
     ],
 )  # fmt: skip
-def test_from_capture_to_verdicts(pool: Any, backend: Any, failure: Any) -> None:
+def test_from_capture_to_verdicts(pool: Pool, backend: str, failure: Failure) -> None:
     case = captured(pool, backend)
     found = replay(pool, case, failure, runs=2)
     assert (found.reproduced, found.rate) == (True, 1.0)
@@ -203,7 +191,7 @@ def test_from_capture_to_verdicts(pool: Any, backend: Any, failure: Any) -> None
     assert oracle.ask(harmless).outcome is Outcome.PASS
 
 
-def test_a_slip_is_another_bug(pool: Any) -> None:
+def test_a_slip_is_another_bug(pool: Pool) -> None:
     failure = Failure(
         FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "compilation failed",
         frames=(Frame("faulty_backends.py", "generic"),),
@@ -211,10 +199,11 @@ def test_a_slip_is_another_bug(pool: Any) -> None:
     oracle = replay(pool, captured(pool, "generic"), failure, runs=1).oracle(pool)
     verdict = oracle.ask(captured(pool, "generic", lambda x: torch.sin(x * 2)))
     assert verdict.outcome is Outcome.OTHER
+    assert verdict.signature is not None
     assert verdict.signature.diagnostics.endswith("'torch.aten.sin'")
 
 
-def test_a_real_hang_is_replayed_within_its_time(pool: Any) -> None:
+def test_a_real_hang_is_replayed_within_its_time(pool: Pool) -> None:
     case = captured(pool, "hangs")
     found = replay(pool, case, HANG, runs=1, limit=3.0)
     assert (found.reproduced, found.timeout) == (True, 3.0)
@@ -222,7 +211,7 @@ def test_a_real_hang_is_replayed_within_its_time(pool: Any) -> None:
     assert signature(found.failures[0]) == Signature("hang", "compile")
 
 
-def test_a_flaky_backend_is_voted_on(pool: Any) -> None:
+def test_a_flaky_backend_is_voted_on(pool: Pool) -> None:
     failure = Failure(
         FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "now and then",
         frames=(Frame("faulty_backends.py", "every_other"),),

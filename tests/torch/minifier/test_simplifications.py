@@ -43,7 +43,7 @@ class Asked:
         self.fails = fails
         self.known: dict[str, bool] = {}
 
-    def __call__(self, case: Case, name: str = "") -> bool:
+    def __call__(self, case: Case) -> bool:
         key = repr(case)
         if key not in self.known:
             self.known[key] = self.answer(case)

@@ -64,7 +64,7 @@ def test_real_failures_end_plain(
     assert failure is not None
     answers: dict[str, bool] = {}
 
-    def same(candidate: Case, name: str) -> bool:
+    def same(candidate: Case) -> bool:
         key = keys.key(candidate)
         if key not in answers:
             seen = observe(candidate, held).failure

@@ -67,7 +67,7 @@ def looks() -> Iterator[dict[str, Callable[..., bool]]]:
 
 
 def fails(held: Held, entry: str = "direct") -> Callable[..., bool]:
-    def same(case: Case, name: str = "") -> bool:
+    def same(case: Case) -> bool:
         failure = observe(case, held, entry).failure
         return failure is not None and "as it looked" in failure.message
 

@@ -159,9 +159,14 @@ def test_a_capture_that_was_not_minified_is_offered_to_be(desk: Any, monkeypatch
         connection.execute("DELETE FROM repros")
     connection.close()
     asked: list[str] = []
-    ran: list[Any] = []
+    ran: list[tuple[str, list[int]]] = []
+
+    def confirm(question: str, **options: object) -> bool:
+        asked.append(question)
+        return len(asked) == 2
+
     monkeypatch.setattr(repro, "at_terminal", lambda: True)
-    monkeypatch.setattr("click.confirm", lambda question, **options: bool(asked.append(question)) or len(asked) == 2)
+    monkeypatch.setattr("click.confirm", confirm)
     monkeypatch.setattr(run, "minify_with_progress", lambda db, ids, *args, **options: ran.append((db, ids)))
     for times in (0, 1):  # first the answer is no, then yes
         refused = desk.invoke("repro", "repro.db", 1)

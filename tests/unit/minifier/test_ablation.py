@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,7 @@ def test_the_first_layer_that_fails_is_named(results: list[str], enters: str) ->
 def test_an_ablation_is_read_back_and_nothing_else_is() -> None:
     found = Ablation((AblationRow("eager", "Dynamo", PASSES, "", 0.25),), "Dynamo")
     assert Ablation.from_json(json.loads(json.dumps(found.to_json()))) == found
-    for doc in ("", [], {"rows": [{"backend": 1, "more": 2}], "enters": ""}, {"rows": 3, "enters": ""}):
+    wrong: tuple[Any, ...] = ("", [], {"rows": [{"backend": 1, "more": 2}], "enters": ""}, {"rows": 3, "enters": ""})
+    for doc in wrong:
         with pytest.raises(StoreError, match="cannot be read"):
             Ablation.from_json(doc)

@@ -1,12 +1,11 @@
 """The engine: what it keeps, what it asks, what it tells, and that nothing of this depends on the number of jobs."""
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from threading import Lock
+from typing import Any
 
 import pytest
-from made import REMOVALS, REPLACEMENTS, Fails, code, has, ops, shrinker, tower
+from made import REMOVALS, REPLACEMENTS, Fails, Parallel, code, has, ops, shrinker, tower
 
 from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
@@ -22,27 +21,9 @@ from fxminify.minifier.reducer.shrinker import PassFailed, Progress, ReductionRe
 from fxminify.store.document.case import Case
 
 
-def run(
-    fails: Callable[[Case], bool], case: Case, trace: Trace, **kwargs: object
-) -> tuple[ReductionResult, list[Case]]:
+def run(fails: Callable[[Case], bool], case: Case, trace: Trace, **options: Any) -> tuple[ReductionResult, list[Case]]:
     oracle = Fails(fails)
-    return shrinker(oracle, **kwargs).run(case, trace), oracle.asked  # type: ignore[arg-type]
-
-
-class Parallel:
-    """Answers in threads, in any order."""
-
-    def __init__(self, fails: Callable[[Case], bool], jobs: int) -> None:
-        self.fails, self.pool, self.lock, self.keys = fails, ThreadPoolExecutor(jobs), Lock(), Keys()
-        self.asked: list[str] = []
-
-    def ask(self, case: Case) -> Verdict:
-        with self.lock:
-            self.asked.append(Keys().key(case))
-        return Verdict(Outcome.SAME if self.fails(case) else Outcome.PASS)
-
-    def submit(self, case: Case) -> Future[Verdict]:
-        return self.pool.submit(self.ask, case)
+    return shrinker(oracle, **options).run(case, trace), oracle.asked
 
 
 def test_one_culprit_among_a_thousand_nodes() -> None:
@@ -87,7 +68,7 @@ def test_any_number_of_jobs_gives_the_same_case(jobs: int, seed: int) -> None:
     oracle = Parallel(fails, jobs)
     together = shrinker(oracle, jobs=jobs).run(case, trace)
     assert together.case == alone.case
-    assert len(oracle.asked) == len(set(oracle.asked))
+    assert len(oracle.asked) == len({Keys().key(case) for case in oracle.asked})
 
 
 def test_any_number_of_jobs_gives_the_same_case_with_late_passes() -> None:

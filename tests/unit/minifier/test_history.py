@@ -15,7 +15,7 @@ from fxminify.minifier.commands import console
 from fxminify.minifier.reducer.history import EXPLAIN, begin_at, describe, difference, stored
 from fxminify.minifier.reporting.details import details
 from fxminify.minifier.session.verdict_log import VerdictLog
-from fxminify.store.document.case import Case, Graph, Node, TensorSpec
+from fxminify.store.document.case import Case, Graph, Json, Node, TensorSpec
 from fxminify.store.errors import StoreError
 from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index, StepInfo
@@ -82,7 +82,7 @@ def test_methods_attributes_and_bodies_have_lines() -> None:
         Node("f", "call_function", {"hop": "no such operator"}, ({"ref": "w"},), {"k": {"float": "inf"}}),
         CASE.graph.nodes[-1],
     )
-    attrs = {"weight": {"tensor": 0, "kind": "parameter"}, "body_0": {"graph": inner}}
+    attrs: dict[str, Json] = {"weight": {"tensor": 0, "kind": "parameter"}, "body_0": {"graph": inner}}
     case = Case(Graph(nodes, attrs), CASE.inputs[:1], CASE.tensors)
     assert describe(case)[1:] == [
         "weight: float32[4], recorded values",

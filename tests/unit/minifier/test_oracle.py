@@ -2,33 +2,34 @@
 
 import threading
 from concurrent.futures import CancelledError, Future
-from typing import Any
 
 import pytest
+from replies import Scripted, fails, failure_of, passes
 
-from fxminify.minifier.oracle.observation import Observation, Seen, of_reply
+from fxminify.minifier.oracle.observation import Observation, Seen
 from fxminify.minifier.oracle.oracle import FailureTarget, Oracle, Votes, tally, text
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Reply
 from fxminify.store import codec
-from fxminify.store.document.case import Case, Graph, Node
+from fxminify.store.document.case import Case, Graph, Json, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
-from fxminify.store.signature import Match, signature
+from fxminify.store.signature import Match, Signature, signature
 
 CASE = Case(Graph((Node("output", "output", "output", (None,)),)), ())
 
 
-def error(message: str = "cannot lower relu", type: str = "RuntimeError", file: str = "be.py", **more: Any) -> Any:
+def error(
+    message: str = "cannot lower relu",
+    type: str = "RuntimeError",
+    file: str = "be.py",
+    causes: tuple[tuple[str, str], ...] = (),
+) -> Failure:
     frames = (Frame(file, "lower", 3),)
-    return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, type=type, message=message, frames=frames, **more)
+    return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, type, message, causes, frames=frames)
 
 
-def fails(failure: Any, stderr: str = "") -> Any:
-    return Reply(Ended.DONE, "compile", codec.dump(Observation(Seen.FAILURE, failure)), stderr=stderr, seconds=1.0)
-
-
-PASSES = Reply(Ended.DONE, "forward", codec.dump(Observation(Seen.PASS)), seconds=1.0)
+PASSES = passes()
 INVALID = Reply(Ended.DONE, "eager", codec.dump(Observation(Seen.INVALID, detail="eager: no")), seconds=1.0)
 INFRA = Reply(Ended.INFRA, error="our mistake", seconds=1.0)
 CRASH = Reply(Ended.CRASH, "compile", signal=11, seconds=1.0)
@@ -36,35 +37,15 @@ HANG = Reply(Ended.TIMEOUT, "compile", seconds=12.0)
 MEMORY = Reply(Ended.MEMORY, "compile", error="2 GiB", seconds=1.0)
 
 
-class FakePool:
-    """Gives replies from a list, at once; remembers what it was asked."""
-
-    def __init__(self, *replies: Any) -> None:
-        self.replies = list(replies)
-        self.fresh = []
-        self.scratch = {}
-
-    def submit(self, task: Any, argument: Any, *, timeout: Any, fresh: bool = False) -> Any:
-        assert task == "observe"
-        self.fresh.append(fresh)
-        future = Future()
-        reply = self.replies.pop(0)
-        if isinstance(reply, BaseException):
-            future.set_exception(reply)
-        else:
-            future.set_result(reply)
-        return future
-
-
 def verdict(
-    *replies: Any,
-    captured: Any = None,
-    match: Any = Match.EXACT,
-    error_regex: Any = None,
-    votes: Any = None,
+    *replies: Reply | Exception,
+    captured: Failure | None = None,
+    match: Match = Match.EXACT,
+    error_regex: str | None = None,
+    votes: Votes | None = None,
     fresh: bool = False,
-) -> Any:
-    pool = FakePool(*replies)
+) -> Verdict:
+    pool = Scripted(*replies)
     target = FailureTarget((signature(captured or error()),), match, error_regex)
     answer = Oracle(pool, target, timeout=10, votes=votes).ask(CASE, fresh=fresh)
     assert pool.replies == []
@@ -90,7 +71,7 @@ def test_the_captured_failure_is_same() -> None:
         (fails(error(), stderr="error: and a diagnosis\n"), Outcome.OTHER),
     ],
 )
-def test_everything_else_is_not(reply: Any, outcome: Any) -> None:
+def test_everything_else_is_not(reply: Reply, outcome: Outcome) -> None:
     answer = verdict(reply)
     assert answer.outcome is outcome
     assert (answer.failure is None) == (outcome in (Outcome.PASS, Outcome.INVALID))
@@ -105,7 +86,7 @@ def test_a_slip_to_another_bug_carries_its_signature() -> None:
 @pytest.mark.parametrize(
     ("match", "same"), [(Match.EXACT, [False, False]), (Match.ORIGIN, [True, False]), (Match.ANY, [True, True])]
 )
-def test_match_levels(match: Any, same: Any) -> None:
+def test_match_levels(match: Match, same: list[bool]) -> None:
     replies = [fails(error("cannot lower sin")), fails(error("cannot lower sin", file="elsewhere.py"))]
     assert [verdict(r, match=match).same for r in replies] == same
 
@@ -122,7 +103,7 @@ def test_a_captured_crash_is_same_only_with_its_signal() -> None:
     crash = Failure(FailureKind.CRASH, Phase.COMPILE, signal=11)
     assert verdict(CRASH, captured=crash).same
     answer = verdict(Reply(Ended.CRASH, "compile", signal=8), captured=crash)
-    assert (answer.outcome, answer.signature.type) == (Outcome.CRASH, "signal 8")
+    assert (answer.outcome, answer.signature) == (Outcome.CRASH, Signature("crash", "compile", "signal 8"))
     assert verdict(Reply(Ended.CRASH, "forward", signal=11), captured=crash).outcome is Outcome.CRASH
 
 
@@ -139,7 +120,7 @@ def test_a_captured_lack_of_memory_is_same_however_it_shows() -> None:
 
 @pytest.mark.parametrize("ended", [Ended.CRASH, Ended.TIMEOUT, Ended.MEMORY])
 @pytest.mark.parametrize("phase", ["eager", "trace"])
-def test_dying_before_the_backend_was_asked_is_invalid(ended: Any, phase: Any) -> None:
+def test_dying_before_the_backend_was_asked_is_invalid(ended: Ended, phase: str) -> None:
     captured = Failure(FailureKind.CRASH, Phase.COMPILE, signal=11)
     assert verdict(Reply(ended, phase, signal=11), captured=captured).outcome is Outcome.INVALID
 
@@ -149,7 +130,7 @@ def test_dying_while_results_are_compared_is_our_own_trouble() -> None:
 
 
 def test_our_own_trouble_is_retried_once_in_a_fresh_worker() -> None:
-    pool = FakePool(INFRA, fails(error()))
+    pool = Scripted(INFRA, fails(error()))
     assert Oracle(pool, FailureTarget((signature(error()),)), timeout=10).ask(CASE).same
     assert pool.fresh == [False, True]
     answer = verdict(INFRA, INFRA)
@@ -162,7 +143,7 @@ def test_an_answer_that_is_no_observation_is_our_own_trouble() -> None:
 
 
 def test_fresh_runs_in_a_fresh_worker() -> None:
-    pool = FakePool(PASSES)
+    pool = Scripted(PASSES)
     Oracle(pool, FailureTarget(()), timeout=10).ask(CASE, fresh=True)
     assert pool.fresh == [True]
 
@@ -201,17 +182,17 @@ def test_a_least_rate_is_what_votes_ask_for() -> None:
 def test_a_tally_waits_while_it_can_still_change() -> None:
     same, other = Verdict(Outcome.SAME), Verdict(Outcome.PASS)
     assert tally([other], Votes(1, 2)) is None
-    assert tally([other, same], Votes(1, 2)).same
+    assert tally([other, same], Votes(1, 2)) == Verdict(Outcome.SAME, detail="1 of 2 runs")
 
 
 def test_a_cancelled_question_withdraws_what_waits() -> None:
-    waiting = Future()
+    waiting: Future[Reply] = Future()
 
-    class Pool(FakePool):
-        def submit(self, *args: Any, **kwargs: Any) -> Any:
+    class Waits(Scripted):
+        def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]:
             return waiting
 
-    future = Oracle(Pool(), FailureTarget(()), timeout=10).submit(CASE)
+    future = Oracle(Waits(), FailureTarget(()), timeout=10).submit(CASE)
     assert future.cancel()
     assert waiting.cancelled()
     with pytest.raises(CancelledError):
@@ -219,21 +200,23 @@ def test_a_cancelled_question_withdraws_what_waits() -> None:
 
 
 def test_questions_may_come_from_several_threads() -> None:
-    pool = FakePool(*[PASSES] * 64)
+    pool = Scripted(*[PASSES] * 64)
     oracle = Oracle(pool, FailureTarget(()), timeout=10)
-    outcomes = []
+    outcomes: list[Outcome] = []
     threads = [
         threading.Thread(target=lambda: outcomes.extend(oracle.ask(CASE).outcome for _ in range(8))) for _ in range(8)
     ]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert outcomes == [Outcome.PASS] * 64
 
 
 def test_diagnostics_come_from_the_worker_and_hold_no_fault_dump() -> None:
     stack = 'Current thread 0x0001 (most recent call first):\n  File "a.py", line 1 in f\n'
     dump = f"error: bad\nFatal Python error: Aborted\n\n{stack}"
-    failure = of_reply(fails(error(), stderr=dump)).failure
+    failure = failure_of(fails(error(), stderr=dump))
     assert failure.diagnostics == "error: bad\n"
-    crash = of_reply(Reply(Ended.CRASH, "forward", signal=6, stderr=dump)).failure
+    crash = failure_of(Reply(Ended.CRASH, "forward", signal=6, stderr=dump))
     assert (crash.diagnostics, crash.frames) == ("error: bad\n", (Frame("a.py", "f", 1),))

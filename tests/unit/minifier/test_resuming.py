@@ -23,9 +23,11 @@ def index(tmp_path: Path) -> Index:
     return index
 
 
-def begin(index: Index, entry: str, *, best: bool = False, finished: bool = False, **more: Any) -> int:
+def begin(
+    index: Index, entry: str, more: dict[str, Any] | None = None, *, best: bool = False, finished: bool = False
+) -> int:
     """A reduction of capture 1 as `EntryAttempt.run` begins it, with one logged query."""
-    config = {"entry": entry, "match": "exact", "error_regex": None, **more}
+    config = {"entry": entry, "match": "exact", "error_regex": None, **(more or {})}
     reduction = index.reductions.begin(1, config).id
     index.reductions.asked(reduction, "a", "nodes")
     if best:
@@ -70,13 +72,13 @@ def test_no_entry_is_preferred_where_nothing_can_be_resumed(index: Index) -> Non
 def test_only_a_reduction_with_the_same_options_is_resumed(
     index: Index, options: MinifyOptions, more: dict[str, Any]
 ) -> None:
-    begin(index, "direct", **more)
+    begin(index, "direct", more)
     assert entry_to_resume(index, 1, options) == "direct"
     assert not entry_to_resume(index, 1, OPTIONS)
 
 
 def test_a_reduction_from_a_step_is_resumed_only_from_that_step(index: Index) -> None:
-    begin(index, "direct", **{"from": [1, 3]})
+    begin(index, "direct", {"from": [1, 3]})
     assert entry_to_resume(index, 1, OPTIONS, (1, 3)) == "direct"
     assert not entry_to_resume(index, 1, OPTIONS, (1, 2))
     assert not entry_to_resume(index, 1, OPTIONS)

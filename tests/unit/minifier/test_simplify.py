@@ -2,21 +2,21 @@
 
 import json
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import asdict, replace
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from made import Fails, Held, Slow, canonicalize, shrinker
+from made import Fails, Held, Parallel, Slow, canonicalize, shrinker
 
 from fxminify.minifier.candidate.trace import Trace
 from fxminify.minifier.oracle import scheduler
 from fxminify.minifier.oracle.scheduler import MemoryLog
-from fxminify.minifier.oracle.verdict import Outcome, Verdict
+from fxminify.minifier.oracle.verdict import Verdict
 from fxminify.minifier.passes import CANONICALIZATIONS, Stage, canonical, in_stage, name_of
-from fxminify.minifier.passes.candidates import Candidates
+from fxminify.minifier.passes.candidates import Candidates, Canonicalize
 from fxminify.minifier.reducer.shrinker import ReductionResult
 from fxminify.minifier.tracing.content_address import content_addressed
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
@@ -40,7 +40,7 @@ BLOBS = Held(s=DATA)
 
 
 def test_everything_goes_when_nothing_matters() -> None:
-    plain = canonicalize(CASE, BLOBS, lambda case, name: True)
+    plain = canonicalize(CASE, BLOBS, lambda case: True)
     assert plain.context == {}
     assert plain.backend == {"name": "inductor"}
     assert not plain.backward
@@ -48,11 +48,11 @@ def test_everything_goes_when_nothing_matters() -> None:
 
 
 def test_nothing_changes_when_everything_matters() -> None:
-    assert canonicalize(CASE, BLOBS, lambda case, name: False) == CASE
+    assert canonicalize(CASE, BLOBS, lambda case: False) == CASE
 
 
 def test_what_matters_stays() -> None:
-    def same(case: Case, name: str) -> bool:
+    def same(case: Case) -> bool:
         return case.context.get("grad") is False and ["b", 2] in case.backend.get("options", {}).get("dict", [])
 
     plain = canonicalize(CASE, BLOBS, same)
@@ -61,7 +61,7 @@ def test_what_matters_stays() -> None:
 
 
 def test_a_value_that_matters_is_kept_by_the_first_recipe_that_has_it() -> None:
-    def same(case: Case, name: str) -> bool:
+    def same(case: Case) -> bool:
         spec = case.tensors[0]
         return spec.storage == "s" or (spec.init or {}).get("value", 0.0) == 2.0
 
@@ -112,28 +112,14 @@ def needs(rng: Random) -> Callable[[Case], bool]:
     return lambda case: all(facts(case)[i] for i in wanted) and any(facts(case)[i] for i in either)
 
 
-class Threads:
-    """An oracle that answers in threads, in any order."""
-
-    def __init__(self, fails: Callable[[Case], bool], pool: ThreadPoolExecutor) -> None:
-        self.fails, self.pool = fails, pool
-
-    def ask(self, case: Case) -> Verdict:
-        return Verdict(Outcome.SAME if self.fails(case) else Outcome.PASS)
-
-    def submit(self, case: Case) -> Future[Verdict]:
-        return self.pool.submit(self.ask, case)
-
-
 def test_any_number_of_workers_comes_to_the_same_plain_case() -> None:
-    with ThreadPoolExecutor(4) as pool:
-        for seed in range(25):
-            oracle = Threads(needs(Random(seed)), pool)
-            one, log = plainest(CASE, oracle, 1)
-            for jobs in (2, 4):
-                several, ahead = plainest(CASE, oracle, jobs)
-                assert json.dumps(asdict(several.case)) == json.dumps(asdict(one.case)), seed
-                assert log.known.keys() <= ahead.known.keys()
+    for seed in range(25):
+        oracle = Parallel(needs(Random(seed)), 4)
+        one, log = plainest(CASE, oracle, 1)
+        for jobs in (2, 4):
+            several, ahead = plainest(CASE, oracle, jobs)
+            assert json.dumps(asdict(several.case)) == json.dumps(asdict(one.case)), seed
+            assert log.known.keys() <= ahead.known.keys()
 
 
 def test_a_second_worker_saves_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,8 +140,7 @@ def test_a_second_worker_saves_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_budget_ends_questions_and_those_ahead() -> None:
-    with ThreadPoolExecutor(2) as pool:
-        result, log = plainest(CASE, Threads(lambda case: False, pool), 2, max_queries=4)
+    result, log = plainest(CASE, Parallel(lambda case: False, 2), 2, max_queries=4)
     assert (result.complete, result.reason, result.queries) == (False, "4 queries", 4)
     assert len(log.known) <= 4
 
@@ -196,8 +181,8 @@ def cheats(case: Case, storages: object) -> Candidates:
         (cheats, "ValueError: what it ended with is not what was accepted last"),
     ],
 )
-def test_a_wrong_simplification_is_told_of_and_the_others_go_on(wrong: Any, said: str) -> None:
-    plain = canonicalize(CASE, Held(BLOBS), lambda case, name: True)
+def test_a_wrong_simplification_is_told_of_and_the_others_go_on(wrong: Canonicalize, said: str) -> None:
+    plain = canonicalize(CASE, Held(BLOBS), lambda case: True)
     rows = (canonical(wrong), *in_stage(Stage.CANONICALIZE)[3:])
     result = shrinker(Fails(lambda case: True), storages=Held(BLOBS), passes=rows).run(CASE, Trace({}, (), {}))
     assert {name: stats.problems for name, stats in result.stats.items() if stats.problems} == {name_of(wrong): [said]}
@@ -206,5 +191,4 @@ def test_a_wrong_simplification_is_told_of_and_the_others_go_on(wrong: Any, said
 
 def test_no_simplification_of_ours_is_wrong() -> None:
     for seed in range(25):
-        fails = needs(Random(seed))
-        canonicalize(CASE, Held(BLOBS), lambda case, name, fails=fails: fails(case))
+        canonicalize(CASE, Held(BLOBS), needs(Random(seed)))

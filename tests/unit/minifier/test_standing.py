@@ -29,10 +29,10 @@ def captured(torch: str = OLD) -> CaptureInfo:
 def retests(*found: tuple[Any, ...]) -> list[Retest]:
     """``(result, version of torch, backend = inductor, signature of another failure, other versions)``, a day each."""
     rows = []
+    usual: tuple[Any, ...] = ("inductor", "", {})
     for number, (result, torch, *rest) in enumerate(found, 1):
         day = f"2026-11-{number:02}T00"
-        more: Any
-        backend, other, more = [*rest, *("inductor", "", {})[len(rest) :]]
+        backend, other, more = [*rest, *usual[len(rest) :]]
         rows.append(Retest(number, 1, backend, result, "", other, 0, 2, 1.0, {"torch": torch, **more}, day))
     return rows
 

@@ -206,17 +206,17 @@ def test_a_failure_seen_in_half_of_the_replays_ends_no_rarer_than_half_of_that(s
 @pytest.mark.parametrize("seed", range(3))
 def test_where_only_scripts_are_flaky_the_last_steady_one_is_handed_out(seed: int) -> None:
     case, trace = tower(40, {10: "asinh", 30: "atan"})
-    way, _, book = descent(case, trace, lambda case: float(has("asinh")(case)), seed)
+    way, oracle, book = descent(case, trace, lambda case: float(has("asinh")(case)), seed)
     assert ops(way.run().case) == ["asinh"]
     assert way.doubted() is None
-    asked = way.oracle.asked
+    asked = oracle.asked
     script: Any = Moody(both, seed, Votes())
     found = way.steadier(script)
     if found is None:  # four lucky runs
         assert script.runs == 4
         return
     assert both(found.case) == 1.0
-    assert (book.steps[-1].pass_name, way.oracle.asked) == (BACK, asked)
+    assert (book.steps[-1].pass_name, oracle.asked) == (BACK, asked)
     assert script.asked <= 6
     always: Any = Moody(lambda case: 1.0, seed, Votes())
     assert descent(case, trace, both, 0)[0].steadier(always) is None

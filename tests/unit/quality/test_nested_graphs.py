@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from random import Random
 
 import pytest
-from made import REMOVALS, REPLACEMENTS, SHAPES, Fails, assert_nothing_more_can_go, make, random_case, shrinker, spec
+from made import (
+    REMOVALS,
+    REPLACEMENTS,
+    SHAPES,
+    Fails,
+    Parallel,
+    assert_nothing_more_can_go,
+    make,
+    proposed,
+    random_case,
+    shrinker,
+    spec,
+)
 
 from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.hop_calls import hop_calls, positions, renamed, with_distinct_names
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import apply, merge
 from fxminify.minifier.candidate.trace import Recorded, Trace, ValueKind
-from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import Stage
 from fxminify.store.document.case import Case, Graph, Node, target_name
 
@@ -134,7 +144,7 @@ def test_any_patches_of_a_pass_go_together(seed: int) -> None:
     view = GraphView(case, trace)
     for p in (*REMOVALS, *REPLACEMENTS):
         for step in range(6):
-            proposal = p.propose(view, step)
+            proposal = proposed(p, view, step)
             if proposal is None:
                 break
             for _ in range(4):
@@ -149,26 +159,10 @@ def test_any_patches_of_a_pass_go_together(seed: int) -> None:
                     ), p.name
 
 
-class Pool:
-    """An oracle that answers out of order."""
-
-    def __init__(self, fails: Callable[[Case], bool], jobs: int) -> None:
-        self.fails = fails
-        self.pool = ThreadPoolExecutor(jobs)
-
-    def ask(self, case: Case) -> Verdict:
-        return Verdict(Outcome.SAME if self.fails(case) else Outcome.PASS)
-
-    def submit(self, case: Case) -> Future[Verdict]:
-        return self.pool.submit(self.ask, case)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_jobs_do_not_change_the_result(seed: int) -> None:
     rng = Random(seed)
     case, trace = nested_case(rng)
     fails = random_failure(rng, case)
     one = shrinker(Fails(fails)).run(case, trace).case
-    pool = Pool(fails, 3)
-    assert shrinker(pool, jobs=3).run(case, trace).case == one
-    pool.pool.shutdown()
+    assert shrinker(Parallel(fails, 3), jobs=3).run(case, trace).case == one
