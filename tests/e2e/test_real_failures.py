@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from desks import invoke
 
 FAILURES = Path(__file__).parents[1] / "failures"
 #: Seconds until a program is taken to hang; only the one that hangs needs it.
 HANG = 60
-#: Through every floor in the default tests: one on each of three backends.
-QUICK = {"005_put_stride", "026_ts_any_graph", "037_ort_floor_divide_intmin"}
+#: Through every floor in the default tests. ``tests/process/minifier/test_minify.py`` and
+#: ``tests/e2e/cli/test_extension.py`` take one of TorchScript, as 026 does.
+QUICK = {"005_put_stride", "037_ort_floor_divide_intmin"}
 
 #: Where the kind is not the one its author gave: onnxruntime refuses while the backend still makes its session.
 SEEN = {"047_ort_relu_int64": "compile_error"}
@@ -63,13 +65,14 @@ def test_from_program_to_verified_script(name: str, tmp_path: Path) -> None:
         options += ["--timeout", str(HANG)]
     # With more threads the exception of 008 and 060 leaves a parallel region, which ends the process instead.
     captured = minify("capture", *options, str(FAILURES / "drive.py"), name, cwd=tmp_path, threads=1)
-    listed = json.loads(minify("list", "--json", cwd=tmp_path).stdout)
+    listed = json.loads(invoke(tmp_path, "list", "--json").stdout)
     assert [row["kind"] for row in listed] == [SEEN.get(name, want["KIND"])], captured.stderr
-    done = minify("run", "--no-explain", "--json", cwd=tmp_path)
+    once = ["--replays", "1", "--runs", "1"] if name in QUICK else []
+    done = minify("run", "--no-explain", *once, "--json", cwd=tmp_path)
     (row,) = (r for r in json.loads(done.stdout) if r["parent"] is None)
     assert (row["state"], row["reason"]) == ("verified", ""), done.stderr
     assert row["nodes_after"] <= want["MIN_NODES"]
-    script = minify("repro", "repro.db", str(row["id"]), cwd=tmp_path).stdout
+    script = invoke(tmp_path, "repro", "repro.db", row["id"]).stdout
     assert script.isascii()
     assert want.get("CULPRIT", "") in script
     assert "fxminify." not in script.replace("fxminify 0.", "")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import team_levels as team
 import torch
+from desks import invoke
 from torch import fx
 from torch.testing._internal.two_tensor import TwoTensor
 
@@ -245,15 +246,14 @@ def test_another_level_is_refused() -> None:
 def session(directory: Path, level: str, *rows: str) -> list[dict[str, Any]]:
     """`minify capture` of the program at one level, `minify run` of some rows (all without), and what is listed."""
 
-    def minify(*args: str) -> str:
+    def minify(*args: str) -> None:
         command = [sys.executable, "-m", "fxminify", *args]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "LEVEL": level}
-        done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
-        return done.stdout
+        subprocess.run(command, cwd=directory, env=environment, capture_output=True, check=False)
 
     minify("capture", "--level", level, str(PROGRAM))
     minify("run", "--no-explain", "repro.db", *rows, "--runs", "1", "--replays", "2")
-    listed: list[dict[str, Any]] = json.loads(minify("list", "--json"))
+    listed: list[dict[str, Any]] = json.loads(invoke(directory, "list", "--json").stdout)
     return listed
 
 
