@@ -97,10 +97,20 @@ def capture(
     return wrapped
 
 
-def observed(backend: Any, gm: Any, inputs: Sequence[Any], given: dict[str, Any], *, db: str) -> Callable[..., Any]:
+def observed(
+    backend: Any,
+    gm: Any,
+    inputs: Sequence[Any],
+    given: dict[str, Any],
+    *,
+    db: str,
+    without_guards: Callable[[Exception], bool],
+) -> Callable[..., Any]:
     """Call ``backend`` on a graph for another backend; failures are captured as if `torch.compile` had called it.
 
     ``given`` may hold ``options`` and ``mode``. Captures go where `install` said, otherwise into ``db``.
+    ``without_guards`` is called with the exception if Dynamo cannot build guards for what ``backend`` returned. It
+    returns whether Dynamo shall try again, because another backend has compiled the graph.
     """
     from ..provenance import registry
 
@@ -108,6 +118,7 @@ def observed(backend: Any, gm: Any, inputs: Sequence[Any], given: dict[str, Any]
     wrapped = registry.wrap(captured, given.get("options"), given.get("mode"), None)
     seam.attach(_hook)
     compiled: Callable[..., Any] = _hook.compiling(wrapped, gm, inputs, lambda: wrapped(gm, inputs))
+    _hook.thread.without_guards = without_guards
     return compiled
 
 
@@ -136,8 +147,11 @@ class CapturedBackend:
 
 
 class _Thread(threading.local):
+    """``graph`` is the last one that a backend compiled, until the guards of its frame are built."""
+
     graph: CompiledGraph | None = None
     compiling: CompiledGraph | None = None
+    without_guards: Callable[[Exception], bool] | None = None
 
 
 class _Hook:
@@ -146,7 +160,7 @@ class _Hook:
     def __init__(self) -> None:
         self.everything: CaptureTarget | None = None
         self.single: weakref.WeakSet[CapturedBackend] = weakref.WeakSet()
-        self._thread = _Thread()
+        self.thread = _Thread()
 
     def compiling(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
         captured, given = _captured(wrapped)
@@ -188,7 +202,8 @@ class _Hook:
                     target.recorder.refuse(spec, failure_of(exc, Phase.COMPILE), refused)
                 raise
         facts = seam.shape_facts()
-        around, self._thread.compiling = self._thread.compiling, graph
+        self.thread.graph = self.thread.without_guards = None
+        around, self.thread.compiling = self.thread.compiling, graph
         try:
             with graph.marked("compile"):
                 compiled = call()
@@ -197,7 +212,7 @@ class _Hook:
                 graph.record(failure_of(exc, Phase.COMPILE), kept, snapshot.rng)
             raise
         finally:
-            self._thread.compiling = around
+            self.thread.compiling = around
         if not callable(compiled):
             message = "compiler_fn did not return callable"
             graph.record(
@@ -206,29 +221,32 @@ class _Hook:
             return compiled
         target.recorder.note("watched", graph.spec)
         graph.specialized = seam.shape_facts() > facts
-        self._thread.graph = graph
+        if self.thread.graph is None:  # else this backend has let another one compile the graph
+            self.thread.graph = graph
         return compiled if seam.keep_unwrapped(gm, compiled) else graph.wrap(compiled)
 
     def lowering(
         self, config: Any, partition: Callable[..., Any], compilers: dict[str, Callable[..., Any]]
     ) -> dict[str, Callable[..., Any]]:
-        graph = self._thread.compiling
+        graph = self.thread.compiling
         if graph is None or seam.ours():
             return compilers
         keeps = config.keep_inference_input_mutations
         return graph.aot.begun(partition, config.decompositions, keeps, compilers)
 
-    def guards_built(self, exc: Exception | None) -> None:
-        graph, self._thread.graph = self._thread.graph, None
+    def guards_built(self, exc: Exception | None) -> bool:
+        graph, self.thread.graph = self.thread.graph, None
+        otherwise, self.thread.without_guards = self.thread.without_guards, None
         if exc is None or graph is None or graph.snapshot.compile_id != seam.compile_id() or seam.ours():
-            return
+            return False
         if seam.is_control_flow(exc) or (seam.is_constraint_violation(exc) and not graph.specialized):
-            return
+            return False
         from ...store.failure import Phase
         from ..running.exceptions import failure_of
 
         if graph.snapshot.inputs is not None:
             graph.record(failure_of(exc, Phase.GUARDS), graph.snapshot.inputs, graph.snapshot.rng)
+        return otherwise is not None and otherwise(exc)
 
     def backward_failed(self, exc: BaseException) -> None:
         from .compiled_graph import BackwardPass

@@ -34,8 +34,8 @@ class Observer(Protocol):
     ) -> dict[str, Callable[..., Any]]:
         """AOTAutograd is about to give its graphs to ``compilers`` (forward, backward, inference); those to use."""
 
-    def guards_built(self, exc: Exception | None) -> None:
-        """The frame's guards were built, or ``exc`` was raised while doing so."""
+    def guards_built(self, exc: Exception | None) -> bool:
+        """The frame's guards were built, or ``exc`` was raised while doing so; whether to try once more."""
 
     def backward_failed(self, exc: BaseException) -> None:
         """``exc`` came out of a backward pass."""
@@ -113,13 +113,15 @@ def _patch(observer: Observer) -> None:
     def guards(original: Any) -> Any:
         @wraps(original)
         def build_guards(*args: Any, **kwargs: Any) -> Any:
-            try:
-                guards = original(*args, **kwargs)
-            except Exception as exc:
-                observer.guards_built(exc)
-                raise
-            observer.guards_built(None)
-            return guards
+            while True:
+                try:
+                    guards = original(*args, **kwargs)
+                except Exception as exc:
+                    if not observer.guards_built(exc):
+                        raise
+                else:
+                    observer.guards_built(None)
+                    return guards
 
         return build_guards
 

@@ -1,9 +1,10 @@
 """``chain("openvino", "inductor", "eager")``: try one backend after the other, and hide no failure.
 
-Each backend gets a copy of the graph of its own. One that raises, while compiling or at a call, is captured like any
-other failure (into the index that `fxminify.install` names, or into ``db``), a warning says what happened, and the
-next one takes over: from then on, for this graph. What Dynamo asks of a backend, graph breaks and another analysis,
-goes through. A failing backward pass cannot be taken over, its forward results are in use: it is captured and raised.
+Each backend gets a copy of the graph and the state of Dynamo's tracing as if it came first. One that raises, while
+compiling or at a call, or after which Dynamo cannot build guards, is captured like any other failure (into the index
+that `fxminify.install` names, or into ``db``), a warning says what happened, and the next one takes over: from then on,
+for this graph. What Dynamo asks of a backend, graph breaks and another analysis, goes through. A failing backward pass
+cannot be taken over, its forward results are in use: it is captured and raised.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from ..capture import hook, seam
 from ..provenance.origin import shown
 from ..running.execution import private
+from ..running.tracing_state import TracingState
 from .options_reader import InvalidOption, read
 
 NAME = "fxminify_chain"
@@ -83,6 +85,7 @@ class _Attempts:
         self.inputs = example_inputs
         self.kwargs = kwargs
         self.failures: list[tuple[str, Exception]] = []
+        self.untouched = TracingState()
         self.current: Callable[..., Any] = self.next()
 
     def next(self) -> Callable[..., Any]:
@@ -91,11 +94,14 @@ class _Attempts:
             self.trying = self.pending.pop(0)
             kwargs, self.kwargs = self.kwargs, {}
             try:
-                return hook.observed(self.trying, private(self.gm), self.inputs, kwargs, db=self.db)
+                return hook.observed(
+                    self.trying, private(self.gm), self.inputs, kwargs, db=self.db, without_guards=self.without_guards
+                )
             except Exception as exc:
                 if seam.is_control_flow(exc):
                     raise
                 self.failed(self.trying, exc)
+                self.untouched.restore()
 
     def failed(self, backend: Backend, exc: Exception) -> None:
         """``backend`` raised ``exc``: say so, and raise it where nobody is left."""
@@ -108,6 +114,15 @@ class _Attempts:
             "fxminify: backend %s failed (%s: %s); trying %s",
             shown(backend), type(exc).__name__, _first_line(exc), shown(self.pending[0]),
         )  # fmt: skip
+
+    def without_guards(self, exc: Exception) -> bool:
+        """Whether the next backend has compiled the graph, after one for which Dynamo cannot build guards (``exc``)."""
+        if not self.pending:
+            return False
+        self.failed(self.trying, exc)
+        self.untouched.restore()
+        self.current = self.next()
+        return True
 
     def callable(self) -> Callable[..., Any]:
         """What to give to Dynamo: the present backend's callable, and at its first failure the rest of the chain."""

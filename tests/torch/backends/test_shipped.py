@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import fx
+from torch._dynamo.backends.common import fake_tensor_unsupported
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import fxminify
 from fxminify.backends.shipped.chain import registered as chain_by_name
@@ -93,6 +97,35 @@ def test_a_chain_keeps_dynamic_shapes_when_it_takes_over(tmp_path: Path) -> None
     compiled = torch.compile(scaled, backend=backend, dynamic=True)
     for size, by in ((3, 7), (4, 8), (5, 9)):
         assert torch.equal(compiled(torch.ones(size, 2), by), scaled(torch.ones(size, 2), by))
+
+
+@fake_tensor_unsupported
+def retraces(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+    """Leaves symbols that come from no input in the frame's shape environment, as OpenVINO's backend does."""
+    return make_fx(gm, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_a_chain_goes_on_where_guards_cannot_be_built(installed: bool, tmp_path: Path) -> None:
+    def convolved(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.relu(torch.conv1d(x, weight))
+
+    given: list[int] = []
+
+    def last(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+        given.append(sum(isinstance(value, torch.SymInt) for value in inputs))
+        return gm
+
+    db = str(tmp_path / "repro.db")
+    weight = torch.randn(4, 2, 3)
+    compiled = torch.compile(convolved, backend=fxminify.chain(retraces, last, db=db))
+    with fxminify.capturing(db) if installed else nullcontext():
+        for size in (9, 10, 11):
+            x = torch.randn(size, 2, size)
+            assert torch.equal(compiled(x, weight), convolved(x, weight))
+    assert given == [0, 2], "the second compilation has symbolic sizes, and its guards hold for the third call"
+    with Index.open(db, readonly=True) as index:
+        assert {(row.phase, row.backend) for row in index.captures.find()} == {("guards", "retraces")}
 
 
 def test_graph_breaks_go_through_a_chain(tmp_path: Path) -> None:
