@@ -175,7 +175,7 @@ class CaptureRecorder:
             self._again[capture] = self._again.get(capture, 0) + 1
             return
         taken: tuple[Case | None, dict[str, bytes], str, bool] = None, {}, "", False
-        refused: list[str] = []
+        refused: dict[str, str] = {}
         provenance = Json({"level": "dynamo"})
         for tried in {"auto": ("dynamo", "aot"), "aot": ("aot", "dynamo")}.get(level, (level,)):
             if tried == "dynamo":
@@ -187,9 +187,11 @@ class CaptureRecorder:
                     provenance = {"level": "aot", "aot_graph": str(lowered.role)}
             if taken[0] is not None:
                 break
-            refused.append(taken[2])
+            refused[tried] = taken[2]
         case, blobs, reason, invented = taken
-        reason = reason if case is not None else "; ".join(dict.fromkeys(filter(None, refused)))
+        reason = reason if case is not None else "; ".join(dict.fromkeys(filter(None, refused.values())))
+        if case is not None and refused:
+            provenance |= {"refused": "; ".join(f"{tried}: {why}" for tried, why in refused.items())}
         provenance = self._provenance(snapshot, spec) | provenance
         if invented:
             provenance["data"] = METADATA

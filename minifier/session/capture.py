@@ -137,7 +137,9 @@ def earlier(capture: CaptureInfo) -> str:
     kept = capture.provenance.get("data") != METADATA
     values = "" if kept else "\nthe values of its tensors were not kept: capture it again with --data full"
     if role := capture.provenance.get("aot_graph"):
-        values += f"\nit is the {role} graph of AOTAutograd alone: capture the whole again with --level dynamo"
+        refused = capture.provenance.get("refused")
+        why = f"Dynamo's graph could not be stored ({refused})" if refused else "capture the whole with --level dynamo"
+        values += f"\nit is the {role} graph of AOTAutograd alone: {why}"
     if not parts:
         return values
     happened = " and ".join(parts)

@@ -147,6 +147,7 @@ def test_what_the_dynamo_level_refuses_falls_back(kind: str, db: str) -> None:
     function, make, values = REFUSED[kind]
     capture = fail(db, "auto", team.forward, function, make())
     assert (capture.state, capture.provenance["level"]) == ("pending", "aot")
+    assert capture.provenance["refused"].startswith("dynamo: ")
     _, inputs = restored(db)
     assert [x.tolist() for x in inputs] == values
 
@@ -173,6 +174,16 @@ def test_level_dynamo_refuses_with_the_reason_and_the_text(db: str) -> None:
     capture = fail(db, "dynamo", team.forward, sine, pair())
     assert capture.state == "unsupported"
     assert "TwoTensor" in capture.reason
+
+
+def test_a_row_names_the_node_that_a_level_refused(db: str) -> None:
+    @torch._dynamo.allow_in_graph
+    def nameless(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x)
+
+    capture = fail(db, "auto", team.forward, lambda x: nameless(x).sin(), torch.ones(3))
+    assert capture.provenance["level"] == "aot"
+    assert "node 'nameless': function" in capture.provenance["refused"]
 
 
 def test_without_a_graph_at_either_level_both_reasons_are_kept(db: str) -> None:
