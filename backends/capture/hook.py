@@ -175,9 +175,7 @@ class _Hook:
         def spec() -> BackendSpec:
             from ..provenance import origin
 
-            if captured is not None:
-                return origin.spec_of(captured._backend, compile_kwargs=given)
-            return origin.spec_of_wrapped(wrapped)
+            return origin.spec_of(wrapped if captured is None else captured._backend, compile_kwargs=given)
 
         entry = seam.enter()
         graph = None

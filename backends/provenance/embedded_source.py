@@ -306,20 +306,11 @@ def _from_line(module: str, original: str, name: str) -> str:
 def _submodules(text: str, namespace: Mapping[str, Any]) -> Iterator[str]:
     """Loaded submodules reached as attributes (``a.b.c``): binding ``a`` alone does not import them elsewhere."""
     for node in ast.walk(ast.parse(text)):
-        path: list[str] = []
-        inner: ast.AST = node
-        while isinstance(inner, ast.Attribute):
-            path.insert(0, inner.attr)
-            inner = inner.value
-        root = namespace.get(inner.id) if isinstance(inner, ast.Name) and path else None
-        if isinstance(root, ModuleType) and isinstance(inner, ast.Name) and root.__name__ == inner.id != "torch":
-            longest = ""
-            for i in range(1, len(path) + 1):
-                module = ".".join([inner.id, *path[:i]])
-                if isinstance(sys.modules.get(module), ModuleType) and hasattr(root, "__path__"):
-                    longest = module
-            if longest:
-                yield longest
+        path = syntax.dotted(node)
+        root = namespace.get(path[0]) if len(path) > 1 else None
+        if isinstance(root, ModuleType) and hasattr(root, "__path__") and root.__name__ == path[0] != "torch":
+            reached = (".".join(path[:length]) for length in range(len(path), 1, -1))
+            yield from [m for m in reached if isinstance(sys.modules.get(m), ModuleType)][:1]
 
 
 def _import_line(module: ModuleType, name: str) -> str:

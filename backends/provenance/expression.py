@@ -28,9 +28,10 @@ import math
 import re
 import textwrap
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
-from .modules import attribute, is_dotted
+from .modules import is_dotted
 
 Expression = Any
 Json = dict[str, Any]
@@ -136,15 +137,15 @@ def build(e: Expression, embedded: Mapping[str, Any]) -> Any:
         count = 1 + len(content["args"])
         return parts[0](*parts[1:count], **dict(zip(content["kwargs"], parts[count:], strict=True)))
     if tag == "get":
-        return attribute(parts[0], content[1])
+        return attrgetter(content[1])(parts[0])
     if tag == "import":
-        return attribute(importlib.import_module(content[0]), content[1])
+        return attrgetter(content[1])(importlib.import_module(content[0]))
     if tag == "module":
         return importlib.import_module(content)
     if tag == "embedded":
         return embedded[content]
     if tag == "op":
-        return attribute(importlib.import_module("torch").ops, content.replace("::", "."))
+        return attrgetter(content.replace("::", "."))(importlib.import_module("torch").ops)
     return float(content) if tag == "float" else bytes.fromhex(content)
 
 

@@ -23,8 +23,8 @@ from typing import Any
 from ..running import collectives
 from . import modules, syntax
 from .embedded_source import EmbeddedSource, Embedder
-from .expression import Expression
 from .modules import CannotEmbed
+from .origin import express
 from .spec import CannotLoad, extend_path, run
 
 Json = dict[str, Any]
@@ -319,7 +319,7 @@ def _embedded(ops: list[str]) -> Json:
     chosen = _registering_statements(ops, namespace)
     if not chosen:
         raise CannotEmbed("the statements that register it were not found at top level")
-    embedder = Embedder(_express)
+    embedder = Embedder(express)
     names = [n for node in chosen for n in syntax.names_bound_by(node)]
     for node in chosen:
         embedder.statement(node, namespace, names)
@@ -327,12 +327,6 @@ def _embedded(ops: list[str]) -> Json:
     if embedded is None:
         raise CannotEmbed("its source is empty")
     return {"source": embedded.text, "imports": list(embedded.imports), "file": embedded.file}
-
-
-def _express(value: Any) -> Expression:
-    from .origin import express
-
-    return express(value)
 
 
 def _registering_statements(ops: list[str], namespace: Mapping[str, Any]) -> list[ast.stmt]:

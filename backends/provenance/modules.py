@@ -18,6 +18,7 @@ import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import metadata
+from operator import attrgetter
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -31,13 +32,6 @@ _PACKAGE = __name__.partition(".")[0]
 def is_dotted(name: str) -> bool:
     """Whether ``name`` is a dotted path of identifiers, the only thing ever imported or printed as a name."""
     return bool(name) and all(p.isidentifier() and p.isascii() and not keyword.iskeyword(p) for p in name.split("."))
-
-
-def attribute(root: Any, path: str) -> Any:
-    """``root.a.b`` for ``path`` = ``"a.b"``. Raises `AttributeError`."""
-    for part in path.split("."):
-        root = getattr(root, part)
-    return root
 
 
 def find(obj: object) -> tuple[str, str] | None:
@@ -54,7 +48,7 @@ def holds(module: str, path: str, obj: object) -> bool:
     if module in SCRIPT or module not in sys.modules or not is_dotted(module) or not is_dotted(path):
         return False
     try:
-        return attribute(sys.modules[module], path) is obj and binds(module, path)
+        return attrgetter(path)(sys.modules[module]) is obj and binds(module, path)
     except Exception:  # noqa: BLE001  a module's __getattr__ may raise anything
         return False
 

@@ -30,9 +30,10 @@ _LONGEST = 2000
 
 
 def spec_of(backend: Any, *, compile_kwargs: Mapping[str, Any] | None = None) -> BackendSpec:
-    """How to get ``backend`` back: a name or an object as given to ``torch.compile(backend=...)``.
+    """How to get ``backend`` back: a name, an object as given to ``torch.compile(backend=...)``, or what Dynamo holds.
 
-    ``compile_kwargs`` may hold ``options``, ``mode`` and ``dynamic``; those found in a wrapper of torch's are kept.
+    Never raises: `BackendSpec.problem` says why there is no way. ``compile_kwargs`` may hold ``options``, ``mode`` and
+    ``dynamic``; those found in a wrapper of torch's are kept.
     """
     name = ""
     try:
@@ -46,11 +47,6 @@ def spec_of(backend: Any, *, compile_kwargs: Mapping[str, Any] | None = None) ->
         return BackendSpec(name=name, problem=f"backend {name!r} cannot be re-created: {exc}")
     except Exception as exc:  # noqa: BLE001  a backend is any object; looking at it may raise anything
         return BackendSpec(name=name, problem=f"backend {name!r} could not be examined: {type(exc).__name__}: {exc}")
-
-
-def spec_of_wrapped(wrapped: Any) -> BackendSpec:
-    """`spec_of` for what Dynamo holds: a ``WrapBackendDebug`` around the wrapper of `torch.compile`."""
-    return spec_of(wrapped)
 
 
 def express(value: Any) -> Expression:

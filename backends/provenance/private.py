@@ -93,22 +93,18 @@ def _used(node: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tuple[str, st
             yield "builtins.open", ""
         if not isinstance(part, ast.Attribute | ast.Name) or id(part) in inner:
             continue
-        path: list[str] = []
-        root: ast.AST = part
-        while isinstance(root, ast.Attribute):
-            path.insert(0, root.attr)
-            root = root.value
-        if not isinstance(root, ast.Name):
+        if not (names := syntax.dotted(part)):
             continue
-        value = namespace.get(root.id)
+        root, *path = names
+        value = namespace.get(root)
         if isinstance(value, ModuleType):
             yield ".".join([value.__name__, *path]), ""
-        elif root.id in imports:
-            yield ".".join([imports[root.id], *path]), ""
-        elif root.id in namespace:
-            yield "", root.id
-        elif hasattr(builtins, root.id):
-            yield f"builtins.{root.id}", ""
+        elif root in imports:
+            yield ".".join([imports[root], *path]), ""
+        elif root in namespace:
+            yield "", root
+        elif hasattr(builtins, root):
+            yield f"builtins.{root}", ""
 
 
 def _of_path(path: str) -> Origin:

@@ -24,7 +24,6 @@ from .modules import is_dotted
 
 Json = dict[str, Any]
 
-_MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _INLINE = 60
 
 

@@ -138,6 +138,15 @@ def attributes_of(text: str, name: str) -> frozenset[str] | None:
     return frozenset(n.attr for n in read) if plain else None
 
 
+def dotted(node: ast.AST) -> list[str]:
+    """``["a", "b", "c"]`` for ``a.b.c``, ``["a"]`` for a name; empty for any other expression."""
+    path: list[str] = []
+    while isinstance(node, ast.Attribute):
+        path.insert(0, node.attr)
+        node = node.value
+    return [node.id, *path] if isinstance(node, ast.Name) else []
+
+
 def without_annotations(text: str) -> str:
     """``text`` with the annotations of its functions left out."""
     tree = ast.parse(text)

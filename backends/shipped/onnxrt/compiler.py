@@ -40,7 +40,7 @@ class Frozen:
     @classmethod
     def of(cls, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Frozen:
         """Which inputs of Dynamo's graph are parameters or buffers of modules."""
-        holders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        holders = gm.graph.find_nodes(op="placeholder")
         returned = torch.utils._pytree.tree_leaves(gm.graph.output_node().args)
         constant = [_is_state(n, t) for n, t in zip(holders, example_inputs, strict=True)]
         return cls(list(example_inputs), constant, len(returned))
@@ -51,7 +51,7 @@ class Frozen:
         None if positions cannot be matched. Empty if the graph returns more than Dynamo's did: then it changes inputs,
         perhaps the buffers.
         """
-        holders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        holders = gm.graph.find_nodes(op="placeholder")
         returned = torch.utils._pytree.tree_leaves(gm.graph.output_node().args)
         mutates = any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in gm.graph.nodes)
         if len(holders) != len(self.inputs) or len(returned) != self.results or mutates:

@@ -90,8 +90,8 @@ class _Interpreter(torch.fx.Interpreter):
 
 def feeds(stored: StoredModel, inputs: Sequence[Any]) -> dict[str, np.ndarray[Any, Any]]:
     """The inputs of a graph under the names of the model's."""
-    holders = [n.name for n in stored.graph_module.graph.nodes if n.op == "placeholder"]
-    given = dict(zip(holders, inputs, strict=True))
+    holders = stored.graph_module.graph.find_nodes(op="placeholder")
+    given = dict(zip([n.name for n in holders], inputs, strict=True))
     return {value.name: _array(given[value.name]) for value in stored.onnx.graph.input}
 
 

@@ -20,17 +20,14 @@ import torch
 
 from .options import TORCHLIB_OPSET
 
-ONNX: dict[torch.dtype, int] = {
-    torch.float32: 1, torch.uint8: 2, torch.int8: 3, torch.int16: 5, torch.int32: 6, torch.int64: 7, torch.bool: 9,
-    torch.float16: 10, torch.float64: 11, torch.bfloat16: 16,
-}  # fmt: skip
-
-#: bfloat16 has no NumPy type, so it cannot travel in a batch of OrtValues.
+#: The dtypes that can travel in a batch of OrtValues: bfloat16 has no NumPy type.
 NUMPY: dict[torch.dtype, Any] = {
     torch.float32: np.float32, torch.uint8: np.uint8, torch.int8: np.int8, torch.int16: np.int16,
     torch.int32: np.int32, torch.int64: np.int64, torch.bool: np.bool_, torch.float16: np.float16,
     torch.float64: np.float64,
 }  # fmt: skip
+#: The dtypes for which ONNX Runtime has kernels.
+DTYPES = frozenset({*NUMPY, torch.bfloat16})
 
 
 def dtype_of(value: Any) -> torch.dtype:
@@ -169,7 +166,7 @@ def _public(gm: torch.fx.GraphModule) -> ir.Model:
         tensor = isinstance(node.meta["val"], torch.Tensor)
         return TensorArgument(node.name) if tensor else SymIntArgument(node.name)
 
-    holders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    holders = gm.graph.find_nodes(op="placeholder")
     emitted = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
     inputs = [InputSpec(InputKind.USER_INPUT, argument(n), None) for n in holders]
     outputs = [OutputSpec(OutputKind.USER_OUTPUT, argument(n), None) for n in emitted]

@@ -11,6 +11,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from . import exporter
+from .report import held_values
 
 aten = torch.ops.aten
 
@@ -28,26 +29,23 @@ WRONG: dict[str, str] = {
 }
 
 
-def _rank_0(position: int) -> Callable[[torch.fx.Node], bool]:
-    def test(node: torch.fx.Node) -> bool:
-        argument = node.args[position] if len(node.args) > position else None
-        value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else None
-        return isinstance(value, torch.Tensor) and value.dim() == 0
-
-    return test
+def _takes_rank_0(node: torch.fx.Node) -> bool:
+    """Whether the first argument is a tensor without dimensions."""
+    value = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], torch.fx.Node) else None
+    return isinstance(value, torch.Tensor) and value.dim() == 0
 
 
 def _not_float32(node: torch.fx.Node) -> bool:
-    return any(isinstance(v, torch.Tensor) and v.dtype != torch.float32 for v in _values(node))
+    return any(isinstance(v, torch.Tensor) and v.dtype != torch.float32 for v in held_values(node))
 
 
 #: Operators that are wrong for some arguments only: name -> (when, what is wrong).
 WRONG_WHEN: dict[str, tuple[Callable[[torch.fx.Node], bool], str]] = {
     "aten::native_layer_norm": (_not_float32, "mean and rstd are float32 whatever the input, and sessions refuse that"),
-    "aten::nonzero": (_rank_0(0), "the result of a tensor without dimensions has the wrong shape"),
-    "aten::scatter.src": (_rank_0(0), "tensors without dimensions are refused at run time"),
-    "aten::scatter.value": (_rank_0(0), "tensors without dimensions are refused at run time"),
-    "aten::scatter_add": (_rank_0(0), "tensors without dimensions are refused at run time"),
+    "aten::nonzero": (_takes_rank_0, "the result of a tensor without dimensions has the wrong shape"),
+    "aten::scatter.src": (_takes_rank_0, "tensors without dimensions are refused at run time"),
+    "aten::scatter.value": (_takes_rank_0, "tensors without dimensions are refused at run time"),
+    "aten::scatter_add": (_takes_rank_0, "tensors without dimensions are refused at run time"),
 }
 
 #: Checks of AOTAutograd's that compute nothing.
@@ -99,19 +97,14 @@ def _why_not_operator(node: torch.fx.Node) -> str | None:
 
 
 def _why_not_type(node: torch.fx.Node) -> str | None:
-    for value in _values(node):
+    for value in held_values(node):
         if not isinstance(value, torch.Tensor):
             continue
-        if value.dtype not in exporter.ONNX:
+        if value.dtype not in exporter.DTYPES:
             return f"ONNX Runtime has no kernels for {str(value.dtype).removeprefix('torch.')}"
         if value.layout != torch.strided:
             return f"ONNX Runtime has no tensors with layout {value.layout}"
     return None
-
-
-def _values(node: torch.fx.Node) -> list[Any]:
-    held = [node.meta.get("val"), *(arg.meta.get("val") for arg in node.all_input_nodes)]
-    return list(torch.utils._pytree.tree_leaves(held))
 
 
 _PREFIX = "fxminify_ort_"
@@ -145,7 +138,7 @@ def cut(
         if node.op != "call_module" or not str(node.target).startswith(_PREFIX):
             continue
         part = getattr(fused, str(node.target))
-        for holder, argument in zip(_holders(part), node.args, strict=True):
+        for holder, argument in zip(part.graph.find_nodes(op="placeholder"), node.args, strict=True):
             holder.meta.setdefault("val", argument.meta["val"])
         parts[str(node.target)] = part
     return fused, parts
@@ -153,11 +146,7 @@ def cut(
 
 def constants(fused: torch.fx.GraphModule, name: str, frozen: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
     """The frozen inputs of a graph, as inputs of one of its parts."""
-    holders = _holders(fused)
+    holders = fused.graph.find_nodes(op="placeholder")
     call = next(n for n in fused.graph.nodes if n.op == "call_module" and n.target == name)
     positions = {i: holders.index(a) for i, a in enumerate(call.args) if a in holders}
     return {i: frozen[p] for i, p in positions.items() if p in frozen}
-
-
-def _holders(gm: torch.fx.GraphModule) -> list[torch.fx.Node]:
-    return [n for n in gm.graph.nodes if n.op == "placeholder"]

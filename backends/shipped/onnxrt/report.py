@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -88,10 +89,14 @@ def unsupported(nodes: list[Island]) -> str:
 
 def dtypes(node: torch.fx.Node) -> tuple[str, ...]:
     """The dtypes of a node's tensors, results first, each once."""
-    values = [node.meta.get("val"), *(arg.meta.get("val") for arg in node.all_input_nodes)]
-    flat = torch.utils._pytree.tree_leaves(values)
-    found = [str(v.dtype).removeprefix("torch.") for v in flat if isinstance(v, torch.Tensor)]
+    found = [str(v.dtype).removeprefix("torch.") for v in held_values(node) if isinstance(v, torch.Tensor)]
     return tuple(dict.fromkeys(found))
+
+
+def held_values(node: torch.fx.Node) -> list[Any]:
+    """The traced values of a node and of the nodes that it reads, flattened; the node's own come first."""
+    values = [node.meta.get("val"), *(arg.meta.get("val") for arg in node.all_input_nodes)]
+    return list(torch.utils._pytree.tree_leaves(values))
 
 
 def source_line(node: torch.fx.Node) -> str:

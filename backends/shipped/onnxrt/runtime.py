@@ -131,7 +131,7 @@ class Runner:
     def __init__(
         self, gm: torch.fx.GraphModule, session: onnxruntime.InferenceSession, translation: Translation
     ) -> None:
-        holders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        holders = gm.graph.find_nodes(op="placeholder")
         values = [holders[position].meta["val"] for position, _ in translation.inputs]
         self._session = session
         self._results = translation.results

@@ -7,9 +7,9 @@ node. ONNX nodes have the name of their FX node, so the error of a session names
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import onnx_ir as ir
@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from . import exporter, partition
 from .options import TORCHLIB_OPSET
+from .report import held_values
 
 #: Values of more bytes are computed by the model.
 MOST_BYTES = 4 << 20
@@ -74,10 +75,7 @@ def _is_node(value: Any) -> bool:
 
 
 def _attribute(gm: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
-    value: Any = gm
-    for name in str(node.target).split("."):
-        value = getattr(value, name)
-    return value
+    return attrgetter(str(node.target))(gm)
 
 
 Source = Callable[[Sequence[Any], Sequence[Any]], Any]
@@ -104,7 +102,7 @@ class Results:
 
 def results_of(gm: torch.fx.GraphModule) -> Results:
     """The results of a graph whose nodes have ``meta["val"]``."""
-    holders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    holders = gm.graph.find_nodes(op="placeholder")
     returned = gm.graph.output_node().args[0]
     single = not isinstance(returned, tuple | list)
     computed: list[torch.fx.Node] = []
@@ -119,7 +117,7 @@ def _source(gm: torch.fx.GraphModule, item: Any, holders: list[torch.fx.Node], c
         position = holders.index(item)
         return lambda inputs, values: inputs[position]
     if item.op == "get_attr":
-        constant = functools.reduce(getattr, str(item.target).split("."), gm)
+        constant = _attribute(gm, item)
         return lambda inputs, values: constant
     value = item.meta.get("val")
     if isinstance(value, _NUMBERS):
@@ -242,14 +240,14 @@ def _trim(
     with unset_fake_temporarily():
         folded = folded_constants(trimmed)
     sources: list[int | torch.Tensor] = []
-    for position, holder in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
+    for position, holder in enumerate(graph.find_nodes(op="placeholder")):
         if holder.users:
             sources.append(constants.get(position, position))
         else:
             graph.erase_node(holder)
-    first = next((n for n in graph.nodes if n.op != "placeholder"), None)
+    first: Any = next((n for n in graph.nodes if n.op != "placeholder"), None)
     for node in [n for n in graph.nodes if n.op == "get_attr"]:
-        value = functools.reduce(getattr, str(node.target).split("."), gm)
+        value = _attribute(gm, node)
         if not isinstance(value, torch.Tensor):
             continue  # the subgraph of a higher-order operator
         with graph.inserting_before(first if first is not node else node):
@@ -285,9 +283,7 @@ def _lift_bfloat16(graph: torch.fx.Graph) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
-        value = node.meta.get("val")
-        leaves = torch.utils._pytree.tree_leaves([value, [arg.meta.get("val") for arg in node.all_input_nodes]])
-        if not any(isinstance(v, torch.Tensor) and v.dtype == torch.bfloat16 for v in leaves):
+        if not any(map(_is_bfloat16, held_values(node))):
             continue
         if node.target in (prims.convert_element_type.default, aten._to_copy.default):
             continue  # a cast is what ONNX Runtime can do
@@ -387,11 +383,3 @@ def _op_types(model: ir.Model) -> dict[str, set[str]]:
         if function is not None:
             found[origin.name] |= {inner.op_type for inner in function}
     return found
-
-
-def shown(model: ir.Model) -> dict[str, int]:
-    """How many nodes of each operator a model has."""
-    counts: dict[str, int] = {}
-    for node in model.graph:
-        counts[node.op_type] = counts.get(node.op_type, 0) + 1
-    return counts

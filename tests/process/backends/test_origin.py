@@ -16,7 +16,7 @@ from torch._dynamo.repro.after_dynamo import wrap_backend_debug
 
 from fxminify.backends.provenance import origin, registry, syntax
 from fxminify.backends.provenance.catalog import listing
-from fxminify.backends.provenance.origin import spec_of, spec_of_wrapped
+from fxminify.backends.provenance.origin import spec_of
 
 LIB = Path(__file__).parents[2] / "programs" / "backends" / "lib"
 Recreated = Callable[..., dict[str, Any]]
@@ -60,7 +60,7 @@ def test_odd_objects_are_problems_or_specs_never_exceptions(name: str) -> None:
     odd = ODD[name]()
     spec = spec_of(odd)
     assert spec.problem or spec.how == "attribute"
-    assert spec_of_wrapped(odd).problem == spec.problem
+    assert spec_of(odd).problem == spec.problem
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_cannot_be_had_back_says_why(recreated: Recreated, name: str, reaso
 
 def test_wrappers_of_dynamo_and_torch_compile_are_peeled_off() -> None:
     inner = torch._TorchCompileWrapper("eager", None, {"level": 1}, True)
-    spec = spec_of_wrapped(wrap_backend_debug(inner, "eager"))
+    spec = spec_of(wrap_backend_debug(inner, "eager"))
     assert spec.to_source().arguments == 'backend="eager", options={"level": 1}, dynamic=True'
 
 

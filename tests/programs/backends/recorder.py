@@ -55,7 +55,7 @@ def record(cases, kwargs) -> None:
         script = [*source.imports, "import torch", "from recorder import forward, output_of", *source.setup]
         script.append(f"compiled = torch.compile(forward, {source.arguments})")
         wrapped = torch.compile(forward, backend=backend, **_copy(given))
-        unwrapped = origin.spec_of_wrapped(_seam(wrapped))
+        unwrapped = origin.spec_of(_seam(wrapped))
         out[name] |= {
             "imports": source.imports,
             "setup": source.setup,
