@@ -143,6 +143,7 @@ def calls_of(desk: Any, id_: int) -> list[str]:
     return [line for line in script.splitlines() if line.startswith("compiled(")]
 
 
+@pytest.mark.slow
 def test_one_symbol_and_the_call_before_stay(desk: Any) -> None:
     rows = minified(desk, 1, 4)
     assert [(r["backend"], r["state"], r["nodes_after"]) for r in rows] == [

@@ -116,6 +116,7 @@ def body(script: str) -> str:
     return script.split('"""', 2)[2]
 
 
+@pytest.mark.slow
 def test_a_budget_ends_cleanly_and_can_be_raised_later(desk: Any, undisturbed: tuple[int, int, str]) -> None:
     done = desk.minify("run", "repro.db", *QUICK, "--max-queries", 3)
     assert done.returncode == 0, done.stderr

@@ -54,6 +54,7 @@ def test_backends_are_listed(desk: Any) -> None:
     assert max(map(len, desk.minify("backends", COLUMNS="80").stdout.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_backends_are_tried_in_processes_of_their_own(desk: Any) -> None:
     listed = {row["name"]: row for row in desk.json("backends", "--test", "fxminify_chain", "fxminify_faulty", "tvm")}
     assert listed["fxminify_chain"]["test"] == "ok"

@@ -268,6 +268,7 @@ def session(directory: Path, level: str, *rows: str) -> list[dict[str, Any]]:
     return listed
 
 
+@pytest.mark.slow
 def test_a_backward_graph_of_subclasses_becomes_a_verified_script(tmp_path: Path) -> None:
     rows = session(tmp_path, "auto", "2")
     assert [r["state"] for r in rows] == ["pending", "verified", "pending", "pending", "pending"]

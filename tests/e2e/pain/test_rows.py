@@ -10,8 +10,8 @@ looks at one of them. Rows that no such program can show are tests of their own 
 * 29, every ambient state there and back: ``tests/process/backends/test_ambient.py``
 * 34, tensors of every layout, and what is refused: ``tests/torch/store/test_tensors.py``
 
-The backends are in `programs/team.py`, a module beside the program, as a team keeps them. The
-rows that `QUICK` does not name are minified only where slow tests are asked for.
+The backends are in `programs/team.py`, a module beside the program, as a team keeps them. The rows are minified only
+where slow tests are asked for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from fxminify.store.index import Index
 from fxminify.store.live.build import build
 
 PROGRAMS = Path(__file__).parents[2] / "programs" / "pain"
-QUICK = {"partial(_limited)", "in_script", "row35"}
 
 
 def minify(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -71,20 +70,13 @@ class Session:
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """What is left of every row. Of row 14, half of the replays pass."""
     directory = tmp_path_factory.mktemp("rows")
     minify("capture", str(PROGRAMS / "rows.py"), cwd=directory, ROW12="fails")
-    quick = [str(r["id"]) for r in rows_of(directory) if r["backend"] in QUICK]
-    minify("run", "--no-explain", "repro.db", *quick, "--runs", "1", "--replays", "1", cwd=directory)
+    (flaky,) = (str(row["id"]) for row in rows_of(directory) if row["backend"] == "row14")
+    minify("run", "--no-explain", "repro.db", flaky, "--runs", "1", "--replays", "12", cwd=directory)
+    minify("run", "--no-explain", "--runs", "1", "--replays", "2", cwd=directory)
     return Session(directory, rows_of(directory))
-
-
-@pytest.fixture(scope="module")
-def whole(session: Session) -> Session:
-    """The session after a run of everything that was left. Of row 14, half of the replays pass."""
-    flaky = str(session.row("row14")["id"])
-    minify("run", "--no-explain", "repro.db", flaky, "--runs", "1", "--replays", "12", cwd=session.directory)
-    minify("run", "--no-explain", "--runs", "1", "--replays", "2", cwd=session.directory)
-    return Session(session.directory, rows_of(session.directory))
 
 
 def body(script: str) -> str:
@@ -93,8 +85,8 @@ def body(script: str) -> str:
 
 
 @pytest.mark.slow
-def test_01_the_script_imports_the_module_that_registers_the_backend(whole: Session, tmp_path: Path) -> None:
-    script = whole.script("row01")
+def test_01_the_script_imports_the_module_that_registers_the_backend(session: Session, tmp_path: Path) -> None:
+    script = session.script("row01")
     assert 'import team  # registers the backend "row01"' in script
     (tmp_path / "repro.py").write_text(script)
     environment = {**os.environ, "PYTHONPATH": str(PROGRAMS)}
@@ -142,11 +134,12 @@ def test_03_a_divergence_of_a_backend_that_returns_a_function_is_captured(tmp_pa
 
 
 @pytest.mark.slow
-def test_04_a_failure_of_an_aot_backend_in_backward_is_captured_like_any_other(whole: Session) -> None:
-    (row,) = (r for r in whole.rows if r["failure"]["type"] == "ValueError")
+def test_04_a_failure_of_an_aot_backend_in_backward_is_captured_like_any_other(session: Session) -> None:
+    (row,) = (r for r in session.rows if r["failure"]["type"] == "ValueError")
     assert (row["state"], row["phase"], row["nodes_after"]) == ("verified", "backward", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "line"),
     [
@@ -159,69 +152,70 @@ def test_05_a_backend_that_is_not_registered_is_imported_or_embedded(session: Se
 
 
 @pytest.mark.slow
-def test_05_the_instance_of_a_method_is_made_again(whole: Session) -> None:
-    assert 'backend=Compiler(refuses="exp").lower' in whole.script("lower")
+def test_05_the_instance_of_a_method_is_made_again(session: Session) -> None:
+    assert 'backend=Compiler(refuses="exp").lower' in session.script("lower")
 
 
+@pytest.mark.slow
 def test_05_a_counting_failure_ends_at_the_count(session: Session) -> None:
     assert session.row("partial(_limited)")["nodes_after"] == 3
 
 
 @pytest.mark.slow
-def test_06_options_reach_the_script_and_only_those_that_matter(whole: Session) -> None:
-    assert 'torch.compile(forward, backend="row06", options={"fuse": True})' in whole.script("row06")
+def test_06_options_reach_the_script_and_only_those_that_matter(session: Session) -> None:
+    assert 'torch.compile(forward, backend="row06", options={"fuse": True})' in session.script("row06")
 
 
 @pytest.mark.slow
-def test_07_the_graph_is_the_one_that_the_backend_was_given(whole: Session) -> None:
-    assert "torch.sin" in body(whole.script("row07"))
+def test_07_the_graph_is_the_one_that_the_backend_was_given(session: Session) -> None:
+    assert "torch.sin" in body(session.script("row07"))
 
 
 @pytest.mark.slow
-def test_09_the_library_of_a_custom_operator_is_imported(whole: Session) -> None:
-    assert "torch.ops.team.double" in whole.script("row09")
+def test_09_the_library_of_a_custom_operator_is_imported(session: Session) -> None:
+    assert "torch.ops.team.double" in session.script("row09")
 
 
 @pytest.mark.slow
-def test_10_another_bug_with_a_similar_message_is_another_bug(whole: Session) -> None:
-    script = whole.script("row10")
-    assert whole.row("row10")["nodes_after"] == 1
+def test_10_another_bug_with_a_similar_message_is_another_bug(session: Session) -> None:
+    script = session.script("row10")
+    assert session.row("row10")["nodes_after"] == 1
     assert "torch.relu" in body(script)
-    (other,) = (r for r in whole.rows if r["parent"] == whole.row("row10")["id"])
+    (other,) = (r for r in session.rows if r["parent"] == session.row("row10")["id"])
     assert other["failure"]["message"] == "cannot lower the other function"
 
 
 @pytest.mark.slow
-def test_11_what_eager_refuses_never_reaches_the_backend(whole: Session) -> None:
-    assert whole.row("row11")["nodes_after"] == 1
-    assert "matmul" in body(whole.script("row11"))
+def test_11_what_eager_refuses_never_reaches_the_backend(session: Session) -> None:
+    assert session.row("row11")["nodes_after"] == 1
+    assert "matmul" in body(session.script("row11"))
 
 
 @pytest.mark.slow
-def test_12_a_failure_that_does_not_show_again_is_not_minified(whole: Session) -> None:
-    row = whole.row("row12")
+def test_12_a_failure_that_does_not_show_again_is_not_minified(session: Session) -> None:
+    row = session.row("row12")
     assert (row["state"], row["nodes_after"]) == ("not_reproduced", None)
-    done = minify("repro", "repro.db", str(row["id"]), cwd=whole.directory)
+    done = minify("repro", "repro.db", str(row["id"]), cwd=session.directory)
     assert (done.returncode, "has no script" in done.stderr) == (2, True)
 
 
 @pytest.mark.slow
-def test_13_every_script_was_run_before_it_is_shown(whole: Session) -> None:
-    assert all(r["verified"] for r in whole.rows if r["state"] == "verified")
-    states = {r["state"] for r in whole.rows if r["parent"] is None and r["backend"] not in ("row12", "row14")}
+def test_13_every_script_was_run_before_it_is_shown(session: Session) -> None:
+    assert all(r["verified"] for r in session.rows if r["state"] == "verified")
+    states = {r["state"] for r in session.rows if r["parent"] is None and r["backend"] not in ("row12", "row14")}
     assert states == {"verified"}
 
 
 @pytest.mark.slow
-def test_14_a_failure_that_comes_and_goes_is_minified_by_votes(whole: Session) -> None:
-    row = whole.row("row14")
+def test_14_a_failure_that_comes_and_goes_is_minified_by_votes(session: Session) -> None:
+    row = session.row("row14")
     assert row["nodes_after"] == 1
     assert row["state"] in ("verified", "unverified")
 
 
 @pytest.mark.slow
-def test_16_no_backward_pass_where_forward_fails(whole: Session) -> None:
-    script = whole.script("row16")
+def test_16_no_backward_pass_where_forward_fails(session: Session) -> None:
+    script = session.script("row16")
     assert "backward" not in script
     assert "requires_grad" not in script
 
@@ -242,14 +236,14 @@ def test_17_the_inputs_of_the_caller_stay_as_they_are() -> None:
 
 
 @pytest.mark.slow
-def test_18_what_lies_between_two_needed_operations_goes(whole: Session) -> None:
-    assert whole.row("row18")["nodes_before"] == 42
-    assert whole.row("row18")["nodes_after"] == 2
+def test_18_what_lies_between_two_needed_operations_goes(session: Session) -> None:
+    assert session.row("row18")["nodes_before"] == 42
+    assert session.row("row18")["nodes_after"] == 2
 
 
 @pytest.mark.slow
-def test_20_a_symbolic_size_stays_where_it_matters(whole: Session) -> None:
-    assert "torch._dynamo.mark_dynamic(" in whole.script("row20")
+def test_20_a_symbolic_size_stays_where_it_matters(session: Session) -> None:
+    assert "torch._dynamo.mark_dynamic(" in session.script("row20")
 
 
 @pytest.mark.slow
@@ -311,13 +305,14 @@ def test_23_a_backend_that_cannot_be_imported_is_no_failure_of_the_graph(tmp_pat
 
 
 @pytest.mark.slow
-def test_25_a_second_run_repeats_no_question(whole: Session) -> None:
-    before = whole.row("row18")
-    minify("run", "--no-explain", "repro.db", str(before["id"]), "--again", "--runs", "1", cwd=whole.directory)
-    (after,) = (r for r in rows_of(whole.directory) if r["id"] == before["id"])
+def test_25_a_second_run_repeats_no_question(session: Session) -> None:
+    before = session.row("row18")
+    minify("run", "--no-explain", "repro.db", str(before["id"]), "--again", "--runs", "1", cwd=session.directory)
+    (after,) = (r for r in rows_of(session.directory) if r["id"] == before["id"])
     assert (after["state"], after["queries"]) == ("verified", before["queries"])
 
 
+@pytest.mark.slow
 def test_26_each_failure_of_a_process_is_a_row_and_is_counted(session: Session) -> None:
     assert session.row("row14")["occurrences"] >= 2
     assert len({r["signature"] for r in session.rows if r["parent"] is None}) == len(
@@ -326,9 +321,9 @@ def test_26_each_failure_of_a_process_is_a_row_and_is_counted(session: Session) 
 
 
 @pytest.mark.slow
-def test_27_a_failure_of_the_second_call_is_called_twice(whole: Session) -> None:
-    script = whole.script("row27")
-    assert whole.row("row27")["nodes_after"] == 1
+def test_27_a_failure_of_the_second_call_is_called_twice(session: Session) -> None:
+    script = session.script("row27")
+    assert session.row("row27")["nodes_after"] == 1
     assert "for _ in range(2):" in script
 
 
@@ -371,19 +366,19 @@ def test_15_what_is_nearer_to_the_truth_than_eager_is_no_divergence(tmp_path: Pa
         ("row29_double", "torch.set_default_dtype(torch.float64)"),
     ],
 )
-def test_29_modes_around_the_call_are_in_the_script(whole: Session, backend: str, line: str) -> None:
-    assert line in whole.script(backend)
+def test_29_modes_around_the_call_are_in_the_script(session: Session, backend: str, line: str) -> None:
+    assert line in session.script(backend)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("backend", "operator"), [("row30_cond", "cond"), ("row30_flex", "flex_attention")])
-def test_30_higher_order_operators_are_captured_and_verified(whole: Session, backend: str, operator: str) -> None:
-    assert f"torch.ops.higher_order.{operator}(" in whole.script(backend)
+def test_30_higher_order_operators_are_captured_and_verified(session: Session, backend: str, operator: str) -> None:
+    assert f"torch.ops.higher_order.{operator}(" in session.script(backend)
 
 
 @pytest.mark.slow
-def test_31_modules_of_a_model_are_operations_on_inputs(whole: Session) -> None:
-    script = whole.script("row31")
+def test_31_modules_of_a_model_are_operations_on_inputs(session: Session) -> None:
+    script = session.script("row31")
     assert "torch.nn.functional.group_norm(" in script
     assert "torch.nn.functional.silu(" in script
 
@@ -418,13 +413,13 @@ def test_31_modules_that_stay_in_a_graph_are_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_32_a_buffer_keeps_the_values_that_matter(whole: Session) -> None:
-    assert "torch.arange(1000, dtype=torch.float32)" in whole.script("row32")
+def test_32_a_buffer_keeps_the_values_that_matter(session: Session) -> None:
+    assert "torch.arange(1000, dtype=torch.float32)" in session.script("row32")
 
 
 @pytest.mark.slow
-def test_33_a_script_alone_shows_the_failure_of_integers(whole: Session, tmp_path: Path) -> None:
-    (tmp_path / "alone.py").write_text(whole.script("row33"))
+def test_33_a_script_alone_shows_the_failure_of_integers(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "alone.py").write_text(session.script("row33"))
     environment = {**os.environ, "PYTHONPATH": str(PROGRAMS)}
     done = subprocess.run(
         [sys.executable, "alone.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
@@ -463,6 +458,7 @@ def test_34_a_tensor_comes_back_as_it_was_or_is_refused_by_name(
             assert torch.equal(dense(again), dense(value))
 
 
+@pytest.mark.slow
 def test_35_collectives_run_in_one_process(session: Session) -> None:
     script = session.script("row35")
     assert 'torch.distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=4)' in script
