@@ -70,7 +70,7 @@ lint: $(VENV)/.lint
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 	@mkdir -p $(VENV)/src && ln -sfn ../.. $(VENV)/src/fxminify  # the name by which the root is imported
-	MYPYPATH=$(VENV)/src $(BIN)/mypy -m fxminify -m fxminify.cli -p fxminify.store -p fxminify.backends -p fxminify.repro_templates -p fxminify.minifier
+	$(BIN)/mypy
 
 docs: $(VENV)/.tests
 	$(BIN)/python docs/generate.py

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, get_args
 
 from ...store.document import tolerance
 from ..comparison.sampling import Sampling
 
 #: Which values of tensors may be kept.
-DATA = ("auto", "full", "none")
+Data = Literal["auto", "full", "none"]
+DATA: tuple[Data, ...] = get_args(Data)
 #: Levels at which a graph can be captured.
-LEVELS = ("auto", "dynamo", "aot")
+Level = Literal["auto", "dynamo", "aot"]
+LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 class SettingsKeywords(TypedDict, total=False):
@@ -24,8 +26,8 @@ class SettingsKeywords(TypedDict, total=False):
 
     check: bool | str
     tolerance: str | Mapping[str, float]
-    data: Literal["auto", "full", "none"]
-    level: Literal["auto", "dynamo", "aot"]
+    data: Data
+    level: Level
 
 
 @dataclass(frozen=True, slots=True)

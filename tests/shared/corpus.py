@@ -36,7 +36,7 @@ def capture(name: str, level: str, seen: Seen) -> None:
     """Run a source and show its graphs: ``dynamo`` level, ``aot``, or ``direct`` for those made by other tracers."""
 
     def record(gm: torch.fx.GraphModule, boxed: bool = False) -> Callable[..., Any]:
-        shown = []
+        shown: list[bool] = []
 
         def call(arguments: Sequence[Any]) -> Any:
             if not shown:
@@ -167,7 +167,7 @@ def buffers(compiled: Compiled) -> None:
 
 @source
 def tied_weights(compiled: Compiled) -> None:
-    net = nn.Linear(4, 4)
+    net: Any = nn.Linear(4, 4)
     net.tied = net.weight
     net.flipped = nn.Parameter(net.weight.detach().t())
     net.register_buffer("strided", torch.randn(4).as_strided((2, 2), (1, 2)))
@@ -278,7 +278,7 @@ class Scaled(torch.autograd.Function):
         return g * ctx.k * ctx.saved_tensors[0].sign(), None
 
 
-simple("autograd_function", lambda x: Scaled.apply(x.sin(), 2.5).sum(), learned(3))
+simple("autograd_function", lambda x: Scaled.apply(x.sin(), 2.5).sum(), learned(3))  # type: ignore[no-untyped-call]
 
 
 @source
@@ -340,12 +340,14 @@ def inference(compiled: Compiled) -> None:
         compiled(lambda x: x.cos() * 2)(torch.randn(3))
 
 
+def _cubes(x: torch.Tensor) -> torch.Tensor:
+    return (x**3).sum()
+
+
 simple("vmap", lambda x, y: torch.vmap(lambda a, b: (a @ b).sin(), in_dims=(0, None))(x, y), normal(3, 4), normal(4))
 simple("gradient", lambda x: torch.func.grad(lambda a: (a.sin() ** 2).sum())(x), normal(4))
 simple("jacobians", lambda x: (torch.func.jacrev(torch.sin)(x), torch.func.jacfwd(torch.cos)(x)), normal(3))
-simple(
-    "tangents", lambda x, v: torch.func.jvp(torch.func.grad(lambda a: (a**3).sum()), (x,), (v,)), normal(4), normal(4)
-)
+simple("tangents", lambda x, v: torch.func.jvp(torch.func.grad(_cubes), (x,), (v,)), normal(4), normal(4))
 simple("gradient_inside", lambda x: torch.autograd.grad((x.sin() ** 2).sum(), x)[0] * 2, learned(3))
 
 
@@ -371,7 +373,7 @@ simple(
 @source
 def data_dependent_shapes(compiled: Compiled) -> None:
     def run(x: torch.Tensor, k: torch.Tensor) -> Any:
-        n = k.item()
+        n: Any = k.item()
         torch._check(n >= 0)
         torch._check(n < 10)
         return torch.zeros(n) + 1, x.nonzero().sum(), x[x > 0].sum()

@@ -104,7 +104,7 @@ def fails_in_backward(gm: fx.GraphModule, inputs: Any) -> Any:
             raise RuntimeError("no gradient for relu")
 
     def run(*args: Any) -> Any:
-        return tuple(Identity.apply(o) if has(gm, "relu") else o for o in gm.forward(*args))
+        return tuple(Identity.apply(o) if has(gm, "relu") else o for o in gm.forward(*args))  # type: ignore[no-untyped-call]
 
     return run
 

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx
 
-from fxminify.store.index import CaptureInfo, Index
+from fxminify.store.index import Index
 from fxminify.store.live.build import build
-
-
-def captures(db: str) -> list[CaptureInfo]:
-    if not Path(db).exists():
-        return []
-    with Index.open(db) as index:
-        return index.captures.find()
 
 
 def names(db: str, id: int = 1) -> list[str]:

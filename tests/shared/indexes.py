@@ -1,4 +1,4 @@
-"""Indexes made by hand, without torch, for what only reads them."""
+"""Indexes that are made by hand and read back, without torch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from typing import Any
 
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, FailureKind, Phase
-from fxminify.store.index import Index, State, StepInfo
+from fxminify.store.index import CaptureInfo, Index, State, StepInfo
 from fxminify.store.signature import signature
+
+
+def captures(db: str | Path) -> list[CaptureInfo]:
+    """The rows of an index, none where it does not exist."""
+    if not Path(db).exists():
+        return []
+    with Index.open(str(db), readonly=True) as index:
+        return index.captures.find()
 
 
 def failing(message: str, type: str = "RuntimeError", **more: Any) -> Failure:

@@ -37,7 +37,8 @@ class Pair(torch.Tensor):
         made.a, made.b = a, b
         return made
 
-    def __repr__(self, *, tensor_contents: object = None) -> str:  # torch's own needs values, and logs print tensors
+    def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]  # mypy calls it incompatible
+        """Torch's own needs values, and logs print tensors."""
         return "Pair"
 
     def __tensor_flatten__(self) -> tuple[list[str], None]:
@@ -48,7 +49,9 @@ class Pair(torch.Tensor):
         return Pair(inner["a"], inner["b"])
 
     @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # torch's own is no class method
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         first, second = (
             function(*tree_map(lambda x: getattr(x, half) if isinstance(x, Pair) else x, args), **(kwargs or {}))  # noqa: B023  called at once
             for half in ("a", "b")
@@ -107,9 +110,11 @@ def compiled_autograd(compiled: Compiled) -> None:
         loss.backward()
 
 
-@torch._dynamo.allow_in_graph
 def _leaf(x: torch.Tensor, y: float) -> torch.Tensor:
     return x * y + 1
+
+
+torch._dynamo.allow_in_graph(_leaf)
 
 
 @kind("aot")
@@ -131,14 +136,11 @@ def leaf_function(compiled: Compiled) -> None:
     """Python that is called when the graph runs, whatever the level."""
     from torch._dynamo.decorators import leaf_function
 
-    @leaf_function
-    def called(x: torch.Tensor) -> tuple[torch.Tensor]:
+    def doubled(x: torch.Tensor) -> tuple[torch.Tensor]:
         return (x * 2,)
 
-    @called.register_fake
-    def _(x: torch.Tensor) -> tuple[torch.Tensor]:
-        return (torch.empty_like(x),)
-
+    called: Any = leaf_function(doubled)
+    called.register_fake(lambda x: (torch.empty_like(x),))
     compiled(lambda x: called(x)[0] + 1)(torch.randn(3))
 
 

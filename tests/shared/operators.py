@@ -23,7 +23,7 @@ class Recorder(TorchDispatchMode):
     """Keeps calls of functional ATen operators with real, dense, small arguments, and what they returned."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: dict[Any, list[Call]] = defaultdict(list)
         self._seen: dict[Any, set[str]] = defaultdict(set)
 

@@ -19,14 +19,16 @@ from torch import fx
 from torch.testing._internal.two_tensor import TwoTensor
 
 import fxminify
-from fxminify.backends.capture.settings import Settings
+from fxminify.backends.capture.settings import Level, Settings
 from fxminify.store.index import CaptureInfo, Index
 from fxminify.store.live.build import build
 
 PROGRAM = Path(__file__).parents[2] / "programs" / "kinds" / "levels.py"
 
 
-def fail(db: str, level: str, backend: Any, function: Any, *inputs: Any, **options: Any) -> CaptureInfo:
+def fail(
+    db: str, level: Level, backend: Any, function: Callable[..., Any], *inputs: Any, **options: Any
+) -> CaptureInfo:
     """The one capture of a program that fails."""
     with fxminify.capturing(db, level=level), pytest.raises(Exception, match=r"no lowering|the kernel for cos is gone"):
         call(backend, function, *inputs, **options)
@@ -35,7 +37,7 @@ def fail(db: str, level: str, backend: Any, function: Any, *inputs: Any, **optio
         return index.captures.get(row.id)
 
 
-def call(backend: Any, function: Any, *inputs: Any, backward: bool = False, **options: Any) -> None:
+def call(backend: Any, function: Callable[..., Any], *inputs: Any, backward: bool = False, **options: Any) -> None:
     out = torch.compile(function, backend=backend, **options)(*inputs)
     if backward:
         out.sum().backward()
@@ -199,13 +201,15 @@ def test_without_a_graph_at_either_level_both_reasons_are_kept(db: str) -> None:
     assert "AOTAutograd cannot lower the graph: ValueError: not under fake tensors" in capture.reason
 
 
-@torch._dynamo.allow_in_graph
 def unnamed(x: torch.Tensor) -> torch.Tensor:
     from torch._subclasses.functional_tensor import FunctionalTensor
 
     if isinstance(x, FunctionalTensor):
         raise ValueError("not under fake tensors")  # noqa: TRY004  the test looks for it
     return x * 2
+
+
+torch._dynamo.allow_in_graph(unnamed)
 
 
 def test_symbols_become_the_numbers_of_the_call(db: str) -> None:

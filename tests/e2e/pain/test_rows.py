@@ -396,7 +396,8 @@ class Refused31(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         x = self.rms(self.norm(x.transpose(1, 2)).transpose(1, 2))
-        return self.up(self.attention(x, x, x)[0]) + self.bag(index).sum()
+        out: torch.Tensor = self.up(self.attention(x, x, x)[0]) + self.bag(index).sum()
+        return out
 
 
 def test_31_modules_that_stay_in_a_graph_are_stored(tmp_path: Path) -> None:
@@ -454,7 +455,7 @@ def test_34_a_tensor_comes_back_as_it_was_or_is_refused_by_name(
             case = index.captures.case(row.id)
             (again,) = build(case, index.blobs.view(case.storages))[1]
             assert (again.layout, again.dtype) == (value.layout, value.dtype)
-            dense = (lambda t: t.dequantize()) if value.is_quantized else (lambda t: t.to_dense())
+            dense = torch.Tensor.dequantize if value.is_quantized else torch.Tensor.to_dense
             assert torch.equal(dense(again), dense(value))
 
 
@@ -475,7 +476,12 @@ def test_36_a_triton_kernel_is_refused_by_its_name(tmp_path: Path) -> None:
     graph = torch.fx.Graph()
     x = graph.placeholder("x")
     number = kernel_side_table.add_kernel(scale_rows)
-    launch = {"kernel_idx": number, "constant_args_idx": 0, "grid": [(1, 1, 1)], "tma_descriptor_metadata": {}}
+    launch: dict[str, Any] = {
+        "kernel_idx": number,
+        "constant_args_idx": 0,
+        "grid": [(1, 1, 1)],
+        "tma_descriptor_metadata": {},
+    }
     graph.call_function(triton_kernel_wrapper_mutation, (), {**launch, "kwargs": {"pointer": x}})
     graph.output((x,))
     gm = torch.fx.GraphModule({}, graph)

@@ -17,18 +17,16 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo.config
-import torch.multiprocessing
+from hooked import Failed
+from indexes import captures
 from torch import fx
+from torch.multiprocessing.spawn import ProcessRaisedException, start_processes
 
 import fxminify
 from fxminify.backends.capture import hook
-from fxminify.store.index import CaptureInfo, Index
+from fxminify.store.index import Index
 
 Backend = Callable[..., Any]
-
-
-class Failed(Exception):
-    pass
 
 
 def healthy(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -50,13 +48,6 @@ def late(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         return gm(*args)
 
     return run
-
-
-def captures(db: str) -> list[CaptureInfo]:
-    if not Path(db).exists():
-        return []
-    with Index.open(db) as index:
-        return index.captures.find()
 
 
 def model(x: torch.Tensor) -> torch.Tensor:
@@ -128,15 +119,13 @@ def nested(backend: Backend) -> Any:
 
 
 def disabled_in_between(backend: Backend) -> Any:
-    @torch.compiler.disable
-    def plain(x: torch.Tensor) -> torch.Tensor:
-        return torch.compile(model, backend=backend)(x)
-
+    plain = torch.compiler.disable(lambda x: torch.compile(model, backend=backend)(x))
     return torch.compile(lambda x: plain(x + 1) * 2, backend=backend)(inputs())
 
 
 def reset_in_between(backend: Backend) -> Any:
-    compiled, results = torch.compile(model, backend=backend), []
+    compiled = torch.compile(model, backend=backend)
+    results: list[Any] = []
     for _ in range(2):
         try:
             results.append(compiled(inputs()))
@@ -202,10 +191,8 @@ def ranks(folder: Path, backend: Backend) -> Any:
     number = len(list(folder.iterdir()))
     out = folder / f"out{number}"
     try:
-        torch.multiprocessing.start_processes(
-            _rank, args=(backend, str(folder / f"store{number}"), str(out)), nprocs=2, start_method="fork"
-        )
-    except torch.multiprocessing.ProcessRaisedException as exc:
+        start_processes(_rank, args=(backend, str(folder / f"store{number}"), str(out)), nprocs=2, start_method="fork")
+    except ProcessRaisedException as exc:
         return _last_line(exc)
     return [Path(f"{out}.{index}").read_text() for index in range(2)]
 

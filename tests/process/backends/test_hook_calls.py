@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from hooked import Failed, captures, failing, failing_at_run, inputs, model
+from hooked import Failed, failing, failing_at_run, inputs, model
+from indexes import captures
 from torch import fx
 
 import fxminify

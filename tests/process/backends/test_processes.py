@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from fxminify.store.index import CaptureInfo, Index
+from indexes import captures
 
 pytestmark = pytest.mark.slow
 
@@ -88,13 +87,6 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
         timeout=300,
         check=False,
     )
-
-
-def captures(db: Path) -> list[CaptureInfo]:
-    if not db.exists():
-        return []
-    with Index.open(str(db), readonly=True) as index:
-        return index.captures.find()
 
 
 @pytest.mark.parametrize("program", [SPAWN, RANKS, WORKERS], ids=["spawn", "ranks", "workers"])

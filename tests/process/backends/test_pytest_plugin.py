@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from fxminify.store.index import CaptureInfo, Index
+from indexes import captures
 
 ENTRY = "[pytest11]\nfxminify = fxminify.backends.capture.pytest_plugin\n"
 CONFTEST = """
@@ -100,11 +99,6 @@ def run(folder: Path, *args: str, module: tuple[str, ...] = ("pytest",)) -> subp
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
-
-
-def captures(db: Path) -> list[CaptureInfo]:
-    with Index.open(str(db), readonly=True) as index:
-        return index.captures.find()
 
 
 def test_without_the_option_it_does_nothing(suite: Path) -> None:

@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from indexes import captures
 
-from fxminify.store.index import CaptureInfo, Index
+from fxminify.store.index import Index
 
 FAILURES = Path(__file__).parents[2] / "failures"
 CAPTURE = """
@@ -40,13 +41,6 @@ def capture(
     return subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def captures(folder: Path) -> list[CaptureInfo]:
-    if not (folder / "repro.db").exists():
-        return []
-    with Index.open(str(folder / "repro.db")) as index:
-        return index.captures.find()
-
-
 SEGFAULT = """
 import os, signal
 def backend(gm, inputs):
@@ -62,7 +56,7 @@ def test_a_crash_while_compiling(tmp_path: Path) -> None:
     done = capture(tmp_path, write(tmp_path, "program.py", SEGFAULT))
     assert done.returncode == 128 + signal.SIGSEGV
     assert done.stderr == "minify: captured 1 failure (1 crash); next: minify run repro.db\n"
-    [row] = captures(tmp_path)
+    [row] = captures(tmp_path / "repro.db")
     assert row.failure is not None
     assert (row.kind, row.phase, row.failure.signal, row.nodes_before) == ("crash", "compile", signal.SIGSEGV, 2)
     assert (row.failure.frames[-1].file, row.failure.frames[-1].function) == ("program.py", "backend")
@@ -85,7 +79,7 @@ compiled(torch.full((3,), 2.0))
 """
     done = capture(tmp_path, write(tmp_path, "program.py", program))
     assert done.returncode == 128 + signal.SIGABRT
-    [row] = captures(tmp_path)
+    [row] = captures(tmp_path / "repro.db")
     assert (row.kind, row.phase) == ("crash", "forward")
     from fxminify.store.live.build import build
 
@@ -107,7 +101,7 @@ compiled(torch.ones(3, requires_grad=True)).sum().backward()
 """
     done = capture(tmp_path, write(tmp_path, "program.py", program))
     assert done.returncode == 128 + signal.SIGABRT
-    [row] = captures(tmp_path)
+    [row] = captures(tmp_path / "repro.db")
     assert (row.kind, row.phase) == ("crash", "backward")
     with Index.open(str(tmp_path / "repro.db")) as index:
         assert index.captures.case(1).backward
@@ -117,7 +111,9 @@ def test_leaving_in_the_middle_of_a_call(tmp_path: Path) -> None:
     program = "import os\ntorch.compile(lambda x: x + 1, backend=lambda gm, inputs: os._exit(3))(torch.ones(3))\n"
     done = capture(tmp_path, write(tmp_path, "program.py", program))
     assert done.returncode == 3
-    assert [(row.kind, row.failure.type) for row in captures(tmp_path) if row.failure] == [("crash", "exit 3")]
+    assert [(row.kind, row.failure.type) for row in captures(tmp_path / "repro.db") if row.failure] == [
+        ("crash", "exit 3")
+    ]
 
 
 def test_a_crash_of_eager_is_not_the_backends(tmp_path: Path) -> None:
@@ -133,7 +129,7 @@ torch.compile(lambda x: die(x), backend="eager")(torch.ones(3))
     done = capture(tmp_path, write(tmp_path, "program.py", program), check=True)
     assert done.returncode == 128 + signal.SIGABRT
     assert "ran in eager, before the backend" in done.stderr
-    assert captures(tmp_path) == []
+    assert captures(tmp_path / "repro.db") == []
 
 
 HANG = """
@@ -152,7 +148,7 @@ def test_a_hang_is_ended_with_all_it_started(tmp_path: Path) -> None:
     done = capture(tmp_path, write(tmp_path, "program.py", HANG), timeout=5)
     assert done.returncode == 128 + signal.SIGTERM
     assert done.stderr == "minify: captured 1 failure (1 hang); next: minify run repro.db\n"
-    [row] = captures(tmp_path)
+    [row] = captures(tmp_path / "repro.db")
     assert (row.kind, row.phase) == ("hang", "forward")
     assert (
         not Path(f"/proc/{done.stdout.strip()}/cmdline").exists()
@@ -170,7 +166,7 @@ for _ in range(4):
 """
     done = capture(tmp_path, write(tmp_path, "program.py", program), timeout=2)
     assert (done.returncode, done.stderr) == (0, "")
-    assert captures(tmp_path) == []
+    assert captures(tmp_path / "repro.db") == []
 
 
 PROGRAM = """
@@ -235,7 +231,7 @@ except KeyboardInterrupt:
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 128 + number
     assert out == ("interrupted\n" if number == signal.SIGINT else "")
-    assert captures(tmp_path) == []
+    assert captures(tmp_path / "repro.db") == []
 
 
 def test_exceptions_and_divergences_are_counted_in_the_line_at_the_end(tmp_path: Path) -> None:
@@ -273,7 +269,7 @@ if __name__ == "__main__":
 """
     done = capture(tmp_path, write(tmp_path, "program.py", program))
     assert done.returncode == 1
-    kinds = sorted((row.kind, row.provenance["program"]) for row in captures(tmp_path))
+    kinds = sorted((row.kind, row.provenance["program"]) for row in captures(tmp_path / "repro.db"))
     assert kinds == [("compile_error", "program.py"), ("compile_error", "program.py"), ("crash", "inner.py")]
 
 
@@ -281,13 +277,17 @@ def test_real_crash(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     done = capture(tmp_path, str(FAILURES / "drive.py"), "037_ort_floor_divide_intmin")
     assert done.returncode == 128 + signal.SIGFPE
-    assert [(row.kind, row.phase, row.backend) for row in captures(tmp_path)] == [("crash", "forward", "ort_export")]
+    assert [(row.kind, row.phase, row.backend) for row in captures(tmp_path / "repro.db")] == [
+        ("crash", "forward", "ort_export")
+    ]
 
 
 def test_real_hang(tmp_path: Path) -> None:
     done = capture(tmp_path, str(FAILURES / "drive.py"), "012_reshape_t_chain_hang", timeout=15)
     assert done.returncode == 128 + signal.SIGTERM
-    assert [(row.kind, row.phase, row.backend) for row in captures(tmp_path)] == [("hang", "compile", "inductor")]
+    assert [(row.kind, row.phase, row.backend) for row in captures(tmp_path / "repro.db")] == [
+        ("hang", "compile", "inductor")
+    ]
 
 
 OUTSIDE = """
@@ -304,7 +304,7 @@ def test_a_crash_outside_every_graph_is_said(tmp_path: Path) -> None:
     assert done.returncode == 128 + signal.SIGABRT
     said = "minify: the program died of SIGABRT in crash (program.py:4), outside every compilation and compiled call"
     assert done.stderr == f"{said}; nothing captured\n"
-    assert captures(tmp_path) == []
+    assert captures(tmp_path / "repro.db") == []
 
 
 def test_a_crash_outside_leaves_a_row_of_the_last_graph(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_a_crash_outside_leaves_a_row_of_the_last_graph(tmp_path: Path) -> None:
         first == f"minify: {outside}; its last compiled graph is stored, but nothing shows that this graph is the cause"
     )
     assert second == "minify: captured 1 failure (1 crash); next: minify run repro.db"
-    [row] = captures(tmp_path)
+    [row] = captures(tmp_path / "repro.db")
     assert (row.kind, row.state, row.backend, row.nodes_before) == ("crash", "blocked", "eager", 1)
     assert row.reason == f"{outside}; this is its last compiled graph"
 

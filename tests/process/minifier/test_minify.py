@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import fxminify
-from fxminify.minifier.oracle.replay import Replay
+from fxminify.minifier.oracle.replay import Replay, replay
 from fxminify.minifier.session import capture, events
 from fxminify.store.index import Index, State
 
@@ -120,7 +120,6 @@ def test_a_run_goes_on_though_its_replays_show_another_signature(
         first = index.reductions.last(1)
         assert first is not None
         known = set(index.reductions.verdicts(first.id))
-    replay = capture.replay
 
     def other(*args: Any, **options: Any) -> Replay:
         shown = replay(*args, **options)

@@ -25,7 +25,7 @@ from fxminify.minifier.regression.retest import classify, enough
 from fxminify.repro_templates.verify import Verification
 from fxminify.store.document.case import Case, Graph, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
-from fxminify.store.index import Index
+from fxminify.store.index import Index, RetestResult
 from fxminify.store.index.trust import origin_tag
 from fxminify.store.signature import signature
 
@@ -245,7 +245,11 @@ def test_junit(shelf: Shelf) -> None:
 
 def test_the_matrix_shows_versions_and_backends(shelf: Shelf) -> None:
     shelf.add("a")
-    versions = [("still failing", "2.13.0", "toy"), ("fixed", "2.14.0", "toy"), ("changed", "2.13.0", "other")]
+    versions = [
+        (RetestResult.FAILING, "2.13.0", "toy"),
+        (RetestResult.FIXED, "2.14.0", "toy"),
+        (RetestResult.CHANGED, "2.13.0", "other"),
+    ]
     with Index.open(str(shelf.db)) as index:
         for result, torch, backend in versions:
             index.retests.add(

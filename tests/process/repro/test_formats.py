@@ -213,7 +213,9 @@ def test_a_format_is_run_as_its_receiver_would(format: str) -> None:
     def shows(failure: Failure) -> bool:
         return failure.message == "no kernel"
 
-    done = find(format).run(FORMS[format], shows, files={}, runs=2, timeout=120)
+    run = find(format).run
+    assert run is not None
+    done = run(FORMS[format], shows, files={}, runs=2, timeout=120)
     assert (done.shown, done.runs) == (2, 2), done.log
     gone = FORMS[format].replace("raise RuntimeError('no kernel')", "pass").replace("sys.exit(1)", "sys.exit(0)")
-    assert find(format).run(gone, shows, files={}, runs=2, timeout=120).shown == 0
+    assert run(gone, shows, files={}, runs=2, timeout=120).shown == 0

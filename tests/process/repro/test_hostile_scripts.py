@@ -100,12 +100,13 @@ def capture(draw: random.Random) -> tuple[Case, Header]:
     def name(seldom: str) -> str:
         return text() if draw.random() < 0.1 else seldom
 
-    x = {"name": name("x"), "op": "placeholder", "target": name(draw.choice(["L_x_", "L_self_modules_a_b_", "x"])),
-         "meta": {"stack": text(), "module": text(), "dtype": name("float32"), "shape": [name("s0"), 2]}}  # fmt: skip
-    nodes = [x]
+    nodes: list[dict[str, Any]] = [
+        {"name": name("x"), "op": "placeholder", "target": name(draw.choice(["L_x_", "L_self_modules_a_b_", "x"])),
+         "meta": {"stack": text(), "module": text(), "dtype": name("float32"), "shape": [name("s0"), 2]}},
+    ]  # fmt: skip
     for i in range(draw.randrange(1, 4)):
         ref = {"ref": nodes[-1]["name"]}
-        node = draw.choice([
+        node: dict[str, Any] = draw.choice([
             {"op": "call_function", "target": {"fn": name("torch.sin")}, "args": [ref]},
             {"op": "call_function", "target": {"op": name("aten::add.Tensor")}, "args": [ref, ref]},
             {"op": "call_method", "target": name("cos"), "args": [ref], "kwargs": {name("out"): name("a")}},

@@ -243,6 +243,7 @@ def test_real_divergences_are_captured(db: str, name: str, kind: str) -> None:
         pytest.importorskip("onnxruntime")
         importlib.import_module("ort_export")
     torch.manual_seed(0)
+    function: Callable[..., Any]
     function, inputs = case.make()
     with fxminify.capturing(db, check=True), torch.no_grad():
         torch.compile(function, backend=case.BACKEND)(*inputs)
@@ -286,7 +287,7 @@ def autocast(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return (x @ w).softmax(-1)
 
 
-MODELS: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
+MODELS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = {
     "convolutions": lambda: (ConvNet(), (torch.randn(2, 3, 8, 8),)),
     "layer_norm": lambda: (lambda x: F.layer_norm(x, (32,)).exp().sum(-1), (torch.randn(16, 32, requires_grad=True),)),
     "float16": lambda: (lambda a, b: (a @ b).softmax(-1), (torch.randn(32, 64).half(), torch.randn(64, 32).half())),

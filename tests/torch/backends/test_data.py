@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import fxminify
+from fxminify.backends.capture.settings import Data
 from fxminify.store.index import Index
 
 MEGABYTE = 1 << 20
@@ -21,11 +23,11 @@ def _fresh() -> None:
     torch._dynamo.reset()
 
 
-def capture(db: Path, fault: str, **settings: str) -> Index:
+def capture(db: Path, fault: str, data: Data) -> Index:
     """What a failing lookup in a table of 4 MB leaves in ``db``."""
     module = torch.nn.Embedding(1000, 1000)
-    options = {"fault": fault, "op": "embedding"}
-    with fxminify.capturing(str(db), **settings), pytest.raises(Exception, match="planted"):
+    options: dict[str, Any] = {"fault": fault, "op": "embedding"}
+    with fxminify.capturing(str(db), data=data), pytest.raises(Exception, match="planted"):
         torch.compile(module, backend="fxminify_faulty", options=options)(torch.randint(0, 1000, (2000,)))
     return Index.open(str(db), readonly=True)
 
@@ -39,7 +41,7 @@ def capture(db: Path, fault: str, **settings: str) -> Index:
         ("runtime_error", "none", False),
     ],
 )
-def test_values_are_kept_where_a_failure_may_depend_on_them(fault: str, data: str, kept: bool, tmp_path: Path) -> None:
+def test_values_are_kept_where_a_failure_may_depend_on_them(fault: str, data: Data, kept: bool, tmp_path: Path) -> None:
     with capture(tmp_path / "repro.db", fault, data=data) as index:
         (row,) = index.captures.find()
         case = index.captures.case(row.id)
@@ -57,7 +59,7 @@ def test_values_are_kept_where_a_failure_may_depend_on_them(fault: str, data: st
 
 def test_an_unknown_setting_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="data='some' is none of auto, full, none"):
-        fxminify.install(str(tmp_path / "repro.db"), data="some")
+        fxminify.install(str(tmp_path / "repro.db"), data="some")  # type: ignore[arg-type]
 
 
 MEMORY = """
@@ -74,7 +76,7 @@ def resident():
 
 def extra(data):
     torch._dynamo.reset()
-    options = {"fault": "compile_error", "op": "linear"}
+    options: dict[str, Any] = {"fault": "compile_error", "op": "linear"}
     compiled = torch.compile(module, backend="fxminify_faulty", options=options)
     peak, done = [resident()], threading.Event()
 

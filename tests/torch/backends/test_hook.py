@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from hooked import Failed, captures, edits_in_place, failing, inputs, model, names
+from hooked import Failed, edits_in_place, failing, inputs, model, names
+from indexes import captures
 from torch import fx
+from torch._dynamo.repro.after_dynamo import WrapBackendDebug
 
 import fxminify
 from fxminify.store.index import Index, State
@@ -96,7 +98,7 @@ def test_a_backend_that_fails_inside_another_is_recorded_once(db: str) -> None:
             return failing(gm, example_inputs)
 
     def middle(gm: fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
-        return torch._dynamo.repro.after_dynamo.WrapBackendDebug(outer, "outer")(gm, example_inputs)
+        return WrapBackendDebug(outer, "outer")(gm, example_inputs)
 
     fxminify.install(db)
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
@@ -150,10 +152,10 @@ def test_options_and_dynamic_are_kept(db: str) -> None:
 
 
 def test_what_has_no_name_is_a_row_with_the_reason(db: str) -> None:
-    @torch._dynamo.allow_in_graph
     def unnameable(x: torch.Tensor) -> torch.Tensor:
         return x + 1
 
+    torch._dynamo.allow_in_graph(unnameable)
     fxminify.install(db, level="dynamo")
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
         torch.compile(lambda x: unnameable(x), backend=failing)(torch.ones(3))

@@ -5,24 +5,18 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hooked import Failed
+from indexes import captures
 from torch import fx
 
 import fxminify
 from fxminify.store.document.case import Case
-from fxminify.store.index import CaptureInfo, Index
+from fxminify.store.index import Index
 from fxminify.store.live.build import build
-
-
-def captures(db: str) -> list[CaptureInfo]:
-    if not Path(db).exists():
-        return []
-    with Index.open(db) as index:
-        return index.captures.find()
 
 
 def first(db: str) -> tuple[Case, list[Any]]:
@@ -30,10 +24,6 @@ def first(db: str) -> tuple[Case, list[Any]]:
     with Index.open(db) as index:
         case = index.captures.case(1)
         return case, build(case, index.blobs.view(case.storages))[1]
-
-
-class Failed(Exception):
-    pass
 
 
 class Backward(torch.autograd.Function):
@@ -51,11 +41,11 @@ class Backward(torch.autograd.Function):
 
 
 def own_backward(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
-    return lambda *args: (Backward.apply(gm, *args),)
+    return lambda *args: (Backward.apply(gm, *args),)  # type: ignore[no-untyped-call]
 
 
 def own_backward_inside(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
-    return lambda *args: (Backward.apply(gm, *args) + 0,)
+    return lambda *args: (Backward.apply(gm, *args) + 0,)  # type: ignore[no-untyped-call]
 
 
 def model(x: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from hooked import captures, edits_in_place, model
+from hooked import edits_in_place, model
+from indexes import captures
 from torch import fx
 
 import fxminify
@@ -118,7 +119,7 @@ def test_checking_changes_nothing_either(db: str) -> None:
 
 
 def test_attributes_of_the_compiled_callable_survive(db: str) -> None:
-    seen = []
+    seen: list[Any] = []
 
     def backend(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
@@ -152,7 +153,7 @@ def test_uninstalling_puts_everything_back(db: str) -> None:
     from torch._dynamo.repro.after_dynamo import WrapBackendDebug
 
     def seams() -> list[Any]:
-        engines = [torch.autograd._engine_run_backward, torch.autograd.graph._engine_run_backward]
+        engines = [vars(module)["_engine_run_backward"] for module in (torch.autograd, torch.autograd.graph)]
         return [WrapBackendDebug.__call__, DynamoOutput.build_guards, *engines]
 
     hook._hook.single.clear()  # backends of other tests that something still holds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -76,7 +77,8 @@ def test_an_operator_nobody_can_find_again_is_said_at_capture_time(db: str, pack
         "library.impl('op', lambda x: x + 1, 'CompositeExplicitAutograd')\n"
         "library.impl('op', lambda x: torch.empty_like(x), 'Meta')\n"
     )
-    exec(compile(registration, "<nowhere>", "exec"), namespace := {})  # noqa: S102  it must have no file
+    namespace: dict[str, Any] = {}
+    exec(compile(registration, "<nowhere>", "exec"), namespace)  # noqa: S102  it must have no file
     assert namespace["library"]
     with fxminify.capturing(db), pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
         torch.compile(lambda x: torch.ops.nowhere_kept.op(x), backend=package.plain)(torch.ones(3))

@@ -78,7 +78,7 @@ def test_gradients_are_compared_on_a_due_call(db: str) -> None:
             return g[0] * 3
 
     def backend(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
-        return lambda x: (Wrong.apply(x),)
+        return lambda x: (Wrong.apply(x),)  # type: ignore[no-untyped-call]
 
     with fxminify.capturing(db, check="every:4"):
         compiled = torch.compile(lambda x: x.sin(), backend=backend)

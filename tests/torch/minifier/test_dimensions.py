@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from fxminify.store.live.encode import encode
 OUTPUT = Node("output", "output", "output", ({"tuple": [{"ref": "out"}]},))
 
 
-def case(*shapes: tuple[int, ...], out: tuple[object, dict[str, object]] = ((), {})) -> Case:
+def case(*shapes: tuple[int, ...], out: tuple[str, list[Any]] = ("torch.stack", [])) -> Case:
     """A graph ``out = f(x0, x1, ...)`` of inputs of ones."""
     names = [f"x{i}" for i in range(len(shapes))]
     target, arguments = out

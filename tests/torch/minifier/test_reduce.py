@@ -1,7 +1,7 @@
 """`fxminify.reduce` on live graphs: the drop-in for PyTorch's call, and the recording behind it."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from fxminify.store.live.modes import functorch_depth
 
 torch.set_num_threads(1)
 
-Fails = Callable[[fx.GraphModule, list[Any]], bool]
+Fails = Callable[[fx.GraphModule, Sequence[Any]], bool]
 
 
 def trace_of(function: Callable[..., Any], inputs: list[Any]) -> tuple[Trace, dict[str, bytes]]:
@@ -40,7 +40,7 @@ def has(*names: str) -> Fails:
 def runs(fails: Fails) -> Fails:
     """Like ``fails``, but the graph has to run as well."""
 
-    def both(gm: fx.GraphModule, inputs: list[Any]) -> bool:
+    def both(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
         gm(*inputs)
         return fails(gm, inputs)
 
@@ -159,7 +159,7 @@ def test_what_is_left_is_made_plain_as_far_as_the_predicate_confirms() -> None:
     x = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     given = x.detach().clone()
 
-    def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
+    def fails(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
         gm(*inputs)
         return "gelu" in calls(gm) and bool((inputs[0] < 0).any()) and inputs[0].shape[-1] >= 3
 
@@ -184,7 +184,7 @@ def test_in_place_activations_do_not_spoil_the_recorded_values() -> None:
     for _ in range(8):
         layers += [nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.ReLU(inplace=True)]
 
-    def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
+    def fails(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
         return any(n.target == "17" for n in gm.graph.nodes)
 
     gm, inputs = fxminify.reduce(
@@ -256,7 +256,7 @@ def test_regions_that_a_candidate_does_not_leave_end_with_it() -> None:
     """Without the outer ``vmap`` the inner one raises in its midst: nothing later may run inside of what is left."""
     left = []
 
-    def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
+    def fails(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
         left.append((functorch_depth(), torch.is_autocast_enabled("cpu"), torch.autocast_increment_nesting()))
         torch.autocast_decrement_nesting()
         gm(*inputs)
@@ -281,7 +281,7 @@ def test_regions_that_a_candidate_does_not_leave_end_with_it() -> None:
 
 
 def test_an_exception_of_the_predicate_is_no_failure() -> None:
-    def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
+    def fails(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
         if "asinh" not in calls(gm):
             raise ValueError("what is this?")
         return True
@@ -291,7 +291,7 @@ def test_an_exception_of_the_predicate_is_no_failure() -> None:
 
 
 def test_an_interrupt_passes() -> None:
-    def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
+    def fails(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
         if len(calls(gm)) < 2:
             raise KeyboardInterrupt
         return True
@@ -309,7 +309,7 @@ def test_the_budget_counts_every_call_and_states_are_dumped() -> None:
     asked: list[int] = []
     dumped: list[int] = []
 
-    def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
+    def fails(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
         asked.append(len(calls(gm)))
         return {"asinh", "atan"} <= set(calls(gm))
 
@@ -352,7 +352,7 @@ def test_never_larger_than_pytorch_s_minifier_and_fewer_questions() -> None:
     counts = {"ours": 0, "theirs": 0}
 
     def counted(who: str) -> Fails:
-        def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
+        def fails(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
             counts[who] += 1
             return has("asinh", "atan")(gm, inputs)
 

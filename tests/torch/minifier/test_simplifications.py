@@ -289,7 +289,7 @@ def test_values_are_simplified_tensor_by_tensor_where_one_matters() -> None:
 
 def test_values_that_a_capture_left_out_become_constants_where_they_do_not_matter() -> None:
     case, held = captured(lambda x, y, z: x + y + z, noise(4), noise(4), torch.zeros(4, dtype=torch.int64))
-    inits = {"fn": "randn"}, {"fn": "rand"}, {"fn": "randint", "low": 3, "high": 9}
+    inits: tuple[dict[str, Any], ...] = {"fn": "randn"}, {"fn": "rand"}, {"fn": "randint", "low": 3, "high": 9}
     specs = [replace(spec, storage=None, init=init) for spec, init in zip(case.tensors, inits, strict=True)]
     case = replace(case, tensors=tuple(specs))
     plain, asked = plainest(plain_values, case, held, ALWAYS)

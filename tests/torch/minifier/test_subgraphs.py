@@ -86,7 +86,7 @@ class Function(torch.autograd.Function):
 
 
 def in_function(x: Any) -> Any:
-    return around(Function.apply(around(x)))
+    return around(Function.apply(around(x)))  # type: ignore[no-untyped-call]
 
 
 def in_score(q: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import onnx.helper
@@ -14,7 +15,7 @@ from fxminify.backends.shipped.onnxrt.evaluator import Evaluation
 r = torch.randn
 
 
-def stored(function: Any, *inputs: torch.Tensor) -> Storage:
+def stored(function: Callable[..., Any], *inputs: torch.Tensor) -> Storage:
     storage = Storage()
     with torch.no_grad():
         out = torch.compile(function, backend=compile_reference, options=cast(Any, {"storage": storage}))(*inputs)

@@ -14,6 +14,12 @@ from torch import nn
 from fxminify.backends.shipped.onnxrt import Storage, compile_fx
 
 Model = tuple[nn.Module, dict[str, torch.Tensor]]
+SIZE: dict[str, Any] = {
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+}
 
 
 class Layer(nn.Module):
@@ -70,49 +76,54 @@ def text(*shape: int) -> torch.Tensor:
 def gpt2() -> Model:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    drop = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0}
-    config = GPT2Config(n_layer=1, n_head=4, n_embd=32, vocab_size=256, n_positions=64, use_cache=False, **drop)
+    drop: dict[str, Any] = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+    size: dict[str, Any] = {"n_layer": 1, "n_head": 4, "n_embd": 32, "n_positions": 64}
+    config = GPT2Config(vocab_size=256, use_cache=False, bos_token_id=0, eos_token_id=0, **size, **drop)
     return GPT2LMHeadModel(config), {"input_ids": text(2, 12)}
 
 
 def bert() -> Model:
     from transformers import BertConfig, BertModel
 
-    drop = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    size = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32, "intermediate_size": 64}
+    drop: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     mask = torch.ones(2, 12, dtype=torch.long)
     mask[1, 8:] = 0
-    return BertModel(BertConfig(vocab_size=256, **size, **drop)), {"input_ids": text(2, 12), "attention_mask": mask}
+    return BertModel(BertConfig(vocab_size=256, **SIZE, **drop)), {"input_ids": text(2, 12), "attention_mask": mask}
 
 
 def llama() -> Model:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    size = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32, "intermediate_size": 64}
-    config = LlamaConfig(vocab_size=256, num_key_value_heads=2, use_cache=False, **size)
+    config = LlamaConfig(vocab_size=256, num_key_value_heads=2, use_cache=False, **SIZE)
     return LlamaForCausalLM(config), {"input_ids": text(2, 12)}
 
 
 def t5() -> Model:
     from transformers import T5Config, T5ForConditionalGeneration
 
-    size = {"num_layers": 2, "num_heads": 4, "d_model": 32, "d_kv": 8, "d_ff": 64}
-    config = T5Config(vocab_size=256, dropout_rate=0.0, use_cache=False, decoder_start_token_id=0, **size)
+    size: dict[str, Any] = {
+        "num_layers": 2,
+        "num_heads": 4,
+        "d_model": 32,
+        "d_kv": 8,
+        "d_ff": 64,
+        "decoder_start_token_id": 0,
+    }
+    config = T5Config(vocab_size=256, dropout_rate=0.0, use_cache=False, **size)
     return T5ForConditionalGeneration(config), {"input_ids": text(2, 12), "decoder_input_ids": text(2, 6)}
 
 
 def vit() -> Model:
     from transformers import ViTConfig, ViTModel
 
-    size = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32, "intermediate_size": 64}
-    config = ViTConfig(image_size=32, patch_size=8, **size)
+    config = ViTConfig(image_size=32, patch_size=8, **SIZE)
     return ViTModel(config), {"pixel_values": torch.randn(2, 3, 32, 32)}
 
 
 def swin() -> Model:
     from transformers import SwinConfig, SwinModel
 
-    size = {"embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4}
+    size: dict[str, Any] = {"embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4}
     config = SwinConfig(image_size=32, patch_size=4, drop_path_rate=0.0, hidden_dropout_prob=0.0, **size)
     return SwinModel(config), {"pixel_values": torch.randn(2, 3, 32, 32)}
 
@@ -170,7 +181,8 @@ def test_model(make: Callable[[], Model], inference: list[str], training: list[s
     torch.manual_seed(0)
     model, inputs = make()
     storage, other = Storage(), copy.deepcopy(model)
-    fast = torch.compile(other, backend=compile_fx, options={"storage": storage})
+    options: dict[str, Any] = {"storage": storage}
+    fast = torch.compile(other, backend=compile_fx, options=options)
     model.eval(), other.eval()
     with torch.no_grad():
         expected = first(model(**inputs))

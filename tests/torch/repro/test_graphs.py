@@ -196,7 +196,7 @@ class Scaled(torch.autograd.Function):
 
 
 def autograd_functions(jit: Any) -> None:
-    jit(lambda x: Scaled.apply(x.sin(), 2.5).sum())(torch.randn(3, requires_grad=True))
+    jit(lambda x: Scaled.apply(x.sin(), 2.5).sum())(torch.randn(3, requires_grad=True))  # type: ignore[no-untyped-call]
 
 
 def dynamic_shapes(jit: Any) -> None:

@@ -305,7 +305,7 @@ LAYOUTS = [
     ((2, 2, 3), (6, 1, 2), 0),
     ((2, 2, 3), (1, 6, 2), 0),
 ]
-GENERATORS = [
+GENERATORS: list[dict[str, Any]] = [
     {"fn": "randn"},
     {"fn": "rand"},
     {"fn": "randint", "low": 0, "high": 2},

@@ -147,7 +147,7 @@ def test_a_hang_states_one_time() -> None:
 
 
 def test_an_operator_of_aten_reads_as_the_function_where_it_is_lowered_again() -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
+    def function(x: torch.Tensor) -> object:
         return torch.ops.aten._to_copy.default(torch.ops.aten.amax.default(x, [0], True), dtype=torch.float64)
 
     text = script(function, X)

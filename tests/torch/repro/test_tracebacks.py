@@ -57,15 +57,16 @@ class Doubled(torch.autograd.Function):
 
 
 def cannot_go_back(gm: Any, inputs: Any) -> Any:
-    return lambda *args: [Doubled.apply(o) for o in gm(*args)]
+    return lambda *args: [Doubled.apply(o) for o in gm(*args)]  # type: ignore[no-untyped-call]
 
 
 def cannot_compile_backward(gm: Any, inputs: Any) -> Any:
-    return aot_module_simplified(gm, inputs, fw_compiler=lambda gm, _: gm.forward, bw_compiler=cannot_compile)
+    refuses: Any = cannot_compile
+    return aot_module_simplified(gm, inputs, fw_compiler=lambda gm, _: gm.forward, bw_compiler=refuses)
 
 
 def compiles_a_backward_that_cannot_run(gm: Any, inputs: Any) -> Any:
-    late = compiles_what_cannot_run
+    late: Any = compiles_what_cannot_run
     return aot_module_simplified(gm, inputs, fw_compiler=lambda gm, _: gm.forward, bw_compiler=late)
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,22 +111,27 @@ def test_models_survive(tmp_path: Path) -> None:
     assert capture_and_check(sorted(corpus.SLOW), ("dynamo", "aot"), tmp_path) >= 12
 
 
-def captured(function: Any, *inputs: Any, **options: Any) -> tuple[torch.fx.GraphModule, list[Any]]:
+def captured(function: Callable[..., Any], *inputs: Any, **options: Any) -> tuple[torch.fx.GraphModule, list[Any]]:
     """The graph that Dynamo makes of a function."""
-    found: list[Any] = []
+    found: list[tuple[torch.fx.GraphModule, list[Any]]] = []
 
     def backend(gm: torch.fx.GraphModule, _: Any) -> Any:
-        return lambda *arguments: (found.append((gm, list(arguments))), gm(*arguments))[1]
+        def run(*arguments: Any) -> Any:
+            found.append((gm, list(arguments)))
+            return gm(*arguments)
+
+        return run
 
     torch._dynamo.reset()
     torch.compile(function, backend=backend, **options)(*inputs)
-    gm, arguments = found[0]
-    return gm, arguments
+    return found[0]
 
 
-@torch._dynamo.allow_in_graph
 def unnamed(x: torch.Tensor) -> torch.Tensor:
     return x * 2
+
+
+torch._dynamo.allow_in_graph(unnamed)
 
 
 def test_a_function_without_a_name_is_refused_with_its_node() -> None:
@@ -157,7 +163,8 @@ def test_what_has_no_name_stays_live_in_process() -> None:
             self.custom = Custom()
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.custom(x)
+            out: torch.Tensor = self.custom(x)
+            return out
 
     class Tracer(torch.fx.Tracer):
         def is_leaf_module(self, module: torch.nn.Module, name: str) -> bool:

@@ -23,6 +23,8 @@ def entering(context: Any) -> Callable[[], object]:
     return lambda: context().__enter__()
 
 
+_C: Any = torch._C  # torch's stubs lack some names
+
 #: What is entered, by what is noticed. The private names are those that Dynamo puts into its graphs.
 LEAKS: dict[str, Callable[[], object]] = {
     "forward AD level": torch._C._enter_dual_level,
@@ -31,7 +33,7 @@ LEAKS: dict[str, Callable[[], object]] = {
     "functorch levels of grad": lambda: _functorch._grad_increment_nesting(),
     "function modes": entering(BaseTorchFunctionMode),
     "dispatch modes": entering(TorchDispatchMode),
-    "function overrides": lambda: torch._C._set_torch_function_state(torch._C._TorchFunctionState.ALL_DISABLED),
+    "function overrides": lambda: _C._set_torch_function_state(_C._TorchFunctionState.ALL_DISABLED),
     "saved-tensor hooks": entering(lambda: saved_tensors_hooks(saving, saving)),
     "saved-tensor hooks refused": lambda: torch._C._autograd._saved_tensors_hooks_disable("no hooks here"),
     "autocast nesting": lambda: torch.amp.autocast_mode._enter_autocast("cpu", torch.bfloat16, True, True),
@@ -70,7 +72,7 @@ def test_a_candidate_that_raises_inside_jvp_leaves_no_level() -> None:
         with pytest.raises(KeyError, match="boom"), modes.as_it_was():
             function(torch.ones(3))
         assert modes.active() == before
-        _, tangent = torch.func.jvp(torch.sin, (torch.zeros(3),), (torch.ones(3),))
+        tangent = torch.func.jvp(torch.sin, (torch.zeros(3),), (torch.ones(3),))[1]
         assert torch.equal(tangent, torch.ones(3))
 
 

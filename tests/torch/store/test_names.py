@@ -130,12 +130,12 @@ def table_is_for_this_torch() -> bool:
     import fxminify.store.document.names as names
 
     made_with = json.loads(Path(names.__file__).with_name("names.json").read_text())["torch"]
-    return made_with == torch.__version__.partition("+")[0]
+    return bool(made_with == torch.__version__.partition("+")[0])
 
 
 def test_public_spellings_win() -> None:
     assert describe(torch._C._nn.gelu) == {"fn": "torch.nn.functional.gelu"}
-    assert describe(torch._C._linalg.linalg_inv) == {"fn": "torch.linalg.inv"}
+    assert describe(torch._C._linalg.linalg_inv) == {"fn": "torch.linalg.inv"}  # type: ignore[attr-defined]  # not in torch's stubs
     assert describe(torch.Tensor.add) == {"fn": "torch.Tensor.add"}
     assert describe(torch.ops.aten.add) == {"packet": "aten::add"}
     assert describe(torch.ops.aten.add.Tensor) == {"op": "aten::add.Tensor"}

@@ -207,7 +207,7 @@ def test_modes_around_a_backend_do_not_disturb() -> None:
             raise AssertionError(f"{func} was dispatched")
 
     x: Any = [torch.randn(3), leaf(2) * 2, torch.eye(2).to_sparse(), torch.Generator()]
-    for mode in (FakeTensorMode(), Refusing(), torch.device("meta"), torch.inference_mode(), torch.no_grad()):
+    for mode in (FakeTensorMode(), Refusing(), torch.device("meta"), torch.inference_mode(), torch.no_grad()):  # type: ignore[no-untyped-call]
         with mode:
             again = round_trip(x)
         assert difference(x, again) is None
