@@ -6,12 +6,15 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 DEMO := .demo
 # Two processes, a file of tests to each in turn. The files come in order: those that start programs, then the quick ones.
 IN_TWO := -n 2 --dist loadfile --no-loadscope-reorder
+# Tests that start no process and take less than a second.
+QUICK := (unit or torch) and not slow
 
-.PHONY: help check lint test test-random test-server test-slow test-backends demo docs bench clean
+.PHONY: help check quick lint test test-random test-server test-slow test-backends demo docs bench clean
 
 help:
 	@echo "make demo           capture, minify and print the script of a real failure"
 	@echo "make check          lint, types and the quick tests"
+	@echo "make quick          the tests that take less than a second"
 	@echo "make test           the tests CI runs"
 	@echo "make test-random    the quick tests in random order"
 	@echo "make test-server    the index on PostgreSQL"
@@ -40,14 +43,17 @@ $(VENV)/.lint: $(VENV)/.tests
 	$(PIP) install --constraint constraints.txt --editable '.[lint]'
 	@touch $@
 
-check: lint
-	$(BIN)/python -m pytest -q $(IN_TWO) tests/torch tests/unit
+check:
+	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint quick
+
+quick: $(VENV)/.tests
+	$(BIN)/python -m pytest -q $(IN_TWO) -m '$(QUICK)' tests/torch tests/unit
 
 test: $(VENV)/.tests
 	$(BIN)/python -m pytest $(IN_TWO)
 
 test-random: $(VENV)/.tests
-	$(BIN)/python -m pytest -q $(IN_TWO) -p pytest_randomly tests/unit tests/torch
+	$(BIN)/python -m pytest -q $(IN_TWO) -p pytest_randomly -m '$(QUICK)' tests/torch tests/unit
 
 test-server: $(VENV)/.tests
 	$(BIN)/python -m pytest -m server

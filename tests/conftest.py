@@ -1,7 +1,8 @@
-"""What every test may rely on, however the suite was started, and the tier of each test, which is its folder.
+"""What every test may rely on, however the suite was started, and the tier of each test.
 
-``unit`` imports no torch, ``torch`` imports it, ``process`` starts workers or commands, ``e2e`` goes the whole way from
-a program to its script. Modules that several tests share are in ``shared``, programs that tests run in ``programs``.
+The tier is the folder, unless a test among quicker ones has the marker of its own: ``unit`` imports no torch, ``torch``
+imports it, ``process`` starts workers or commands, or takes seconds, ``e2e`` goes the whole way from a program to its
+script. Modules that several tests share are in ``shared``, programs that tests run in ``programs``.
 """
 
 import signal
@@ -27,7 +28,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_itemcollected(item: pytest.Item) -> None:
     tier = item.path.relative_to(HERE).parts[0]
     assert tier in TIERS, f"{item.path} is in none of the tiers {', '.join(TIERS)}"
-    item.add_marker(tier)
+    if not any(item.get_closest_marker(other) for other in TIERS):
+        item.add_marker(tier)
 
 
 class NoTorch(MetaPathFinder):

@@ -223,6 +223,7 @@ def load(name: str) -> ModuleType:
     return module
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("failures_importable")
 @pytest.mark.parametrize(
     ("name", "kind"),
@@ -305,6 +306,7 @@ MODELS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("name", MODELS)
 def test_ordinary_models_do_not_diverge(db: str, backend: str, name: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -68,6 +68,7 @@ def training(
     return run
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "backend",
     [
@@ -142,6 +143,7 @@ def test_attributes_of_the_compiled_callable_survive(db: str) -> None:
     assert (seen[0].note, seen[0]._boxed_call, seen[0].__name__) == ("kept", False, "run")
 
 
+@pytest.mark.process
 def test_installing_loads_no_torch() -> None:
     code = "import sys, fxminify; fxminify.install('x.db'); print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -69,6 +69,7 @@ def test_the_module_that_registers_an_operator(db: str, package: types.ModuleTyp
     assert [i.get("module") for i in case.imports] == ["team_backend"]
 
 
+@pytest.mark.process
 def test_an_operator_nobody_can_find_again_is_said_at_capture_time(db: str, package: types.ModuleType) -> None:
     registration = (
         "import torch\n"

@@ -89,6 +89,7 @@ def test_a_chain_does_not_run_again_what_has_overwritten_its_inputs(tmp_path: Pa
     assert raised.value.__notes__ == ["eager was not tried: the inputs are overwritten already"]
 
 
+@pytest.mark.process
 def test_a_chain_keeps_dynamic_shapes_when_it_takes_over(tmp_path: Path) -> None:
     def scaled(x: torch.Tensor, n: int) -> torch.Tensor:
         return torch.relu(x.view(-1, x.shape[0]) * n)
@@ -105,6 +106,7 @@ def retraces(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     return make_fx(gm, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("installed", [False, True])
 def test_a_chain_goes_on_where_guards_cannot_be_built(installed: bool, tmp_path: Path) -> None:
     def convolved(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -239,6 +239,7 @@ REAL = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("name", "backend"), REAL.items(), ids=REAL.keys())
 def test_real_failures_have_one_signature_through_both_entries(name: str, backend: tuple[str, str]) -> None:
     pytest.importorskip("onnxruntime")

@@ -339,6 +339,7 @@ def test_symbolic_sizes_given_as_numbers_are_written_into_the_graph() -> None:
     assert len(inputs) == 1
 
 
+@pytest.mark.process
 def test_never_larger_than_pytorch_s_minifier_and_fewer_questions() -> None:
     from torch._functorch.fx_minifier import minifier
 

@@ -176,6 +176,7 @@ def fails_with(culprit: str, *, in_subgraph: bool = False) -> Callable[[fx.Graph
     return fails
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", [*OPERATORS, *TRANSFORMS])
 def test_what_fails_anywhere_ends_outside_of_the_operator(name: str) -> None:
     gm, inputs = captured(TRANSFORMS[name] if name in TRANSFORMS else OPERATORS[name][0])
@@ -196,6 +197,7 @@ def test_what_fails_anywhere_ends_outside_of_the_operator(name: str) -> None:
     gm(*inputs)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_fails_only_inside_leaves_the_operator_and_one_node(name: str) -> None:
     program, expected = OPERATORS[name]

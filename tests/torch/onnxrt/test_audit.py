@@ -21,6 +21,7 @@ SAMPLED = (
 )  # fmt: skip
 
 
+@pytest.mark.process
 def test_sampled_operators_agree_with_eager() -> None:
     calls = recorded(SAMPLED)
     assert {op for op in calls if torch.ops.aten.nll_loss_forward in (op, op.overloadpacket)}

@@ -50,6 +50,7 @@ def losses(model: torch.nn.Module, function: Any) -> torch.Tensor:
     return torch.tensor(out)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("dynamic", "graphs"), [(False, 4), (True, 2)])
 def test_training_follows_the_loss_of_eager(dynamic: bool, graphs: int) -> None:
     storage, one, other = Storage(), perceptron(), perceptron()
@@ -60,6 +61,7 @@ def test_training_follows_the_loss_of_eager(dynamic: bool, graphs: int) -> None:
     assert [len(report.parts) for report in storage.reports] == [1] * graphs
 
 
+@pytest.mark.process
 def test_the_public_exporter_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """What happens when torch moves the exporter's private names."""
     monkeypatch.setattr(exporter, "PRIVATE", None)
@@ -76,6 +78,7 @@ def test_this_torch_has_the_private_exporter() -> None:
     assert runtime._FAST, "onnxruntime moved OrtValueVector: see backends/shipped/onnxrt/runtime.py"
 
 
+@pytest.mark.process
 @needs_entry_point
 def test_the_name_works_in_a_fresh_process_that_imports_torch_alone() -> None:
     code = (
@@ -148,6 +151,7 @@ def test_what_a_session_refuses_is_evicted_and_told(compare: Comparison) -> None
         compiled(lambda x: torch.erf(x * 2) + 1, strict=True)(x)
 
 
+@pytest.mark.process
 def test_a_failure_at_run_time_is_answered_by_eager_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def gather(x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
         return x.index_select(0, k) * 2

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import onnx.helper
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -27,6 +28,7 @@ def chain(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return F.softmax(F.relu(x @ w).t() + 1, -1)
 
 
+@pytest.mark.process
 def test_the_evaluator_agrees_with_eager_in_training() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))

@@ -206,12 +206,14 @@ TRAINING: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", TRAINING)
 def test_training(name: str, compare: Comparison) -> None:
     function, args = TRAINING[name]
     compare(function, args, grad=True)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "name", ["conv with strides", "conv in groups", "transposed conv", "average pools that overlap"]
 )

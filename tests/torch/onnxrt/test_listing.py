@@ -134,6 +134,7 @@ def test_a_picture_loads_nothing_and_holds_hostile_names() -> None:
     assert "url(" not in source
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("count", [5, 500])
 def test_no_two_boxes_overlap(count: int) -> None:
     def chain(x: torch.Tensor) -> torch.Tensor:
@@ -164,6 +165,7 @@ def test_a_huge_model_has_no_picture() -> None:
         picture.svg(model)
 
 
+@pytest.mark.process
 def test_from_the_command_line(tmp_path: Path) -> None:
     file, out = tmp_path / "model.onnx", tmp_path / "model.svg"
     file.write_bytes(branching().SerializeToString())

@@ -176,6 +176,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("make", "inference", "training"), MODELS)
 def test_model(make: Callable[[], Model], inference: list[str], training: list[str]) -> None:
     torch.manual_seed(0)

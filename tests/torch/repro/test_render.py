@@ -240,6 +240,7 @@ def test_a_crash_has_nothing_around_it_and_a_hang_an_alarm() -> None:
     assert "import signal\n\nimport torch\n\nsignal.alarm(60)\n" in script(lambda x: x.sin(), X, failure=hang)
 
 
+@pytest.mark.process
 def test_who_runs_a_script_keeps_some_memory() -> None:
     killed = Failure(FailureKind.OUT_OF_MEMORY, Phase.COMPILE, message="9 GiB resident")
     limit = "resource.setrlimit(resource.RLIMIT_DATA, ({0} << 30, {0} << 30))  # or it takes all there is\n"
@@ -391,6 +392,7 @@ def test_a_report_holds_the_script_the_error_and_the_versions() -> None:
     assert text.endswith("### Versions\n\n```\ntorch 2.13.0+cpu\nPython 3.11\nLinux x86_64\n```\n")
 
 
+@pytest.mark.process
 def test_the_pytest_file_expects_the_failure_and_fails_once_the_bug_is_gone(tmp_path: Path) -> None:
     case, blobs = case_of(lambda x: x.mul_(2), X)
     (tmp_path / "faulty.py").write_text(FAULTY_BACKEND)
@@ -409,6 +411,7 @@ def test_the_pytest_file_expects_the_failure_and_fails_once_the_bug_is_gone(tmp_
     ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("body", "status"), [("", 0), ("raise RuntimeError('index out of bounds: 4')", 1),
                                               ("raise KeyError('other')", 125), ("import nowhere", 125)])  # fmt: skip
 def test_the_bisect_file_answers_gone_there_or_cannot_tell(body: str, status: int, tmp_path: Path) -> None:
@@ -424,6 +427,7 @@ def test_the_bisect_file_answers_gone_there_or_cannot_tell(body: str, status: in
     )
 
 
+@pytest.mark.process
 def test_the_bisect_file_knows_a_signal(tmp_path: Path) -> None:
     crash = Failure(FailureKind.CRASH, Phase.FORWARD, message="the process died of SIGFPE", signal=8)
     head = script(lambda x: x.sin(), X, format="bisect", failure=crash).partition("\nimport torch\n")[0]

@@ -91,6 +91,7 @@ def capture_and_check(names: list[str], levels: tuple[str, ...], folder: Path) -
     return len(files)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("half", [0, 1])
 def test_dynamos_graphs_survive(half: int, tmp_path: Path) -> None:
     assert capture_and_check(FAST[half::2], ("dynamo",), tmp_path) >= 32
@@ -101,6 +102,7 @@ def test_aot_autograds_graphs_survive(tmp_path: Path) -> None:
     assert capture_and_check(FAST, ("aot",), tmp_path) >= 80
 
 
+@pytest.mark.process
 def test_graphs_of_other_tracers_survive(tmp_path: Path) -> None:
     assert capture_and_check(list(corpus.TRACED), ("direct",), tmp_path) == 5
 

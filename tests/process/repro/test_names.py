@@ -1,0 +1,41 @@
+"""The names of the table in another process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from fxminify.repro_templates.source.expressions import Expressions
+from fxminify.store.document.names import table
+
+_CHECK = """
+import json, sys
+import torch
+missing = []
+for imports, names in json.load(sys.stdin):
+    scope = {"torch": torch}
+    exec("\\n".join(imports), scope)
+    for name in names:
+        try:
+            exec(name, scope)
+        except (AttributeError, NameError):
+            missing.append(name)
+print(json.dumps(missing))
+"""
+
+
+def test_every_name_of_the_table_resolves_after_the_imports_it_asks_for() -> None:
+    names = table()
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for kind, listed in (("fn", names.functions), ("hop", names.hops), ("op", names.ops), ("packet", names.packets)):
+        for name in sorted(listed):
+            expressions = Expressions(str)
+            text = expressions.target({kind: name})
+            groups.setdefault(tuple(sorted(expressions.imports)), []).append(text)
+    # What needs least is tried first, before an import makes more names appear.
+    ordered = sorted(groups.items(), key=lambda item: len(item[0]))
+    done = subprocess.run(
+        [sys.executable, "-c", _CHECK], input=json.dumps(ordered), capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == []
