@@ -1,4 +1,4 @@
-"""Run a script as ``__main__`` and write down how it ended: ``python -m ...runner SCRIPT REPORT``.
+"""Run a script as ``__main__`` and write down how it ended: ``python -m fxminify...runner SCRIPT REPORT``.
 
 The report is JSON: ``{"exit": 0}`` if the script ended without an error, otherwise
 ``{"failure": {...}, "blocked_reason": "..."}``. Both also have ``{"versions": {...}}`` of the modules it imported. A
@@ -15,6 +15,7 @@ import platform
 import runpy
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -25,14 +26,19 @@ from .tracebacks import blocked_reason, failure_in_script
 def main(arguments: list[str]) -> int:
     """Run ``arguments[0]`` and write the report ``arguments[1]``; the exit code is the script's."""
     script, report = arguments
+    sys.argv = [script]
+    return watch(lambda: runpy.run_path(script, run_name="__main__"), script, report)
+
+
+def watch(run: Callable[[], object], script: str, report: str) -> int:
+    """Call ``run``, which executes the file ``script``, and write the report; the exit code is the script's."""
     faulthandler.enable()
     if hasattr(signal, "SIGALRM"):
         # The stack first, then the default action: the process dies of the signal as the plain script does.
         faulthandler.register(signal.SIGALRM, chain=True)
-    sys.argv = [script]
     ended: dict[str, Any] = {"exit": 0}
     try:
-        runpy.run_path(script, run_name="__main__")
+        run()
     except BaseException as exc:  # noqa: BLE001  whatever ends the script is what the report is about
         code = exit_code(exc) if isinstance(exc, SystemExit) else 1
         failure = asdict(failure_in_script(exc, os.path.basename(script)))

@@ -17,6 +17,9 @@ import pytest
 if TYPE_CHECKING:
     from .retest import RetestAnswer, RetestCase, RetestOptions
 
+#: The `Processes` in which the cases of a session run.
+_PROCESSES = pytest.StashKey[Any]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fxminify-cases", "minimal cases of torch.compile failures (pytest repro.db)")
@@ -29,6 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--minify-timeout", type=float, default=600.0, metavar="S", help="Seconds for one run of a case.")
     group.addoption("--minify-record", action="store_true", help="Remember the results in the file.")
     group.addoption("--minify-trust", action="store_true", help="Run cases that were made elsewhere.")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (processes := config.stash.get(_PROCESSES, None)) is not None:
+        processes.close()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -87,13 +95,15 @@ class RetestItem(pytest.Item):
         self.extra_keyword_matches |= {case.backend, case.capture.kind, case.capture.phase}
 
     def runtest(self) -> None:
+        from ...repro_templates.processes import Processes
         from ...store.index import Index, RetestResult
         from .retest import judge, keep, run
 
         if self.reason:
             pytest.skip(self.reason)
         options = self.parent.options()
-        found, log = run(self.case, options.timeout)
+        processes = self.config.stash.setdefault(_PROCESSES, Processes())
+        found, log = run(self.case, options.timeout, processes)
         if options.record:
             with Index.open(str(self.path)) as index:
                 found = keep(index, self.case, found)

@@ -18,10 +18,11 @@ from importlib import metadata
 from typing import Any
 
 from ...backends.provenance.spec import BackendSpec, CannotLoad
+from ...repro_templates.processes import Processes
 from ...repro_templates.render import render
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import SIDE_FILE
-from ...repro_templates.verify import Processes, Verification, verify
+from ...repro_templates.verify import Verification, verify
 from ...store.failure import Failure, FailureKind, Phase
 from ...store.index import CaptureInfo, Index, ReproInfo, Retest, RetestResult
 from ...store.index.database import now
@@ -64,6 +65,8 @@ class RetestCase:
     search_path: tuple[str, ...] = ()
     embedded: str = ""
     runs: int = 2
+    #: How many runs are fresh processes at least, as `verify` counts them.
+    fresh: int = 1
     #: Why there is no script to run.
     blocked_reason: str = ""
     distribution: str = ""
@@ -199,6 +202,7 @@ def _retest_case(
             files=tuple(files.items()),
             embedded=embedded_from(captured),
             distribution=distribution,
+            fresh=0 if repro.verified == repro.runs else case.runs,
         )
     spec = named(name, BackendSpec.from_json(best.backend))
     best = replace(best, backend=spec.to_json())
@@ -226,8 +230,7 @@ def enough(verified: int, of: int, runs: int) -> int:
 
 def _run_all(cases: Sequence[RetestCase], options: RetestOptions) -> Iterator[tuple[RetestCase, Retest, str]]:
     """Yield each case with its retest and its log as they arrive. After Ctrl-C no process is left running."""
-    processes = Processes()
-    with ThreadPoolExecutor(options.jobs) as together:
+    with Processes() as processes, ThreadPoolExecutor(options.jobs) as together:
         waiting: dict[Future[tuple[Retest, str]], RetestCase] = {}
         left = iter(cases)
         try:
@@ -245,8 +248,8 @@ def _run_all(cases: Sequence[RetestCase], options: RetestOptions) -> Iterator[tu
             raise
 
 
-def run(case: RetestCase, timeout: float, processes: Processes | None = None) -> tuple[Retest, str]:
-    """Run a case. Returns the retest, not yet stored, and the log. Raises `Stopped` if ``processes`` were stopped."""
+def run(case: RetestCase, timeout: float, processes: Processes) -> tuple[Retest, str]:
+    """Run a case in ``processes``. Returns the retest, not yet stored, and the log. Raises `Stopped` if these were."""
     started = time.monotonic()
     capture = case.capture
     failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
@@ -256,6 +259,7 @@ def run(case: RetestCase, timeout: float, processes: Processes | None = None) ->
             case.text,
             Likeness(failure).holds,
             runs=case.runs,
+            fresh=case.fresh,
             timeout=timeout,
             search_path=case.search_path,
             files=dict(case.files),

@@ -21,6 +21,7 @@ from ... import __version__
 from ...backends.provenance.spec import BackendSpec
 from ...repro_templates.formats import OURS, find
 from ...repro_templates.formats import formats as every_format
+from ...repro_templates.processes import Processes
 from ...repro_templates.report.phrases import one_line, title
 from ...repro_templates.source.anonymous import anonymous
 from ...store.errors import StoreError
@@ -99,23 +100,24 @@ def collect(
     entries: list[Entry] = []
     contents: dict[str, bytes] = {}
     left_out: dict[str, str] = {}
-    for format in every_format() if formats is None else formats:
-        try:
-            made = export(db, capture_id, replace(request, format=format), **options)
-        except StoreError as error:
-            if format in OURS:
-                raise
-            left_out[format] = str(error)
-            continue
-        content = made.text.encode()
-        verified, runs = (made.info["verified"], made.info["runs"]) if find(format).run else (0, 0)
-        name = find(format).file
-        contents[name] = content
-        entries.append(_entry(name, f"the {format}", content, verified, runs, made.tentative))
-        for name, data in made.files.items():
-            if name not in contents:
-                contents[name] = data
-                entries.append(_entry(name, "values of tensors, as captured", data))
+    with Processes() as processes:
+        for format in every_format() if formats is None else formats:
+            try:
+                made = export(db, capture_id, replace(request, format=format), processes=processes, **options)
+            except StoreError as error:
+                if format in OURS:
+                    raise
+                left_out[format] = str(error)
+                continue
+            content = made.text.encode()
+            verified, runs = (made.info["verified"], made.info["runs"]) if find(format).run else (0, 0)
+            name = find(format).file
+            contents[name] = content
+            entries.append(_entry(name, f"the {format}", content, verified, runs, made.tentative))
+            for name, data in made.files.items():
+                if name not in contents:
+                    contents[name] = data
+                    entries.append(_entry(name, "values of tensors, as captured", data))
     with Index.open(db, readonly=True) as index:
         capture = index.captures.get(capture_id)
     total = sum(map(len, contents.values()))

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...backends.provenance.installed import Installed
 from ...repro_templates.context import Header
+from ...repro_templates.processes import Processes
 from ...repro_templates.render import Rendered, render
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification, verify
@@ -34,11 +35,12 @@ START = 120.0
 class Emitter:
     """Renders, verifies and stores the script of one capture. ``timeout`` is that of one oracle call, in seconds."""
 
-    def __init__(self, index: Index, capture: CaptureInfo, shows: Shows, timeout: float) -> None:
+    def __init__(self, index: Index, capture: CaptureInfo, shows: Shows, timeout: float, processes: Processes) -> None:
         self.index = index
         self.capture = capture
         self.shows = shows
         self.timeout = timeout
+        self.processes = processes
 
     def emit(
         self,
@@ -67,10 +69,12 @@ class Emitter:
                 rendered.text,
                 self.shows,
                 runs=runs,
+                fresh=runs if replays else 1,
                 timeout=self.timeout + START,
                 search_path=search_path(case),
                 files={} if rendered.data is None else {SIDE_FILE: rendered.data},
                 embedded=embedded_from(case),
+                processes=self.processes,
             )
             if best is None or done.shown > best[0].shown:
                 best = done, header, rendered
@@ -120,7 +124,7 @@ def verify_stored(
     Raises `StoreError` where a script is missing, or is from elsewhere and not trusted.
     """
     answers = []
-    with Index.open(db, readonly=True) as index:
+    with Index.open(db, readonly=True) as index, Processes() as processes:
         for capture in index.captures.find(ids):
             repro = index.repros.get(capture.id, "script")
             if repro is None:
@@ -131,7 +135,7 @@ def verify_stored(
             trusted = trust or index.is_ours(capture.id)
             if not trusted and not confirm(question(capture, case, script=repro.text)):
                 raise StoreError(f"the script of capture {capture.id} is not trusted: add --trust to run it")
-            done = _again(index, capture, case, repro.text, runs, timeout)
+            done = _again(index, capture, case, repro.text, runs, timeout, processes)
             if done.shown and capture.state is State.UNVERIFIED:
                 with Index.open(db) as writable:
                     writable.repros.save(
@@ -145,10 +149,12 @@ def verify_stored(
     return answers
 
 
-def _again(index: Index, capture: CaptureInfo, case: Case, text: str, runs: int, timeout: float) -> Verification:
+def _again(
+    index: Index, capture: CaptureInfo, case: Case, text: str, runs: int, timeout: float, processes: Processes
+) -> Verification:
     _, files, _ = stored_repro(index, capture.id, "script", unverified=True)
     likeness = Likeness(capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase)))
     return verify(
         text, likeness.holds, runs=runs, timeout=timeout, search_path=search_path(case), files=files,
-        embedded=embedded_from(case),
+        embedded=embedded_from(case), processes=processes,
     )  # fmt: skip

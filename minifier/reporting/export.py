@@ -14,6 +14,7 @@ from typing import Any
 
 from ...backends.provenance.spec import BackendSpec
 from ...repro_templates.formats import UnknownFormat, find
+from ...repro_templates.processes import Processes
 from ...repro_templates.render import TemplateError, render
 from ...repro_templates.source.anonymous import anonymous
 from ...repro_templates.source.inputs import SIDE_FILE
@@ -128,9 +129,17 @@ def drawn(index: Index, capture_id: int, request: ExportRequest, *, tentative: s
 
 
 def export(
-    db: str, capture_id: int, request: ExportRequest, *, runs: int = 2, timeout: float = 600.0, trust: bool = False
+    db: str,
+    capture_id: int,
+    request: ExportRequest,
+    *,
+    runs: int = 2,
+    timeout: float = 600.0,
+    trust: bool = False,
+    processes: Processes | None = None,
 ) -> Export:
-    """The requested text, after it was run as its receiver would run it. A text that was run before is not run again.
+    """The requested text, after it was run as its receiver would run it, in ``processes`` if they are given. A text
+    that was run before is not run again.
 
     Captures that were made elsewhere are run only with ``trust``. A text that was not run, or did not show the failure,
     is *tentative* and says why.
@@ -151,7 +160,7 @@ def export(
         failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
         done = run(
             made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,
-            search_path=search_path(case), embedded=embedded_from(case),
+            search_path=search_path(case), embedded=embedded_from(case), processes=processes,
         )  # fmt: skip
         if not done.shown:
             return _doubtful(index, capture_id, request, done)

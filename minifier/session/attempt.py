@@ -104,6 +104,7 @@ class EntryAttempt:
             self.session.is_shown,
             self.timeout,
             self.session.pool.scratch,
+            self.session.processes,
         )
 
     def shows(self) -> bool:
@@ -260,7 +261,10 @@ class EntryAttempt:
 
     def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
         """Render the script, run it, store it with the record of its verification."""
-        emitter = Emitter(self.session.index, self.session.capture, self.session.is_shown, self.margin.alarm(case))
+        emitter = Emitter(
+            self.session.index, self.session.capture, self.session.is_shown, self.margin.alarm(case),
+            self.session.processes,
+        )  # fmt: skip
         self.listen(case.graph.count, "verifying the script")
         self.session.pool.scratch.put(blobs)
         hang = self.margin.failure(case)

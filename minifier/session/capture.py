@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...backends.provenance.spec import BackendSpec, CannotLoad
+from ...repro_templates.processes import Processes
 from ...store.document.case import Case, tag
 from ...store.failure import METADATA
 from ...store.index import CaptureInfo, Index, State
@@ -37,9 +38,17 @@ class CaptureOutcome:
 
 
 def reduce_capture(
-    index: Index, capture: CaptureInfo, options: MinifyOptions, listener: Listener, cluster: Cluster | None = None
+    index: Index,
+    capture: CaptureInfo,
+    options: MinifyOptions,
+    listener: Listener,
+    processes: Processes,
+    cluster: Cluster | None = None,
 ) -> CaptureOutcome:
-    """Minify one capture and store its script, on a ``cluster`` if one is given. The caller stores the outcome."""
+    """Minify one capture and store its script, on a ``cluster`` if one is given. The caller stores the outcome.
+
+    Scripts run in ``processes``.
+    """
     case = index.captures.case(capture.id)
     failure = index.captures.get(capture.id).failure
     if failure is None:
@@ -80,7 +89,9 @@ def reduce_capture(
             if not shown.reproduced:
                 return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(capture))
             budget = Budget(options.max_queries, options.budget)
-            return _attempts(CaptureSession(index, capture, case, shown, pool, options, listener, begun, budget=budget))
+            return _attempts(
+                CaptureSession(index, capture, case, shown, pool, processes, options, listener, begun, budget=budget)
+            )
     except BackendImportError as error:
         return CaptureOutcome(State.BLOCKED, str(error))
     except CannotLoad as error:

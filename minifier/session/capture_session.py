@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ...backends.provenance.installed import Installed
 from ...backends.provenance.spec import BackendSpec
+from ...repro_templates.processes import Processes
 from ...store.document.case import Case
 from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index, StepInfo
@@ -28,6 +29,7 @@ class CaptureSession:
     case: Case
     shown: Replay
     pool: Workers
+    processes: Processes
     options: MinifyOptions
     listener: Listener
     #: The reduction and the number of its step that ``case`` comes from; None for the captured case.

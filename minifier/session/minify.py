@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from ...backends.provenance.spec import InvalidSpec
+from ...repro_templates.processes import Processes
 from ...store.errors import StoreError
 from ...store.index import CaptureInfo, Index, State
 from ...store.index.trust import is_ours
@@ -84,6 +85,7 @@ def minify(
         Index.open(os.fspath(db)) as index,
         connect(options.executor) if options.executor else nullcontext() as cluster,
         index.claims() as claims,
+        Processes() as processes,
     ):
         if not options.jobs:
             options = replace(options, jobs=1 if cluster is None else cluster.threads)
@@ -102,7 +104,7 @@ def minify(
                 continue
             now = index.captures.get(capture.id)
             if now.state is capture.state or now.state in OPEN:  # else another process was quicker
-                others[capture.id] = _one(index, now, options, tell, confirm, cluster).children
+                others[capture.id] = _one(index, now, options, tell, confirm, processes, cluster).children
             tell(CaptureFinished(index.captures.get(capture.id)))
             claims.give_back(capture.id)
         done = index.captures.find([c.id for c in todo]) if todo else []
@@ -122,6 +124,7 @@ def _one(
     options: MinifyOptions,
     listener: Listener,
     confirm: Confirm,
+    processes: Processes,
     cluster: Cluster | None,
 ) -> CaptureOutcome:
     """Minify one capture and write down its state, whatever happens."""
@@ -137,7 +140,7 @@ def _one(
         return outcome
     index.captures.set_state(capture.id, State.REDUCING)
     try:
-        outcome = reduce_capture(index, capture, options, listener, cluster)
+        outcome = reduce_capture(index, capture, options, listener, processes, cluster)
     except BaseException:
         if capture.state in DONE:
             index.captures.set_state(capture.id, capture.state, capture.reason)

@@ -7,6 +7,7 @@ maintainer will see. It is used where the workers and the script disagree about 
 from __future__ import annotations
 
 from ...backends.provenance.spec import CannotLoad
+from ...repro_templates.processes import Processes
 from ...repro_templates.render import render
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import SIDE_FILE
@@ -25,13 +26,16 @@ from ..reporting.record import make_header
 class ScriptOracle:
     """``timeout`` is in seconds, without the start of a process; ``blobs`` has the storages of every candidate."""
 
-    def __init__(self, capture: CaptureInfo, failure: Failure, shows: Shows, timeout: float, blobs: Blobs) -> None:
+    def __init__(
+        self, capture: CaptureInfo, failure: Failure, shows: Shows, timeout: float, blobs: Blobs, processes: Processes
+    ) -> None:
         self.capture = capture
         self.failure = failure
         self.shows = shows
         self.votes = Votes()
         self.timeout = timeout
         self.blobs = blobs
+        self.processes = processes
 
     def ask(self, case: Case, *, fresh: bool = True, votes: Votes | None = None) -> Verdict:
         """SAME where the script shows the failure, PASS where it ends without one, INVALID for everything else.
@@ -46,8 +50,8 @@ class ScriptOracle:
             return Verdict(Outcome.INVALID, detail=str(error))
         files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
         done = verify(
-            rendered.text, self.shows, runs=votes.runs, timeout=self.timeout + START,
-            search_path=search_path(case), files=files, embedded=embedded_from(case),
+            rendered.text, self.shows, runs=votes.runs, fresh=votes.runs, timeout=self.timeout + START,
+            search_path=search_path(case), files=files, embedded=embedded_from(case), processes=self.processes,
         )  # fmt: skip
         seen = [failure for failure in done.failures if failure is not None]
         failure = next(filter(self.shows, seen), next(iter(seen), None))

@@ -1,0 +1,319 @@
+"""Runs a script in a process of its own, as its receiver would: the one place where scripts are started.
+
+A run sees an empty directory, the installed packages, ``search_path``, and of the environment only what
+`Script.environment` lets through. There are two ways to the same process. A *fresh* one is ``python repro.py`` and
+nothing else. A *forked* one is a child of a `fork_server`: a process that was as fresh, and that has done the imports
+of the script. A script cannot tell the two apart; a test compares what it can see. Scripts with the same imports and
+environment share a server as long as their `Processes` live.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import marshal
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..backends.adapters import adapters
+from ..backends.provenance.variables import ORDINARY, named
+
+SCRIPT = "repro.py"
+_RUNNER = "fxminify.repro_templates.runner"
+_SERVER = str(Path(__file__).with_name("fork_server.py"))
+#: Seconds between two looks whether a server is alive.
+_TICK = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script, the seconds that one run may take, where its modules are, and the files that lie beside it."""
+
+    text: str
+    timeout: float
+    search_path: Sequence[str] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+    def environment(self) -> dict[str, str]:
+        """What a run inherits, besides the places of compilers' caches and the variables that the script says its
+        backend reads: nothing else may make a script work."""
+        caches = [name for adapter in adapters().values() for name in adapter.cache_variables]
+        inherited = {n: os.environ[n] for n in (*ORDINARY, *caches, *named(self.text)) if n in os.environ}
+        path = {"PYTHONPATH": os.pathsep.join(self.search_path)} if self.search_path else {}
+        return inherited | path | {"PYTHONFAULTHANDLER": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """How one run ended. ``code`` is None if it was killed after the timeout, ``report`` what `runner` wrote."""
+
+    code: int | None
+    seconds: float
+    output: str
+    report: dict[str, object] | None = None
+    forked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run: its private directory, the script in it, and the file that `runner` writes; None for a plain run."""
+
+    place: Path
+    script: Script
+    report: Path | None
+
+    def command(self) -> list[str]:
+        return [sys.executable, *(("-m", _RUNNER, SCRIPT, str(self.report)) if self.report else (SCRIPT,))]
+
+
+class Stopped(Exception):
+    """The runs were ended before they had an answer."""
+
+
+class _CannotFork(Exception):
+    """No fork server can serve this run."""
+
+
+class Processes:
+    """Where scripts run. `stop` kills all runs, from any thread, and no other is started; `close` ends servers, too."""
+
+    def __init__(self) -> None:
+        self._running: set[int] = set()
+        self._servers: dict[tuple[Any, ...], _Server | None] = {}
+        self._stopped = False
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            for leader in self._running:
+                _kill(leader)
+
+    def close(self) -> None:
+        self.stop()
+        with self._starting:
+            for server in filter(None, self._servers.values()):
+                server.close()
+            self._servers.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def run(self, script: Script, *, plain: bool, forked: bool = False) -> EndedRun:
+        """Run ``script`` plainly, or through `runner`, which reports the exception that ends it. Raises `Stopped`.
+
+        ``forked`` allows a fork server. At the end the process group of the run is killed.
+        """
+        with tempfile.TemporaryDirectory(prefix="fxminify-verify-") as name:
+            place = Path(name)
+            run = _Run(place, script, None if plain else place / "report.json")
+            (place / "run").mkdir()
+            (place / "run" / SCRIPT).write_text(script.text, encoding="ascii")
+            for file, data in script.files.items():
+                (place / "run" / file).write_bytes(data)
+            with suppress(_CannotFork):
+                code, seconds = self._fork(run) if forked else self._start(run)
+                if self._stopped:
+                    raise Stopped
+                report = json.loads(run.report.read_text("utf-8")) if run.report and run.report.exists() else None
+                return EndedRun(code, seconds, (place / "output").read_text("utf-8", errors="replace"), report, forked)
+        return self.run(script, plain=plain)
+
+    def _start(self, run: _Run) -> tuple[int | None, float]:
+        """The exit code and the seconds of a fresh process."""
+        started, code = time.monotonic(), None
+        with (run.place / "output").open("wb") as sink:
+            with self._lock:
+                if self._stopped:
+                    raise Stopped
+                process = subprocess.Popen(
+                    run.command(), cwd=run.place / "run", env=run.script.environment(), stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL, stderr=sink, start_new_session=True,
+                )  # fmt: skip
+                self._running.add(process.pid)
+            try:
+                with suppress(subprocess.TimeoutExpired):
+                    code = process.wait(run.script.timeout)
+            finally:
+                self._end(process.pid)
+                process.wait()
+        return code, time.monotonic() - started
+
+    def _fork(self, run: _Run) -> tuple[int | None, float]:
+        """The exit code and the seconds of a child of a fork server. Raises `_CannotFork`."""
+        server = self._server(run.script)
+        code = None
+        with _Answers(run.place / "fifo") as answers:
+            server.ask(run)
+            leader = answers.number(run.script.timeout, lambda: server.alive() and not self._stopped)
+            if leader is None:
+                raise _CannotFork
+            started = time.monotonic()
+            with self._lock:
+                self._running.add(leader)
+                if self._stopped:
+                    _kill(leader)
+            try:
+                code = answers.number(run.script.timeout)
+            finally:
+                self._end(leader)
+                if code is None:
+                    answers.number(10.0)
+        return code, time.monotonic() - started
+
+    def _end(self, leader: int) -> None:
+        with self._lock:
+            self._running.discard(leader)
+            _kill(leader)
+
+    def _server(self, script: Script) -> _Server:
+        """The fork server for ``script``, which is started where there is none. Raises `_CannotFork`."""
+        imports, _ = split(script.text)
+        if not imports:
+            raise _CannotFork
+        key = (imports, *sorted(script.environment().items()))
+        with self._starting:
+            if self._stopped:
+                raise Stopped
+            if key not in self._servers:
+                self._servers[key] = _Server(imports, script.environment())
+            found = self._servers[key]
+            if found is not None and not found.alive():
+                found.close()
+                found = self._servers[key] = None
+        if found is None:
+            raise _CannotFork
+        return found
+
+
+class _Server:
+    """A fork server as its driver sees it."""
+
+    def __init__(self, imports: str, environment: Mapping[str, str]) -> None:
+        self._home = tempfile.TemporaryDirectory(prefix="fxminify-verify-")
+        home = Path(self._home.name)
+        (home / "run").mkdir()
+        theirs, self._requests = os.pipe()
+        with (home / "output").open("wb") as sink:
+            self._process = subprocess.Popen(
+                [sys.executable, _SERVER, str(theirs)], cwd=home / "run", env=environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=sink, start_new_session=True, pass_fds=(theirs,),
+            )  # fmt: skip
+        os.close(theirs)
+        self._ready = home / "ready"
+        self._send(home / "imports", imports=imports, directory=home / "run", output=home / "output", ready=self._ready)
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, run: _Run) -> None:
+        """Ask for a run. Its directory must have the FIFO for the answers. Raises `_CannotFork`."""
+        _, rest = split(run.script.text)
+        self._send(
+            run.place / "request", fifo=run.place / "fifo", directory=run.place / "run", output=run.place / "output",
+            report=run.report, command=run.command(), doc=_docstring(run.script.text), rest=rest,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """End it. Where it has served already, it first sees to the end of its runs."""
+        os.close(self._requests)
+        try:
+            self._process.wait(5.0 if self._ready.exists() else 0.0)
+        except subprocess.TimeoutExpired:
+            _kill(self._process.pid)
+            self._process.wait()
+        self._home.cleanup()
+
+    def _send(self, file: Path, **request: Any) -> None:
+        file.write_bytes(marshal.dumps({k: str(v) if isinstance(v, Path) else v for k, v in request.items()}))
+        try:
+            os.write(self._requests, os.fsencode(file) + b"\n")
+        except BrokenPipeError as error:
+            raise _CannotFork from error
+
+
+class _Answers:
+    """The reading end of a FIFO of numbers, one a line."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path, 0o600)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self._text = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        os.close(self._descriptor)
+
+    def number(self, seconds: float, expected: Callable[[], bool] = lambda: True) -> int | None:
+        """The next number; None if none comes in time, or none is ``expected`` any more. Raises `_CannotFork` where the
+        writer is gone."""
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        end = time.monotonic() + seconds
+        while b"\n" not in self._text:
+            if (left := end - time.monotonic()) <= 0 or not expected():
+                return None
+            if poll.poll(1000 * min(left, _TICK)):
+                if not (data := os.read(self._descriptor, 64)):
+                    raise _CannotFork
+                self._text += data
+        line, _, self._text = self._text.partition(b"\n")
+        return int(line)
+
+
+def split(text: str) -> tuple[str, str]:
+    """The import statements at the head of a script, one a line, and the script with empty lines in their place.
+
+    There are none where torch is not the first of them besides modules of Python, and where they cannot be cut off.
+    """
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return "", text
+    start = int(bool(body) and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant))
+    head = []
+    for statement in body[start:]:
+        if not isinstance(statement, ast.Import | ast.ImportFrom):
+            break
+        head.append(statement)
+    lines = text.split("\n")
+    last = head[-1].end_lineno or 0 if head else 0
+    following = body[start + len(head) :][:1]
+    names = [name for one in head for name in _imported(one)]
+    foreign = [name for name in names if name not in sys.stdlib_module_names]
+    if foreign[:1] != ["torch"] or "__future__" in names or (following and following[0].lineno <= last):
+        return "", text
+    return "\n".join(map(ast.unparse, head)), "\n".join(["\n" * (last - 1), *lines[last:]])
+
+
+def _imported(statement: ast.Import | ast.ImportFrom) -> list[str]:
+    """The top-level modules that a statement imports."""
+    names = [statement.module or ""] if isinstance(statement, ast.ImportFrom) else [n.name for n in statement.names]
+    return [name.partition(".")[0] for name in names]
+
+
+def _docstring(text: str) -> str | None:
+    return ast.get_docstring(ast.parse(text), clean=False)
+
+
+def _kill(leader: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
