@@ -8,9 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from click.testing import CliRunner, Result
@@ -68,15 +68,19 @@ class Desk:
         return next(row for row in self.json("list", self.db.name) if row["id"] == id)
 
 
+class MakeDesk(Protocol):
+    """``make_desk(name...)``: a new desk; what the planted backends ``name`` do to the program is in its database."""
+
+    def __call__(self, *names: str, options: Sequence[str] = ()) -> Desk: ...
+
+
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
 @pytest.fixture(scope="session")
-def make_desk(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Desk]:
-    """``make_desk(name...)``: a new desk; what the planted backends ``name`` do to the program is in its database."""
-
+def make_desk(tmp_path_factory: pytest.TempPathFactory) -> MakeDesk:
     def make(*names: str, options: Sequence[str] = ()) -> Desk:
         desk = Desk(tmp_path_factory.mktemp("desk"))
         if names:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
+
+from desks import Desk
 
 PLAIN = """\
 import sys
@@ -22,7 +23,7 @@ main(sys.argv[1:])
 """
 
 
-def plainly(desk: Any, *args: str) -> subprocess.CompletedProcess[str]:
+def plainly(desk: Desk, *args: str) -> subprocess.CompletedProcess[str]:
     done: subprocess.CompletedProcess[str] = desk.run([sys.executable, *args])
     return done
 
@@ -31,7 +32,7 @@ def same(one: subprocess.CompletedProcess[str], other: subprocess.CompletedProce
     return (one.returncode, one.stdout, one.stderr) == (other.returncode, other.stdout, other.stderr)
 
 
-def test_exit_code_output_and_arguments_are_the_programs_own(desk: Any) -> None:
+def test_exit_code_output_and_arguments_are_the_programs_own(desk: Desk) -> None:
     (desk.path / "plain.py").write_text(PLAIN)
     args = ["--db", "x.db", "-m", "--check", "--", "-h", "a b"]
     captured = desk.minify("capture", "plain.py", *args)
@@ -41,14 +42,14 @@ def test_exit_code_output_and_arguments_are_the_programs_own(desk: Any) -> None:
     assert not desk.db.exists()
 
 
-def test_an_uncaught_exception_looks_as_it_does_without_us(desk: Any) -> None:
+def test_an_uncaught_exception_looks_as_it_does_without_us(desk: Desk) -> None:
     (desk.path / "plain.py").write_text(PLAIN)
     captured = desk.minify("capture", "plain.py", "raise")
     assert captured.returncode == 1
     assert same(captured, plainly(desk, "plain.py", "raise"))
 
 
-def test_a_module_is_run_as_python_does(desk: Any) -> None:
+def test_a_module_is_run_as_python_does(desk: Desk) -> None:
     (desk.path / "package").mkdir()
     (desk.path / "package" / "__init__.py").touch()
     (desk.path / "package" / "work.py").write_text(PLAIN)
@@ -57,7 +58,7 @@ def test_a_module_is_run_as_python_does(desk: Any) -> None:
     assert same(captured, plainly(desk, "-m", "package.work", "--flag"))
 
 
-def test_a_backend_failure_is_reported_in_one_line_after_the_programs_own(desk: Any) -> None:
+def test_a_backend_failure_is_reported_in_one_line_after_the_programs_own(desk: Desk) -> None:
     (desk.path / "once.py").write_text("import program\nprogram.run('edits')\n")
     captured, plain = desk.minify("capture", "once.py"), plainly(desk, "once.py")
     assert (captured.returncode, captured.stdout) == (plain.returncode, plain.stdout)
@@ -65,20 +66,20 @@ def test_a_backend_failure_is_reported_in_one_line_after_the_programs_own(desk: 
     assert said == plain.stderr
 
 
-def test_a_program_that_is_not_there(desk: Any) -> None:
+def test_a_program_that_is_not_there(desk: Desk) -> None:
     captured = desk.minify("capture", "missing.py")
     assert captured.returncode == 2
     assert "missing.py" in captured.stderr
     assert "Traceback" not in captured.stderr
 
 
-def test_an_option_it_does_not_know_is_not_the_program(desk: Any) -> None:
+def test_an_option_it_does_not_know_is_not_the_program(desk: Desk) -> None:
     captured = desk.minify("capture", "--chekc", "program.py")
     assert captured.returncode == 2
     assert "No such option" in captured.stderr
 
 
-def test_where_nothing_can_be_stored_it_says_so_before_the_program_runs(desk: Any) -> None:
+def test_where_nothing_can_be_stored_it_says_so_before_the_program_runs(desk: Desk) -> None:
     (desk.path / "plain.py").write_text(PLAIN)
     (desk.path / "folder").mkdir()
     (desk.path / "notes.txt").write_text("not a database, but a text that is long enough to be looked at\n" * 4)

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from desks import Desk
 
 BACKENDS = """
 import torch
@@ -119,32 +120,32 @@ for number in range(5):
 
 
 @pytest.fixture
-def desk(desk: Any) -> Any:
+def desk(desk: Desk) -> Desk:
     (desk.path / "symbolic.py").write_text(BACKENDS)
     (desk.path / "sizes.py").write_text(PROGRAM)
     assert desk.minify("capture", "sizes.py").returncode == 0
     return desk
 
 
-def minified(desk: Any, *ids: int) -> list[dict[str, Any]]:
+def minified(desk: Desk, *ids: int) -> list[dict[str, Any]]:
     desk.minify("run", "--no-explain", "repro.db", *ids, "--replays", "1", "--runs", "1")
     return [row for row in desk.json("list", "repro.db") if row["id"] in ids]
 
 
-def marked_dimensions(desk: Any, id_: int) -> str:
+def marked_dimensions(desk: Desk, id_: int) -> str:
     script = desk.minify("repro", "repro.db", id_).stdout
     assert "dynamic=True" not in script
     (line,) = (line for line in script.splitlines() if "mark_dynamic" in line)
     return str(re.fullmatch(r"torch\._dynamo\.mark_dynamic\(\w+, (.*)\)", line)[1])  # type: ignore[index]
 
 
-def calls_of(desk: Any, id_: int) -> list[str]:
+def calls_of(desk: Desk, id_: int) -> list[str]:
     script = desk.minify("repro", "repro.db", id_).stdout
     return [line for line in script.splitlines() if line.startswith("compiled(")]
 
 
 @pytest.mark.slow
-def test_one_symbol_and_the_call_before_stay(desk: Any) -> None:
+def test_one_symbol_and_the_call_before_stay(desk: Desk) -> None:
     rows = minified(desk, 1, 4)
     assert [(r["backend"], r["state"], r["nodes_after"]) for r in rows] == [
         ("any_symbol", "verified", 1), ("first_shape", "verified", 1)
@@ -154,7 +155,7 @@ def test_one_symbol_and_the_call_before_stay(desk: Any) -> None:
 
 
 @pytest.mark.slow
-def test_symbolic_sizes_reproduce_and_only_those_that_matter_stay(desk: Any) -> None:
+def test_symbolic_sizes_reproduce_and_only_those_that_matter_stay(desk: Desk) -> None:
     rows = minified(desk, 2, 3, 5, 6)
     assert [(r["backend"], r["state"], r["nodes_after"]) for r in rows[:3]] == [
         ("two_symbols", "verified", 1), ("symbolic_relu", "verified", 1), ("calibrated", "verified", 1)

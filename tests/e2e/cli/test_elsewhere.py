@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import pytest
+from desks import Desk, MakeDesk
 
 QUICK = ("--replays", "1", "--runs", "1", "--no-explain")
 
 
 @pytest.fixture(scope="module")
-def captured(make_desk: Callable[..., Any]) -> Any:
+def captured(make_desk: MakeDesk) -> Desk:
     """Two failures of one process, the second of which needs a variable of the environment."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PLANTED_MOOD", "bad")
         return make_desk("two_bugs", "moody")
 
 
-def test_a_failure_that_does_not_show_again_writes_no_script(captured: Any) -> None:
+def test_a_failure_that_does_not_show_again_writes_no_script(captured: Desk) -> None:
     done = captured.minify("run", "repro.db", 2, *QUICK)
     assert done.returncode == 1
     assert captured.row(2)["state"] == "not_reproduced"
@@ -27,7 +27,7 @@ def test_a_failure_that_does_not_show_again_writes_no_script(captured: Any) -> N
     assert captured.minify("repro", "repro.db", 2).returncode == 2
 
 
-def test_blocked_without_its_module_and_trusted_by_another_user(captured: Any, tmp_path: Any) -> None:
+def test_blocked_without_its_module_and_trusted_by_another_user(captured: Desk, tmp_path: Path) -> None:
     """In order: not asked, not trusted; trusted, but the backend is gone; it is back."""
     planted, away = captured.path / "planted.py", tmp_path / "planted.py"
     stranger = {"XDG_STATE_HOME": str(tmp_path / "state")}
@@ -55,7 +55,7 @@ def test_blocked_without_its_module_and_trusted_by_another_user(captured: Any, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["--match=any", "--error-regex=planted: .* (this|kernel)"])
-def test_with_a_wider_match_either_bug_will_do(make_desk: Callable[..., Any], option: str) -> None:
+def test_with_a_wider_match_either_bug_will_do(make_desk: MakeDesk, option: str) -> None:
     """And so there is no child."""
     desk = make_desk("two_bugs")
     assert desk.minify("run", *QUICK, option).returncode == 0
@@ -63,7 +63,7 @@ def test_with_a_wider_match_either_bug_will_do(make_desk: Callable[..., Any], op
 
 
 @pytest.mark.slow
-def test_data_that_no_recipe_gives_is_embedded_when_asked(make_desk: Callable[..., Any]) -> None:
+def test_data_that_no_recipe_gives_is_embedded_when_asked(make_desk: MakeDesk) -> None:
     desk = make_desk("checksum")
     done = desk.minify("run", *QUICK)
     assert done.returncode == 1

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
+from desks import Desk, MakeDesk
 
 from fxminify.store.index import Index
 from fxminify.store.live.build import build
 
 
 @pytest.fixture(scope="module")
-def dynamo(make_desk: Callable[..., Any]) -> Any:
+def dynamo(make_desk: MakeDesk) -> Desk:
     """A desk with ``minifier_launcher.py`` of a backend that refuses sin, and its data, as ``refused/refused.py``."""
     desk = make_desk()
     desk.run([*desk.command()[:1], "foreign.py", "refused"])
@@ -21,7 +19,7 @@ def dynamo(make_desk: Callable[..., Any]) -> Any:
     return desk
 
 
-def test_a_launcher_becomes_a_capture_with_its_values(dynamo: Any) -> None:
+def test_a_launcher_becomes_a_capture_with_its_values(dynamo: Desk) -> None:
     """The backend's module is imported when asked; the folder with the data may have moved."""
     done = dynamo.minify("import", "refused/refused.py", "--trust", "--import", "foreign")
     assert done.returncode == 0, done.stderr
@@ -39,7 +37,7 @@ def test_a_launcher_becomes_a_capture_with_its_values(dynamo: Any) -> None:
 
 
 @pytest.mark.slow
-def test_without_its_data_the_values_are_said_to_be_random(dynamo: Any) -> None:
+def test_without_its_data_the_values_are_said_to_be_random(dynamo: Desk) -> None:
     (dynamo.path / "alone.py").write_bytes((dynamo.path / "refused" / "refused.py").read_bytes())
     (dynamo.path / "refused" / "checkpoints").rename(dynamo.path / "away")
     try:
@@ -51,7 +49,7 @@ def test_without_its_data_the_values_are_said_to_be_random(dynamo: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_backend_that_nobody_registers_can_be_named_or_replaced(dynamo: Any) -> None:
+def test_a_backend_that_nobody_registers_can_be_named_or_replaced(dynamo: Desk) -> None:
     done = dynamo.minify("import", "refused/refused.py", "--trust", "--db", "x.db")
     assert (done.returncode, dynamo.path.joinpath("x.db").exists()) == (2, False)
     assert "nothing registers the backend 'refuses_sin' of refused.py; name the module: --import MODULE" in done.stderr
@@ -60,7 +58,7 @@ def test_a_backend_that_nobody_registers_can_be_named_or_replaced(dynamo: Any) -
     assert done.stderr.endswith("shows no failure here: aot_eager compiles and runs its graph, nothing was stored\n")
 
 
-def test_a_file_is_run_only_when_trusted(dynamo: Any) -> None:
+def test_a_file_is_run_only_when_trusted(dynamo: Desk) -> None:
     done = dynamo.invoke("import", "refused/refused.py", "--db", "new.db")
     assert done.exit_code == 2
     assert "refused/refused.py is a program. Importing it\n  - runs it\n  - imports torch\nRun it?" in done.stderr
@@ -80,7 +78,7 @@ def test_a_file_is_run_only_when_trusted(dynamo: Any) -> None:
         ("from mine import run_repro\nrun_repro(1, 2)\n", "file.py does not call PyTorch's run_repro"),
     ],
 )  # fmt: skip
-def test_other_files_are_refused_before_anything_runs(desk: Any, content: str | None, said: str) -> None:
+def test_other_files_are_refused_before_anything_runs(desk: Desk, content: str | None, said: str) -> None:
     if content is not None:
         (desk.path / "file.py").write_text(content)
     done = desk.invoke("import", "file.py", "--trust")
@@ -98,7 +96,7 @@ def test_other_files_are_refused_before_anything_runs(desk: Any, content: str | 
         (("if __name__", "if 0 and __name__"), "minify: bad.py ended without a call of run_repro"),
     ],
 )
-def test_a_broken_script_says_where_it_breaks(dynamo: Any, change: tuple[str, str], said: str) -> None:
+def test_a_broken_script_says_where_it_breaks(dynamo: Desk, change: tuple[str, str], said: str) -> None:
     text = (dynamo.path / "refused" / "refused.py").read_text()
     (dynamo.path / "bad.py").write_text(text.replace(*change))
     done = dynamo.minify("import", "bad.py", "--trust", "--import", "foreign", "--db", "bad.db")
@@ -109,7 +107,7 @@ def test_a_broken_script_says_where_it_breaks(dynamo: Any, change: tuple[str, st
 
 
 @pytest.mark.slow
-def test_files_of_inductor_and_of_accuracy_failures(make_desk: Callable[..., Any]) -> None:
+def test_files_of_inductor_and_of_accuracy_failures(make_desk: MakeDesk) -> None:
     """``repro.py`` after AOTAutograd, ``fx_graph_runnable.py``, and a launcher of level 4; then all are minified."""
     desk = make_desk()
     desk.run([*desk.command()[:1], "foreign.py", "wrong", "aot", "runnable", "healthy"])
@@ -125,7 +123,7 @@ def test_files_of_inductor_and_of_accuracy_failures(make_desk: Callable[..., Any
 
 
 @pytest.mark.slow
-def test_a_crash_of_the_backend_is_captured(dynamo: Any) -> None:
+def test_a_crash_of_the_backend_is_captured(dynamo: Desk) -> None:
     (dynamo.path / "aborting.py").write_text(
         "import os, torch\nfrom torch._dynamo import register_backend\n"
         "@register_backend\ndef aborts(gm, inputs):\n    os.abort()\n"

@@ -9,12 +9,11 @@ import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
+from desks import Desk, MakeDesk
 
 QUICK = ("--replays", "1", "--runs", "1", "--no-explain")
 #: Seconds the backend sleeps, so that a signal meets a search.
@@ -22,30 +21,30 @@ PAUSE = "0.3"
 
 
 @pytest.fixture(scope="module")
-def captured(make_desk: Callable[..., Any]) -> Any:
+def captured(make_desk: MakeDesk) -> Desk:
     return make_desk("slow_pair")
 
 
 @pytest.fixture
-def desk(captured: Any, tmp_path: Path) -> Any:
+def desk(captured: Desk, tmp_path: Path) -> Desk:
     """A copy of the desk with one pending capture."""
-    copy = type(captured)(tmp_path)
+    copy = Desk(tmp_path)
     shutil.copytree(captured.path, tmp_path, dirs_exist_ok=True)
     return copy
 
 
-def asked(desk: Any) -> list[tuple[str, int, str | None]]:
+def asked(desk: Desk) -> list[tuple[str, int, str | None]]:
     """Key, number of times asked, and answer of every question so far."""
     with contextlib.closing(sqlite3.connect(f"{desk.db.as_uri()}?mode=ro", uri=True)) as connection:
         return connection.execute("SELECT key, asks, outcome FROM verdicts").fetchall()
 
 
-def answered(desk: Any) -> dict[str, int]:
+def answered(desk: Desk) -> dict[str, int]:
     """How often each question with an answer was asked. One that a signal cut short has none."""
     return {key: asks for key, asks, outcome in asked(desk) if outcome not in (None, "infra")}
 
 
-def end_in_the_middle(desk: Any, number: signal.Signals, *, answers: int) -> int:
+def end_in_the_middle(desk: Desk, number: signal.Signals, *, answers: int) -> int:
     """The exit code of a `minify run` that is sent ``number`` after ``answers``; nothing that it started is left."""
     process = subprocess.Popen(
         desk.command("run", "repro.db", *QUICK), cwd=desk.path, env=desk.environment(PLANTED_PAUSE=PAUSE),
@@ -73,16 +72,16 @@ def end_in_the_middle(desk: Any, number: signal.Signals, *, answers: int) -> int
 
 
 @pytest.fixture(scope="module")
-def undisturbed(captured: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int, str]:
+def undisturbed(captured: Desk, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int, str]:
     """Nodes, queries and script of a run with nothing in its way."""
-    desk = type(captured)(tmp_path_factory.mktemp("undisturbed"))
+    desk = Desk(tmp_path_factory.mktemp("undisturbed"))
     shutil.copytree(captured.path, desk.path, dirs_exist_ok=True)
     assert desk.minify("run", *QUICK).returncode == 0
     assert {asks for _, asks, _ in asked(desk)} == {1}
     return result(desk)
 
 
-def result(desk: Any) -> tuple[int, int, str]:
+def result(desk: Desk) -> tuple[int, int, str]:
     row = desk.row()
     assert (row["state"], row["verified"]) == ("verified", 1), row
     return row["nodes_after"], row["queries"], desk.invoke("repro", "repro.db", 1).stdout
@@ -95,7 +94,7 @@ def test_the_pair_is_all_that_is_left(undisturbed: tuple[int, int, str]) -> None
     assert "torch.relu(torch.sigmoid(" in script or ("torch.relu(" in script and "torch.sigmoid(" in script)
 
 
-def test_ctrl_c_and_kill_lose_nothing_and_leave_nobody(desk: Any, undisturbed: tuple[int, int, str]) -> None:
+def test_ctrl_c_and_kill_lose_nothing_and_leave_nobody(desk: Desk, undisturbed: tuple[int, int, str]) -> None:
     assert end_in_the_middle(desk, signal.SIGINT, answers=3) == 130
     assert desk.row()["state"] == "pending"
     first = answered(desk)
@@ -117,7 +116,7 @@ def body(script: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_budget_ends_cleanly_and_can_be_raised_later(desk: Any, undisturbed: tuple[int, int, str]) -> None:
+def test_a_budget_ends_cleanly_and_can_be_raised_later(desk: Desk, undisturbed: tuple[int, int, str]) -> None:
     done = desk.minify("run", "repro.db", *QUICK, "--max-queries", 3)
     assert done.returncode == 0, done.stderr
     row = desk.row()
@@ -131,7 +130,7 @@ def test_a_budget_ends_cleanly_and_can_be_raised_later(desk: Any, undisturbed: t
 
 
 @pytest.mark.slow
-def test_no_time_at_all_still_ends_with_a_script(desk: Any) -> None:
+def test_no_time_at_all_still_ends_with_a_script(desk: Desk) -> None:
     done = desk.minify("run", "repro.db", *QUICK, "--budget", 0.001)
     assert done.returncode == 0, done.stderr
     assert desk.row()["nodes_after"] == desk.row()["nodes_before"]

@@ -7,11 +7,11 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from desks import Desk, MakeDesk
 
 #: Failures of one process, in the order of their ids.
 NAMES = ["two_bugs", "imported", "fuses", "edits", "no_kernel", "wrong", "segfaults"]
@@ -23,28 +23,33 @@ KEYS = {
 
 
 @pytest.fixture(scope="module")
-def captured(make_desk: Callable[..., Any]) -> Any:
+def captured(make_desk: MakeDesk) -> Desk:
     """Seven failures of one process, the last of which killed it."""
     return make_desk(*NAMES, options=["--check"])
 
 
 @pytest.fixture(scope="module")
-def pending(captured: Any) -> list[dict[str, Any]]:
+def pending(captured: Desk) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = captured.json("list")
     return rows
 
 
 @pytest.fixture(scope="module")
-def minified(captured: Any, pending: list[dict[str, Any]]) -> Any:
-    """The same desk after `minify run`; what matters of the result is found out for failures 1 and 3."""
+def run(captured: Desk, pending: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
+    """`minify run` on the same desk; what matters of the result is found out for failures 1 and 3."""
     rest = captured.minify("run", "repro.db", 2, 4, 5, 6, 7, "--replays", 1, "--runs", 1, "--no-explain")
     assert rest.returncode == 0, rest.stdout
-    captured.said = captured.minify("run", "--replays", 2, "--runs", 1)
+    return captured.minify("run", "--replays", 2, "--runs", 1)
+
+
+@pytest.fixture(scope="module")
+def minified(captured: Desk, run: subprocess.CompletedProcess[str]) -> Desk:
+    """The same desk after `minify run`."""
     return captured
 
 
 @pytest.fixture(scope="module")
-def rows(minified: Any) -> dict[int, dict[str, Any]]:
+def rows(minified: Desk) -> dict[int, dict[str, Any]]:
     return {row["id"]: row for row in minified.json("list")}
 
 
@@ -61,29 +66,33 @@ def test_every_failure_of_a_process_is_a_row(pending: list[dict[str, Any]]) -> N
     ]
 
 
-def test_the_graph_is_the_one_the_backend_received(captured: Any) -> None:
+def test_the_graph_is_the_one_the_backend_received(captured: Desk) -> None:
     """Row 7: the backend had replaced every operator before it failed."""
     graph = captured.json("show", "repro.db", 4)["graph"]
     assert [name for name in ("sin", "cos", "relu", "sum") if f"{name}(" in graph] == ["sin", "cos", "relu", "sum"]
 
 
-def test_all_are_minified_to_one_node_and_verified(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+def test_all_are_minified_to_one_node_and_verified(
+    run: subprocess.CompletedProcess[str], rows: dict[int, dict[str, Any]]
+) -> None:
     """Rows 1, 2, 5, 6, 7, 9: registered, imported, with options, editing, with a custom operator."""
-    assert minified.said.returncode == 0, minified.said.stdout
+    assert run.returncode == 0, run.stdout
     assert {i: (r["state"], r["nodes_after"], r["inputs_after"], r["verified"]) for i, r in rows.items() if i <= 7} == (
         dict.fromkeys(range(1, 8), ("verified", 1, 1, 1))
     )
-    assert "Print a script: minify repro repro.db 1" in minified.said.stdout
+    assert "Print a script: minify repro repro.db 1" in run.stdout
 
 
-def test_another_failure_on_the_way_is_a_child(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+def test_another_failure_on_the_way_is_a_child(
+    run: subprocess.CompletedProcess[str], rows: dict[int, dict[str, Any]]
+) -> None:
     assert [(i, r["parent"], r["state"], r["headline"]) for i, r in rows.items() if i > 7] == [
         (8, 1, "pending", "ValueError: planted: this has no kernel")
     ]
-    assert "1 other failure found on the way: minify run repro.db" in minified.said.stdout
+    assert "1 other failure found on the way: minify run repro.db" in run.stdout
 
 
-def test_the_history_tells_what_each_step_changed(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+def test_the_history_tells_what_each_step_changed(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
     found = minified.json("history", "repro.db", 1)
     assert [step["number"] for step in found["steps"]] == list(range(1, len(found["steps"]) + 1))
     assert found["steps"][0]["nodes"] > found["steps"][-1]["nodes"] == 1
@@ -101,7 +110,7 @@ def test_the_history_tells_what_each_step_changed(minified: Any, rows: dict[int,
     )
 
 
-def test_what_matters_is_shown_and_reported(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+def test_what_matters_is_shown_and_reported(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
     """Row 3 needs its option, row 1 nothing but its operator."""
     details = minified.json("show", "repro.db", 3)
     assert 'option "fuse" = True only' in details["explanation"]["summary"]
@@ -128,7 +137,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("id", SCRIPTS)
-def test_the_script_is_short_plain_and_needs_nothing_of_ours(minified: Any, id: int) -> None:
+def test_the_script_is_short_plain_and_needs_nothing_of_ours(minified: Desk, id: int) -> None:
     text = minified.invoke("repro", "repro.db", id).stdout
     assert text.isascii()
     assert len(text.splitlines()) < 40
@@ -136,7 +145,7 @@ def test_the_script_is_short_plain_and_needs_nothing_of_ours(minified: Any, id: 
     assert [part for part in SCRIPTS[id] if part not in text] == []
 
 
-def run_in(folder: Path, desk: Any, *command: str) -> subprocess.CompletedProcess[str]:
+def run_in(folder: Path, desk: Desk, *command: str) -> subprocess.CompletedProcess[str]:
     """``command`` in ``folder``, where only the modules of the backend and the operators can be imported."""
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(desk.path), "HOME": str(folder), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
@@ -144,14 +153,14 @@ def run_in(folder: Path, desk: Any, *command: str) -> subprocess.CompletedProces
     )
 
 
-def test_a_script_fails_elsewhere_with_the_same_error(minified: Any, tmp_path: Path) -> None:
+def test_a_script_fails_elsewhere_with_the_same_error(minified: Desk, tmp_path: Path) -> None:
     assert minified.minify("repro", "repro.db", 1, "-o", tmp_path / "repro.py").stdout == ""
     done = run_in(tmp_path, minified, "repro.py")
     assert done.returncode == 1
     assert "RuntimeError: planted: cannot lower this" in done.stderr
 
 
-def test_the_pytest_file_expects_the_failure(minified: Any, tmp_path: Path) -> None:
+def test_the_pytest_file_expects_the_failure(minified: Desk, tmp_path: Path) -> None:
     written = minified.minify("repro", "repro.db", 1, "--format", "pytest", "-o", tmp_path / "test_it.py")
     assert (written.returncode, written.stderr) == (0, "")
     done = run_in(tmp_path, minified, "-m", "pytest", "-q", "-rx", "-p", "no:cacheprovider", "test_it.py")
@@ -160,7 +169,7 @@ def test_the_pytest_file_expects_the_failure(minified: Any, tmp_path: Path) -> N
     assert minified.json("repro", "repro.db", 1, "--format", "pytest")["verified"] == 2
 
 
-def test_bisect_says_there_gone_or_cannot_tell(minified: Any, tmp_path: Path) -> None:
+def test_bisect_says_there_gone_or_cannot_tell(minified: Desk, tmp_path: Path) -> None:
     minified.minify("repro", "repro.db", 1, "--format", "bisect", "-o", tmp_path / "is_bad.py")
     assert run_in(tmp_path, minified, "is_bad.py").returncode == 1
     planted = (minified.path / "planted.py").read_text()
@@ -170,7 +179,7 @@ def test_bisect_says_there_gone_or_cannot_tell(minified: Any, tmp_path: Path) ->
     assert run_in(tmp_path, minified, "is_bad.py").returncode == 0
 
 
-def test_the_issue_holds_the_script(minified: Any) -> None:
+def test_the_issue_holds_the_script(minified: Desk) -> None:
     script = minified.invoke("repro", "repro.db", 1).stdout
     issue = minified.invoke("repro", "repro.db", 1, "--format", "issue").stdout
     assert script.rstrip() in issue
@@ -178,7 +187,7 @@ def test_the_issue_holds_the_script(minified: Any) -> None:
 
 
 @pytest.mark.parametrize("id", [1, 2, 5, 6, 7, 8])
-def test_nothing_of_this_machine_is_shown(minified: Any, id: int) -> None:
+def test_nothing_of_this_machine_is_shown(minified: Desk, id: int) -> None:
     """No directory, user or host name, in whatever may be handed on."""
     said = [minified.invoke("show", "repro.db", id, *options).stdout for options in ([], ["--json"])]
     if id < 8:
@@ -192,7 +201,7 @@ def test_nothing_of_this_machine_is_shown(minified: Any, id: int) -> None:
     assert [(word, text) for text in said for word in private if word in text] == []
 
 
-def test_an_output_is_not_overwritten_unless_forced(minified: Any, tmp_path: Path) -> None:
+def test_an_output_is_not_overwritten_unless_forced(minified: Desk, tmp_path: Path) -> None:
     output = tmp_path / "mine.py"
     output.write_text("mine")
     done = minified.invoke("repro", "repro.db", 1, "-o", output)
@@ -202,19 +211,19 @@ def test_an_output_is_not_overwritten_unless_forced(minified: Any, tmp_path: Pat
     assert "torch.relu" in output.read_text()
 
 
-def test_a_name_that_would_hide_a_module_is_refused(minified: Any, tmp_path: Path) -> None:
+def test_a_name_that_would_hide_a_module_is_refused(minified: Desk, tmp_path: Path) -> None:
     done = minified.minify("repro", "repro.db", 1, "--format", "bisect", "-o", tmp_path / "bisect.py")
     assert done.returncode == 2
     assert done.stderr == "Error: bisect.py would hide the module bisect from the script; choose another name.\n"
 
 
-def test_what_is_done_is_not_done_again(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+def test_what_is_done_is_not_done_again(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
     done = minified.minify("run", "repro.db", 1)
     assert done.returncode == 0
     assert "--again" in done.stdout
 
 
-def test_tables_fit_eighty_columns(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+def test_tables_fit_eighty_columns(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
     listed = minified.minify("list", "--each", COLUMNS="80").stdout.splitlines()
     assert max(map(len, listed)) <= 80
     for row, line, said in zip(rows.values(), listed[1::2], listed[2::2], strict=True):
@@ -222,7 +231,7 @@ def test_tables_fit_eighty_columns(minified: Any, rows: dict[int, dict[str, Any]
         assert said.split()[:3] == row["headline"].split()[:3]
 
 
-def test_a_file_that_cannot_be_written_is_still_read(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+def test_a_file_that_cannot_be_written_is_still_read(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
     copy = minified.path / "copy"
     copy.mkdir()
     shutil.copy(minified.db, copy)
@@ -235,13 +244,13 @@ def test_a_file_that_cannot_be_written_is_still_read(minified: Any, rows: dict[i
 # The last three change the desk.
 
 
-def test_a_later_run_takes_up_the_child(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+def test_a_later_run_takes_up_the_child(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
     (row,) = minified.json("run", "--replays", 1, "--runs", 1, "--no-explain")
     assert (row["id"], row["parent"], row["state"], row["nodes_after"]) == (8, 1, "verified", 1)
     assert "torch.tanh" in minified.invoke("repro", "repro.db", 8).stdout
 
 
-def test_a_run_goes_on_from_a_step(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+def test_a_run_goes_on_from_a_step(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
     before = minified.json("history", "repro.db", 2)
     (row,) = minified.json("run", "repro.db", 2, "--from-step", 1, "--replays", 1, "--runs", 1, "--no-explain")
     assert (row["id"], row["state"], row["nodes_after"]) == (2, "verified", 1)
@@ -255,7 +264,7 @@ def test_a_run_goes_on_from_a_step(minified: Any, rows: dict[int, dict[str, Any]
     assert minified.row(2)["state"] == "verified"
 
 
-def test_verify_says_when_the_bug_is_gone(minified: Any, rows: dict[int, dict[str, Any]]) -> None:
+def test_verify_says_when_the_bug_is_gone(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
     shown = minified.minify("verify", "repro.db", 1, "--runs", 1).stdout
     assert shown == f"1: 1 of 1 runs show {rows[1]['signature']}\n"
     planted = minified.path / "planted.py"

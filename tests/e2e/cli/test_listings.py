@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 import pytest
+from desks import Desk
 
 from fxminify.cli import main
 
@@ -42,20 +41,20 @@ def test_every_verb_and_option_says_what_it_does(verb: str) -> None:
     assert silent == []
 
 
-def test_passes_are_listed_with_what_they_do(desk: Any) -> None:
+def test_passes_are_listed_with_what_they_do(desk: Desk) -> None:
     listed = desk.json("passes")
     assert [row["pass"] for row in listed if len(row["what"].split()) < 4] == []
     assert max(map(len, desk.minify("passes", COLUMNS="80").stdout.splitlines())) <= 80
 
 
-def test_backends_are_listed(desk: Any) -> None:
+def test_backends_are_listed(desk: Desk) -> None:
     listed = {row["name"]: row for row in desk.json("backends")}
     assert {"inductor", "eager", "aot_eager"} <= listed.keys()
     assert max(map(len, desk.minify("backends", COLUMNS="80").stdout.splitlines())) <= 80
 
 
 @pytest.mark.slow
-def test_backends_are_tried_in_processes_of_their_own(desk: Any) -> None:
+def test_backends_are_tried_in_processes_of_their_own(desk: Desk) -> None:
     listed = {row["name"]: row for row in desk.json("backends", "--test", "fxminify_chain", "fxminify_faulty", "tvm")}
     assert listed["fxminify_chain"]["test"] == "ok"
     assert listed["fxminify_faulty"]["test"] == "fails: PlantedFault: planted: cannot compile relu"
@@ -66,7 +65,7 @@ def test_backends_are_tried_in_processes_of_their_own(desk: Any) -> None:
     )  # fmt: skip
 
 
-def test_doctor_takes_a_planted_failure_the_whole_way_and_says_it_is_planted(desk: Any) -> None:
+def test_doctor_takes_a_planted_failure_the_whole_way_and_says_it_is_planted(desk: Desk) -> None:
     rows = desk.json("doctor", "--synthetic")
     assert [row["check"] for row in rows if row["ok"] is False] == []
     assert rows[-1]["check"] == "planted failure"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from desks import Desk
 from indexes import one_relu
 
 from fxminify.store.failure import Failure, FailureKind, Phase
@@ -29,7 +30,7 @@ def store(db: Path, failure: Failure | None = None, **backend: Any) -> int:
         )
 
 
-def refused(desk: Any, *args: object) -> str:
+def refused(desk: Desk, *args: object) -> str:
     """The sentence with which ``minify args`` is refused."""
     done = desk.invoke(*args)
     assert (done.exit_code, done.stdout) == (2, ""), done
@@ -38,7 +39,7 @@ def refused(desk: Any, *args: object) -> str:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda v: v[0])
-def test_a_missing_file(desk: Any, verb: list[str]) -> None:
+def test_a_missing_file(desk: Desk, verb: list[str]) -> None:
     assert refused(desk, *verb) == (
         "Error: repro.db does not exist: "
         "`minify capture --db repro.db SCRIPT` runs a program and makes it on a failure\n"
@@ -63,7 +64,7 @@ def damage(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["a directory", "a foreign file", "truncated", "newer"])
-def test_a_file_that_is_none_of_ours(desk: Any, how: str) -> None:
+def test_a_file_that_is_none_of_ours(desk: Desk, how: str) -> None:
     damage(desk.db, how)
     words = {
         "a directory": "is a directory",
@@ -79,19 +80,19 @@ def test_a_file_that_is_none_of_ours(desk: Any, how: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["show", "repro", "run", "verify"])
-def test_an_unknown_id(desk: Any, verb: str) -> None:
+def test_an_unknown_id(desk: Desk, verb: str) -> None:
     store(desk.db)
     said = refused(desk, verb, "repro.db", 7)
     assert said == "Error: repro.db has no capture 7: `minify list repro.db` shows what it has; the nearest is 1\n"
 
 
-def test_no_script_yet(desk: Any) -> None:
+def test_no_script_yet(desk: Desk) -> None:
     store(desk.db)
     for verb in ("repro", "verify"):
         assert "minify run repro.db 1" in refused(desk, verb, "repro.db", 1)
 
 
-def test_nothing_to_do(desk: Any) -> None:
+def test_nothing_to_do(desk: Desk) -> None:
     store(desk.db)
     with Index.open(str(desk.db)) as index:
         index.captures.set_state(1, State.VERIFIED)
@@ -102,7 +103,7 @@ def test_nothing_to_do(desk: Any) -> None:
     assert desk.json("run") == []
 
 
-def test_what_cannot_be_run_is_no_success(desk: Any) -> None:
+def test_what_cannot_be_run_is_no_success(desk: Desk) -> None:
     with Index.open(str(desk.db), create=True) as index:
         index.captures.add(
             case=None, blobs={}, failure=None, signature=None, provenance={"backend": "mine"},
@@ -114,13 +115,13 @@ def test_what_cannot_be_run_is_no_success(desk: Any) -> None:
     assert "def forward(x): ..." in desk.minify("show", "repro.db", 1).stdout
 
 
-def test_an_empty_database_is_said_to_be_empty(desk: Any) -> None:
+def test_an_empty_database_is_said_to_be_empty(desk: Desk) -> None:
     Index.open(str(desk.db), create=True).close()
     assert desk.minify("list").stdout == "No failures in repro.db. Capture some: minify capture --db repro.db SCRIPT\n"
     assert desk.json("list") == []
 
 
-def test_a_read_only_file_is_read_and_not_run(desk: Any) -> None:
+def test_a_read_only_file_is_read_and_not_run(desk: Desk) -> None:
     store(desk.db)
     if os.geteuid() == 0:
         pytest.skip("root may write anywhere; tests/process/store/test_index_files.py has it as another user")
@@ -136,7 +137,7 @@ def test_a_read_only_file_is_read_and_not_run(desk: Any) -> None:
 HOSTILE = "boom \x1b[31mred\x1b[0m \x07 \x9b2J \u202e txet [bold]markup[/bold] [/] \r\b"
 
 
-def test_a_hostile_message_neither_colours_the_terminal_nor_moves_its_cursor(desk: Any) -> None:
+def test_a_hostile_message_neither_colours_the_terminal_nor_moves_its_cursor(desk: Desk) -> None:
     failure = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", HOSTILE, diagnostics=HOSTILE)
     store(desk.db, failure, name="[red]ba\x1b[1mckend[/red]")
     for verb in (["list"], ["show", "repro.db", 1]):
@@ -148,7 +149,7 @@ def test_a_hostile_message_neither_colours_the_terminal_nor_moves_its_cursor(des
     assert desk.json("list")[0]["headline"].startswith("RuntimeError: boom")
 
 
-def test_a_terminal_that_knows_only_ascii(desk: Any) -> None:
+def test_a_terminal_that_knows_only_ascii(desk: Desk) -> None:
     store(desk.db, Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "caf\u00e9 \u4f60 \U0001f600"))
     for verb in (["list"], ["show", "repro.db", 1]):
         done = desk.minify(*verb, PYTHONIOENCODING="ascii")
@@ -156,14 +157,14 @@ def test_a_terminal_that_knows_only_ascii(desk: Any) -> None:
         assert "RuntimeError: caf" in done.stdout
 
 
-def test_list_show_and_repro_never_load_torch(desk: Any) -> None:
+def test_list_show_and_repro_never_load_torch(desk: Desk) -> None:
     store(desk.db)
     (desk.path / "torch.py").write_text("raise SystemExit('torch was imported')")
     for verb in READING[:2]:
         assert desk.minify(*verb, PYTHONPATH=str(desk.path)).returncode == 0
 
 
-def test_a_blocked_capture_says_which_module_to_install(desk: Any) -> None:
+def test_a_blocked_capture_says_which_module_to_install(desk: Desk) -> None:
     store(desk.db, name="gone", module="no_such_module")
     done = desk.minify("run", "repro.db", "--trust")
     assert done.returncode == 1
@@ -173,7 +174,7 @@ def test_a_blocked_capture_says_which_module_to_install(desk: Any) -> None:
     assert "PYTHONPATH" in row["reason"]
 
 
-def test_a_capture_from_elsewhere_says_what_it_would_execute_and_is_not_run(desk: Any) -> None:
+def test_a_capture_from_elsewhere_says_what_it_would_execute_and_is_not_run(desk: Desk) -> None:
     store(desk.db, name="theirs", module="their_module")
     done = desk.minify("run", "repro.db")
     assert done.returncode == 1
@@ -185,7 +186,7 @@ def test_a_capture_from_elsewhere_says_what_it_would_execute_and_is_not_run(desk
     assert "--trust" in row["reason"]
 
 
-def test_a_backend_that_cannot_be_read_is_refused_and_keeps_no_other_waiting(desk: Any) -> None:
+def test_a_backend_that_cannot_be_read_is_refused_and_keeps_no_other_waiting(desk: Desk) -> None:
     store(desk.db, name="odd", module="not a module")
     store(desk.db, name="theirs", module="their_module")
     done = desk.minify("run")

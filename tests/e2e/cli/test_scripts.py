@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
+from desks import MakeDesk
 
 pytestmark = pytest.mark.slow
 
 QUICK = ("--replays", "1", "--runs", "2", "--no-explain")
 
 
-def test_a_backend_that_takes_all_memory_may_not_do_so_where_its_script_is_run(make_desk: Callable[..., Any]) -> None:
+def test_a_backend_that_takes_all_memory_may_not_do_so_where_its_script_is_run(make_desk: MakeDesk) -> None:
     desk = make_desk("greedy")
     done = desk.minify("run", *QUICK, "--memory", "2")
     assert done.returncode == 0, done.stderr
@@ -22,7 +20,7 @@ def test_a_backend_that_takes_all_memory_may_not_do_so_where_its_script_is_run(m
 
 @pytest.mark.parametrize(("backend", "asked"), [("negates", "forward(x).sum(), [x]"), ("flips", "cotangents")])
 def test_gradients_are_asked_for_as_a_person_would_where_that_shows_it(
-    make_desk: Callable[..., Any], backend: str, asked: str
+    make_desk: MakeDesk, backend: str, asked: str
 ) -> None:
     """Gradients in the wrong order are those of the sum in any order."""
     desk = make_desk(backend, options=("--check",))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from desks import Desk
 
 PROGRAM = """
 import torch
@@ -33,7 +32,7 @@ run("crash")
 
 
 @pytest.mark.slow
-def test_faults_and_chains_by_name_are_captured_and_minified(desk: Any) -> None:
+def test_faults_and_chains_by_name_are_captured_and_minified(desk: Desk) -> None:
     (desk.path / "faults.py").write_text(PROGRAM)
     done = desk.minify("capture", "--check", "faults.py")
     assert done.returncode == 128 + 11

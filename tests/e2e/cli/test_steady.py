@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from desks import Desk, MakeDesk
 
 DEMO = Path(__file__).parents[3] / "docs" / "demo" / "densenet.py"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_steps_that_made_a_failure_come_and_go_are_taken_back(make_desk: Callable[..., Any], jobs: int) -> None:
+def test_steps_that_made_a_failure_come_and_go_are_taken_back(make_desk: MakeDesk, jobs: int) -> None:
     desk = make_desk("fades")
     done = desk.minify("run", "-j", jobs, "--no-explain")
     assert done.returncode == 0, done.stderr
@@ -26,7 +25,7 @@ def test_steps_that_made_a_failure_come_and_go_are_taken_back(make_desk: Callabl
 
 
 @pytest.mark.slow
-def test_threads_that_race_leave_a_script_that_always_crashes(desk: Any) -> None:
+def test_threads_that_race_leave_a_script_that_always_crashes(desk: Desk) -> None:
     """The crash of the demo depends on which thread is first, and below 33 channels on whether there are several."""
     shutil.copy(DEMO, desk.path)
     everything = {"OMP_NUM_THREADS": ""}

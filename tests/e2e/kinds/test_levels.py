@@ -179,10 +179,10 @@ def test_level_dynamo_refuses_with_the_reason_and_the_text(db: str) -> None:
 
 
 def test_a_row_names_the_node_that_a_level_refused(db: str) -> None:
-    @torch._dynamo.allow_in_graph
     def nameless(x: torch.Tensor) -> torch.Tensor:
         return torch.sin(x)
 
+    torch._dynamo.allow_in_graph(nameless)
     capture = fail(db, "auto", team.forward, lambda x: nameless(x).sin(), torch.ones(3))
     assert capture.provenance["level"] == "aot"
     assert "node 'nameless': function" in capture.provenance["refused"]

@@ -100,7 +100,7 @@ def test_a_chain_keeps_dynamic_shapes_when_it_takes_over(tmp_path: Path) -> None
         assert torch.equal(compiled(torch.ones(size, 2), by), scaled(torch.ones(size, 2), by))
 
 
-@fake_tensor_unsupported
+@fake_tensor_unsupported  # type: ignore[arg-type]  # its type asks for a third argument that no backend has
 def retraces(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     """Leaves symbols that come from no input in the frame's shape environment, as OpenVINO's backend does."""
     return make_fx(gm, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)

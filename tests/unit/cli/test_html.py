@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import indexes
+import pytest
+from desks import Desk
 
 from fxminify.backends.adapters import Illustration
 from fxminify.minifier.reporting import illustrations
@@ -62,7 +63,7 @@ def text_of(page: str) -> str:
     return re.sub(r"\s+", " ", "".join(Elements(page).said))
 
 
-def test_failures_are_grouped_by_backend_and_signature_with_one_of_each_in_full(desk: Any) -> None:
+def test_failures_are_grouped_by_backend_and_signature_with_one_of_each_in_full(desk: Desk) -> None:
     indexes.small(desk.db)
     with Index.open(str(desk.db), readonly=True) as index:
         report = overview(index)
@@ -78,7 +79,7 @@ def test_failures_are_grouped_by_backend_and_signature_with_one_of_each_in_full(
     assert report.notes == ()
 
 
-def test_the_steps_are_told_with_what_they_changed_and_drawn_as_a_curve(desk: Any) -> None:
+def test_the_steps_are_told_with_what_they_changed_and_drawn_as_a_curve(desk: Desk) -> None:
     indexes.small(desk.db)
     with Index.open(str(desk.db), readonly=True) as index:
         detail = overview(index, [1]).details[0]
@@ -95,7 +96,7 @@ def test_the_steps_are_told_with_what_they_changed_and_drawn_as_a_curve(desk: An
     assert '<span class="c-gd">- gone = f(x)</span>' in page
 
 
-def test_the_page_is_one_file_that_loads_nothing(desk: Any) -> None:
+def test_the_page_is_one_file_that_loads_nothing(desk: Desk) -> None:
     indexes.small(desk.db)
     done = desk.invoke("report", "repro.db")
     assert done.exit_code == 0, done.output
@@ -110,7 +111,7 @@ def test_the_page_is_one_file_that_loads_nothing(desk: Any) -> None:
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
 
 
-def test_what_the_policy_names_is_what_stands_in_the_page(desk: Any) -> None:
+def test_what_the_policy_names_is_what_stands_in_the_page(desk: Desk) -> None:
     import base64
     import hashlib
 
@@ -175,7 +176,7 @@ def test_no_path_of_this_machine_gets_in(tmp_path: Path) -> None:
     assert "no file x.cpp" in page
 
 
-def test_what_does_not_fit_is_left_out_and_said(desk: Any, monkeypatch: Any) -> None:
+def test_what_does_not_fit_is_left_out_and_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     indexes.small(desk.db)
     monkeypatch.setattr(overviews, "MOST_CHARACTERS", 100)
     with Index.open(str(desk.db), readonly=True) as index:
@@ -188,7 +189,7 @@ def test_what_does_not_fit_is_left_out_and_said(desk: Any, monkeypatch: Any) -> 
     assert report.notes[0] in text_of(render(report))
 
 
-def test_a_report_of_some_failures_has_those(desk: Any) -> None:
+def test_a_report_of_some_failures_has_those(desk: Desk) -> None:
     indexes.small(desk.db)
     found = desk.invoke("report", "repro.db", 2, 3, "-o", "two.html", "--json")
     assert '"in_full": [\n    2,\n    3\n  ]' in found.output
@@ -198,7 +199,7 @@ def test_a_report_of_some_failures_has_those(desk: Any) -> None:
     )  # fmt: skip
 
 
-def test_a_report_is_not_overwritten_unasked(desk: Any) -> None:
+def test_a_report_is_not_overwritten_unasked(desk: Desk) -> None:
     indexes.small(desk.db)
     (desk.path / "repro.html").write_text("mine")
     refused = desk.invoke("report", "repro.db")
@@ -216,12 +217,12 @@ def test_an_empty_database_has_a_report_that_says_what_to_do(tmp_path: Path) -> 
     assert "There are no failures in this database." in text_of(page_of(tmp_path / "new.db"))
 
 
-def test_the_page_of_one_database_is_one_page(desk: Any) -> None:
+def test_the_page_of_one_database_is_one_page(desk: Desk) -> None:
     indexes.small(desk.db)
     assert page_of(desk.db) == page_of(desk.db)
 
 
-def test_a_picture_of_what_a_compiler_made_is_an_image_in_which_nothing_runs(desk: Any) -> None:
+def test_a_picture_of_what_a_compiler_made_is_an_image_in_which_nothing_runs(desk: Desk) -> None:
     indexes.small(desk.db)
     hostile = "<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'><script>alert(2)</script></svg>"
     with Index.open(str(desk.db)) as index:

@@ -10,6 +10,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+from desks import Desk
 from indexes import one_relu
 
 from fxminify.minifier.reporting import bundle as bundles
@@ -35,7 +37,7 @@ def minified(db: Path, *, verified: int = 3, **backend: Any) -> int:
     return id
 
 
-def test_a_bundle_is_listed_and_its_manifest_true(desk: Any) -> None:
+def test_a_bundle_is_listed_and_its_manifest_true(desk: Desk) -> None:
     minified(desk.db)
     done = desk.invoke("report", "repro.db", 1, "--bundle", "out.zip")
     assert done.exit_code == 0, done.output
@@ -51,7 +53,7 @@ def test_a_bundle_is_listed_and_its_manifest_true(desk: Any) -> None:
     assert (manifest["files"][0]["verified"], manifest["files"][0]["runs"]) == (3, 3)
 
 
-def test_a_result_that_was_minimal_from_the_start_can_be_handed_out(desk: Any) -> None:
+def test_a_result_that_was_minimal_from_the_start_can_be_handed_out(desk: Desk) -> None:
     """Its reduction has no step at all."""
     id = minified(desk.db)
     with Index.open(str(desk.db)) as index:
@@ -63,7 +65,7 @@ def test_a_result_that_was_minimal_from_the_start_can_be_handed_out(desk: Any) -
     assert "no kernel for" in done.stdout
 
 
-def test_a_bundle_has_the_same_bytes_each_time_and_is_not_overwritten(desk: Any) -> None:
+def test_a_bundle_has_the_same_bytes_each_time_and_is_not_overwritten(desk: Desk) -> None:
     minified(desk.db)
     desk.invoke("report", "repro.db", 1, "--bundle", "out.zip")
     first = (desk.path / "out.zip").read_bytes()
@@ -73,7 +75,7 @@ def test_a_bundle_has_the_same_bytes_each_time_and_is_not_overwritten(desk: Any)
     assert (desk.path / "out.zip").read_bytes() == first
 
 
-def test_a_bundle_that_nobody_could_attach_is_refused(desk: Any, monkeypatch: Any) -> None:
+def test_a_bundle_that_nobody_could_attach_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     minified(desk.db)
     monkeypatch.setattr(bundles, "MOST_BYTES", 100)
     refused = desk.invoke("report", "repro.db", 1, "--bundle", "out.zip")
@@ -82,7 +84,7 @@ def test_a_bundle_that_nobody_could_attach_is_refused(desk: Any, monkeypatch: An
     assert not (desk.path / "out.zip").exists()
 
 
-def test_the_command_for_gh_is_one_that_a_shell_reads_back(desk: Any) -> None:
+def test_the_command_for_gh_is_one_that_a_shell_reads_back(desk: Desk) -> None:
     minified(desk.db)
     done = desk.invoke("report", "repro.db", 1, "--to", "gh")
     made, filed = done.stdout.split(" | ")
@@ -94,14 +96,14 @@ def test_the_command_for_gh_is_one_that_a_shell_reads_back(desk: Any) -> None:
     ]  # fmt: skip
 
 
-def test_a_script_that_was_not_verified_is_not_handed_out_unasked(desk: Any) -> None:
+def test_a_script_that_was_not_verified_is_not_handed_out_unasked(desk: Desk) -> None:
     minified(desk.db, verified=0)
     refused = desk.invoke("report", "repro.db", 1, "--to", "gh")
     assert refused.exit_code == 2
     assert "did not show the failure" in refused.stderr
 
 
-def test_what_is_inside_says_what_leaves_and_what_does_not(desk: Any) -> None:
+def test_what_is_inside_says_what_leaves_and_what_does_not(desk: Desk) -> None:
     minified(desk.db)
     done = desk.invoke("report", "repro.db", 1, "--what-is-inside")
     assert done.exit_code == 0, done.output
@@ -118,7 +120,7 @@ def test_what_is_inside_says_what_leaves_and_what_does_not(desk: Any) -> None:
     assert json.loads(renamed.stdout)["what_is_inside"]["inside"][1] == "names: neutral ones"
 
 
-def test_what_is_inside_of_the_page(desk: Any) -> None:
+def test_what_is_inside_of_the_page(desk: Desk) -> None:
     minified(desk.db)
     told = desk.invoke("report", "repro.db", "--what-is-inside")
     assert told.exit_code == 0, told.output
@@ -132,7 +134,7 @@ def test_what_is_inside_of_the_page(desk: Any) -> None:
     assert (desk.path / "page.html").exists()
 
 
-def test_what_was_made_elsewhere_is_handed_out_unrun_and_says_so(desk: Any) -> None:
+def test_what_was_made_elsewhere_is_handed_out_unrun_and_says_so(desk: Desk) -> None:
     minified(desk.db)
     done = desk.invoke("repro", "repro.db", 1, "--format", "pytest")
     assert done.exit_code == 0, done.output
@@ -140,7 +142,7 @@ def test_what_was_made_elsewhere_is_handed_out_unrun_and_says_so(desk: Any) -> N
     assert "TENTATIVE: not run here" in done.stdout
 
 
-def test_a_template_of_ones_own(desk: Any) -> None:
+def test_a_template_of_ones_own(desk: Desk) -> None:
     minified(desk.db)
     (desk.path / "mine.j2").write_text("{{ c.backend }}: {{ c.functions }}")
     assert desk.invoke("repro", "repro.db", 1, "--template", "mine.j2").stdout.startswith("eager: def forward(x):")
@@ -150,7 +152,7 @@ def test_a_template_of_ones_own(desk: Any) -> None:
     assert "docs/templates.md lists what it sees" in refused.stderr
 
 
-def test_a_capture_that_was_not_minified_is_offered_to_be(desk: Any, monkeypatch: Any) -> None:
+def test_a_capture_that_was_not_minified_is_offered_to_be(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
 
     from fxminify.minifier.commands import repro, run
 

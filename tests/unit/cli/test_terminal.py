@@ -11,6 +11,7 @@ from typing import Any
 
 import indexes
 import pytest
+from desks import Desk
 from rich.console import Console
 
 from fxminify.minifier.commands import console
@@ -30,7 +31,7 @@ def text_of(shown: Console) -> str:
     return shown.file.getvalue()
 
 
-def test_failures_of_one_backend_with_one_signature_are_one_row(desk: Any) -> None:
+def test_failures_of_one_backend_with_one_signature_are_one_row(desk: Desk) -> None:
     indexes.small(desk.db)
     assert desk.invoke("list", "repro.db").stdout.splitlines() == [
         " id  state         failure        backend  nodes  seen",
@@ -46,7 +47,7 @@ def test_failures_of_one_backend_with_one_signature_are_one_row(desk: Any) -> No
     assert [row["id"] for row in json.loads(desk.invoke("list", "repro.db", "--json").stdout)] == [1, 2, 3, 4]
 
 
-def test_divergences_are_one_bug_where_their_smallest_graphs_call_the_same(desk: Any) -> None:
+def test_divergences_are_one_bug_where_their_smallest_graphs_call_the_same(desk: Desk) -> None:
     wrong = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, message="output 0 is off by 1", detail={"class": "value"})
     with Index.open(str(desk.db), create=True) as index:
         ids = [indexes.add(index, indexes.chain([name, "relu"]), wrong) for name in ("sin", "exp", "cos", "tan", "log")]
@@ -72,7 +73,7 @@ def test_a_listing_fits_the_terminal(tmp_path: Path, width: int) -> None:
     assert max(map(len, lines)) <= width
 
 
-def test_a_failure_in_detail_fits_eighty_columns(desk: Any) -> None:
+def test_a_failure_in_detail_fits_eighty_columns(desk: Desk) -> None:
     indexes.small(desk.db)
     with Index.open(str(desk.db), readonly=True) as index:
         found = details(index, 1)
@@ -87,7 +88,7 @@ def test_a_failure_in_detail_fits_eighty_columns(desk: Any) -> None:
     assert not [line for line in lines if line.endswith(" -")]
 
 
-def test_the_minimal_graph_and_the_next_command_are_shown_and_the_rest_on_demand(desk: Any) -> None:
+def test_the_minimal_graph_and_the_next_command_are_shown_and_the_rest_on_demand(desk: Desk) -> None:
     indexes.small(desk.db)
     short = desk.invoke("show", "repro.db", 1).stdout
     assert "torch.sin(x)" in short
@@ -103,7 +104,7 @@ def test_the_minimal_graph_and_the_next_command_are_shown_and_the_rest_on_demand
     assert pending.endswith("      next  minify run repro.db 2\n")
 
 
-def test_of_a_long_graph_the_first_lines_are_shown(desk: Any) -> None:
+def test_of_a_long_graph_the_first_lines_are_shown(desk: Desk) -> None:
     with Index.open(str(desk.db), create=True) as index:
         indexes.add(index, indexes.chain(["sin"] * 200), indexes.failing("no kernel"))
     shown = desk.invoke("show", "repro.db", 1).stdout
@@ -112,7 +113,7 @@ def test_of_a_long_graph_the_first_lines_are_shown(desk: Any) -> None:
     assert desk.invoke("show", "repro.db", 1, "--captured").stdout.count("torch.sin") == 200
 
 
-def test_a_script_is_coloured_on_a_terminal_and_plain_elsewhere(desk: Any) -> None:
+def test_a_script_is_coloured_on_a_terminal_and_plain_elsewhere(desk: Desk) -> None:
     indexes.small(desk.db)
     script = '"""It fails."""\nimport torch\n\ntorch.compile(torch.sin)(x)\n'
     assert desk.invoke("repro", "repro.db", 1).stdout == script
@@ -125,7 +126,7 @@ def test_a_script_is_coloured_on_a_terminal_and_plain_elsewhere(desk: Any) -> No
     assert colours == []
 
 
-def test_colours_are_left_out_where_the_environment_says_so(desk: Any, monkeypatch: Any) -> None:
+def test_colours_are_left_out_where_the_environment_says_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     indexes.small(desk.db)
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b[" in desk.invoke("repro", "repro.db", 1).stdout
@@ -155,7 +156,7 @@ def test_nothing_of_a_database_moves_the_cursor(tmp_path: Path) -> None:
     assert "\x1b[2J" not in text_of(terminal_)
 
 
-def test_the_minimal_graph_is_drawn(desk: Any) -> None:
+def test_the_minimal_graph_is_drawn(desk: Desk) -> None:
     indexes.small(desk.db)
     assert desk.invoke("show", "repro.db", 1, "--graph").stdout.splitlines() == [
         "Failure 1: 1 compute node",
