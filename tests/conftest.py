@@ -5,6 +5,7 @@ imports it, ``process`` starts workers or commands, or takes seconds, ``e2e`` go
 script. Modules that several tests share are in ``shared``, programs that tests run in ``programs``.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,11 @@ import fxminify
 HERE = Path(__file__).parent
 TIERS = ("unit", "torch", "process", "e2e")
 pytest_plugins = ["desks", "postgres", "recreation"]
+
+# Where Python is told to keep no byte code, as in some containers, each process that a test starts would compile this
+# whole package again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A suite started in the background (``make test &``, some CI runners) has SIGINT ignored, and so would every process
 # that a test starts to press Ctrl-C on.

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -24,15 +24,16 @@ from ...repro_templates.report.phrases import count
 from ...repro_templates.report.text_graph import text_graph
 from ...store.errors import without_password
 from ...store.index import CaptureInfo, Index, RetestResult, StepInfo
-from ..oracle import first_node
-from ..oracle.ablation import Ablation
 from ..printable import printable
-from ..reducer.history import Effort, History
-from ..regression.retest import RetestAnswer, RetestCase
 from ..reporting import groups
-from ..reporting.explanation import Explanation
 from ..session import events
-from ..session.minify import MinifyResult
+
+if TYPE_CHECKING:  # a listing is to be quick: it needs none of these
+    from ..oracle.ablation import Ablation
+    from ..reducer.history import Effort, History
+    from ..regression.retest import RetestAnswer, RetestCase
+    from ..reporting.explanation import Explanation
+    from ..session.minify import MinifyResult
 
 STATES = {
     "verified": "green",
@@ -208,16 +209,16 @@ def code(text: str, language: str = "python", *, console: Console | None = None)
     console.print(drawn, soft_wrap=True)
 
 
-def drawing(index: Index, capture_id: int, *, console: Console | None = None) -> None:
-    """The minimal graph of a capture drawn in text, the captured one where there is none smaller yet."""
+def drawing(index: Index, capture_id: int, culprit: str = "", *, console: Console | None = None) -> None:
+    """The minimal graph of a capture drawn in text, the captured one where there is none smaller yet. The node
+    ``culprit``, if it is known, is marked."""
     console = console or Console()
     info = index.captures.get(capture_id)
     best = index.best(info)
     case = best or index.captures.case(capture_id)
     head = count(case.graph.count, "compute node") + ("" if best is not None else f", not minified yet: {info.state}")
     console.print(Text(printable(f"Failure {capture_id}: {head}"), style="bold"), soft_wrap=True)
-    first = first_node.stored(index, capture_id) or {}
-    for line in text_graph(case.graph, culprits={str(first.get("node"))}, ascii=not console.encoding.startswith("utf")):
+    for line in text_graph(case.graph, culprits={culprit}, ascii=not console.encoding.startswith("utf")):
         fit = "ellipsis" if console.is_terminal else "ignore"
         console.print(Text(printable(line)), no_wrap=True, overflow=fit, crop=console.is_terminal)  # type: ignore[arg-type]
 

@@ -19,13 +19,14 @@ def show(db: str, id_: int, captured: bool, graph: bool, more: bool, json_: bool
     Of a failure that has no verified script, the details are always shown.
     """
     from ...store.index import Index
+    from ..oracle import first_node
     from ..reporting import explanation
     from ..reporting.details import details
     from . import console
 
     with Index.open(db, readonly=True) as index:
         if graph and not json_:
-            console.drawing(index, id_)
+            console.drawing(index, id_, str((first_node.stored(index, id_) or {}).get("node", "")))
             return
         found = details(index, id_, captured=captured)
         explained = explanation.stored(index, id_)
