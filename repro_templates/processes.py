@@ -62,7 +62,7 @@ class EndedRun:
     code: int | None
     seconds: float
     output: str
-    report: dict[str, object] | None = None
+    report: dict[str, Any] | None = None
     forked: bool = False
 
 

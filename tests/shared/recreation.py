@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 PROGRAMS = Path(__file__).parents[1] / "programs" / "backends"
 
 
-def run(*argv: object, cwd: Path, path: tuple[Path, ...] = ()) -> str:
+def run_python(*argv: object, cwd: Path, path: tuple[Path, ...] = ()) -> str:
     """Standard output of ``python argv`` in ``cwd`` with only ``path`` on PYTHONPATH."""
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"OMP_NUM_THREADS": "1"}
     env["PYTHONPATH"] = os.pathsep.join(map(str, path))
@@ -29,18 +29,15 @@ def run(*argv: object, cwd: Path, path: tuple[Path, ...] = ()) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="session")
-def run_python() -> Callable[..., str]:
-    """`run`: standard output of a script in a fresh process."""
-    return run
+class Recreated(Protocol):
+    """``recreated(program, *path)``: every backend of ``program``, its spec, and what came of re-creating it."""
+
+    def __call__(self, program: str, *path: Path) -> dict[str, Any]: ...
 
 
 @pytest.fixture(scope="session")
-def recreated(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """``recreated(program, *path)``: every backend of ``program``, its spec, and what came of re-creating it.
-
-    A program runs once, for all of the processes in which pytest-xdist runs tests.
-    """
+def recreated(tmp_path_factory: pytest.TempPathFactory) -> Recreated:
+    """A program runs once, for all of the processes in which pytest-xdist runs tests."""
     known: dict[str, dict[str, Any]] = {}
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -48,10 +45,10 @@ def recreated(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[st
 
     def result(program: str, *path: Path) -> dict[str, Any]:
         empty = tmp_path_factory.mktemp("empty")
-        recorded = json.loads(run(PROGRAMS / "app" / program, cwd=empty, path=(PROGRAMS, *path)))
+        recorded = json.loads(run_python(PROGRAMS / "app" / program, cwd=empty, path=(PROGRAMS, *path)))
         file = tmp_path_factory.mktemp("cases") / "cases.json"
         file.write_text(json.dumps({n: c for n, c in recorded.items() if not c["problem"]}))
-        again = json.loads(run(PROGRAMS / "recorder.py", "backends", file, *path, cwd=empty))
+        again = json.loads(run_python(PROGRAMS / "recorder.py", "backends", file, *path, cwd=empty))
         return {name: {**case, **again.get(name, {})} for name, case in recorded.items()}
 
     def get(program: str, *path: Path) -> dict[str, Any]:

@@ -6,27 +6,33 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any, Never
+from collections.abc import Callable
+from typing import Never
+
+from fxminify.minifier.sandbox.scratch import Scratch
+from fxminify.store.document.case import Json
+
+Mark = Callable[[str], None]
 
 
-def echo(argument: Any, scratch: Any, mark: Any) -> Any:
+def echo(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     mark("eager")
     return {"pid": os.getpid(), "argument": argument, "storage": scratch.get(argument.get("key", ""), b"").hex()}
 
 
-def segfault(argument: Any, scratch: Any, mark: Any) -> None:
+def segfault(argument: Json, scratch: Scratch, mark: Mark) -> None:
     mark("build")
     mark("compile")
     os.write(2, b"error: about to read address 0\n")
     ctypes.string_at(0)
 
 
-def leave(argument: Any, scratch: Any, mark: Any) -> None:
+def leave(argument: Json, scratch: Scratch, mark: Mark) -> None:
     mark("forward")
     os._exit(argument["code"])
 
 
-def hang(argument: Any, scratch: Any, mark: Any) -> None:
+def hang(argument: Json, scratch: Scratch, mark: Mark) -> None:
     """Hangs in C, with the GIL held by nobody, after starting a child in the group and one that left it."""
     mark("compile")
     pids = [subprocess.Popen(["sleep", "600"], start_new_session=new).pid for new in (False, True)]
@@ -35,13 +41,13 @@ def hang(argument: Any, scratch: Any, mark: Any) -> None:
         time.sleep(60)
 
 
-def stuck(argument: Any, scratch: Any, mark: Any) -> None:
+def stuck(argument: Json, scratch: Scratch, mark: Mark) -> None:
     """Hangs with the GIL held: no Python code of this process runs any more."""
     mark("compile")
     ctypes.PyDLL(None).sleep(600)
 
 
-def chatter(argument: Any, scratch: Any, mark: Any) -> Any:
+def chatter(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     os.write(1, b"to fd 1\n")
     os.write(2, b"to fd 2\n")
     print("from print")
@@ -50,7 +56,7 @@ def chatter(argument: Any, scratch: Any, mark: Any) -> Any:
     return {}
 
 
-def flood(argument: Any, scratch: Any, mark: Any) -> Any:
+def flood(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     os.write(2, b"first line\n")
     for _ in range(100):
         os.write(2, b"x" * 9999 + b"\n")
@@ -58,7 +64,7 @@ def flood(argument: Any, scratch: Any, mark: Any) -> Any:
     return {}
 
 
-def hog(argument: Any, scratch: Any, mark: Any) -> None:
+def hog(argument: Json, scratch: Scratch, mark: Mark) -> None:
     mark("compile")
     held = []
     while True:
@@ -66,7 +72,7 @@ def hog(argument: Any, scratch: Any, mark: Any) -> None:
         time.sleep(0.01)
 
 
-def grab(argument: Any, scratch: Any, mark: Any) -> Any:
+def grab(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     """One allocation beyond any cap: fails at once, by the resource limit."""
     try:
         bytearray(argument["bytes"])
@@ -75,27 +81,27 @@ def grab(argument: Any, scratch: Any, mark: Any) -> Any:
     return {"refused": False}
 
 
-def litter(argument: Any, scratch: Any, mark: Any) -> Any:
+def litter(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     os.chdir("/")
     os.environ["LITTER"] = "1"
     return {"pid": os.getpid()}
 
 
-def drop(argument: Any, scratch: Any, mark: Any) -> Any:
+def drop(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     with open("dropping.txt", "w") as file:
         file.write("x")
     return {"cwd": os.getcwd()}
 
 
-def raises(argument: Any, scratch: Any, mark: Any) -> Never:
+def raises(argument: Json, scratch: Scratch, mark: Mark) -> Never:
     raise ValueError("our own mistake")
 
 
-def quits(argument: Any, scratch: Any, mark: Any) -> None:
+def quits(argument: Json, scratch: Scratch, mark: Mark) -> None:
     sys.exit(3)
 
 
-def babble(argument: Any, scratch: Any, mark: Any) -> None:
+def babble(argument: Json, scratch: Scratch, mark: Mark) -> None:
     """Writes garbage over every socket it finds, as a wild pointer might."""
     for fd in range(3, 64):
         try:
@@ -105,7 +111,7 @@ def babble(argument: Any, scratch: Any, mark: Any) -> None:
     time.sleep(600)
 
 
-def orphan(argument: Any, scratch: Any, mark: Any) -> Any:
+def orphan(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     """Answers, but leaves a daemon behind."""
     if os.fork() == 0:
         os.setsid()
@@ -117,22 +123,22 @@ def orphan(argument: Any, scratch: Any, mark: Any) -> Any:
     return {}
 
 
-def threads(argument: Any, scratch: Any, mark: Any) -> Any:
+def threads(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     return {"threads": len(os.listdir("/proc/self/task")), "handlers": str(os.environ.get("PYTHONHASHSEED"))}
 
 
-def imports(argument: Any, scratch: Any, mark: Any) -> Any:
+def imports(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     importlib.import_module(argument["module"])
     return {}
 
 
-def waits(argument: Any, scratch: Any, mark: Any) -> Any:
+def waits(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     mark("compile")
     time.sleep(argument["seconds"])
     return {}
 
 
-def meet(argument: Any, scratch: Any, mark: Any) -> Any:
+def meet(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     """Answers once so many workers are at it at the same time."""
     mark("compile")
     (scratch.root / f"here.{os.getpid()}").touch()
@@ -141,6 +147,6 @@ def meet(argument: Any, scratch: Any, mark: Any) -> Any:
     return {}
 
 
-def records(argument: Any, scratch: Any, mark: Any) -> Any:
+def records(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     scratch.write(argument["key"], bytes.fromhex(argument["data"]))
     return {"tensors": [{"storage": argument["key"]}]}

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from fxminify.store.signature import signature as signature_of
 
 
 @pytest.fixture(scope="module")
-def dump(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def dump(tmp_path_factory: pytest.TempPathFactory) -> str:
     script = tmp_path_factory.mktemp("deaths") / "lowering.py"
     script.write_text(
         "import ctypes, os\n"
@@ -31,7 +30,7 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run.stderr
 
 
-def test_the_stack_of_a_crash_becomes_frames(dump: Any) -> None:
+def test_the_stack_of_a_crash_becomes_frames(dump: str) -> None:
     failure = deaths.crash(Phase.COMPILE, signal=11, diagnostics=dump)
     assert failure.kind is FailureKind.CRASH
     assert failure.frames[-3:-1] == (Frame("lowering.py", "compile", 6), Frame("lowering.py", "lower", 4))

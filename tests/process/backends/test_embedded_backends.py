@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-
-Recreated = Callable[..., dict[str, Any]]
-
+from recreation import Recreated
 
 EMBEDDED = [
     "function", "registered", "registered_object", "decorated", "instance", "dataclass", "named_lambda", "lambda",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from recreation import run_python
 
 from fxminify.backends.provenance import libraries
 from fxminify.backends.provenance.spec import CannotLoad
@@ -26,7 +27,7 @@ CALLS = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory, run_python: Any) -> dict[str, Any]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What `op_user.py` found for its operators."""
     empty = tmp_path_factory.mktemp("empty")
     out: dict[str, Any] = json.loads(run_python(PROGRAMS / "app" / "op_user.py", cwd=empty, path=(LIB,)))
@@ -34,7 +35,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, run_python: Any) -> dict[str
 
 
 @pytest.fixture(scope="module")
-def called(tmp_path_factory: pytest.TempPathFactory, run_python: Any, found: dict[str, Any]) -> dict[str, Any]:
+def called(tmp_path_factory: pytest.TempPathFactory, found: dict[str, Any]) -> dict[str, Any]:
     """What came of loading them in a fresh process."""
     file = tmp_path_factory.mktemp("cases") / "cases.json"
     file.write_text(json.dumps({op: {**found[op], "call": call} for op, (call, _) in CALLS.items()}))

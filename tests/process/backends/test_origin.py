@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from recreation import Recreated
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop, eager
 from torch._dynamo.repro.after_dynamo import wrap_backend_debug
@@ -19,7 +20,6 @@ from fxminify.backends.provenance.catalog import listing
 from fxminify.backends.provenance.origin import spec_of
 
 LIB = Path(__file__).parents[2] / "programs" / "backends" / "lib"
-Recreated = Callable[..., dict[str, Any]]
 
 
 class Raising:

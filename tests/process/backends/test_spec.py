@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from recreation import Recreated
 
 from fxminify.backends.provenance.embedded_source import EmbeddedSource
 from fxminify.backends.provenance.spec import BackendSpec, CannotLoad
 
 LIB = Path(__file__).parents[2] / "programs" / "backends" / "lib"
-Recreated = Callable[..., dict[str, Any]]
 
 #: name in programs/app/library_user.py: (import lines, arguments of torch.compile)
 PRINTED = {

@@ -22,7 +22,8 @@ from fxminify.minifier.sandbox import cluster as clusters
 from fxminify.minifier.sandbox import dask_worker
 from fxminify.minifier.sandbox.cluster import INLINE, Cluster, ClusterPool, NoCluster, connect
 from fxminify.minifier.sandbox.launcher import BackendImportError, SandboxError
-from fxminify.minifier.sandbox.pool import Ended
+from fxminify.minifier.sandbox.pool import Ended, Reply
+from fxminify.store.document.case import Json
 
 SHARED = str(pathlib.Path(__file__).parents[2] / "shared")
 
@@ -39,7 +40,7 @@ def pool(cluster: Cluster) -> Iterator[ClusterPool]:
         yield pool
 
 
-def ask(pool: ClusterPool, task: str, argument: dict[str, Any] | None = None, timeout: float = 20.0) -> Any:
+def ask(pool: ClusterPool, task: str, argument: Json | None = None, timeout: float = 20.0) -> Reply:
     return pool.submit(f"sandbox_tasks:{task}", argument or {}, timeout=timeout).result(60)
 
 

@@ -7,42 +7,43 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from fxminify.minifier.sandbox.launcher import SandboxError
-from fxminify.minifier.sandbox.pool import Ended, Pool
+from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
+from fxminify.store.document.case import Json
 
 SHARED = str(pathlib.Path(__file__).parents[2] / "shared")
 
 
 @pytest.fixture(scope="module")
-def pool() -> Any:
+def pool() -> Iterator[Pool]:
     with Pool(None, path=[SHARED], memory=512 << 20) as pool:
         yield pool
 
 
-def ask(pool: Pool, task: Any, argument: Any = None, timeout: float = 20.0, fresh: bool = False) -> Any:
+def ask(pool: Pool, task: str, argument: Json | None = None, timeout: float = 20.0, fresh: bool = False) -> Reply:
     return pool.submit(f"sandbox_tasks:{task}", argument or {}, timeout=timeout, fresh=fresh).result(60)
 
 
-def alive(pid: Any) -> Any:
+def alive(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def descendants(pid: Any = None) -> Any:
+def descendants(pid: int | None = None) -> set[int]:
     return {p.pid for p in psutil.Process(pid).children(recursive=True)}
 
 
-def wait_until(condition: Any, seconds: float = 5.0) -> Any:
+def wait_until(condition: Callable[[], object], seconds: float = 5.0) -> bool:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)
-    return condition()
+    return bool(condition())
 
 
 def test_a_worker_answers_many_requests(pool: Pool) -> None:
@@ -140,7 +141,7 @@ def test_droppings_land_in_the_scratch_directory(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize(("task", "error"), [("raises", "ValueError: our own mistake"), ("quits", "SystemExit: 3")])
-def test_a_task_that_raises_is_our_own_trouble(pool: Pool, task: str, error: Any) -> None:
+def test_a_task_that_raises_is_our_own_trouble(pool: Pool, task: str, error: str) -> None:
     reply = ask(pool, task)
     assert (reply.ended, reply.error) == (Ended.INFRA, error)
     assert "Traceback" in reply.stderr

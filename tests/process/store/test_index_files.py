@@ -7,9 +7,9 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import index_tasks
 import pytest
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def public() -> Any:
+def public() -> Iterator[Path]:
     """A directory that an unprivileged user may reach, which pytest's own is not."""
     folder = Path(tempfile.mkdtemp(prefix="fxminify-test-"))
     yield folder
@@ -40,7 +40,7 @@ def public() -> Any:
 
 
 @contextmanager
-def unprivileged() -> Any:
+def unprivileged() -> Iterator[None]:
     """Root may write anywhere: be nobody for a while."""
     root = os.geteuid() == 0
     if root:
@@ -52,7 +52,7 @@ def unprivileged() -> Any:
             os.seteuid(0)
 
 
-def refusal(path: str, **how: Any) -> str:
+def refusal(path: str, **how: bool) -> str:
     """The sentence with which opening ``path`` is refused; the directory is unchanged."""
     before = snapshot(path)
     with pytest.raises(StoreError) as error, Index.open(path, **how) as index:

@@ -20,7 +20,7 @@ CONV = (("input", False), ("weight", False), ("bias", True), ("stride", True), (
 
 
 def one(
-    target: Any,
+    target: str,
     args: tuple[Any, ...],
     kwargs: dict[str, Any] | None = None,
     *,
@@ -32,10 +32,10 @@ def one(
 ) -> tuple[Case, Trace]:
     """A case of one node ``n`` that gives a tensor of that shape and type, and its trace."""
     inputs = inputs or {"x": ROWS, "y": FOUR}
-    target = target if op == "call_method" else {"op" if "::" in target else "fn": target}
+    named: str | dict[str, str] = target if op == "call_method" else {"op" if "::" in target else "fn": target}
     nodes = (
         *(Node(name, "placeholder", name) for name in inputs),
-        Node("n", op, target, args, kwargs or {}),
+        Node("n", op, named, args, kwargs or {}),
         Node("output", "output", "output", ({"tuple": [{"ref": "n"}]},)),
     )
     given = tuple(spec(s, f"in:{name}") for name, s in inputs.items())
@@ -75,7 +75,12 @@ X, Y = {"ref": "x"}, {"ref": "y"}
     ],
 )
 def test_the_plain_operation_of_the_same_form(
-    target: str, args: Any, shape: Any, dtype: str, target_after: str, args_after: Any
+    target: str,
+    args: tuple[Any, ...],
+    shape: tuple[int, ...],
+    dtype: str,
+    target_after: str,
+    args_after: tuple[Any, ...],
 ) -> None:
     node = reduced("simpler", one(target, args, shape=shape, dtype=dtype))
     assert next(iter(node.target.values())) == target_after
@@ -156,7 +161,7 @@ def test_lists_of_dimensions_get_shorter_and_shapes_do_not() -> None:
     ("number", "least", "found"),
     [(7, 0, 0), (7, 1, 1), (7, 3, 4), (1_000_000_007, 5_000_000, 10_000_000), (0.25, 0.1, 1.0), (True, 0, False)],
 )
-def test_numbers_are_0_or_1_or_as_short_as_will_do(number: Any, least: float, found: Any) -> None:
+def test_numbers_are_0_or_1_or_as_short_as_will_do(number: float, least: float, found: float) -> None:
     node = reduced("numbers", one("torch.mul", (X, number)), lambda n: n.args[1] >= least)
     assert node.args == (X, found)
     assert type(node.args[1]) is type(number)
@@ -215,7 +220,9 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("before", "after", "method", "rest"), WAYS, ids=[w[2] for w in WAYS])
-def test_one_call_gives_the_shape_that_a_chain_gave(before: Any, after: Any, method: str, rest: Any) -> None:
+def test_one_call_gives_the_shape_that_a_chain_gave(
+    before: tuple[int, ...], after: tuple[int, ...], method: str, rest: tuple[int, ...]
+) -> None:
     steps: list[Step] = [
         ("a", "asinh", ["x"]),
         ("b", "foo", ["a"]),

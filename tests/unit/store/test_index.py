@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def path(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def index(path: str) -> Any:
+def index(path: str) -> Iterator[Index]:
     with Index.open(path, create=True) as index:
         yield index
 

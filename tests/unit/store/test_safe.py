@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from careful import dotted
 
 import fxminify
 
@@ -24,12 +25,6 @@ ALLOWED = {
     ): "the source of a backend defined in the user's own script, after the user said so",
     ("minifier/oracle/observe.py", "exec"): "source printed from a validated case, in a worker",
 }
-
-
-def dotted(node: ast.expr) -> str:
-    if isinstance(node, ast.Name):
-        return node.id
-    return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
 
 
 def uses(path: Path) -> list[str]:

@@ -12,11 +12,11 @@ import pytest
 
 import fxminify
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
-from fxminify.store.masking import AFTER_ADAPTERS, BEFORE_ADAPTERS, first_error_line, first_paragraph, mask
+from fxminify.store.masking import AFTER_ADAPTERS, BEFORE_ADAPTERS, MaskingRule, first_error_line, first_paragraph, mask
 from fxminify.store.signature import Match, Signature, signature
 
 
-def error(message: str = "", type: str = "RuntimeError", **more: Any) -> Any:
+def error(message: str = "", type: str = "RuntimeError", **more: Any) -> Failure:
     return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, type=type, message=message, **more)
 
 
@@ -81,7 +81,7 @@ SAME = {
 
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME.keys())
-def test_what_changes_as_a_graph_shrinks_is_masked(one: Any, other: Any) -> None:
+def test_what_changes_as_a_graph_shrinks_is_masked(one: str, other: str) -> None:
     assert signature(error(one)) == signature(error(other))
 
 
@@ -104,7 +104,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT.values(), ids=DIFFERENT.keys())
-def test_what_tells_bugs_apart_is_not_masked(one: Any, other: Any) -> None:
+def test_what_tells_bugs_apart_is_not_masked(one: str, other: str) -> None:
     assert signature(error(one)).difference(signature(error(other))) == "message"
 
 
@@ -122,7 +122,7 @@ def test_the_message_of_a_real_conversion_error_reads_well() -> None:
 
 
 def test_an_operator_named_only_in_a_cause_is_part_of_the_signature() -> None:
-    def missing(op: Any) -> Any:
+    def missing(op: str) -> Failure:
         text = f"No ONNX function found for <OpOverload(op='{op}', overload='default')>. Failure message: none"
         return error("Failed to convert the exported program.", "ConversionError", causes=(("DispatchError", text),))
 
@@ -144,7 +144,7 @@ def test_type_origin_and_phase_are_part_of_the_signature() -> None:
 @pytest.mark.parametrize(
     "file", ["cguv7kxzpauc5ii2brdtea3qwffc6sp3ewezq6crot7sxrriwh74.py", "<eval_with_key>.7", "<string>"]
 )
-def test_generated_code_is_one_place(file: Any) -> None:
+def test_generated_code_is_one_place(file: str) -> None:
     assert signature(error("x", frames=(Frame(file, "call", 209),))).origin == "<generated>"
 
 
@@ -169,7 +169,7 @@ error: something later
 
 
 def test_diagnostics_tell_apart_what_a_generic_message_does_not() -> None:
-    def generic(op: Any) -> Any:
+    def generic(op: str) -> Failure:
         return error("compilation failed", diagnostics=IREE.replace("aten.foo", op))
 
     foo, bar = signature(generic("aten.foo")), signature(generic("aten.bar"))
@@ -198,7 +198,7 @@ def test_warnings_on_standard_error_do_not_enter_the_signature() -> None:
         ("loading plugin\nFATAL: no such target", "FATAL: no such target"),
     ],
 )
-def test_the_first_line_that_reports_an_error(text: Any, line: Any) -> None:
+def test_the_first_line_that_reports_an_error(text: str, line: str | None) -> None:
     assert first_error_line(text) == (line if line is not None else text)
 
 
@@ -236,7 +236,7 @@ def test_hangs_and_memory_are_known_by_kind_and_phase() -> None:
 
 
 def test_crashes_are_known_by_signal_place_and_diagnostics() -> None:
-    def crash(signum: Any, place: str = "lower", diagnostics: str = "") -> Any:
+    def crash(signum: int, place: str = "lower", diagnostics: str = "") -> Signature:
         return signature(
             Failure(
                 FailureKind.CRASH,
@@ -270,7 +270,7 @@ def test_masking_a_huge_message_is_quick_and_bounded() -> None:
 
 
 @pytest.mark.parametrize("unit", ["x", "_1", "/", "[ ", "Warning"])
-def test_masking_takes_linear_time_whatever_repeats(unit: Any) -> None:
+def test_masking_takes_linear_time_whatever_repeats(unit: str) -> None:
     before = time.process_time()  # regular expressions run no lines of Python that could be counted
     text = unit * 100_000
     signature(Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, message=text, diagnostics=f"error: {text}"))
@@ -300,7 +300,7 @@ def test_errors_of_the_c_compiler_are_told_apart_by_its_first_error() -> None:
 
 
 @pytest.mark.parametrize("rule", [*BEFORE_ADAPTERS, *AFTER_ADAPTERS], ids=lambda rule: rule.name)
-def test_a_masking_rule_does_what_the_documentation_shows(rule: Any) -> None:
+def test_a_masking_rule_does_what_the_documentation_shows(rule: MaskingRule) -> None:
     assert re.sub(rule.pattern.replace("<numbered>", "buf"), rule.replacement, rule.before) == rule.after
     page = (Path(fxminify.__file__).parent / "docs" / "signatures.md").read_text()
     assert f"| `{rule.name}` | `{ascii(rule.before)[1:-1]}` | `{rule.after}` |" in page
