@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.adapters import adapters
-from ..repro_templates.report.phrases import count
+from ..store.text import count
 from .session.minify import minify
 
 #: ``{"check", "ok", "found"}``; ``ok`` is False where something needs doing, None where it is optional.

@@ -20,6 +20,7 @@ from ..backends.running.deaths import signal_name
 from ..store.document.case import Case
 from ..store.failure import PRECISION, VALUES, Failure, FailureKind
 from ..store.masking import mask
+from ..store.text import count
 from .report.phrases import actual, code, docstring, expected, fits, log, markdown, one_line, prose, summary, title
 from .source.action import Action
 
@@ -164,13 +165,13 @@ def about(case: Case, header: Header) -> list[str]:
 
 def minified(case: Case, header: Header) -> str:
     """How the case became what it is."""
-    after = _count(case.graph.count, "node")
+    after = count(case.graph.count, "node")
     text = f"Minified by fxminify {__version__}"
     if header.nodes > case.graph.count:
-        text += f" from {_count(header.nodes, 'node')} to {case.graph.count}"
+        text += f" from {count(header.nodes, 'node')} to {case.graph.count}"
     elif header.nodes:
         text += f"; {'its only node is needed' if header.nodes == 1 else f'none of its {after} can go'}"
-    text += f" ({_count(header.queries, 'oracle call')})." if header.queries else "."
+    text += f" ({count(header.queries, 'oracle call')})." if header.queries else "."
     return text + (f" Signature {header.signature}." if _SIGNATURE.fullmatch(header.signature) else "")
 
 
@@ -254,7 +255,7 @@ def story(case: Case, header: Header) -> str:
     """What minimization did, in a sentence or two."""
     text = minified(case, header)
     if header.inputs > len(case.inputs):
-        text += f" Of {_count(header.inputs, 'input')} it needs {len(case.inputs)}."
+        text += f" Of {count(header.inputs, 'input')} it needs {len(case.inputs)}."
     return text
 
 
@@ -277,10 +278,6 @@ def _number(value: object) -> str:
 
 def _wrapped(text: str, length: int = 400) -> list[str]:
     return textwrap.wrap(one_line(text, length), _WIDTH, break_on_hyphens=False) if text else []
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def sentences(case: Case, header: Header) -> dict[str, Any]:

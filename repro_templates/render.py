@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jinja2
@@ -229,7 +229,7 @@ def _furnished(environment: jinja2.Environment) -> jinja2.Environment:
         "json": lambda value: json.dumps(value, indent=1, ensure_ascii=True),
         "code": phrases.code,
         "fence": phrases.fence,
-        "cell": phrases.cell,
+        "cell": partial(phrases.markdown, length=120),
         "markdown": phrases.markdown,
     }
     return environment

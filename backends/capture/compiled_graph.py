@@ -28,6 +28,7 @@ from ..comparison.sampling import LargestSizes
 from ..provenance.spec import BackendSpec
 from ..running import ambient
 from ..running.exceptions import failure_of, is_failure, unwrap
+from ..running.execution import storage_of, version_of
 from . import seam
 from .graph_snapshot import GraphSnapshot, KeptInputs, cuda_devices
 from .lowering import AotCalls, lower
@@ -131,7 +132,9 @@ class CompiledGraph:
                 return self._learn(compiled, args, kwargs)
             self._wait -= 1
             due = self._wait == 0 or (self._sizes is not None and self._sizes.doubled(args))
-            call = self._checked(compiled, args, kwargs) if due else self._call(args)
+            call = self._first_call(args) if due else self._call(args)
+            if due:
+                self._check(compiled, args, kwargs, call)
             mark = journal.begin("forward", self.number) if journal is not None else None
             self.invoked += 1
             try:
@@ -170,7 +173,7 @@ class CompiledGraph:
         doubled = self._sizes is not None and self._sizes.doubled(args)
         if self._wait == 0 or doubled:
             self._check(compiled, args, kwargs, call)
-        before = [_version(a) for a in args]
+        before = [version_of(a) for a in args]
         began = time.perf_counter()
         self.invoked += 1
         try:
@@ -189,7 +192,7 @@ class CompiledGraph:
         if not torch.equal(call.rng["cpu"], torch.get_rng_state()):
             self.snapshot.random = True
             self._draws = seconds >= PAYS_FOR_HOOKS
-        self._learn_written([i for i, a in enumerate(args) if _version(a) != before[i]], args, seconds)
+        self._learn_written([i for i, a in enumerate(args) if version_of(a) != before[i]], args, seconds)
         return result
 
     def _remember(self, call: CompiledCall) -> None:
@@ -199,12 +202,6 @@ class CompiledGraph:
             own = [v for v in values if isinstance(v, torch.Tensor) and not isinstance(v, torch.nn.Parameter)]
             if sum(t.numel() * t.element_size() for t in own if t.layout is torch.strided) <= REMEMBERED:
                 self.snapshot.earlier.append(values)
-
-    def _checked(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> CompiledCall:
-        """A later call that is compared with eager."""
-        call = self._first_call(args)
-        self._check(compiled, args, kwargs, call)
-        return call
 
     def _check(
         self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], call: CompiledCall
@@ -241,12 +238,12 @@ class CompiledGraph:
         size = sum(args[i].numel() * args[i].element_size() for i in written)
         affordable = size <= COPIED_EACH_CALL and len(written) * PAYS_FOR_A_COPY <= seconds
         self._written = written if affordable else []
-        storages = [_storage(a) for a in args if isinstance(a, torch.Tensor)]
+        storages = [storage_of(a) for a in args if isinstance(a, torch.Tensor)]
         self._simple = not torch.is_inference_mode_enabled() and all(
             type(args[i]) is torch.Tensor
             and not args[i].requires_grad
             and args[i].is_contiguous()
-            and storages.count(_storage(args[i])) == 1
+            and storages.count(storage_of(args[i])) == 1
             for i in written
         )
 
@@ -326,7 +323,7 @@ def _without_cycle(call: CompiledCall) -> CompiledCall:
     if call.inputs is None:
         return call
     values = [
-        v.detach() if isinstance(v, torch.Tensor) and v is a and v.grad_fn is not None and _version(v) != old else v
+        v.detach() if isinstance(v, torch.Tensor) and v is a and v.grad_fn is not None and version_of(v) != old else v
         for v, a, old in zip(call.inputs.values, call.args, call.inputs.versions, strict=True)
     ]
     return CompiledCall(values, KeptInputs(values, call.inputs.versions), call.rng, call.entry)
@@ -354,14 +351,6 @@ def _shapes(args: Sequence[Any]) -> str:
     """The shapes of the arguments that are no parameters, as text."""
     tensors = [a for a in args if isinstance(a, torch.Tensor) and not isinstance(a, torch.nn.Parameter)]
     return ", ".join(str(list(t.shape)) for t in tensors)[:500]
-
-
-def _storage(t: torch.Tensor) -> int:
-    return t.untyped_storage()._cdata if t.layout is torch.strided else id(t)
-
-
-def _version(value: Any) -> int | None:
-    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
 
 
 def _dressed(run: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from ...store.errors import StoreError
 from ...store.index import CaptureInfo
 from ...store.index.changes import Changes
+from ..provenance.syntax import imported_modules
 from . import supervise
 from .settings import Settings
 
@@ -69,9 +70,7 @@ def read(path: Path) -> Foreign:
             f"fx_graph_runnable.py. To capture the failures of a program: minify capture {path}"
         )
     given = {k.arg: k.value.value for k in calls[0].keywords if k.arg and isinstance(k.value, ast.Constant)}
-    imported = [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names]
-    imported += [n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module]
-    tops = tuple(sorted({name.partition(".")[0] for name in imported}))
+    tops = tuple(sorted({name.partition(".")[0] for name in imported_modules(tree)}))
     return Foreign(path, after[0], bool(given.get("accuracy")), tops)
 
 

@@ -23,7 +23,7 @@ from ...store.live.encode import Encoder, Unsupported, encode
 from ..provenance import libraries
 from ..provenance.spec import BackendSpec
 from ..running import ambient, collectives
-from ..running.execution import copy_inputs, tensors
+from ..running.execution import copy_inputs, storage_of, tensors, version_of
 
 #: Bytes of inputs that are copied before a compile or a first call; parameters never are.
 INPUT_BUDGET = 256 << 20
@@ -54,7 +54,7 @@ class KeptInputs:
         held: set[int] = set()
         for index, value in enumerate(values):
             if isinstance(value, torch.Tensor):
-                storage = _storage(value)
+                storage = storage_of(value)
                 chosen.setdefault(storage, []).append(index)
                 by_reference = isinstance(value, torch.nn.Parameter) if only is None else index not in only
                 if by_reference or _of_a_subclass(value):
@@ -66,7 +66,7 @@ class KeptInputs:
                 budget -= size
                 copied += indices
         kept = list(values)
-        versions = [_version(v) for v in values]
+        versions = [version_of(v) for v in values]
         with modes.undisturbed():
             for index, value in zip(copied, copy_inputs([values[i] for i in copied], whole=whole), strict=True):
                 kept[index], versions[index] = value, None
@@ -77,18 +77,21 @@ class KeptInputs:
         """Indices of the inputs that were overwritten since and whose old values are lost."""
         return [
             i for i, (v, old) in enumerate(zip(self.values, self.versions, strict=True)) if old is not None
-            and _version(v) != old
+            and version_of(v) != old
         ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A case, its storages, why it may not run elsewhere, and whether values of tensors were left out."""
+    """A case and its storages, or no case.
 
-    case: Case
-    blobs: dict[str, bytes]
-    problems: list[str]
-    invented: bool
+    ``reason`` says why there is none, or why it may not run elsewhere. ``invented``: values of tensors were left out.
+    """
+
+    case: Case | None = None
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    reason: str = ""
+    invented: bool = False
 
 
 @dataclass
@@ -170,6 +173,7 @@ class GraphSnapshot:
         *,
         backward: bool = False,
         compare: bool = False,
+        calls: int = 1,
         keep: int | None = None,
     ) -> Taken:
         """The case as data. Of storages of more than ``keep`` bytes the values are left out (None: all are kept).
@@ -180,7 +184,7 @@ class GraphSnapshot:
             module = self.module()
             encoded = encode(module, inputs, keep=keep)
             imports, problems = libraries.imports_for(operators(module))
-            problems += collectives.problems(module)
+            problems = [*filter(None, [spec.problem]), *problems, *collectives.problems(module)]
             imports += device_imports({t.device.type for t in tensors(inputs)})
             context, specs, blobs = dict(self.context), encoded.tensors, dict(encoded.blobs)
             if self.random and rng:
@@ -204,11 +208,12 @@ class GraphSnapshot:
             imports=tuple(imports),
             backward=backward,
             compare=compare,
+            calls=calls,
             torch=str(torch.__version__),
             earlier=tuple(earlier),
             tolerance=self.tolerance if compare else {},
         )
-        return Taken(case, blobs, problems, encoded.invented)
+        return Taken(case, blobs, "; ".join(problems), encoded.invented)
 
     def _call(
         self, given: Sequence[Any], names: Sequence[str], base: int
@@ -293,13 +298,5 @@ def _of_a_subclass(t: torch.Tensor) -> bool:
     return type(t) not in (torch.Tensor, torch.nn.Parameter) and not modes.is_fake(t)
 
 
-def _storage(t: torch.Tensor) -> int:
-    return t.untyped_storage()._cdata if t.layout is torch.strided and not modes.is_fake(t) else id(t)
-
-
 def _bytes(t: torch.Tensor) -> int:
     return 0 if modes.is_fake(t) or t.layout is not torch.strided else t.numel() * t.element_size()
-
-
-def _version(value: Any) -> int | None:
-    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None

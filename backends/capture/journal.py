@@ -184,10 +184,6 @@ class JournalBlobs(Mapping[str, bytes]):
         return sum(1 for _ in self)
 
 
-def create(directory: Path) -> None:
-    (directory / "blobs").mkdir(parents=True)
-
-
 def _replace(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees all of it or nothing."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")

@@ -112,4 +112,6 @@ def _supervised() -> bool:
 
 def _plain(text: object) -> str:
     """Text from a database without control characters."""
-    return "".join(c if c.isprintable() else "?" for c in str(text)[:200])
+    from ...store.text import printable
+
+    return printable(str(text)[:200])

@@ -14,15 +14,18 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ...store.document.case import Case, Json, to_json
+import torch
+
+from ...store.document.case import Json, to_json
+from ...store.document.decode import InvalidDocument, validate
 from ...store.failure import METADATA, PRECISION, Failure, FailureKind, Phase
+from ...store.live.encode import Unsupported, graph_text
 from ...store.signature import Signature, signature
 from ..provenance.spec import BackendSpec
-from .graph_snapshot import GraphSnapshot, KeptInputs
+from .graph_snapshot import GraphSnapshot, KeptInputs, Taken
 from .journal import Journal
 from .lowering import CannotLower, Lowered
 from .seam import own_calls
@@ -84,7 +87,7 @@ class CaptureRecorder:
         try:
             with self._lock, own_calls():
                 backend = spec()
-                self._add(None, {}, failure, signature(failure), self._provenance(None, backend), "", reason)
+                self._add(Taken(reason=reason), failure, self._provenance(None, backend), "")
                 log.warning("fxminify could not keep a failing graph: %s", reason)
         except Exception as exc:  # noqa: BLE001  see record
             log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
@@ -105,15 +108,14 @@ class CaptureRecorder:
             with own_calls():
                 backend = spec()
                 document: Json = {"provenance": self._provenance(snapshot, backend)}
-                keep = self._kept(AHEAD)
-                case, blobs, reason, invented = self._case(snapshot, backend, inputs, rng, False, False, calls, keep)
-                if invented:
+                taken = self._case(snapshot, backend, inputs, rng, {"calls": calls}, self._kept(AHEAD))
+                if taken.invented:
                     document["provenance"]["data"] = METADATA
-                if case is None:
-                    document |= {"reason": reason, "graph_text": self._text(snapshot)}
+                if taken.case is None:
+                    document |= {"reason": taken.reason, "graph_text": graph_text(snapshot.module())}
                 else:
-                    document["case"] = to_json(case)
-                self.journal.put(graph, document, blobs)
+                    document["case"] = to_json(taken.case)
+                self.journal.put(graph, document, taken.blobs)
         except Exception as exc:  # noqa: BLE001  see record
             log.warning("fxminify could not write ahead; a crash here would not be captured: %s", _said(exc))
 
@@ -174,36 +176,36 @@ class CaptureRecorder:
             capture = self._known[key]
             self._again[capture] = self._again.get(capture, 0) + 1
             return
-        taken: tuple[Case | None, dict[str, bytes], str, bool] = None, {}, "", False
+        taken = Taken()
         refused: dict[str, str] = {}
         provenance = Json({"level": "dynamo"})
         for tried in {"auto": ("dynamo", "aot"), "aot": ("aot", "dynamo")}.get(level, (level,)):
             if tried == "dynamo":
-                taken = self._case(snapshot, spec, inputs, rng, **asked, keep=self._kept_of(failure))
+                taken = self._case(snapshot, spec, inputs, rng, asked, self._kept_of(failure))
             elif below is not None:
                 lowered, taken = self._lowered(below, rng, asked)
                 if lowered is not None:
                     spec, inputs, failure = lowered.spec, lowered.inputs, lowered.failure
                     provenance = {"level": "aot", "aot_graph": str(lowered.role)}
-            if taken[0] is not None:
+            if taken.case is not None:
                 break
-            refused[tried] = taken[2]
-        case, blobs, reason, invented = taken
-        reason = reason if case is not None else "; ".join(dict.fromkeys(filter(None, refused.values())))
-        if case is not None and refused:
+            refused[tried] = taken.reason
+        if taken.case is None:
+            taken = Taken(reason="; ".join(dict.fromkeys(filter(None, refused.values()))))
+        elif refused:
             provenance |= {"refused": "; ".join(f"{tried}: {why}" for tried, why in refused.items())}
         provenance = self._provenance(snapshot, spec) | provenance
-        if invented:
+        if taken.invented:
             provenance["data"] = METADATA
         provenance |= {"graph": snapshot.number, "call": asked["calls"]}
         if len(snapshot.shapes_before) > 1:
             provenance["shapes_before"] = "; ".join(snapshot.shapes_before[:-1])
         if inputs.changed:
             provenance["inputs_changed"] = inputs.changed
-        text = self._text(snapshot) if case is None else ""
-        self._known[key] = self._add(case, blobs, failure, signature(failure), provenance, text, reason)
-        if reason:
-            log.warning("fxminify captured a failure that it cannot run again: %s", reason)
+        text = graph_text(snapshot.module()) if taken.case is None else ""
+        self._known[key] = self._add(taken, failure, provenance, text)
+        if taken.reason:
+            log.warning("fxminify captured a failure that it cannot run again: %s", taken.reason)
 
     def _recorded(self, spec: BackendSpec, known: Signature) -> list[int]:
         """Captures by other processes and earlier runs of a failure of the backend as a whole."""
@@ -215,22 +217,19 @@ class CaptureRecorder:
             rows = index.captures.find()
         return [row.id for row in rows if row.signature == known.digest and row.backend == spec.name]
 
-    def _lowered(
-        self, below: Below, rng: dict[str, Any], asked: Json
-    ) -> tuple[Lowered | None, tuple[Case | None, dict[str, bytes], str, bool]]:
+    def _lowered(self, below: Below, rng: dict[str, Any], asked: Json) -> tuple[Lowered | None, Taken]:
         """The first graph of AOTAutograd that can be stored, and its case; or why there is none."""
         reason = "AOTAutograd makes no graph of it"
         try:
             for graph in below():
-                keep = self._kept_of(graph.failure)
-                forward = asked | {"backward": False}
-                taken = self._case(graph.snapshot, graph.spec, graph.inputs, rng, **forward, keep=keep)
-                if taken[0] is not None:
+                forward, keep = asked | {"backward": False}, self._kept_of(graph.failure)
+                taken = self._case(graph.snapshot, graph.spec, graph.inputs, rng, forward, keep)
+                if taken.case is not None:
                     return graph, taken
-                reason = f"the {graph.role} graph of AOTAutograd: {taken[2]}"
+                reason = f"the {graph.role} graph of AOTAutograd: {taken.reason}"
         except Exception as exc:  # noqa: BLE001  AOTAutograd may raise anything on what some backend just failed on
             reason = str(exc) if isinstance(exc, CannotLower) else _said(exc)
-        return None, (None, {}, reason, False)
+        return None, Taken(reason=reason)
 
     def _kept_of(self, failure: Failure) -> int | None:
         """The most bytes of a storage to keep for ``failure``."""
@@ -243,59 +242,30 @@ class CaptureRecorder:
         spec: BackendSpec,
         inputs: KeptInputs,
         rng: dict[str, Any],
-        backward: bool,
-        compare: bool,
-        calls: int,
+        asked: Json,
         keep: int | None,
-    ) -> tuple[Case | None, dict[str, bytes], str, bool]:
-        """The case or None, its storages, a reason, and whether values of tensors were left out.
-
-        Without a case the reason says why there is none; with a case it says why it cannot run elsewhere.
-        """
-        from ...store.document.decode import InvalidDocument, validate
-        from ...store.live.encode import Unsupported
-
-        problems = [spec.problem] if spec.problem else []
+    ) -> Taken:
+        """The case of ``snapshot``, or why there is none. ``asked`` has fields of the case."""
         try:
-            taken = snapshot.case(inputs.values, rng, spec, backward=backward, compare=compare, keep=keep)
-            problems += taken.problems
-            case = replace(taken.case, calls=calls)
-            validate(to_json(case))  # refuse now what could not be read again
+            taken = snapshot.case(inputs.values, rng, spec, **asked, keep=keep)
+            if taken.case is not None:
+                validate(to_json(taken.case))  # refuse now what could not be read again
         except (Unsupported, InvalidDocument) as exc:
-            return None, {}, "; ".join([*problems, str(exc)]), False
-        return case, taken.blobs, "; ".join(problems), taken.invented
+            return Taken(reason="; ".join(filter(None, [spec.problem, str(exc)])))
+        return taken
 
     def _kept(self, auto: int | None) -> int | None:
         """The most bytes of a storage whose values are kept; ``auto`` unless the settings say otherwise."""
         return {"full": None, "none": 0}.get(self.data, auto)
 
-    def _add(
-        self,
-        case: Case | None,
-        blobs: dict[str, bytes],
-        failure: Failure,
-        known: Signature,
-        provenance: Json,
-        graph_text: str,
-        reason: str,
-    ) -> int:
-        from ...store.index import Index, State
-        from ...store.index.trust import origin_tag
+    def _add(self, taken: Taken, failure: Failure, provenance: Json, text: str) -> int:
+        from ...store.index import Index
 
-        if case is not None:
-            provenance = provenance | {"origin": origin_tag(case)}
         with Index.open(self.db, create=True) as index:
-            capture = index.captures.add(
-                case=case,
-                blobs=blobs,
-                failure=failure,
-                signature=known,
-                provenance=provenance,
-                graph_text=graph_text,
-                reason=reason,
-            )
-            if case is not None and reason and index.captures.get(capture).state is State.PENDING:
-                index.captures.set_state(capture, State.BLOCKED, reason)
+            capture = index.captures.record(
+                case=taken.case, blobs=taken.blobs, failure=failure, provenance=provenance, graph_text=text,
+                reason=taken.reason,
+            )  # fmt: skip
         STORED.append(capture)
         if self.journal is not None:
             self.journal.tell("captured", f"{capture} {failure.kind}")
@@ -303,15 +273,8 @@ class CaptureRecorder:
             log.info("fxminify captured a failure as number %d of %s", capture, self.db)
         return capture
 
-    def _text(self, snapshot: GraphSnapshot) -> str:
-        from ...store.live.encode import graph_text
-
-        return graph_text(snapshot.module())
-
     def _provenance(self, snapshot: GraphSnapshot | None, spec: BackendSpec) -> Json:
         """Where a capture comes from, without directories, host names and values of the environment."""
-        import torch
-
         out: Json = {
             "backend": spec.name,
             "program": os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else "",

@@ -29,7 +29,7 @@ from ...store.document.case import Json
 from ...store.document.names import UnknownName
 from ...store.errors import without_password
 from ...store.failure import Failure, Phase
-from ...store.signature import signature
+from ...store.text import count
 from ..running import deaths
 from . import child, journal
 from .settings import Settings
@@ -57,14 +57,15 @@ def run(
     """
     directory = _directory(db)
     try:
-        journal.create(directory)
+        (directory / "blobs").mkdir()
         (directory / "site").mkdir()
         (directory / "site" / "sitecustomize.py").write_text(child.SITECUSTOMIZE)
         command = [sys.executable, *(["-m"] if module else []), *argv]
         process, stuck = _supervise(command, _environment(db, directory, settings), directory, timeout)
         captured = [line.split(" ", 1) for line in journal.told(directory, "captured")]
         captured += _post_mortem(db, directory, process, stuck, timeout)
-        _say_unchecked(journal.told(directory, "unchecked"))
+        if unchecked := journal.told(directory, "unchecked"):
+            _warn(f"{count(len(unchecked), 'call')} could not be compared with eager: {unchecked[-1]}")
         if captured:
             _say_captured(db, captured, hint=hint)
         elif sys.stderr.isatty() and process.returncode >= 0:
@@ -239,39 +240,25 @@ def _capture_outside(db: str, directory: Path, pid: int, number: int) -> list[li
 def _store(db: str, directory: Path, document: Json, failure: Failure) -> list[list[str]]:
     """Add a capture of what the journal holds about a graph. ``blocked`` in it says why it is not to be run."""
     from ...store.document.decode import InvalidDocument, validate
-    from ...store.index import Index, State
-    from ...store.index.trust import origin_tag
+    from ...store.index import Index
 
     case, reason = None, str(document.get("reason", ""))
-    blocked = str(document.get("blocked", ""))
     try:
         case = validate(document["case"]) if "case" in document else None
     except (InvalidDocument, UnknownName) as exc:
         reason = str(exc)
     if case is not None:
         case = replace(case, backward=failure.phase is Phase.BACKWARD)
-    reason = "; ".join(filter(None, (blocked, reason)))
-    provenance = dict(document.get("provenance", {}))
-    if case is not None:
-        provenance["origin"] = origin_tag(case)
     with Index.open(db, create=True) as index:
-        capture = index.captures.add(
+        capture = index.captures.record(
             case=case,
             blobs=journal.JournalBlobs(directory),
             failure=failure,
-            signature=signature(failure),
-            provenance=provenance,
+            provenance=document.get("provenance", {}),
             graph_text=str(document.get("graph_text", "")),
-            reason=reason,
+            reason="; ".join(filter(None, (str(document.get("blocked", "")), reason))),
         )
-        if case is not None and reason and index.captures.get(capture).state is State.PENDING:
-            index.captures.set_state(capture, State.BLOCKED, reason)
     return [[str(capture), str(failure.kind)]]
-
-
-def _say_unchecked(unchecked: Sequence[str]) -> None:
-    if unchecked:
-        _warn(f"{_count(len(unchecked), 'call')} could not be compared with eager: {unchecked[-1]}")
 
 
 def _say_captured(db: str, captured: Sequence[Sequence[str]], *, hint: bool) -> None:
@@ -279,7 +266,7 @@ def _say_captured(db: str, captured: Sequence[Sequence[str]], *, hint: bool) -> 
     kinds = Counter(kind for _, kind in captured)
     listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
     then = f"; next: minify run {shlex.quote(without_password(db))}" if hint else ""
-    _warn(f"captured {_count(kinds.total(), 'failure')} ({listed}){then}")
+    _warn(f"captured {count(kinds.total(), 'failure')} ({listed}){then}")
 
 
 def _say_watched(watched: Sequence[str], compared: Sequence[str]) -> None:
@@ -287,13 +274,9 @@ def _say_watched(watched: Sequence[str], compared: Sequence[str]) -> None:
     if not watched:
         _warn("nothing captured: the program compiled no graph")
         return
-    graphs = ", ".join(f"{_count(n, 'graph')} compiled by {name}" for name, n in sorted(Counter(watched).items()))
-    calls = _count(len(compared), "call") if compared else "no (--check compares calls with eager)"
+    graphs = ", ".join(f"{count(n, 'graph')} compiled by {name}" for name, n in sorted(Counter(watched).items()))
+    calls = count(len(compared), "call") if compared else "no (--check compares calls with eager)"
     _warn(f"{graphs}, none failed; compared: {calls}")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _warn(text: str) -> None:

@@ -112,7 +112,7 @@ class _Comparison:
             yield Divergence("structure", "outputs", f"eager returns {expected.structure}, compiled {actual.structure}")
             return
         for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
-            yield from self._result("value", f"output {i}", e, a, partial(_output, index=i))
+            yield from self._result("value", f"output {i}", e, a, partial(_at, group="outputs", index=i))
         for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
             if _alike(e, a) and _strides(e) != _strides(a):
                 yield _attribute("stride", f"output {i}", list(e.stride()), list(a.stride()))
@@ -120,7 +120,7 @@ class _Comparison:
             if owners[0] != owners[1]:
                 yield _attribute("alias", f"output {i}", *owners)
         for i, (e, a) in enumerate(zip(expected.inputs, actual.inputs, strict=True)):
-            yield from self._result("mutation", f"input {i}", e, a, partial(_input, index=i))
+            yield from self._result("mutation", f"input {i}", e, a, partial(_at, group="inputs", index=i))
 
     def backward(self) -> Iterator[Divergence]:
         expected, actual = self.expected, self.actual
@@ -142,7 +142,8 @@ class _Comparison:
                     message = f"{place}: eager gives {_kind(e)}, compiled {_kind(a)}"
                     yield Divergence("gradient", place, message, Phase.BACKWARD)
             elif e is not None:
-                yield from self._result("value", place, e, a, partial(_gradient, index=i), Phase.BACKWARD)
+                read = partial(_at, group="gradients", index=i)
+                yield from self._result("value", place, e, a, read, Phase.BACKWARD)
 
     def _result(
         self, kind: str, place: str, e: Any, a: Any, read: Callable[[Run], Any], phase: Phase = Phase.FORWARD
@@ -234,16 +235,10 @@ def _owners(run: Run) -> list[str]:
     return [f"input {i}" if i is not None else "no input" if o is None else f"output {o}" for i, o in pairs]
 
 
-def _output(run: Run, index: int) -> Any:
-    return run.outputs[index]
-
-
-def _input(run: Run, index: int) -> Any:
-    return run.inputs[index]
-
-
-def _gradient(run: Run, index: int) -> torch.Tensor | None:
-    return run.gradients[index] if run.gradients else None
+def _at(run: Run, group: str, index: int) -> Any:
+    """One of the ``outputs``, ``inputs`` or ``gradients`` of a run; None where it has no such group."""
+    values = getattr(run, group)
+    return values[index] if values else None
 
 
 def _attribute(kind: str, place: str, expected: Any, actual: Any, phase: Phase = Phase.FORWARD) -> Divergence:

@@ -17,7 +17,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..running import ambient
-from ..running.execution import Run, copy_inputs, differentiable, execute, tensors, widened
+from ..running.execution import Run, copy_inputs, differentiable, execute, storage_of, tensors, widened
 from .precision import Emulations
 
 _DRAWN = object()
@@ -65,11 +65,11 @@ class _Watcher(fx.Interpreter):
         if moved or self.reached(read) or not self._nodes.isdisjoint(n.all_input_nodes):
             self._nodes.add(n)
             written = [t for t, old in zip(_versioned(read), versions, strict=True) if t._version != old]
-            self._storages.update(map(_storage, [*tensors(tree_leaves(result)), *written]))
+            self._storages.update(map(storage_of, [*tensors(tree_leaves(result)), *written]))
         return result
 
     def reached(self, values: Iterable[Any]) -> bool:
-        return any(_storage(t) in self._storages for t in tensors(values))
+        return any(storage_of(t) in self._storages for t in tensors(values))
 
     def marks(self, node: fx.Node) -> Any:
         """The value of ``node`` with every leaf that random numbers reach replaced by ``_DRAWN``."""
@@ -78,10 +78,6 @@ class _Watcher(fx.Interpreter):
 
 def _versioned(values: Iterable[Any]) -> list[torch.Tensor]:
     return [t for t in tensors(values) if not t.is_inference()]
-
-
-def _storage(t: torch.Tensor) -> int:
-    return t.untyped_storage()._cdata if t.layout is torch.strided else id(t)
 
 
 #: Seeds of the two runs on perturbed inputs, and of those made where few values differ, which are perturbed more.
@@ -153,7 +149,7 @@ class Reference:
 
 def widen(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """``graph`` itself, edited to compute in float64: its tensors, the types in its arguments, no autocast."""
-    for module in _graphs(graph):
+    for module in (m for m in graph.modules() if isinstance(m, torch.fx.GraphModule)):
         for node in module.graph.nodes:
             node.args = torch.fx.node.map_aggregate(node.args, _wide_argument)
             node.kwargs = torch.fx.node.map_aggregate(node.kwargs, _wide_argument)
@@ -178,10 +174,6 @@ _WIDE_METHODS = {
 
 def _wide_argument(value: Any) -> Any:
     return widened(value) if isinstance(value, torch.dtype) else value
-
-
-def _graphs(graph: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
-    return (m for m in graph.modules() if isinstance(m, torch.fx.GraphModule))
 
 
 def _no_autocast(inputs: Sequence[Any]) -> Any:

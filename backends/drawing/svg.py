@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from ...store.text import printable
 from .layering import Placement, Point, place
 
 #: How many boxes a picture has at most.
@@ -88,7 +89,7 @@ def svg(boxes: Sequence[Box], edges: Sequence[Edge], *, label: str, standalone: 
 def text(value: str, limit: int = 10_000) -> str:
     """``value`` for the content or an attribute of an element: escaped, printable, of at most ``limit`` characters."""
     cut = value if len(value) <= limit else f"{value[: limit - 1]}…"
-    return escape("".join(c if c.isprintable() or c == "\n" else "?" for c in cut), quote=True)
+    return escape(printable(cut, "\n"), quote=True)
 
 
 def _size(box: Box) -> Point:

@@ -48,13 +48,7 @@ class EmbeddedSource:
 
     def modules(self) -> list[str]:
         """Modules that the text imports, inside its functions too."""
-        out: dict[str, None] = {}
-        for node in ast.walk(self.tree()):
-            if isinstance(node, ast.Import):
-                out.update(dict.fromkeys(a.name for a in node.names))
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                out[node.module] = None
-        return list(out)
+        return list(dict.fromkeys(syntax.imported_modules(self.tree())))
 
     def names(self) -> frozenset[str]:
         """Names that the text binds at top level."""

@@ -7,18 +7,18 @@ a worker that has imported the backend.
 
 from __future__ import annotations
 
-import ast
 import json
 import platform
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from ...store import codec
+from . import syntax
 from .modules import tree_of
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -98,22 +98,14 @@ def _with_imported(modules: set[str], owners: Mapping[str, list[str]]) -> set[st
             continue
         found.add(name)
         if name not in owners and (tree := tree_of(name)) is not None:
-            waiting += [n for n in _imports(tree) if n in owners or n in sys.modules]
+            tops = (module.partition(".")[0] for module in syntax.imported_modules(tree))
+            waiting += [top for top in tops if top in owners or top in sys.modules]
     return found
 
 
 def _is_vendored(name: str) -> bool:
     """Whether the distribution called ``name`` is a copy inside of another package, as setuptools brings some."""
     return "_vendor" in Path(str(metadata.distribution(name).locate_file(""))).parts
-
-
-def _imports(tree: ast.Module) -> Iterator[str]:
-    """Top-level names of the modules that are imported anywhere in ``tree``."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]
 
 
 def _is_plausible(package: Package) -> bool:

@@ -42,7 +42,7 @@ BUILTIN = frozenset(
 #: Built in, but only registered by a module of torch that not every backend imports.
 _LAZY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
 _OP = re.compile(r"^([A-Za-z_]\w*)::([A-Za-z_]\w*)(\.\w+)?$", re.ASCII)
-_PLACE = re.compile(r"registered at (.+?):(\d+)(?= ::|$)", re.MULTILINE)
+_PLACE = re.compile(r"registered at (.+?):\d+(?= ::|$)", re.MULTILINE)
 _REGISTERS = re.compile(r"^(impl|define|fallback|custom_op|triton_op|register_\w+|impl_abstract|Library)$")
 _KINDS = frozenset({"module", "library", "source", "processes"})
 _LARGEST_LIBRARY = 512 << 20
@@ -211,7 +211,7 @@ def _import(place: str) -> Json:
 
 def _places(op: str) -> list[str]:
     """Names of the modules, or paths of the libraries, that register ``op`` or one of its kernels; ``__main__`` too."""
-    python = dict.fromkeys([*_custom_op(op), *_from_dispatcher(op), *_fake_kernel(op)])
+    python = [module for file in _source_files(op) if (module := _module_of_file(file)) is not None]
     # A kernel registered by name (torch.library.impl("ns::op", ...)) is only seen in the source.
     names = list(dict.fromkeys([*python, *_mentioning(op)]))
     if names:
@@ -219,39 +219,19 @@ def _places(op: str) -> list[str]:
     return list(_shared_libraries(op))
 
 
-def _custom_op(op: str) -> Iterator[str]:
-    """Modules of the functions of a ``torch.library.custom_op``."""
+def _source_files(op: str) -> Iterator[str]:
+    """Files whose code defined ``op``, one of its kernels or its fake kernel, as far as torch remembers them."""
+    import torch
+    from torch._library import simple_registry
     from torch._library.custom_ops import OPDEFS
 
-    definition = OPDEFS.get(op)
-    if definition is not None:
+    if (definition := OPDEFS.get(op)) is not None:
         functions = [definition._init_fn, *definition._backend_fns.values(), definition._abstract_fn]
         functions += [definition._backward_fn, definition._setup_context_fn, definition._vmap_fn]
-        for fn in functions:
-            code = getattr(fn, "__code__", None)
-            module = _module_of_file(code.co_filename) if code is not None else None
-            if module is not None:
-                yield module
-
-
-def _from_dispatcher(op: str) -> Iterator[str]:
-    """Modules whose ``torch.library.Library`` defined ``op`` or one of its kernels, as the dispatcher remembers."""
-    import torch
-
-    for file, _ in _PLACE.findall(torch._C._dispatch_dump(op)):
-        if (module := _module_of_file(file)) is not None:
-            yield module
-
-
-def _fake_kernel(op: str) -> Iterator[str]:
-    """The module that registered the fake kernel of ``op``."""
-    from torch._library import simple_registry
-
-    kernel = simple_registry.singleton.find(op).fake_impl.kernel
-    if kernel is not None:
-        module = _module_of_file(str(kernel.source).rpartition(":")[0])
-        if module is not None:
-            yield module
+        yield from (code.co_filename for fn in functions if (code := getattr(fn, "__code__", None)) is not None)
+    yield from _PLACE.findall(torch._C._dispatch_dump(op))
+    if (kernel := simple_registry.singleton.find(op).fake_impl.kernel) is not None:
+        yield str(kernel.source).rpartition(":")[0]
 
 
 def _mentioning(op: str) -> Iterator[str]:

@@ -147,6 +147,15 @@ def dotted(node: ast.AST) -> list[str]:
     return [node.id, *path] if isinstance(node, ast.Name) else []
 
 
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    """Modules that are imported anywhere in ``tree``, relative imports left out."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
 def without_annotations(text: str) -> str:
     """``text`` with the annotations of its functions left out."""
     tree = ast.parse(text)

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ...store.document.case import Blobs, Json, TensorSpec
@@ -88,9 +89,9 @@ def applied(
 
     check(context)
     with ExitStack() as stack:
-        _restore(stack, torch.get_default_dtype, torch.set_default_dtype)
-        _restore(stack, torch.get_float32_matmul_precision, torch.set_float32_matmul_precision)
-        _restore(stack, torch.get_num_threads, torch.set_num_threads)
+        stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+        stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
         stack.callback(
             torch.use_deterministic_algorithms,
             torch.are_deterministic_algorithms_enabled(),
@@ -110,7 +111,7 @@ def applied(
             switch(context.get("sdp", {}).get(kernel, True))
         for name, settings in context.get("config", {}).items():
             if name in config_modules():
-                stack.enter_context(_config(name).patch(settings))
+                stack.enter_context(import_module(name).patch(settings))
         stack.enter_context(torch.inference_mode(bool(context.get("inference", False))))
         if not context.get("inference", False):
             stack.enter_context(torch.set_grad_enabled(context.get("grad", True)))
@@ -184,12 +185,6 @@ def _devices() -> list[str]:
     return ["cpu"] if accelerator is None else ["cpu", accelerator.type]
 
 
-def _config(name: str) -> Any:
-    from importlib import import_module
-
-    return import_module(name)
-
-
 def _changed(name: str) -> Json:
     """Settings of a config module that somebody changed, as far as they are plain values. Leans on private API."""
     module = sys.modules.get(name)
@@ -204,10 +199,6 @@ def _changed(name: str) -> Json:
         if plain and value != module._config[key].default and not key.startswith("_"):
             out[key] = value
     return out
-
-
-def _restore(stack: ExitStack, read: Any, write: Any) -> None:
-    stack.callback(write, read())
 
 
 @contextmanager

@@ -34,18 +34,17 @@ _FLOORS = tuple(os.path.join(_ROOT, floor, "") for floor in ("backends", "repro_
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
-def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "", graphs: Iterable[Any] = ()) -> Failure:
+def failure_of(exc: BaseException, phase: Phase, *, graphs: Iterable[Any] = ()) -> Failure:
     """Describe ``exc``, raised by a backend in ``phase``.
 
     The kind is ``out_of_memory`` where the exception says so, ``compile_error`` while compiling or building guards
     (in a backward pass, too, where the compiler of its graph raised), ``runtime_error`` otherwise; an exit is a
-    ``crash``. ``diagnostics`` is what reached file descriptor 2 meanwhile, ``graphs`` are those whose nodes its text
-    may name, besides the ones that its frames hold.
+    ``crash``. ``graphs`` are those whose nodes its text may name, besides the ones that its frames hold.
     """
     inner = unwrap(exc)
     if isinstance(inner, SystemExit):
         said = "" if inner.code is None or isinstance(inner.code, int) else str(inner)
-        return left(exit_code(inner), phase, frames_of(inner), said or diagnostics)
+        return left(exit_code(inner), phase, frames_of(inner), said)
     text = text_of(inner)
     if isinstance(inner, MemoryError) or any(m in text for m in _OUT_OF_MEMORY):
         kind = FailureKind.OUT_OF_MEMORY
@@ -64,7 +63,6 @@ def failure_of(exc: BaseException, phase: Phase, *, diagnostics: str = "", graph
         message=text,
         causes=causes,
         frames=frames_of(inner),
-        diagnostics=diagnostics,
         detail={"nodes": named} if named else {},
     )
 

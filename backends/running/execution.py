@@ -21,7 +21,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import TreeSpec, tree_flatten
 
-from ...store.live.modes import as_it_was
+from ...store.live.modes import as_it_was, is_fake
 
 Mark = Callable[[str], None]
 #: How inputs are moved: by which numbers, and by how many units in the last place at most.
@@ -71,6 +71,16 @@ def execute(
 
 def tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
     return (v for v in values if isinstance(v, torch.Tensor))
+
+
+def version_of(value: Any) -> int | None:
+    """How often a tensor was written to, as torch counts; None for inference tensors, which it does not count."""
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
+
+
+def storage_of(t: torch.Tensor) -> int:
+    """What tensors of one storage have in common; a tensor without a storage has it alone."""
+    return t.untyped_storage()._cdata if t.layout is torch.strided and not is_fake(t) else id(t)
 
 
 def differentiable(value: Any) -> bool:

@@ -18,7 +18,7 @@ import torch
 
 from ..capture import hook, seam
 from ..provenance.origin import shown
-from ..running.execution import private
+from ..running.execution import private, version_of
 from ..running.tracing_state import TracingState
 from .options_reader import InvalidOption, read
 
@@ -128,13 +128,13 @@ class _Attempts:
         """What to give to Dynamo: the present backend's callable, and at its first failure the rest of the chain."""
 
         def run(*args: Any) -> Any:
-            before = [_version(a) for a in args] if self.pending else None
+            before = [version_of(a) for a in args] if self.pending else None
             try:
                 return self.current(*args)
             except Exception as exc:
                 if before is None or seam.is_control_flow(exc):
                     raise
-                if before != [_version(a) for a in args]:
+                if before != [version_of(a) for a in args]:
                     exc.add_note(f"{shown(self.pending[0])} was not tried: the inputs are overwritten already")
                     raise
                 self.take_over(exc)
@@ -152,7 +152,3 @@ class _Attempts:
 
 def _first_line(exc: Exception) -> str:
     return (str(exc).strip() or "no message").splitlines()[0]
-
-
-def _version(value: Any) -> int | None:
-    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from ...store.text import count
 from ..capture import seam
 from ..provenance.origin import shown
 from ..running.execution import counts, private
@@ -71,13 +72,13 @@ class Explain:
 
     def __str__(self) -> str:
         total = sum(g.nodes for g in self.graphs)
-        lines = [f"{_count(len(self.graphs), 'graph')}, {_count(total, 'operation')}, "
-                 f"{_count(len(self.breaks), 'graph break')}"]  # fmt: skip
+        lines = [f"{count(len(self.graphs), 'graph')}, {count(total, 'operation')}, "
+                 f"{count(len(self.breaks), 'graph break')}"]  # fmt: skip
         for g in self.graphs:
             frequent = list(g.ops.items())
             shown = ", ".join(f"{op} x{n}" if n > 1 else op for op, n in frequent[:_MOST_OPS])
             more = f", {len(frequent) - _MOST_OPS} more" if len(frequent) > _MOST_OPS else ""
-            lines.append(f"graph {g.compile_id}: {_count(g.nodes, 'operation')}: {shown}{more}")
+            lines.append(f"graph {g.compile_id}: {count(g.nodes, 'operation')}: {shown}{more}")
             if g.ends:
                 lines.append(f"  ends at a graph break{g.at and ' at ' + g.at}: {g.ends}")
             lines += [f"  {name}: {f'fails: {said}' if said else 'compiles'}" for name, said in g.verdicts.items()]
@@ -125,7 +126,3 @@ def _break(gm: torch.fx.GraphModule) -> tuple[str, str]:
     frame = reason.user_stack[-1] if reason.user_stack else None
     place = f"{os.path.basename(frame.filename)}:{frame.lineno}" if frame else ""
     return str(reason.reason).strip().splitlines()[0], place
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from ...store.text import printable
 from ..running.execution import called
 from .options_reader import choose, read
 
@@ -60,12 +61,10 @@ def show(gm: torch.fx.GraphModule, title: str) -> None:
     for column in ("opcode", "name", "target", "args", "kwargs"):
         table.add_column(column, overflow="fold")
     for node in gm.graph.nodes:
-        table.add_row(*(_plain(text) for text in (node.op, node.name, called(node), node.args, dict(node.kwargs))))
+        table.add_row(
+            *(printable(str(x), other=" ") for x in (node.op, node.name, called(node), node.args, dict(node.kwargs)))
+        )
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
         console.width = _WIDE
     console.print(table)
-
-
-def _plain(value: Any) -> str:
-    return "".join(c if c.isprintable() else " " for c in str(value))

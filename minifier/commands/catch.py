@@ -45,8 +45,8 @@ def catch(
     """
     from ...backends.capture import supervise
     from ...backends.capture.settings import Settings
-    from ...repro_templates.report.phrases import count
     from ...store.index import Index
+    from ...store.text import count
     from ..reporting.export import ExportRequest, export
     from ..session.options import MinifyOptions
     from . import console

@@ -20,10 +20,10 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from ...repro_templates.report.phrases import count
 from ...repro_templates.report.text_graph import text_graph
 from ...store.errors import without_password
 from ...store.index import CaptureInfo, Index, RetestResult, StepInfo
+from ...store.text import count
 from ..printable import printable
 from ..reporting import groups
 from ..session import events

@@ -51,8 +51,8 @@ def report(
 def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_: bool, *, inside: bool) -> None:
     """Write the page; where only what is inside was asked for, say that and write nothing."""
     from ...repro_templates.report.html import render
-    from ...repro_templates.report.phrases import count
     from ...store.index import Index
+    from ...store.text import count
     from ..reporting.overview import overview
     from ..reporting.privacy_summary import lines, page_listing
 

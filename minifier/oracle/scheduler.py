@@ -17,8 +17,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from typing import Protocol
 
-from ...repro_templates.report.phrases import count
 from ...store.document.case import Case
+from ...store.text import count
 from .keys import Keys
 from .verdict import InterestingnessTest, Outcome, Verdict
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, tag
+from ...store.document.case import Case, Node, TensorSpec, Value, tag
 from ..candidate.graph_view import Storages
 from .candidates import Candidates
 from .layouts import elements, gapless, recorded, sharers
@@ -137,9 +137,8 @@ def resized(case: Case, sizes: Mapping[int, int], follow: str, storages: Storage
         return case
     inputs = tuple(hinted(value, sizes) for value in case.inputs) if only is None else case.inputs
     given = dict(zip((n.name for n in case.graph.placeholders), inputs, strict=True))
-    nodes = tuple(_renumbered(node, sizes, follow, given.get(node.name), tensors) for node in case.graph.nodes)
-    attrs = {path: _resized_body(attr, sizes, follow, tensors) for path, attr in case.graph.attrs.items()}
-    return replace(case, inputs=inputs, tensors=tuple(tensors), graph=replace(case.graph, nodes=nodes, attrs=attrs))
+    graph = case.graph.map_nodes(lambda node: _resized(node, sizes, follow, given.get(node.name), tensors))
+    return replace(case, inputs=inputs, tensors=tuple(tensors), graph=graph)
 
 
 def hinted(value: Value, sizes: Mapping[int, int]) -> Value:
@@ -148,15 +147,6 @@ def hinted(value: Value, sizes: Mapping[int, int]) -> Value:
         return value
     hint = value["sym"].get("hint")
     return {"sym": {**value["sym"], "hint": sizes[hint]}} if hint in sizes else value
-
-
-def _resized_body(attr: Json, sizes: Mapping[int, int], follow: str, tensors: list[TensorSpec]) -> Json:
-    if "graph" not in attr:
-        return attr
-    inner: Graph = attr["graph"]
-    nodes = tuple(_renumbered(node, sizes, follow, None, tensors) for node in inner.nodes)
-    attrs = {path: _resized_body(a, sizes, follow, tensors) for path, a in inner.attrs.items()}
-    return {**attr, "graph": replace(inner, nodes=nodes, attrs=attrs)}
 
 
 def _cut(case: Case, index: int, shape: tuple[int, ...], storages: Storages) -> TensorSpec:
@@ -185,10 +175,10 @@ def _start(cells: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(min(int(at), size - kept) for at, size, kept in zip(first, cells.shape, shape, strict=True))
 
 
-def _renumbered(node: Node, sizes: Mapping[int, int], follow: str, given: Value, tensors: list[TensorSpec]) -> Node:
+def _resized(node: Node, sizes: Mapping[int, int], follow: str, given: Value, tensors: list[TensorSpec]) -> Node:
     """``node`` with the numbers that follow sizes, and with what its metadata says of shapes."""
     if follow != "none" and node.is_compute:
-        node = node.map_values(lambda value: _numbers(value, sizes, inside=follow == "all"))
+        node = node.map_values(lambda value: renumbered(value, sizes, inside=follow == "all"))
     if tag(given) == "tensor":
         return replace(node, meta={**node.meta, "shape": list(tensors[given["tensor"]].shape)})
     return replace(node, meta={k: v for k, v in node.meta.items() if k != "shape"})
@@ -204,13 +194,13 @@ def _listed(value: Value) -> Iterator[int]:
             yield from _listed(item)
 
 
-def _numbers(value: Value, sizes: Mapping[int, int], *, inside: bool) -> Any:
-    """``value`` with integers replaced by ``sizes``; those outside of lists only if ``inside`` is said already."""
+def renumbered(value: Value, sizes: Mapping[int, int], *, inside: bool) -> Value:
+    """``value`` with integers replaced by ``sizes``: those in lists, and with ``inside`` those outside of lists too."""
     if type(value) is int:
         return sizes.get(value, value) if inside else value
     if type(value) is list:
-        return [_numbers(item, sizes, inside=True) for item in value]
+        return [renumbered(item, sizes, inside=True) for item in value]
     kind = tag(value)
     if kind in ("tuple", "size", "slice"):
-        return {kind: [_numbers(item, sizes, inside=True) for item in value[kind]]}
+        return {kind: [renumbered(item, sizes, inside=True) for item in value[kind]]}
     return value

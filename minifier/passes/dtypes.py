@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ...repro_templates.source.elements import is_numeric, numbers, raw
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, every_node, tag
@@ -91,7 +90,7 @@ def converted(
     for i in data_tensors(case) if tensors else ():
         if only is None or only == i:
             specs[i] = _converted(case, i, change, storages) or specs[i]
-    subgraph = _following(case.graph, change) if graph else case.graph
+    subgraph = case.graph.map_nodes(partial(_renamed, change=change)) if graph else case.graph
     if tuple(specs) == case.tensors and subgraph == case.graph:
         return case
     given = dict(zip((n.name for n in case.graph.placeholders), case.inputs, strict=True))
@@ -151,23 +150,13 @@ def _dtypes(value: Value) -> Iterator[str]:
             yield from _dtypes(list(value.values()))
 
 
-def _following(graph: Graph, change: Mapping[str, str]) -> Graph:
-    """``graph`` with the types it names replaced."""
-    nodes = tuple(_renamed(node, change) for node in graph.nodes)
-    attrs = {
-        path: {**attr, "graph": _following(attr["graph"], change)} if "graph" in attr else attr
-        for path, attr in graph.attrs.items()
-    }
-    return replace(graph, nodes=nodes, attrs=attrs)
-
-
 def _renamed(node: Node, change: Mapping[str, str]) -> Node:
     if not node.is_compute:
         return node
     to = change.get(_METHODS.get(node.target, "")) if node.op == "call_method" else None
     if to in _METHOD_OF:
         node = replace(node, target=_METHOD_OF[to])
-    return node.map_values(lambda value: _replaced(value, change))
+    return node.map_values(lambda value: retyped(value, change))
 
 
 def _described(node: Node, given: Value, tensors: list[TensorSpec]) -> Node:
@@ -177,11 +166,12 @@ def _described(node: Node, given: Value, tensors: list[TensorSpec]) -> Node:
     return replace(node, meta={k: v for k, v in node.meta.items() if k != "dtype"})
 
 
-def _replaced(value: Value, change: Mapping[str, str]) -> Any:
+def retyped(value: Value, change: Mapping[str, str]) -> Value:
+    """``value`` with the dtypes that it names replaced."""
     if type(value) is list:
-        return [_replaced(item, change) for item in value]
+        return [retyped(item, change) for item in value]
     if type(value) is dict:
         if type(name := value.get("dtype")) is str:
             return {"dtype": change.get(name, name)}
-        return {k: _replaced(v, change) for k, v in value.items()}
+        return {k: retyped(v, change) for k, v in value.items()}
     return value

@@ -6,11 +6,11 @@ that only a subgraph has: what it returns and what it is given must fit its call
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from ...store.document.case import tag
+from ...store.document.case import Graph, tag
 from ..candidate.graph_view import GraphView
-from ..candidate.hop_calls import hop_calls, items, paths
+from ..candidate.hop_calls import HopCall, hop_calls, items, paths
 from ..candidate.hop_calls import subgraph as graph_at
 from ..candidate.inlining import Inline
 from ..candidate.patch import Patch
@@ -62,13 +62,13 @@ def within(propose: Propose) -> Propose:
     return inner
 
 
-subgraph_nodes = within(lambda view, step: _drops(view) if step == 0 else None)
+subgraph_nodes = within(lambda view, step: each(tuple(map(_drop, view.atoms))) if step == 0 else None)
 subgraph_skip_to_operand = within(reroute.skip_to_operand)
 subgraph_dead = within(lambda view, step: dead.propose(view, step) if step == 0 else None)
 
 
-def _drops(view: GraphView) -> Proposal:
-    return each(tuple(Patch(drop=frozenset(atom)) for atom in view.atoms))
+def _drop(atom: tuple[str, ...]) -> Patch:
+    return Patch(drop=frozenset(atom))
 
 
 def subgraph_replace_with_ancestor(view: GraphView, step: int) -> Proposal | None:
@@ -99,30 +99,13 @@ def subgraph_ends(view: GraphView, step: int) -> Proposal | None:
     made = [(path, graph, call) for path, graph in graphs for call in hop_calls(graph)]
     if not made:
         return None
-    if step == 0:
+    if step < len(_ENDS):
+        kind, places = _ENDS[step]
         return each(
             tuple(
-                Patch(edits=(OperatorResult(path, call.node.name, call.paths[0], i),))
+                Patch(edits=(kind(path, call.node.name, call.paths[0], i),))
                 for path, graph, call in made
-                if (picked := picks(graph, call.node.name)) is not None
-                for i in range(max(len(items(graph.attrs[p]["graph"].output.args[0])) for p in call.paths))
-                if i not in picked.values()
-            )
-        )
-    if step == 1:
-        return each(
-            tuple(
-                Patch(edits=(Operand(path, call.node.name, call.paths[0], i),))
-                for path, _, call in made
-                for i in range(len(call.operands))
-            )
-        )
-    if step == 2:
-        return each(
-            tuple(
-                Patch(edits=(Slot(path, call.node.name, call.paths[0], i),))
-                for path, _, call in made
-                for i in range(len(slots(call.node)))
+                for i in places(graph, call)
             )
         )
     ends = [
@@ -132,10 +115,23 @@ def subgraph_ends(view: GraphView, step: int) -> Proposal | None:
         for i, value in enumerate(items(graph.attrs[call.paths[0]]["graph"].output.args[0]))
         if tag(value) == "ref"
     ]
-    if step - 3 >= len(ends):
-        return None
-    inner, index, name = ends[step - 3]
-    return _earlier(inner, index, name)
+    step -= len(_ENDS)
+    return _earlier(*ends[step]) if step < len(ends) else None
+
+
+def _unread_results(graph: Graph, call: HopCall) -> list[int]:
+    """The results of ``call`` that nothing reads; none where something reads the call as a whole."""
+    picked = picks(graph, call.node.name)
+    returned = (len(items(graph.attrs[path]["graph"].output.args[0])) for path in call.paths)
+    return [] if picked is None else [i for i in range(max(returned)) if i not in picked.values()]
+
+
+#: The edits of `subgraph_ends` by step, and where in a call each may be tried.
+_ENDS: tuple[tuple[type[OperatorResult | Operand | Slot], Callable[[Graph, HopCall], Iterable[int]]], ...] = (
+    (OperatorResult, _unread_results),
+    (Operand, lambda graph, call: range(len(call.operands))),
+    (Slot, lambda graph, call: range(len(slots(call.node)))),
+)
 
 
 def _earlier(inner: SubgraphView, index: int, name: str) -> Proposal:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ...repro_templates.source.elements import contiguous
-from ...repro_templates.source.expressions import Expressions, Unprintable
+from ...repro_templates.source.expressions import shown, shown_target
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, tag
 from ...store.errors import StoreError
 from ...store.index import Index, StepInfo
@@ -221,21 +221,10 @@ def _node(name: str, node: Node) -> str:
         return f"{name} = self.{node.target}"
     if node.op == "call_method":
         return f"{name} = {arguments[0]}.{node.target}({', '.join(arguments[1:])})"
-    target = f"self.{node.target}" if node.op == "call_module" else operation(node.target)
+    target = f"self.{node.target}" if node.op == "call_module" else shown_target(node.target)
     return f"{name} = {target}({', '.join(arguments)})"
-
-
-def operation(target: Value) -> str:
-    """The name a person calls a target by."""
-    try:
-        return Expressions(lambda name: name).target(target)
-    except Unprintable:
-        return str(target[tag(target)]) if tag(target) else str(target)
 
 
 def text(value: Value) -> str:
     """A tagged value as a person writes it."""
-    try:
-        return Expressions(lambda name: name, lambda index: f"tensor {index}").value(value)
-    except Unprintable:
-        return str(value)
+    return shown(value) or str(value)

@@ -219,7 +219,8 @@ class Shrinker:
             reason = str(exc)
         try:
             if reason or self._proceed is None or self._proceed():
-                self._canonicalize()  # where the budget is spent, with what an earlier run was told
+                # Where the budget is spent, this uses what an earlier run was told.
+                self._run_all([p for p in self._passes if p.stage is Stage.CANONICALIZE])
         except BudgetSpent as exc:
             reason = reason or str(exc)
         finally:
@@ -250,9 +251,6 @@ class Shrinker:
                 return True
         self._exhausted.clear()
         return not all_of_them
-
-    def _canonicalize(self) -> None:
-        self._run_all([p for p in self._passes if p.stage is Stage.CANONICALIZE])
 
     def _run_all(self, rows: Sequence[Pass]) -> None:
         for i, row in enumerate(rows):
@@ -322,10 +320,11 @@ class Shrinker:
 
     def _search(self, search: _RunningSearch) -> None:
         """Find out which candidates fail, accepting them as they are found."""
+        may_grow = search.row.stage is Stage.CANONICALIZE
         while search.choice is not None:
             case = search.candidate(search.choice, self._problem)
             same = self._fails(case, search)
-            if same and case is not None and (self._accepts_all(search) or self._sizes.is_smaller(case, self.best)):
+            if same and case is not None and (may_grow or self._sizes.is_smaller(case, self.best)):
                 self._accept(case)
             search.answer(same)
 
@@ -357,9 +356,6 @@ class Shrinker:
 
     def _is_worth(self, case: Case, search: _RunningSearch) -> bool:
         return search.proposal.may_grow or self._sizes.is_smaller(case, self.best)
-
-    def _accepts_all(self, search: _RunningSearch) -> bool:
-        return search.row.stage is Stage.CANONICALIZE
 
     def _is_best(self, case: Case) -> bool:
         """Whether ``case`` is the best one. Keys of large cases take time, and sizes nearly always tell."""

@@ -169,18 +169,8 @@ def command(index: Index, capture_id: int, request: ExportRequest = _SCRIPT) -> 
     headline = title(case, failure) if failure is not None else f"[{capture.backend}] {capture.headline}"
     name = f"./{index.name}" if index.name.startswith("-") else index.name
     made = ["minify", "repro", name, str(capture_id), "--format", "issue", *(["--rename"] if request.rename else [])]
-    filed = [
-        "gh",
-        "issue",
-        "create",
-        "--repo",
-        repository(spec),
-        "--title",
-        one_line(headline, 140),
-        "--body-file",
-        "-",
-    ]
-    return f"{shlex.join(made)} | {shlex.join(filed)}"
+    filed = ["gh", "issue", "create", "--repo", repository(spec), "--title", one_line(headline, 140)]
+    return f"{shlex.join(made)} | {shlex.join([*filed, '--body-file', '-'])}"
 
 
 def repository(spec: BackendSpec) -> str:

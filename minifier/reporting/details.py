@@ -6,7 +6,6 @@ from typing import Any
 
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
-from ...store import codec
 from ...store.document.case import Case
 from ...store.index import Index
 from ..oracle import first_node
@@ -22,9 +21,6 @@ def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[st
     """
     info = index.captures.get(capture_id)
     out: dict[str, Any] = info.to_json()
-    failure = index.captures.get(capture_id).failure
-    if failure is not None:
-        out["failure"] = codec.dump(failure)
     if (told := history.stored(index, capture_id)) is not None:
         names = {row.name for row in in_stage(Stage.CANONICALIZE)}
         if made_plain := list(dict.fromkeys(step.pass_name for step in told.steps if step.pass_name in names)):

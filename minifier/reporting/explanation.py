@@ -25,6 +25,8 @@ ARTIFACT = "explanation"
 #: The most features and answers that a stored explanation may have, and the longest text in it.
 MOST, LONGEST = 1000, 20_000
 Text = Annotated[str, Meta(max_length=LONGEST)]
+#: The case fails, but in another way.
+_OTHERWISE = (Outcome.OTHER, Outcome.CRASH, Outcome.TIMEOUT, Outcome.FLAKY)
 
 
 class Aspect(StrEnum):
@@ -72,7 +74,7 @@ class Feature:
     @property
     def free(self) -> bool | None:
         """Whether the case fails with every value that was tried. None where that is not known."""
-        if self.that(Outcome.PASS) or self.that(Outcome.OTHER, Outcome.CRASH, Outcome.TIMEOUT, Outcome.FLAKY):
+        if self.that(Outcome.PASS) or self.that(*_OTHERWISE):
             return False
         return True if len(self.that(Outcome.SAME)) > 1 else None
 
@@ -89,14 +91,14 @@ class Feature:
             return self._size()
         fails = self.that(Outcome.SAME)
         if self.aspect in (Aspect.DTYPE, Aspect.SETTING):
-            others = self.that(Outcome.OTHER, Outcome.CRASH, Outcome.TIMEOUT, Outcome.FLAKY)
+            others = self.that(*_OTHERWISE)
             return f"{self.name} = {_any(fails)}" + (" only" if len(fails) == 1 and not others else "")
         return ""
 
     def sentence(self) -> str:
         """Every value that was tried, by outcome."""
         fails, passes = self.that(Outcome.SAME), self.that(Outcome.PASS)
-        others = self.that(Outcome.OTHER, Outcome.CRASH, Outcome.TIMEOUT, Outcome.FLAKY)
+        others = self.that(*_OTHERWISE)
         if self.free is True:
             text = f"{self.name}: fails with all that was tried ({', '.join(fails)})"
         else:

@@ -15,8 +15,8 @@ from pathlib import PurePath
 
 from ...backends.adapters import Illustration
 from ...repro_templates.report.curve import curve
-from ...repro_templates.report.html import Detail, FailureReport, FailureRow, Group, Step
-from ...repro_templates.report.phrases import count, without_paths
+from ...repro_templates.report.html import Detail, FailureReport, FailureRow, Group
+from ...repro_templates.report.phrases import without_paths
 from ...repro_templates.report.picture import MOST_NODES, picture
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
@@ -24,6 +24,7 @@ from ...store.document.case import Case, Json
 from ...store.errors import StoreError
 from ...store.failure import Failure, FailureKind
 from ...store.index import CaptureInfo, Index
+from ...store.text import count
 from ..oracle import ablation, first_node
 from ..reducer import history
 from . import explanation, illustrations
@@ -217,10 +218,7 @@ def _steps(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
     found = history.stored(index, capture.id)
     if found is None:
         return detail
-    steps = tuple(
-        Step(s.number, s.pass_name or "accepted", s.nodes, s.inputs, s.queries, s.seconds, _cut(s.difference))
-        for s in found.steps
-    )
+    steps = tuple(replace(s, pass_name=s.pass_name or "accepted", difference=_cut(s.difference)) for s in found.steps)
     points = [(0.0, found.start_nodes), *((float(s.queries), s.nodes) for s in found.steps)]
     label = f"From {found.start_nodes} to {count(points[-1][1], 'compute node')} in {count(len(steps), 'step')}"
     return replace(detail, steps=steps, curve=curve(points, across="oracle calls", label=label))

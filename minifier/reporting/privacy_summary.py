@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 from ...backends.provenance.spec import BackendSpec
 from ...repro_templates.report.html import FailureReport
-from ...repro_templates.report.phrases import count, one_line
+from ...repro_templates.report.phrases import one_line
 from ...repro_templates.report.privacy import revealing
 from ...store.document.case import Case, operators
 from ...store.failure import Failure
+from ...store.text import count
 
 #: What is never in a report.
 NEVER = (

@@ -6,18 +6,20 @@ and makes the probes of sizes itself, because each of those depends on the answe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ...repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS, contiguous
-from ...repro_templates.source.expressions import Unprintable
+from ...repro_templates.source.expressions import Unprintable, shown_target
 from ...repro_templates.source.function import print_graph
 from ...store.document.case import Blobs, Case, Graph, Node, TensorSpec, Value, refs, tag
 from ...store.document.names import UnknownName, check_target
 from ..candidate.hop_calls import renamed
-from ..passes.dimensions import hinted
-from ..reducer.history import operation, text, values
+from ..passes.dimensions import hinted, renumbered
+from ..passes.dtypes import retyped
+from ..reducer.history import text, values
 from .explanation import Aspect
 from .remake import cast, plain, relaid, resize
 
@@ -203,18 +205,10 @@ def dtypes(case: Case, blobs: Blobs) -> Iterator[Probe]:
             if other == dtype or any(m is None for m in made.values()):
                 continue
             changed = with_tensors(case, {i: m[0] for i, m in made.items() if m is not None})
-            graph = _mapped(changed.graph, lambda value, old=dtype, new=other: _redtyped(value, old, new))
+            graph = _mapped(changed.graph, partial(retyped, change={dtype: other}))
             new = {k: v for m in made.values() if m is not None for k, v in m[1].items()}
             name, candidate = f"dtype of {names.all(group)}", replace(changed, graph=graph)
             yield Probe(Aspect.DTYPE, name, dtype, other, candidate, new, distance=30)
-
-
-def _redtyped(value: Value, old: str, new: str) -> Value:
-    if type(value) is list:
-        return [_redtyped(item, old, new) for item in value]
-    if type(value) is dict:
-        return {"dtype": new} if value == {"dtype": old} else {k: _redtyped(v, old, new) for k, v in value.items()}
-    return value
 
 
 def layouts(case: Case, blobs: Blobs) -> Iterator[Probe]:
@@ -337,7 +331,7 @@ def _calls(case: Case) -> dict[str, str]:
 
 
 def _called(node: Node) -> str:
-    return operation(node.target) if node.op == "call_function" else str(node.target)
+    return shown_target(node.target) if node.op == "call_function" else str(node.target)
 
 
 def resized(case: Case, places: Sequence[Place], size: int, follow: str, blobs: Blobs) -> tuple[Case, Blobs] | None:
@@ -359,19 +353,9 @@ def resized(case: Case, places: Sequence[Place], size: int, follow: str, blobs: 
     case = with_tensors(case, changed)
     case = replace(case, inputs=tuple(hinted(value, {old: size}) for value in case.inputs))
     if follow != "none":
-        graph = _mapped(case.graph, lambda value: _renumbered(value, old, size, inside=follow == "all"))
+        graph = _mapped(case.graph, partial(renumbered, sizes={old: size}, inside=follow == "all"))
         case = replace(case, graph=graph)
     return case, new
-
-
-def _renumbered(value: Value, old: int, new: int, *, inside: bool) -> Value:
-    if type(value) is int:
-        return new if inside and value == old else value
-    if type(value) is list:
-        return [_renumbered(item, old, new, inside=True) for item in value]
-    if tag(value) in ("tuple", "size", "slice"):
-        return {k: [_renumbered(item, old, new, inside=True) for item in v] for k, v in value.items()}
-    return value
 
 
 def with_tensors(case: Case, changed: Mapping[int, TensorSpec]) -> Case:
@@ -385,7 +369,6 @@ def with_node(case: Case, name: str, node: Node) -> Case:
     return replace(case, graph=replace(case.graph, nodes=nodes))
 
 
-def _mapped(graph: Graph, edit: Any) -> Graph:
+def _mapped(graph: Graph, edit: Callable[[Value], Value]) -> Graph:
     """``graph`` with ``edit`` applied to every argument, also in subgraphs."""
-    attrs = {p: {**a, "graph": _mapped(a["graph"], edit)} if "graph" in a else a for p, a in graph.attrs.items()}
-    return replace(graph, nodes=tuple(n.map_values(edit) if n.is_compute else n for n in graph.nodes), attrs=attrs)
+    return graph.map_nodes(lambda node: node.map_values(edit) if node.is_compute else node)

@@ -164,18 +164,9 @@ _STAGES = {"dev": 0, "a": 1, "b": 2, "rc": 3}
 def _captured(capture: CaptureInfo) -> Retest:
     versions = {name: str(capture.provenance[name]) for name in ("torch", "python") if capture.provenance.get(name)}
     return Retest(
-        0,
-        capture.id,
-        capture.backend,
-        RetestResult.FAILING,
-        "",
-        capture.signature,
-        1,
-        1,
-        0.0,
-        versions,
-        capture.created,
-    )
+        id=0, capture=capture.id, backend=capture.backend, result=RetestResult.FAILING, message="",
+        signature=capture.signature, shown=1, runs=1, seconds=0.0, versions=versions, at=capture.created,
+    )  # fmt: skip
 
 
 def _with(versions: Mapping[str, str]) -> str:

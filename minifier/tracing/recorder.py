@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from ...backends.running.execution import version_of
 from ...store.document.case import Blobs, Case, Graph, TensorSpec, Value, tag
 from ...store.live.build import build
 from ...store.live.encode import Encoder, Unsupported
@@ -168,7 +169,7 @@ class RecordingInterpreter(fx.Interpreter):
     def _versions(self, n: fx.Node) -> dict[int, tuple[torch.Tensor, int | None]]:
         """The tensor arguments of ``n`` with their version counters, by identity."""
         given = [self.env.get(i) for i in n.all_input_nodes]
-        return {id(t): (t, _version(t)) for t in _tensors(given)}
+        return {id(t): (t, version_of(t)) for t in _tensors(given)}
 
     def _again(self, written: list[torch.Tensor], position: int) -> None:
         """Take a new snapshot of every name whose storage was just written to."""
@@ -186,10 +187,6 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
     elif isinstance(value, dict):
         yield from _tensors(list(value.values()))
-
-
-def _version(t: torch.Tensor) -> int | None:
-    return None if t.is_inference() else t._version
 
 
 def _was_written(n: fx.Node, t: torch.Tensor, version: int | None) -> bool:

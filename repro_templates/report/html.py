@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 
 import jinja2
@@ -25,7 +24,8 @@ from pygments.lexers import DiffLexer, PythonLexer
 from ... import __version__
 from ...backends.adapters import Illustration
 from ...backends.drawing import svg as drawing
-from .phrases import count
+from ...store.index import StepInfo
+from ...store.text import count, printable
 from .picture import Picture
 
 #: Groups on a page, and rows of a group that are shown at once.
@@ -84,19 +84,6 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One accepted step of a reduction; ``difference`` are lines that begin with ``-`` or ``+``."""
-
-    number: int
-    pass_name: str
-    nodes: int
-    inputs: int
-    queries: int
-    seconds: float
-    difference: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Detail:
     """All that the report says of one failure. Texts are plain; ``curve`` is SVG of `repro_templates.report.curve`."""
 
@@ -113,7 +100,7 @@ class Detail:
     script: str = ""
     script_note: str = ""
     curve: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StepInfo, ...] = ()
     layers: tuple[tuple[str, ...], ...] = ()
     enters: str = ""
     environment: tuple[tuple[str, str], ...] = ()
@@ -162,37 +149,21 @@ def _environment() -> jinja2.Environment:
         autoescape=True,
     )
     environment.filters |= {
-        "python": _python, "count": count, "difference": _difference, "drawn": _drawn, "chunks": _chunks,
-        "image_address": _image_address,
+        "python": partial(_highlighted, lexer=PythonLexer(stripnl=False)),
+        "difference": partial(_highlighted, lexer=DiffLexer(stripnl=False)),
+        "drawn": Markup,  # a picture of ours, in which every text is escaped already
+        "count": count, "image_address": _image_address,
     }  # fmt: skip
     environment.finalize = _finalize
     return environment
 
 
-def printable(text: str) -> str:
-    """``text`` without control, bidirectional and other invisible characters: what is shown is what is there."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
-
-
 def _finalize(value: object) -> object:
-    return printable(value) if type(value) is str else value
-
-
-def _chunks(items: Sequence[FailureRow], size: int) -> Iterator[Sequence[FailureRow]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
-def _python(text: str) -> Markup:
-    return _highlighted(text, PythonLexer(stripnl=False))
-
-
-def _difference(text: str) -> Markup:
-    return _highlighted(text, DiffLexer(stripnl=False))
+    return printable(value, "\n\t") if type(value) is str else value
 
 
 def _highlighted(text: str, lexer: PythonLexer | DiffLexer) -> Markup:
-    text = printable(text)
+    text = printable(text, "\n\t")
     if len(text) > LONGEST:
         return Markup.escape(f"{text[:LONGEST]}\n[...]")
     return Markup(highlight(text, lexer, HtmlFormatter(nowrap=True, classprefix="c-")).rstrip("\n"))
@@ -201,11 +172,6 @@ def _highlighted(text: str, lexer: PythonLexer | DiffLexer) -> Markup:
 def _image_address(svg: str) -> str:
     """The address of an image. A picture from an index is shown so: nothing in it runs, and it is never markup."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8", "replace")).decode()
-
-
-def _drawn(svg: str) -> Markup:
-    """A picture of ours, in which every text is escaped already."""
-    return Markup(svg)
 
 
 @cache

@@ -20,21 +20,10 @@ def one_line(text: str, length: int, *, lines: int = 1) -> str:
     return safe if len(safe) <= length else f"{safe[: length - 3]}..."
 
 
-def count(number: int, noun: str) -> str:
-    """``1 node``, ``2,000 nodes``, ``3 queries``."""
-    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else many}"
-
-
 def without_paths(text: str, length: int) -> str:
     """At most ``length`` characters of ``text``, with paths as base names. The caller escapes it."""
     kept = private(text.strip())
     return kept if len(kept) <= length else f"{kept[: length - 3]}..."
-
-
-def cell(text: str, length: int = 120) -> str:
-    """``text`` as one cell of a Markdown table, without mark-up."""
-    return markdown(text, length)
 
 
 def prose(text: str) -> str:

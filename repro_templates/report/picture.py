@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ...backends.drawing.svg import Box, Edge, svg
-from ...store.document.case import Graph, Node, Value, tag
-from ..source.expressions import Expressions, Unprintable
+from ...store.document.case import Graph, Node, Value
+from ..source.expressions import shown, shown_target
 from ..source.function import shape_text
 from ..source.naming import input_names
 from .phrases import without_paths
@@ -111,15 +111,11 @@ def _note(node: Node, name: str) -> str:
 
 def arguments(node: Node, names: Mapping[str, str] = MappingProxyType({})) -> str:
     """The arguments of a node as source. ``names`` has the names of other nodes."""
-    given = [_value(a, names) for a in node.args] + [f"{k}={_value(v, names)}" for k, v in node.kwargs.items()]
-    return ", ".join(given)
 
+    def text(value: Value) -> str:
+        return shown(value, lambda name: names.get(name, name)) or "..."
 
-def _value(value: Value, names: Mapping[str, str]) -> str:
-    try:
-        return Expressions(lambda name: names.get(name, name), lambda index: f"tensor {index}").value(value)
-    except Unprintable:
-        return "..."
+    return ", ".join([*map(text, node.args), *(f"{name}={text(value)}" for name, value in node.kwargs.items())])
 
 
 def operation(node: Node) -> str:
@@ -128,10 +124,7 @@ def operation(node: Node) -> str:
         return f".{node.target}"
     if node.op == "call_module":
         return f"self.{node.target}"
-    try:
-        text = Expressions(lambda name: name).target(node.target)
-    except Unprintable:
-        text = str(node.target[tag(node.target)]) if tag(node.target) else str(node.target)
+    text = shown_target(node.target)
     for long, short in (("torch.ops.higher_order.", ""), ("torch.ops.", ""), ("torch.nn.functional.", "F."),
                         ("torch.", ""), ("operator.", "")):  # fmt: skip
         if text.startswith(long):

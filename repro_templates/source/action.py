@@ -81,7 +81,7 @@ def make_action(
     elif kind:
         body = maker.divergence(kind, equal_nan)
     else:
-        body = maker.exception(backward)
+        body = maker.exception()
     return Action(maker.inputs_text(), body)
 
 
@@ -116,8 +116,14 @@ class _Maker:
         return marks
 
     def read(self, failure: Failure) -> None:
-        """What a comparison must know of the divergence: its tolerance, and the words by which it is told."""
+        """What the script must know of the failure: the backward pass that it needs, the tolerance of a comparison, and
+        the words that tell a divergence."""
         detail = failure.detail
+        self.result, self.backward_pass = "", list[str]()
+        if failure.phase is Phase.BACKWARD:
+            self.result = "output" if self.printed.single else "outputs"
+            total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
+            self.backward_pass = ["output.sum().backward()" if self.printed.single else f"{total}.backward()"]
         self.missing = detail.get("class") == "gradient"
         tolerance = self.case.tolerance.get(str(detail.get("dtype", "")))
         self.options = "" if tolerance is None else f", rtol={tolerance!r}, atol={tolerance!r}"
@@ -151,47 +157,36 @@ class _Maker:
         last = Statement(PrintedCall("return ", tuple(results), brackets=("[", "]")), depth=1)
         return ["def make_inputs():", *lines, last.layout()]
 
-    def exception(self, backward: bool) -> str:
+    def exception(self) -> str:
         if self.case.calls > 1:
-            return self.repeated(backward)
+            return self.repeated()
         if self.earlier:
-            return self.sequence(backward)
-        if not backward:
-            return self.within([*self.seed, *self.called(self.compiled, "")])
-        lines = self.called(self.compiled, "output" if self.printed.single else "outputs")
-        if self.printed.single:
-            return self.within([*self.seed, *lines, "output.sum().backward()"])
-        total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
-        return self.within([*self.seed, *lines, f"{total}.backward()"])
+            return self.sequence()
+        return self.within([*self.seed, *self.called(self.compiled, self.result), *self.backward_pass])
 
-    def sequence(self, backward: bool) -> str:
+    def again(self, arguments: str) -> list[str]:
+        """A call of what was compiled before, with its backward pass."""
+        return [
+            f"{self.result} = compiled({arguments})" if self.result else f"compiled({arguments})",
+            *self.backward_pass,
+        ]
+
+    def sequence(self) -> str:
         """Calls with other inputs, then the one that fails."""
         if self.in_function:
             raise Unprintable("too many inputs for a script that calls with several of them")
-        total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
-        name = ("output" if self.printed.single else "outputs") if backward else ""
         lines = [f"compiled = {self.compiled}"]
         for before in self.earlier:
-            made = [s.layout() for s in (*before.statements, *self.marks(before.arguments))]
             pairs = zip(before.arguments, self.inputs.arguments, strict=True)
             arguments = ", ".join(last if first == "None" else first for first, last in pairs)
-            call = [f"{name} = compiled({arguments})" if name else f"compiled({arguments})"]
-            if backward:
-                call.append("output.sum().backward()" if self.printed.single else f"{total}.backward()")
-            lines += [*made, *call]
-        lines += [*self.seed, f"{name} = compiled({self.arguments})" if name else f"compiled({self.arguments})"]
-        if backward:
-            lines.append("output.sum().backward()" if self.printed.single else f"{total}.backward()")
-        return self.within(lines)
+            lines += [s.layout() for s in (*before.statements, *self.marks(before.arguments))]
+            lines += self.again(arguments)
+        return self.within([*lines, *self.seed, *self.again(self.arguments)])
 
-    def repeated(self, backward: bool) -> str:
+    def repeated(self) -> str:
         """Several calls of what was compiled once, each with its backward pass."""
-        name = ("output" if self.printed.single else "outputs") if backward else ""
-        inner = [*self.seed, f"{name} = compiled({self.arguments})" if name else f"compiled({self.arguments})"]
-        if backward:
-            total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
-            inner.append("output.sum().backward()" if self.printed.single else f"{total}.backward()")
-        loop = [f"for _ in range({self.case.calls}):", textwrap.indent("\n".join(inner), INDENT)]
+        inner = "\n".join([*self.seed, *self.again(self.arguments)])
+        loop = [f"for _ in range({self.case.calls}):", textwrap.indent(inner, INDENT)]
         return f"compiled = {self.compiled}\n" + self.within(loop)
 
     def divergence(self, kind: str, equal_nan: bool) -> str:

@@ -269,6 +269,22 @@ class Expressions:
         return self.constant(index)
 
 
+def shown(value: Value, name_of: Callable[[str], str] = str) -> str | None:
+    """A value as a person writes it, None where it has no form as source. ``name_of`` gives the names of nodes."""
+    try:
+        return Expressions(name_of, lambda index: f"tensor {index}").value(value)
+    except Unprintable:
+        return None
+
+
+def shown_target(target: Value) -> str:
+    """What a person calls a target: its name as source, or as the document has it."""
+    try:
+        return Expressions(str).target(target)
+    except Unprintable:
+        return str(target[tag(target)]) if tag(target) else str(target)
+
+
 #: Python reads no source with 200 nested brackets.
 DEEPEST = 100
 #: The tags that have a source form; ``generator`` and ``object`` have none.

@@ -12,19 +12,18 @@ their storages into a safetensors file that the script loads.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ...store.document.case import Blobs, Case, TensorSpec, Value, is_drawn_natively, tag
+from ...store.document.case import Blobs, Case, TensorSpec, Value, is_drawn_natively, tag, tensors_in
 from ...store.document.names import table
 from .elements import COMPLEX, FLOATS, INTEGERS, contiguous, element, is_numeric, numbers, restride, strided, view
 from .expressions import Expressions, Unprintable, dtype, string
 from .layout import WIDTH, PrintedCall, Statement
 from .naming import Scope
-from .recipes import recipes as recipes
 
 if TYPE_CHECKING:
     from .elements import Array
@@ -124,7 +123,7 @@ class _Printer:
         self.side = self.scope.fresh("data")
         self.made: dict[int, str] = {}
         self.bases: dict[str, tuple[str, str]] = {}
-        used = {*_tensors(list(case.inputs)), *constants.values()}
+        used = {*tensors_in(list(case.inputs)), *constants.values()}
         self.shared = Counter(case.tensors[i].storage for i in used)
 
     def input(self, name: str, value: Value) -> str:
@@ -256,17 +255,6 @@ def as_strided(spec: TensorSpec) -> str:
     if (spec.shape, spec.stride) == ((), ()):
         return f"[{spec.offset}]"
     return f".as_strided({spec.shape!r}, {spec.stride!r}{offset})"
-
-
-def _tensors(value: Value) -> Iterator[int]:
-    """Indices of the tensors in an input."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _tensors(item)
-    elif (name := tag(value)) == "tensor":
-        yield value["tensor"]
-    elif name == "tuple":
-        yield from _tensors(value["tuple"])
 
 
 def _safetensors(entries: Mapping[str, bytes]) -> bytes:

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ...backends.provenance.syntax import DEFINITIONS, bound_names, first_line
+
 WIDTH = 110
 INDENT = "    "
 
@@ -81,7 +83,6 @@ def block(items: Sequence[str], indent: str) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-_BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 
 
@@ -90,27 +91,21 @@ def spaced(source: str) -> str:
     body = ast.parse(source).body
     lines = source.split("\n")
     ends = [node.end_lineno or 0 for node in body]
-    if any(_start(node) < end for node, end in zip(body[1:], ends, strict=False)):
+    if any(first_line(node) - 1 < end for node, end in zip(body[1:], ends, strict=False)):
         return source  # two statements in one line
-    out = lines[: _start(body[0])] if body else lines
+    out = lines[: first_line(body[0]) - 1] if body else lines
     for before, node in zip([None, *body], body, strict=False):
         if before is not None:
-            gap = lines[before.end_lineno or 0 : _start(node)]
+            gap = lines[before.end_lineno or 0 : first_line(node) - 1]
             comments = [line for line in gap if line.strip()]
             out += [""] * _blank(before, node, len(gap) - len(comments)) + comments
-        out += lines[_start(node) : node.end_lineno]
+        out += lines[first_line(node) - 1 : node.end_lineno]
     return "\n".join([*out, *lines[body[-1].end_lineno or 0 :]] if body else out)
-
-
-def _start(node: ast.stmt) -> int:
-    """Its first line, decorators included, counted from 0."""
-    decorators = node.decorator_list if isinstance(node, _BLOCKS) else []
-    return min([node.lineno, *(d.lineno for d in decorators)]) - 1
 
 
 def _blank(before: ast.stmt, node: ast.stmt, have: int) -> int:
     """How many blank lines belong between two statements."""
-    if isinstance(before, _BLOCKS) or isinstance(node, _BLOCKS):
+    if isinstance(before, DEFINITIONS) or isinstance(node, DEFINITIONS):
         return 2
     if isinstance(before, ast.Expr) and isinstance(before.value, ast.Constant) and isinstance(before.value.value, str):
         return 1
@@ -149,12 +144,4 @@ def ordered(lines: Iterable[str]) -> list[str]:
 
 def bound(lines: Iterable[str]) -> frozenset[str]:
     """Names that the lines bind at top level."""
-    names = set()
-    for node in ast.parse("\n".join(lines)).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {a.asname or a.name.partition(".")[0] for a in node.names}
-        else:
-            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return frozenset(names)
+    return bound_names(ast.parse("\n".join(lines)))

@@ -114,6 +114,11 @@ class Graph:
     def output(self) -> Node:
         return self.nodes[-1]
 
+    def map_nodes(self, edit: Callable[[Node], Node]) -> Graph:
+        """This graph with ``edit`` applied to each node, those of subgraphs included."""
+        attrs = {p: {**a, "graph": a["graph"].map_nodes(edit)} if "graph" in a else a for p, a in self.attrs.items()}
+        return replace(self, nodes=tuple(map(edit, self.nodes)), attrs=attrs)
+
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
@@ -243,6 +248,17 @@ def map_refs(value: Value, edit: Callable[[str], Value]) -> Value:
             return edit(value["ref"])
         return {k: v if k in _LEAF_TAGS else map_refs(v, edit) for k, v in value.items()}
     return value
+
+
+def tensors_in(value: Value) -> Iterator[int]:
+    """Indices of the tensors in a value, in order, repeats included. States of generators are not among them."""
+    if type(value) is list:
+        for item in value:
+            yield from tensors_in(item)
+    elif tag(value) == "tensor":
+        yield value["tensor"]
+    elif type(value) is dict:
+        yield from tensors_in(list(value.values()))
 
 
 def every_node(graph: Graph) -> Iterator[Node]:

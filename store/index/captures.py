@@ -19,12 +19,13 @@ from .. import codec
 from ..document.case import Blobs, Case, Json
 from ..errors import ForeignValue, StoreError
 from ..failure import Failure
-from ..signature import Signature
+from ..signature import Signature, signature
 from .cases import CaseStore
 from .database import Database, now
 from .documents import digest, dumps, graph_hash, loads, plain
 from .reductions import precedence
 from .tables import CaptureRow, ReductionRow, ReproRow, State
+from .trust import origin_tag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +115,23 @@ class Captures:
                 if known is not None:
                     return known
             raise
+
+    def record(
+        self, *, case: Case | None, blobs: Blobs, failure: Failure, provenance: Json, graph_text: str, reason: str
+    ) -> int:
+        """`add`, for a failure that a program of this user met: with its signature and the tag of its origin.
+
+        A case with a ``reason`` cannot be run here; its capture becomes ``BLOCKED``.
+        """
+        if case is not None:
+            provenance = {**provenance, "origin": origin_tag(case)}
+        id = self.add(
+            case=case, blobs=blobs, failure=failure, signature=signature(failure), provenance=provenance,
+            graph_text=graph_text, reason=reason,
+        )  # fmt: skip
+        if case is not None and reason and self.get(id).state is State.PENDING:
+            self.set_state(id, State.BLOCKED, reason)
+        return id
 
     def find(self, ids: Sequence[int] = (), states: Sequence[State] = ()) -> list[CaptureInfo]:
         """The captures with these ids and states (empty: all), by id. Raises `StoreError` for an unknown id."""

@@ -8,14 +8,14 @@ offsets are equal, and a tensor that was no leaf is again the result of an opera
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
 import torch
 from torch import fx
 
-from ..document.case import Blobs, Case, Graph, Json, TensorSpec, Value, is_drawn_natively, tag
+from ..document.case import Blobs, Case, Graph, Json, TensorSpec, Value, is_drawn_natively, tag, tensors_in
 from ..document.decode import InvalidDocument, check_storage
 from . import modes
 from .leaf_modules import construct
@@ -26,7 +26,7 @@ _DEFAULT_DRAW = (torch.float32, torch.int64)
 
 def build(case: Case, blobs: Blobs, *, live: Sequence[object] | None = None) -> tuple[fx.GraphModule, list[Any]]:
     """The graph, and one input per placeholder. Raises `InvalidDocument` if tensors and bytes do not fit."""
-    builder = Builder(case.tensors, blobs, live=live, first=tuple(_tensors_in(case.inputs)))
+    builder = Builder(case.tensors, blobs, live=live, first=tuple(tensors_in(list(case.inputs))))
     return builder.graph(case.graph), [builder.value(v) for v in case.inputs]
 
 
@@ -318,17 +318,6 @@ def _non_leaf(plain: torch.Tensor) -> torch.Tensor:
     made = leaf.expand(plain.shape).clone()
     made.data = plain
     return made
-
-
-def _tensors_in(values: Sequence[Value]) -> Iterator[int]:
-    for value in values:
-        if type(value) is list:
-            yield from _tensors_in(value)
-        elif type(value) is dict:
-            if tag(value) == "tensor":
-                yield value["tensor"]
-            else:
-                yield from _tensors_in(list(value.values()))
 
 
 def _dtype(name: str) -> torch.dtype:

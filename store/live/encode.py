@@ -62,14 +62,6 @@ class Encoder:
         self._path: list[str] = []
 
     @property
-    def tensors(self) -> list[TensorSpec]:
-        return list(self._tensors.finish()[0])
-
-    @property
-    def blobs(self) -> dict[str, bytes]:
-        return self._tensors.finish()[1]
-
-    @property
     def invented(self) -> bool:
         """Whether `finish` left the values of some tensor out."""
         return self._tensors.invented

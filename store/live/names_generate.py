@@ -89,6 +89,11 @@ FUNCTION_DENY = re.compile(
     r"|_parse_to|_has_compatible_shallow_copy_type|_debug_.*|is_vulkan_available|_nnpack_available)\Z"
 )
 
+#: What functorch has under a public and a private module.
+_TRANSFORMS = words(
+    "_add_batch_dim _remove_batch_dim _vmap_increment_nesting _vmap_decrement_nesting _jvp_increment_nesting"
+    " _jvp_decrement_nesting _unwrap_for_grad"
+)
 #: Seen in real graphs or needed by them, and outside the modules above.
 EXTRA_FUNCTIONS = (
     # Symbolic numbers and asserts.
@@ -114,14 +119,11 @@ EXTRA_FUNCTIONS = (
     "torch._C._log_api_usage_once",
     # functorch.
     *(f"torch._functorch.predispatch.{n}" for n in (
-        "_add_batch_dim", "_remove_batch_dim", "_vmap_increment_nesting", "_vmap_decrement_nesting",
-        "_jvp_increment_nesting", "_jvp_decrement_nesting", "_unwrap_for_grad", "_make_dual", "_unpack_dual",
-        "_enter_dual_level", "_exit_dual_level", "lazy_load_decompositions",
+        *_TRANSFORMS, "_make_dual", "_unpack_dual", "_enter_dual_level", "_exit_dual_level", "lazy_load_decompositions",
     )),
     *(f"torch._C._functorch.{n}" for n in (
-        "_grad_increment_nesting", "_grad_decrement_nesting", "_vmap_increment_nesting", "_vmap_decrement_nesting",
-        "_jvp_increment_nesting", "_jvp_decrement_nesting", "_add_batch_dim", "_remove_batch_dim", "_wrap_for_grad",
-        "_unwrap_for_grad", "set_inplace_requires_grad_allowed", "get_inplace_requires_grad_allowed",
+        *_TRANSFORMS, "_grad_increment_nesting", "_grad_decrement_nesting", "_wrap_for_grad",
+        "set_inplace_requires_grad_allowed", "get_inplace_requires_grad_allowed",
     )),
     "torch.autograd.forward_ad.enter_dual_level", "torch.autograd.forward_ad.exit_dual_level",
     "torch.autograd.forward_ad.make_dual", "torch.autograd.forward_ad.unpack_dual",
@@ -219,13 +221,7 @@ HOP_DENY = frozenset(
     )
 )
 
-ALIASES = {
-    f"torch._functorch.predispatch.{n}": [f"torch._C._functorch.{n}"]
-    for n in (
-        "_add_batch_dim", "_remove_batch_dim", "_vmap_increment_nesting", "_vmap_decrement_nesting",
-        "_jvp_increment_nesting", "_jvp_decrement_nesting", "_unwrap_for_grad",
-    )
-}  # fmt: skip
+ALIASES = {f"torch._functorch.predispatch.{n}": [f"torch._C._functorch.{n}"] for n in _TRANSFORMS}
 #: ``torch.ops`` namespaces that are not in the dispatcher's list but are torch's.
 MORE_NAMESPACES = ("prim", "torchbind", "cuda", "fb", "_caffe2", "torch", "higher_order", "loaded_libraries")
 ENUMS = {"SDPBackend": "torch.nn.attention"}
@@ -250,7 +246,8 @@ def functions() -> list[str]:
             if not callable(obj) or inspect.isclass(obj) or isinstance(obj, ModuleType):
                 continue
             own = path in PURE_MODULES and not name.startswith("_") and obj.__module__ == path
-            if id(obj) in allowed or own or (native and inspect.isbuiltin(obj)) or _initialises(path, name):
+            initializer = path == "torch.nn.init" and name.endswith("_")
+            if id(obj) in allowed or own or (native and inspect.isbuiltin(obj)) or initializer:
                 named.setdefault(id(obj), f"{path}.{name}")
                 keep.append(obj)
     # Bound methods of `_VariableFunctions` are made anew at each look-up: those of torch are listed by name.
@@ -264,10 +261,6 @@ def functions() -> list[str]:
     names |= {f"math.{n}" for n in dir(math) if not n.startswith("_") and callable(getattr(math, n))}
     names |= {f"builtins.{n}" for n in BUILTINS if hasattr(builtins, n)}
     return sorted(names)
-
-
-def _initialises(path: str, name: str) -> bool:
-    return path == "torch.nn.init" and name.endswith("_")
 
 
 def _public(holder: Any) -> list[str]:

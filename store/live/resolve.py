@@ -12,7 +12,6 @@ import math
 import operator
 import sys
 from collections import defaultdict
-from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -34,12 +33,7 @@ def resolve(target: Json) -> Any:
     check_target(target, custom=True)
     assert kind is not None
     name = target[kind]
-    look_up: dict[str, Callable[[str], Any]] = {
-        "fn": _function,
-        "op": _overload,
-        "packet": _packet,
-        "hop": _higher_order,
-    }
+    look_up: dict[str, Any] = {"fn": _function, "op": _overload, "packet": _packet, "hop": _higher_order}
     found = look_up[kind](name)
     if found is None:
         raise UnknownName(f"torch {torch.__version__} here has no {kind} {name!r}")
@@ -193,13 +187,9 @@ def _publicity(name: str) -> tuple[bool, int, str]:
     return "._" in name, name.count("."), name
 
 
-_singleton: list[_FunctionNames] = []
-
-
+@cache
 def _function_names() -> _FunctionNames:
-    if not _singleton:
-        _singleton.append(_FunctionNames())
-    return _singleton[0]
+    return _FunctionNames()
 
 
 def annotation(kind: Any) -> str | None:
@@ -228,4 +218,4 @@ def enumeration(name: str) -> Any:
 def forget() -> None:
     """Drop what was looked up: the table has grown, or a test registers operators anew."""
     _overload.cache_clear()
-    _singleton.clear()
+    _function_names.cache_clear()

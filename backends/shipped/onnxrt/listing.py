@@ -14,6 +14,8 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, numpy_helper
 
+from ....store.text import printable
+
 #: The most elements of a constant, and characters of a text, that are printed.
 MOST_ELEMENTS, MOST_TEXT = 8, 60
 _INDENT = "  "
@@ -120,7 +122,7 @@ def node_text(node: onnx.NodeProto, types: Mapping[str, str]) -> str:
     given = ", ".join(f"{a.name}={attribute_text(a)}" for a in plain)
     call = operator_text(node) + (f"({_names(node.input)})" if node.input else "") + (f" {{{given}}}" if given else "")
     results = ", ".join(_typed(name, types) for name in node.output if name)
-    return _printable(f"{results} = {call}" if results else call)
+    return printable(f"{results} = {call}" if results else call)
 
 
 def inline(tensor: onnx.TensorProto) -> str:
@@ -134,11 +136,11 @@ class _Listing:
 
     def model(self, model: onnx.ModelProto) -> list[str]:
         opsets = ", ".join(f"{o.domain or 'ai.onnx'} {o.version}" for o in model.opset_import)
-        maker = f", made by {_printable(model.producer_name)}" if model.producer_name else ""
+        maker = f", made by {printable(model.producer_name)}" if model.producer_name else ""
         lines = [f"opset {opsets}; IR version {model.ir_version}{maker}", *self.graph(model.graph, 0)]
         for function in model.functions:
             name = f"{function.domain}::{function.name}" if function.domain else function.name
-            lines += ["", f"function {_printable(name)}({_names(function.input)})"]
+            lines += ["", f"function {printable(name)}({_names(function.input)})"]
             lines += self.nodes(function.node, {}, 1)
             lines.append(f"{_INDENT}return {_names(function.output)}")
         return lines
@@ -156,7 +158,7 @@ class _Listing:
         for node in nodes:
             lines.append(_INDENT * depth + node_text(node, types))
             for name, inner in graphs_of(node):
-                lines.append(f"{_INDENT * (depth + 1)}{_printable(name)}:")
+                lines.append(f"{_INDENT * (depth + 1)}{printable(name)}:")
                 lines += self.graph(inner, depth + 2)
         return lines
 
@@ -199,11 +201,11 @@ def _dimension(dimension: Any) -> str:
 
 
 def _typed(name: str, types: Mapping[str, str]) -> str:
-    return _printable(f"{name}: {types[name]}" if name in types else name)
+    return printable(f"{name}: {types[name]}" if name in types else name)
 
 
 def _names(names: Iterable[str]) -> str:
-    return ", ".join(_printable(name) or "_" for name in names)
+    return ", ".join(printable(name) or "_" for name in names)
 
 
 def _list(words: Iterable[str]) -> str:
@@ -213,7 +215,3 @@ def _list(words: Iterable[str]) -> str:
 def _string(value: bytes) -> str:
     found = value.decode(errors="replace")
     return repr(found if len(found) <= MOST_TEXT else f"{found[: MOST_TEXT - 3]}...")
-
-
-def _printable(line: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in line)

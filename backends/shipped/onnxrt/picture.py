@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from ....store.text import count
 from ...drawing.svg import Box, Edge
 from ...drawing.svg import svg as draw
 from . import listing
@@ -30,8 +31,7 @@ def svg(model: onnx.ModelProto, *, title: str = "") -> str:
     """
     scene = _Scene({(f.domain, f.name): f for f in model.functions if f.domain not in _CLOSED})
     scene.graph(model.graph, {}, "", 0)
-    count = len(model.graph.node)
-    label = title or f"ONNX model {model.graph.name}: {count} node{'' if count == 1 else 's'}"
+    label = title or f"ONNX model {model.graph.name}: {count(len(model.graph.node), 'node')}"
     return draw(scene.boxes, scene.edges, label=label, standalone=True)
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from ....store.text import count
+
 log = logging.getLogger("fxminify.backends.shipped.onnxrt")
 
 
@@ -62,7 +64,7 @@ class OnnxrtReport:
 
     def text(self) -> str:
         """The report as text."""
-        lines = [f"{self.kind}: {_count(len(self.parts), 'part')}, {_count(len(self.islands), 'island')}"]
+        lines = [f"{self.kind}: {count(len(self.parts), 'part')}, {count(len(self.islands), 'island')}"]
         for part in self.parts:
             where = ", ".join(part.providers)
             lines.append(f"  {part.name}: {part.fx_nodes} FX nodes, {part.onnx_nodes} ONNX nodes on {where}")
@@ -109,7 +111,3 @@ def source_line(node: torch.fx.Node) -> str:
             code = trace[number + 1].strip() if number + 1 < len(trace) else ""
             return f"{file.rpartition('/')[2]}:{rest.partition(',')[0]}: {code}"
     return ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
