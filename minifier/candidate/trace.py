@@ -70,7 +70,7 @@ class Trace:
     ``problem`` says why the run ended early, if it did: what lies behind is simply not recorded. ``signatures`` has the
     parameters of what nodes call, by name of the node: each its name, and whether it may be left out. ``parts`` has
     the decompositions of nodes as graphs of which the placeholders are called as the operands (see
-    `fxminify.minifier.tracing.decompose`). Both are there only where the case was studied.
+    `fxminify.minifier.tracing.study`). Both are there only where the case was studied.
     """
 
     values: Mapping[str, Recorded]

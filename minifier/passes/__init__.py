@@ -42,7 +42,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from . import arguments, dead, inputs, nodes, numbers, operators, outputs, parts, reroute, simpler
+from . import arguments, ends, nodes, operators, parts, reroute, simpler
 from .candidates import Canonicalize
 from .dimensions import smaller_dimensions
 from .dtypes import plain_dtypes
@@ -102,12 +102,12 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "inputs",
         "Writes numbers into the graph and gives one tensor where several look alike.",
-        inputs.propose,
+        ends.inputs,
     ),
     Pass(
         "outputs",
         "Returns fewer values: what remains is still computed in the same way.",
-        outputs.propose,
+        ends.outputs,
     ),
     Pass(
         "replace-with-ancestor",
@@ -118,7 +118,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "dead",
         "Removes nodes that nothing returned depends on, with side effects or without.",
-        dead.propose,
+        ends.dead,
     ),
     Pass(
         "inline",
@@ -193,7 +193,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "numbers",
         "Makes numbers 1, else as short as will do: what matters of a number shows when it stays.",
-        numbers.plain,
+        arguments.numbers,
         stage=Stage.REPLACE,
     ),
     canonical(
@@ -215,17 +215,8 @@ PASSES: tuple[Pass, ...] = (
 )
 
 __all__ = [
-    "CANONICALIZATIONS",
-    "PASSES",
-    "InstalledPasses",
-    "Pass",
-    "Proposal",
-    "Stage",
-    "canonical",
-    "each",
-    "in_stage",
-    "installed",
-    "name_of",
+    "CANONICALIZATIONS", "PASSES", "InstalledPasses", "Pass", "Proposal", "Stage", "canonical", "each", "in_stage",
+    "installed", "name_of",
 ]  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from ..candidate.subgraphs import (
     subgraphs,
 )
 from ..candidate.trace import ValueKind
-from . import dead, reroute
+from . import ends, reroute
 from .proposal import Proposal, each
 from .searches import farthest, sweep
 
@@ -64,7 +64,7 @@ def within(propose: Propose) -> Propose:
 
 subgraph_nodes = within(lambda view, step: each(tuple(map(_drop, view.atoms))) if step == 0 else None)
 subgraph_skip_to_operand = within(reroute.skip_to_operand)
-subgraph_dead = within(lambda view, step: dead.propose(view, step) if step == 0 else None)
+subgraph_dead = within(lambda view, step: ends.dead(view, step) if step == 0 else None)
 
 
 def _drop(atom: tuple[str, ...]) -> Patch:

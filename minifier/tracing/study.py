@@ -1,17 +1,24 @@
 """A trace that also records the decompositions of nodes and the signatures of their targets. Imports torch.
 
+A call is traced to operators, which decomposes every composite kernel (``cross_entropy`` becomes ``log_softmax`` and
+``nll_loss_forward``). If that gives a single operator, one level of its decomposition in torch's table is traced. The
+operators in it may be decomposed later, if they turn out to matter.
+
 The parts of a node are recorded like the subgraphs of an operator, at the position of the node and under new names
 (`fxminify.minifier.candidate.order.PART`), so a part can replace the node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.fx as fx
+from torch._decomp import global_decomposition_table
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from ...backends.running.execution import copy_inputs
 from ...store.document.case import Blobs, Case, Graph, target_name
@@ -20,12 +27,13 @@ from ...store.live.modes import one_of_batch
 from ..candidate import hop_calls
 from ..candidate.order import DEEPEST, OTHER, PART, generation, rank
 from ..candidate.trace import Put, Trace
-from .decompose import decomposition
 from .recorder import RecordingInterpreter, Tape, recorded
 from .signatures import Parameters, parameters
 
 #: Nodes are decomposed only in graphs of at most this many nodes; in larger ones it takes too long.
 MOST = 32
+#: A decomposition into more operators than this is not used: it is harder to read than the operation itself.
+MOST_PARTS = 256
 
 
 def study(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = None, prefix: str = "") -> Trace:
@@ -84,7 +92,7 @@ class _Student(RecordingInterpreter):
         state = torch.get_rng_state()
         try:
             tensors = [self.env[m] for m in operands]
-            traced = decomposition(_call_of(n, operands, values), tensors)
+            traced = _decomposition(_call_of(n, operands, values), tensors)
             graph = None if traced is None else self.renamed(n, operands, encode(traced, tensors).graph)
             if traced is None or graph is None:
                 return
@@ -121,3 +129,31 @@ def _call_of(n: fx.Node, operands: list[fx.Node], values: dict[fx.Node, Any]) ->
         return n.target(*args, **kwargs)
 
     return call
+
+
+def _decomposition(call: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> fx.GraphModule | None:
+    """``call(*tensors)`` as a graph of at least two operators; None for an operator without a decomposition.
+
+    Runs the call on copies of the tensors. Raises any exception of the call or of its decomposition.
+    """
+    traced = _traced(call, tensors, {})
+    if len(operators := _operators(traced)) == 1:
+        table = global_decomposition_table["post_autograd"]
+        target = operators[0].target
+        if target not in table:
+            return None
+        traced = _traced(call, tensors, {target: table[target]})
+    return traced if 2 <= len(_operators(traced)) <= MOST_PARTS else None
+
+
+def _traced(call: Callable[..., Any], tensors: Sequence[torch.Tensor], table: dict[Any, Any]) -> fx.GraphModule:
+    given = [t.detach() for t in copy_inputs(list(tensors))]
+    traced: fx.GraphModule = make_fx(call, decomposition_table=table, tracing_mode="real")(*given)
+    traced.graph.eliminate_dead_code()
+    traced.recompile()
+    return traced
+
+
+def _operators(traced: fx.GraphModule) -> list[fx.Node]:
+    trivial = (operator.getitem, torch.ops.aten.detach.default, torch.ops.aten.alias.default)
+    return [n for n in traced.graph.nodes if n.op == "call_function" and n.target not in trivial]

@@ -20,6 +20,8 @@ from ....store.text import printable
 MOST_ELEMENTS, MOST_TEXT = 8, 60
 _INDENT = "  "
 _FLOATING = {"FLOAT": "float32", "DOUBLE": "float64"}
+#: The kinds of attributes whose values are written; of others the kind is.
+_WRITTEN = [getattr(AttributeProto, kind) for kind in ("TENSOR", "STRING", "STRINGS", "FLOAT", "FLOATS", "INT", "INTS")]
 
 
 def text(model: onnx.ModelProto, *, weights: bool = False) -> str:
@@ -66,26 +68,14 @@ def dtype_text(number: int) -> str:
 
 def attribute_text(attribute: onnx.AttributeProto) -> str:
     """The value of an attribute; graphs are named, long texts cut."""
-    kind = attribute.type
     if attribute.ref_attr_name:
         return f"@{attribute.ref_attr_name}"
-    if kind == AttributeProto.TENSOR:
-        return _constant(attribute.t)
-    if kind == AttributeProto.STRING:
-        return _string(attribute.s)
-    if kind == AttributeProto.STRINGS:
-        return _list(_string(s) for s in attribute.strings)
-    if kind == AttributeProto.FLOAT:
-        return f"{attribute.f:g}"
-    if kind == AttributeProto.FLOATS:
-        return _list(f"{f:g}" for f in attribute.floats)
-    if kind == AttributeProto.INT and attribute.name == "to":  # of a cast
+    if attribute.name == "to" and attribute.type == AttributeProto.INT:  # of a cast
         return dtype_text(attribute.i)
-    if kind == AttributeProto.INT:
-        return str(attribute.i)
-    if kind == AttributeProto.INTS:
-        return _list(map(str, attribute.ints))
-    return str(AttributeProto.AttributeType.Name(kind)).lower()
+    value = onnx.helper.get_attribute_value(attribute) if attribute.type in _WRITTEN else None
+    if value is None:
+        return str(AttributeProto.AttributeType.Name(attribute.type)).lower()
+    return _list(map(_word, value)) if isinstance(value, list) else _word(value)
 
 
 def operator_text(node: onnx.NodeProto) -> str:
@@ -187,8 +177,7 @@ def _elements(tensor: onnx.TensorProto) -> str:
         found = numpy_helper.to_array(tensor).reshape(-1).tolist()
     except (ValueError, TypeError):  # the bytes do not fit the shape
         return ""
-    words = [f"{e:g}" if isinstance(e, float) else str(e) for e in found]
-    return words[0] if not tensor.dims and words else _list(words)
+    return _word(found[0]) if not tensor.dims and found else _list(map(_word, found))
 
 
 def _tensor_type(number: int, dimensions: Iterable[Any]) -> str:
@@ -212,6 +201,11 @@ def _list(words: Iterable[str]) -> str:
     return f"[{', '.join(words)}]"
 
 
-def _string(value: bytes) -> str:
-    found = value.decode(errors="replace")
-    return repr(found if len(found) <= MOST_TEXT else f"{found[: MOST_TEXT - 3]}...")
+def _word(value: Any) -> str:
+    """A tensor, text or number of an attribute."""
+    if isinstance(value, TensorProto):
+        return _constant(value)
+    if isinstance(value, bytes):
+        found = value.decode(errors="replace")
+        return repr(found if len(found) <= MOST_TEXT else f"{found[: MOST_TEXT - 3]}...")
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -9,7 +9,7 @@ from made import REMOVALS, code, make, proposed
 from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.patch import Patch, apply, merge
-from fxminify.minifier.passes import dead, inputs, nodes, outputs, reroute
+from fxminify.minifier.passes import ends, nodes, reroute
 from fxminify.minifier.passes.proposal import Proposal
 
 STEPS = [
@@ -85,20 +85,20 @@ def test_outputs_that_are_read_go_first() -> None:
     without = [apply(view(), Patch(cut=frozenset([number]))) for number in (0, 1)]
     expected = [code(case) for case in without if case is not None]
     assert len(expected) == 2
-    assert results(outputs.propose(view(), 0)) == expected
-    last = outputs.propose(view(), 1)
+    assert results(ends.outputs(view(), 0)) == expected
+    last = ends.outputs(view(), 1)
     assert last is not None
     assert [p.cut for p in last.patches] == [{0}, {1}]
 
 
 def test_dead_nodes_are_proposed_with_side_effects_or_without() -> None:
-    proposal = dead.propose(view(), 0)
+    proposal = ends.dead(view(), 0)
     assert proposal is not None
     assert [p.erase for p in proposal.patches] == [{"z"}]
 
 
 def test_inputs_that_look_alike_become_one() -> None:
-    proposal = inputs.propose(view(), 1)
+    proposal = ends.inputs(view(), 1)
     assert proposal is not None
     assert [dict(p.replace) for p in proposal.patches] == [{"y": {"ref": "x"}}]
 
@@ -107,7 +107,7 @@ def test_numbers_become_literals() -> None:
     case, trace = make(["x", "n", "m"], [("a", "view", ["x", "n", "m"])], ["a"])
     symbol = {"sym": {"kind": "SymInt", "expr": "s0", "hint": 4}}
     s = GraphView(replace(case, inputs=(case.inputs[0], symbol, 2)), trace)
-    proposal = inputs.propose(s, 0)
+    proposal = ends.inputs(s, 0)
     assert proposal is not None
     written = apply(s, merge(proposal.patches))
     assert written is not None
