@@ -246,12 +246,14 @@ class CaptureRecorder:
         keep: int | None,
     ) -> Taken:
         """The case of ``snapshot``, or why there is none. ``asked`` has fields of the case."""
+        reason = spec.problem
         try:
             taken = snapshot.case(inputs.values, rng, spec, **asked, keep=keep)
+            reason = taken.reason
             if taken.case is not None:
                 validate(to_json(taken.case))  # refuse now what could not be read again
         except (Unsupported, InvalidDocument) as exc:
-            return Taken(reason="; ".join(filter(None, [spec.problem, str(exc)])))
+            return Taken(reason="; ".join(filter(None, [reason, str(exc)])))
         return taken
 
     def _kept(self, auto: int | None) -> int | None:

@@ -1,7 +1,7 @@
 """What passes look at: a case, the trace of its values, and facts derived from both.
 
-A `GraphView` is made once for each accepted case; everything on it is computed on first use and then only read, so
-that thousands of candidates can be derived from it cheaply.
+There is one `GraphView` for each accepted case. It computes each fact when it is first used and then keeps it, so that
+thousands of candidates can be made from it quickly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Protocol, TypeVar
 from ...store.document.case import Blobs, Case, Node, TensorSpec, Value, tag, target_name
 from .trace import Recorded, Trace, ValueKind
 
-#: State switched on by one node and off by a later one: dropping only one of the two would leak into what follows.
+#: Nodes that switch a state on, with the nodes that switch it off. If only one of the two were dropped, the state would
+#: affect the nodes that follow.
 PAIRS = {
     "_enter_autocast": "_exit_autocast",
     "_enter_inference_mode": "_exit_inference_mode",
@@ -22,7 +23,8 @@ PAIRS = {
     "enter_dual_level": "exit_dual_level",
     "_saved_tensors_hooks_disable": "_saved_tensors_hooks_enable",
 }
-#: The same, but values made in between (wrapped tensors) mean nothing outside: all of it stays or goes together.
+#: Nodes that open a functorch region, with those that close it. The tensors made in between are wrapped and have no
+#: meaning outside, so a region stays or goes as a whole.
 REGIONS = {
     "_vmap_increment_nesting": "_vmap_decrement_nesting",
     "_grad_increment_nesting": "_grad_decrement_nesting",
@@ -30,7 +32,7 @@ REGIONS = {
     "_func_increment_nesting": "_func_decrement_nesting",
 }
 
-#: What makes the values inside of a region, gives values out of it, or only matters there.
+#: Nodes that wrap values for a region, unwrap them, or have an effect only inside of it.
 WRAPPERS = frozenset(
     {"_add_batch_dim", "_remove_batch_dim", "_wrap_for_grad", "_unwrap_for_grad", "_make_dual", "_unpack_dual",
      "lazy_load_decompositions", "set_inplace_requires_grad_allowed", "_set_tensor_requires_grad", "_autograd_grad",
@@ -43,7 +45,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Storages(Protocol):
-    """The storages of a reduction by key. A pass that makes a new one must put it before it yields the candidate."""
+    """The storages of a reduction by key. A pass that makes a storage calls `put` before it yields the candidate."""
 
     def __getitem__(self, key: str, /) -> bytes: ...
 
@@ -51,11 +53,11 @@ class Storages(Protocol):
 
 
 class GraphView:
-    """A case under reduction. ``trace`` was recorded on it or on an ancestor: names are kept by every patch.
+    """A case under reduction. ``trace`` was recorded on this case or on one that it was made from.
 
-    ``hints`` are groups of nodes that the failure names, see `fxminify.minifier.reducer.hints`;
-    ``blamed`` are nodes of which an operation as plain as can be surely does not fail. ``storages`` are those of the
-    reduction; canonicalization passes need them.
+    A node keeps its name through every patch, so the trace of an earlier case stays valid. ``hints`` are groups of
+    nodes that the failure names, ``blamed`` the nodes that certainly cause it (see `fxminify.minifier.reducer.hints`).
+    ``storages`` has the storages of the reduction; only canonicalization passes need them.
     """
 
     def __init__(
@@ -72,24 +74,26 @@ class GraphView:
         self.hints = hints
         self.blamed = blamed
         self.storages = storages
-        #: The placeholders that stand for recorded values: candidates share them as they share nodes.
+        #: The placeholders that stand for recorded values. Candidates share them, as they share other nodes.
         self.stand_ins = {} if stand_ins is None else stand_ins
 
     def after(self, case: Case) -> GraphView:
-        """``case``, made from this one."""
+        """The view of ``case``, which was made from this case."""
         return GraphView(case, self.trace, self.hints, self.stand_ins, self.blamed, self.storages)
 
     @cached_property
     def nodes(self) -> dict[str, Node]:
+        """The nodes of the top-level graph by name."""
         return {n.name: n for n in self.case.graph.nodes}
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """Position of each node in the case as it is now."""
+        """The position of each node in the graph, by name."""
         return {n.name: i for i, n in enumerate(self.case.graph.nodes)}
 
     @cached_property
     def compute(self) -> tuple[str, ...]:
+        """The names of the compute nodes, in the order of the graph."""
         return tuple(n.name for n in self.case.graph.nodes if n.is_compute)
 
     @cached_property
@@ -97,7 +101,7 @@ class GraphView:
         return frozenset(self.compute)
 
     def in_order(self, names: Collection[str]) -> list[str]:
-        """``names`` of nodes in the order of the graph."""
+        """``names`` sorted by the order of the graph."""
         position = self.position
         if len(names) * 8 < len(position):
             return sorted(names, key=position.__getitem__)
@@ -105,12 +109,12 @@ class GraphView:
 
     @cached_property
     def inputs(self) -> dict[str, tuple[str, ...]]:
-        """The nodes each node reads."""
+        """The names of the nodes that each node reads."""
         return {n.name: n.inputs for n in self.case.graph.nodes}
 
     @cached_property
     def users(self) -> dict[str, list[str]]:
-        """The nodes that read each node, the output node included."""
+        """The names of the nodes that read each node. The output node is one of them."""
         users: dict[str, list[str]] = {n.name: [] for n in self.case.graph.nodes}
         for name, read in self.inputs.items():
             for source in read:
@@ -119,21 +123,22 @@ class GraphView:
 
     @cached_property
     def outputs(self) -> tuple[Value, ...]:
-        """The leaves of what the graph returns."""
+        """The values that the graph returns, taken out of nested containers."""
         return tuple(leaves(self.case.graph.output.args[0]))
 
     @cached_property
     def output_names(self) -> frozenset[str]:
+        """The names of the nodes that are returned."""
         return frozenset(value["ref"] for value in self.outputs if tag(value) == "ref")
 
     @cached_property
     def live(self) -> frozenset[str]:
-        """Nodes that what is returned depends on."""
+        """The names of the nodes on which a returned value depends."""
         return reached(self.inputs, self.output_names)
 
     @cached_property
     def ancestors(self) -> dict[str, int]:
-        """For each node the nodes it depends on, itself included, as a bit set over `position`."""
+        """For each node the nodes on which it depends, and itself: a bit set over `position`."""
         masks: dict[str, int] = {}
         for i, node in enumerate(self.case.graph.nodes):
             mask = 1 << i
@@ -144,37 +149,37 @@ class GraphView:
 
     @cached_property
     def given(self) -> dict[str, int]:
-        """Index of the input each placeholder stands for."""
+        """The index of the input of each placeholder, by name."""
         return {n.name: i for i, n in enumerate(self.case.graph.placeholders)}
 
     @cached_property
     def written(self) -> frozenset[str]:
-        """Compute nodes whose value can be written into the graph."""
+        """The compute nodes whose value is a literal, which can be written into the graph."""
         return frozenset(name for name in self.compute if self.value(name).kind is ValueKind.LITERAL)
 
     @cached_property
     def opaque(self) -> frozenset[str]:
-        """Compute nodes whose value can neither be given nor written."""
+        """The compute nodes whose value can be neither an input nor a literal."""
         return frozenset(name for name in self.compute if self.value(name).kind is ValueKind.OPAQUE)
 
     @cached_property
     def literals(self) -> frozenset[str]:
-        """Nodes of which the graph holds tensors, attributes or live objects in its arguments (rare)."""
+        """The nodes with a tensor or a generator among their arguments, which is rare."""
         return frozenset(
             n.name for n in self.case.graph.nodes if any(map(_holds_tensor, (*n.args, *n.kwargs.values())))
         )
 
     @cached_property
     def brackets(self) -> tuple[str, ...]:
-        """Nodes that open a functorch region."""
+        """The nodes that open a functorch region."""
         return tuple(name for name in self.compute if self.kind(name) in REGIONS)
 
     def value(self, name: str) -> Recorded:
-        """What is known of the value of ``name``; opaque where nothing is."""
+        """The recorded value of ``name``. A value that was not recorded counts as opaque."""
         return self.trace.value(name) or _UNKNOWN
 
     def tensor(self, name: str) -> TensorSpec | None:
-        """Shape and type of ``name`` if it is a tensor."""
+        """The shape, dtype and layout of ``name``; None if it is no tensor."""
         if name in self.given:
             return self.case.input_tensor(self.given[name])
         node = self.nodes[name]
@@ -184,7 +189,7 @@ class GraphView:
         return self.trace.tensor(name)
 
     def tensor_type(self, name: str) -> TensorType | None:
-        """Element type and shape of a tensor: nodes of one type can stand in for each other."""
+        """The dtype and shape of ``name``; None if it is no tensor. Nodes of one type can replace each other."""
         if name not in self._tensor_types:
             spec = self.tensor(name)
             self._tensor_types[name] = (
@@ -197,17 +202,17 @@ class GraphView:
         return {}
 
     def kind(self, name: str) -> str:
-        """The operation of a compute node, as text."""
+        """The bare name of the operation of a compute node, such as ``relu``."""
         return target_name(self.nodes[name])
 
     @cached_property
     def number(self) -> dict[str, int]:
-        """Position of each compute node among the compute nodes."""
+        """The position of each compute node among the compute nodes, by name."""
         return {name: i for i, name in enumerate(self.compute)}
 
     @cached_property
     def by_tensor_type(self) -> dict[TensorType, list[str]]:
-        """Tensors by type, in the order of the graph."""
+        """The names of the nodes of each tensor type, in the order of the graph."""
         groups: dict[TensorType, list[str]] = {}
         for node in self.case.graph.nodes:
             tensor_type = self.tensor_type(node.name) if node.op != "output" else None
@@ -217,10 +222,11 @@ class GraphView:
 
     @cached_property
     def weights(self) -> tuple[float, ...]:
-        """Chance of each compute node to matter: bugs sit in rare operations, and in rare shapes of common ones.
+        """The prior probability that each compute node causes the failure, in their order. The sum is 1.
 
-        Nearly half is spread over the operations, as much over the operations by the shapes and element types they
-        read, the rest over the nodes. Sums to one.
+        Bugs are mostly in rare operations, and in rare shapes of common operations. So each kind of operation has the
+        same share of 0.45, each combination of an operation with the types that it reads the same share of another
+        0.45, and each node the same share of the rest.
         """
         kinds = [repr(n.target) for n in self.case.graph.nodes if n.is_compute]
         types = [
@@ -236,16 +242,16 @@ class GraphView:
 
     @cached_property
     def atoms(self) -> tuple[tuple[str, ...], ...]:
-        """Compute nodes that only make sense together, in the order of their first node.
+        """The groups of compute nodes that can only be removed together, in the order of their first node.
 
-        A producer of an opaque value goes with the ``getitem`` nodes that take it apart, a switch with the one that
-        undoes it, and a functorch region is one atom.
+        One group is a node that makes an opaque value with the ``getitem`` nodes that read it, or the two nodes that
+        switch a state on and off, or a functorch region. Any other node is a group of its own.
         """
         return self._grouped(PAIRS, REGIONS)
 
     @cached_property
     def pieces(self) -> tuple[tuple[str, ...], ...]:
-        """What the functorch regions consist of: the atoms that are left when a region is but its brackets."""
+        """The atoms inside functorch regions, if each region counted only as the two nodes that open and close it."""
         if not self.brackets:
             return ()
         whole = set(self.atoms)
@@ -253,7 +259,7 @@ class GraphView:
 
     @cached_property
     def wrappers(self) -> tuple[tuple[str, ...], ...]:
-        """For each functorch region its brackets, and what wraps and unwraps values inside of it."""
+        """For each functorch region the nodes that open and close it, and those that wrap or unwrap values in it."""
         found, open_regions = [], []
         closing = set(REGIONS.values())
         for name in self.compute:
@@ -306,7 +312,7 @@ class GraphView:
 
 
 def leaves(value: Value) -> Iterator[Value]:
-    """The values inside nested containers, in order."""
+    """The values inside nested containers, in order. Keys of dictionaries are left out."""
     kind = tag(value)
     if isinstance(value, list):
         for item in value:
@@ -323,7 +329,7 @@ def leaves(value: Value) -> Iterator[Value]:
 
 
 def reached(edges: Mapping[Key, Iterable[Key]], start: Iterable[Key]) -> frozenset[Key]:
-    """``start`` and everything reachable from it along ``edges``."""
+    """``start`` and everything that can be reached from it along ``edges``."""
     seen = set(start)
     stack = list(seen)
     while stack:

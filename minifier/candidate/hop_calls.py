@@ -25,10 +25,11 @@ _FIXED = frozenset({"autograd_function_apply", "custom_function_call"})
 
 @dataclass(frozen=True, slots=True)
 class HopCall:
-    """``node`` calls the graphs at ``paths`` (attribute paths of the graph it stands in).
+    """``node`` calls the subgraphs at ``paths``, which are attributes of the graph that has the node.
 
-    ``at`` is the position of its list of operands, or of the first one where they stand one by one (``spread``);
-    the subgraphs in ``shared`` are given them. ``free`` is whether there may be more or fewer.
+    ``at`` is the position of the list of operands among the arguments; with ``spread`` it is the position of the first
+    operand. It is None if the operands are not known. The subgraphs in ``shared`` are given the operands. ``free``:
+    operands can be added and removed.
     """
 
     node: Node
@@ -40,12 +41,13 @@ class HopCall:
 
     @property
     def operands(self) -> list[Value]:
+        """The operands of the call; none if they are not known."""
         if self.at is None:
             return []
         return list(self.node.args[self.at :]) if self.spread else items(self.node.args[self.at])
 
     def with_operands(self, operands: list[Value]) -> Node:
-        """The node with other operands. Only where ``at`` is known."""
+        """The node with these operands. ``at`` must be known."""
         assert self.at is not None
         args = self.node.args
         if self.spread:
@@ -55,13 +57,13 @@ class HopCall:
 
 
 def items(value: Value) -> list[Value]:
-    """What a list or a tuple holds, nothing for any other value."""
+    """The items of a list or a tuple; none for any other value."""
     found: Value = value["tuple"] if tag(value) == "tuple" else value
     return list(found) if isinstance(found, list) else []
 
 
 def hop_calls(graph: Graph) -> list[HopCall]:
-    """The calls of a graph, in order, without those inside its subgraphs."""
+    """The calls that a graph makes, in order. The calls that its subgraphs make are left out."""
     if not any("graph" in attr for attr in graph.attrs.values()):
         return []
     subgraphs = {
@@ -138,7 +140,7 @@ def with_subgraph(graph: Graph, path: Path, new: Graph) -> Graph:
 
 
 def paths(graph: Graph) -> list[Path]:
-    """Every subgraph of a graph, and those inside it, the outer ones first."""
+    """The paths of all subgraphs of a graph, also of those inside subgraphs; outer ones come first."""
     found: list[Path] = []
     for name, attr in graph.attrs.items():
         if "graph" in attr:
@@ -147,7 +149,7 @@ def paths(graph: Graph) -> list[Path]:
 
 
 def with_distinct_names(case: Case) -> Case:
-    """``case`` with a different name for every node of every graph, so that one trace can hold all values."""
+    """``case`` with a unique name for every node of every graph, so that one trace can hold all values."""
     inner = paths(case.graph)
     if not inner:
         return case
@@ -169,7 +171,7 @@ def with_distinct_names(case: Case) -> Case:
 
 
 def renamed(graph: Graph, names: dict[str, str]) -> Graph:
-    """``graph`` with other names for its nodes."""
+    """``graph`` with its nodes renamed from the keys of ``names`` to the values."""
 
     def edit(value: Value) -> Value:
         return map_refs(value, lambda name: {"ref": names.get(name, name)})
@@ -178,8 +180,7 @@ def renamed(graph: Graph, names: dict[str, str]) -> Graph:
 
 
 def positions(graph: Graph, start: int = 0) -> dict[str, int]:
-    """A number for every node in the order of execution, the nodes of a subgraph before the call that reads it
-    first."""
+    """A number for every node, by name, in execution order; the nodes of a subgraph come before its first call."""
     numbers: dict[str, int] = {}
     called: dict[str, list[str]] = {}
     for call in hop_calls(graph):
@@ -195,8 +196,10 @@ def positions(graph: Graph, start: int = 0) -> dict[str, int]:
 
 
 def deciding(graph: Graph) -> dict[str, frozenset[str]]:
-    """By subgraph, the nodes on which it depends when a ``while_loop`` of ``graph`` ends: all of its condition, and
-    what the loop makes of the values that the condition reads."""
+    """For each subgraph of a ``while_loop`` in ``graph``, the nodes that decide when the loop ends.
+
+    These are all nodes of the condition, and the nodes of the body that compute the values that the condition reads.
+    """
     found: dict[str, frozenset[str]] = {}
     for call in hop_calls(graph):
         if not isinstance(call.node.target, dict) or call.node.target.get("hop") != "while_loop" or len(call.paths) < 2:

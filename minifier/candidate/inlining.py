@@ -17,10 +17,11 @@ from .trace import ValueKind, copied
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """The nodes of all subgraphs of the call ``node`` take its place in the top-level graph.
+    """The nodes of all subgraphs of the call ``node`` replace that node in the top-level graph.
 
-    Placeholders become what the call gave them, or an input with the value of the first call. Readers of a result
-    read what the subgraph returned if that is of the same shape and type, else they are given the recorded result.
+    A placeholder of a subgraph becomes the operand of the call, or an input with its value in the first call. A node
+    that read a result of the call reads what the subgraph returned if shape and dtype are the same. Otherwise it reads
+    an input with the recorded result.
     """
 
     node: str
@@ -78,7 +79,7 @@ class _Inlining:
         return with_inputs(edited, [n for n in names if n in read], self.trace)
 
     def subgraph(self, call: HopCall, path: str) -> bool:
-        """Take over the nodes of one subgraph. False where what it was given is not known."""
+        """Copy the nodes of one subgraph. False if the values of its placeholders are not known."""
         graph: Graph = self.view.case.graph.attrs[path]["graph"]
         given = self.given(call, path, graph)
         if given is None:
@@ -100,7 +101,7 @@ class _Inlining:
         return True
 
     def given(self, call: HopCall, path: str, graph: Graph) -> dict[str, Value] | None:
-        """What the subgraph's placeholders become."""
+        """What replaces each placeholder of the subgraph; None if one cannot be replaced."""
         given: dict[str, Value] = {}
         placeholders = graph.placeholders
         operands: list[Value] = call.operands if path in call.shared else []
@@ -142,7 +143,10 @@ class _Inlining:
         return free
 
     def results(self) -> tuple[dict[str, Value], list[str], set[str]] | None:
-        """What readers of a result read instead, the results that must be given, and the nodes that go."""
+        """What replaces each result, the results that must become inputs, and the nodes that are removed.
+
+        None if the operator has a result that nothing can replace.
+        """
         graph, name = self.view.case.graph, self.node.name
         picked = picks(graph, name)
         if picked is None:
@@ -161,7 +165,7 @@ class _Inlining:
         return substitutes, missing, set(picked)
 
     def is_result(self, user: str, leaf: Value) -> bool:
-        """Whether ``leaf`` can stand for the result ``user``."""
+        """Whether ``leaf`` can replace the result ``user``: both have one shape and dtype."""
         outside = leaf["ref"] in self.view.nodes
         spec = self.view.tensor(leaf["ref"]) if outside else self.trace.tensor(leaf["ref"])
         wanted = self.view.tensor(user)

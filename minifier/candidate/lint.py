@@ -1,6 +1,6 @@
-"""Is a candidate a graph at all? What a pass may get wrong is found before a worker is asked, and told of the pass.
+"""Checks that a candidate is a valid graph, before a worker is asked about it. A flaw is an error of the pass.
 
-Only the structure is looked at: names, references, attributes, inputs. Whether the graph runs is for eager to say.
+Only the structure is checked: names, references, attributes, inputs. Whether the graph runs is found out in eager.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from ...store.document.case import Case, Graph
 
 
 def flaw(case: Case) -> str | None:
-    """What is wrong with ``case``, None if nothing is."""
+    """The first thing that is wrong with the structure of ``case``; None if nothing is."""
     count = sum(node.op == "placeholder" for node in case.graph.nodes)
     if count != len(case.inputs):
         return f"{len(case.inputs)} inputs for {count} placeholders"

@@ -1,18 +1,18 @@
 """The order of cases: what *smaller* means, and why a reduction ends.
 
-The size of a case is a tuple of natural numbers, the most important first, and only what is smaller in the order of
-tuples may take the place of the best case. There is no endless descent in that order, so every reduction ends:
+The size of a case is a tuple of natural numbers, the most important first. Only a case with a smaller tuple may replace
+the best case. No sequence of such tuples descends for ever, so every reduction ends. The numbers are:
 
 1. compute nodes, those of subgraphs included;
-2. nodes that are no part of a decomposition, so a composite operation is larger than any single part of it;
+2. nodes that are not part of a decomposition, so a composite operation is larger than one part of it;
 3. returned values;
 4. inputs, those of subgraphs included;
-5. ranks of what is called: the plain operation of each form is the smallest (`RANKS`);
-6. written arguments, the items of lists among them;
-7. the numbers among them, which weigh what they are.
+5. the ranks of the called operations: the plain operation of each form has the lowest (`RANKS`);
+6. literal arguments, the items of lists included;
+7. the sum of the weights of the numbers among them (`weight`).
 
-Counting nodes nearly always tells; what else there is to a case is weighed only where it does not. What nodes weigh is
-worked out once for each: candidates share most of theirs.
+Counting the nodes nearly always decides. The other numbers are computed only if it does not. The share of each node is
+computed once, because candidates share most of their nodes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Size = tuple[int, ...]
 
 #: Between the name of a composite node and the number of one of its parts.
 PART = "__part"
-#: Parts of parts of parts are taken apart no further.
+#: A node that comes from so many decompositions is not decomposed again.
 DEEPEST = 3
 
-#: Operations by how plain they are; any other is `OTHER`. One for each form: one tensor to one like it, two to one,
-#: a comparison, a reduction, another shape, another type. Each form has a second one, for failures that see through
-#: the first.
+#: The ranks of plain operations; any other operation has the rank `OTHER`. Rank 0 holds one operation of each form:
+#: one tensor to one of the same type, two tensors to one, a comparison, a reduction, another shape, another dtype.
+#: Some forms have a second operation, for failures that the first one does not show.
 RANKS: Mapping[str, int] = {
     **dict.fromkeys(("neg", "logical_not", "add", "eq", "sum", "reshape", "view", "to", "_to_copy", "zeros"), 0),
     **dict.fromkeys(("relu", "mul", "amax", "any"), 1),
@@ -41,24 +41,25 @@ OTHER = 2
 
 
 def size(case: Case) -> Size:
-    """The size of ``case``."""
+    """The size of ``case``, as the module says."""
     return SizeCache().size(case)
 
 
 class SizeCache:
-    """Sizes of cases that share most of their nodes."""
+    """Computes sizes of cases that share most of their nodes."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Node, Size]] = {}
         self._counted: dict[int, tuple[Graph, int]] = {}
 
     def size(self, case: Case) -> Size:
+        """The size of ``case``, as the module says."""
         total = [0] * 7
         self._add(case.graph, total)
         return tuple(total)
 
     def nodes(self, case: Case) -> int:
-        """The first number of the size of ``case``."""
+        """The number of compute nodes of ``case``, which is the first number of its size."""
         known = self._counted.get(id(case.graph))
         if known is None or known[0] is not case.graph:
             if len(self._counted) >= 8:  # the best case, and those that are asked about
@@ -105,17 +106,17 @@ class SizeCache:
 
 
 def generation(name: str) -> int:
-    """How many decompositions a node of this name comes from."""
+    """From how many decompositions, one inside another, a node of this name comes."""
     return name.count(PART)
 
 
 def rank(node: Node) -> int:
-    """How far an operation is from the plain one of its form."""
+    """The rank of the operation that ``node`` calls; lower is plainer."""
     return RANKS.get(target_name(node), OTHER)
 
 
 def weight(value: Value) -> int:
-    """How far ``value`` is from 0, None or False: numbers weigh what they are, twice; fractions a little more."""
+    """The weight of an argument: 0 for 0, None and False, twice the size of an integer, more for fractions."""
     if value is None or value is False or value == 0:
         return 0
     if type(value) is int:
