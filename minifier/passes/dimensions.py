@@ -61,10 +61,10 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
         return None
 
     for size in range(least, 3):
-        case = (yield from ask({s: size for s in sizes_of(case) if s > size})) or case
+        case = (yield from ask({s: size for s in sizes_of(case) | made(case) if s > size})) or case
     for size in factors(case):
         case = (yield from ask({size: least}, follow=())) or case
-    present = sizes_of(case)
+    present = sizes_of(case) | made(case)
     # Multiples of other sizes come last: they mostly follow.
     for size in sorted(present, key=lambda s: (any(o > 2 and o != s and s % o == 0 for o in present), -s)):
         low, best, smaller = least - 1, size, case
@@ -100,6 +100,14 @@ def sizes_of(case: Case) -> set[int]:
     return {size for i in changeable(case) for size in case.tensors[i].shape if size > 1}
 
 
+def made(case: Case) -> set[int]:
+    """The sizes above 1 of tensors that the graph makes of nothing: those in ``zeros([2, 4])`` and ``arange(9)``."""
+    sources = [node for node in case.graph.compute if not node.inputs]
+    listed = {node.name: [n for v in (*node.args, *node.kwargs.values()) for n in _listed(v)] for node in sources}
+    given = {node.name: [a for a in node.args if type(a) is int] for node in sources}
+    return {n for node in sources for n in listed[node.name] or given[node.name] if n > 1}
+
+
 def multiples(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:
     """``sizes``, and for one size what is a multiple of it: three projections in one matrix, heads side by side."""
     if len(sizes) != 1:
@@ -133,7 +141,7 @@ def resized(case: Case, sizes: Mapping[int, int], follow: str, storages: Storage
         shape = tuple(sizes.get(s, s) if only is None or (i, d) in only else s for d, s in enumerate(tensors[i].shape))
         if shape != tensors[i].shape:
             tensors[i] = _cut(case, i, shape, storages)
-    if tuple(tensors) == case.tensors:
+    if tuple(tensors) == case.tensors and made(case).isdisjoint(sizes):
         return case
     inputs = tuple(hinted(value, sizes) for value in case.inputs) if only is None else case.inputs
     given = dict(zip((n.name for n in case.graph.placeholders), inputs, strict=True))

@@ -63,9 +63,16 @@ def _takes(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         if _name(argument) not in given:
             if not argument.has_default_value():
                 return False
-        elif isinstance(given[_name(argument)], torch.Tensor) != str(argument.type).startswith("Tensor"):
+        elif not _fits(given[_name(argument)], str(argument.type)):
             return False
     return True
+
+
+def _fits(value: Any, kind: str) -> bool:
+    """Whether a value can be an argument of the type ``kind`` of a schema, as far as tensors are concerned."""
+    if kind == "Optional[Tensor]" and value is None:
+        return True
+    return isinstance(value, torch.Tensor) == (kind in ("Tensor", "Optional[Tensor]"))
 
 
 def _given(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -19,8 +19,8 @@ FAILURES = Path(__file__).parents[1] / "failures"
 #: Seconds until a program is taken to hang; only the one that hangs needs it.
 HANG = 60
 #: Through every floor in the default tests. ``tests/process/minifier/test_minify.py`` and
-#: ``tests/e2e/cli/test_extension.py`` take one of TorchScript, as 026 does.
-QUICK = {"005_put_stride", "037_ort_floor_divide_intmin"}
+#: ``tests/e2e/cli/test_extension.py`` take one of TorchScript.
+QUICK = {"005_put_stride"}
 
 #: Where the kind is not the one its author gave: onnxruntime refuses while the backend still makes its session.
 SEEN = {"047_ort_relu_int64": "compile_error"}

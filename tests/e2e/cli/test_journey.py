@@ -169,12 +169,10 @@ def test_the_pytest_file_expects_the_failure(minified: Desk, tmp_path: Path) -> 
     assert minified.json("repro", "repro.db", 1, "--format", "pytest")["verified"] == 2
 
 
-def test_bisect_says_there_gone_or_cannot_tell(minified: Desk, tmp_path: Path) -> None:
+def test_bisect_says_there_or_gone(minified: Desk, tmp_path: Path) -> None:
     minified.minify("repro", "repro.db", 1, "--format", "bisect", "-o", tmp_path / "is_bad.py")
     assert run_in(tmp_path, minified, "is_bad.py").returncode == 1
     planted = (minified.path / "planted.py").read_text()
-    (tmp_path / "planted.py").write_text(planted.replace("cannot lower this", "another message"))
-    assert run_in(tmp_path, minified, "is_bad.py").returncode == 125
     (tmp_path / "planted.py").write_text(planted.replace('"relu"', '"no such operator"'))
     assert run_in(tmp_path, minified, "is_bad.py").returncode == 0
 

@@ -108,6 +108,29 @@ def test_numbers_in_lists_follow_and_dimensions_do_not() -> None:
     assert found.graph.nodes[1].args[1][1] == 2
 
 
+@pytest.mark.parametrize(
+    ("call", "left"),
+    [
+        (("torch.zeros", [[2, 4, 4]]), [[1, 1, 1]]),
+        (("torch.ones", [3, 4]), [1, 1]),
+        (("torch.full", [{"tuple": [5, 3]}, 7]), [{"tuple": [1, 1]}, 7]),
+        (("torch.arange", [12]), [1]),
+    ],
+)
+def test_sizes_that_the_graph_itself_makes_shrink(call: tuple[str, list[Any]], left: list[Any]) -> None:
+    found, _ = smallest(case(out=call), lambda candidate: True)
+    (node,) = found.graph.compute
+    assert list(node.args) == left
+
+
+def test_the_smallest_size_that_the_graph_must_make_is_found() -> None:
+    def fails(candidate: Case) -> bool:
+        return candidate.graph.compute[0].args[0][1] >= 5
+
+    found, _ = smallest(case(out=("torch.zeros", [[2, 40]])), fails)
+    assert found.graph.compute[0].args == ([1, 5],)
+
+
 def test_one_of_two_equal_sizes_may_matter_alone() -> None:
     added = case((6, 6), (6, 6), out=("torch.add", [{"ref": "x0"}, {"ref": "x1"}]))
     found, _ = smallest(added, lambda c: c.tensors[0].shape == (6, 6))

@@ -108,9 +108,10 @@ def test_parts_of_parts() -> None:
     assert [target_name(n) for n in result.case.graph.compute] == ["log"]
 
 
-def test_signatures_of_functions_operators_and_methods() -> None:
+@pytest.mark.parametrize("bias", [None, torch.zeros(2)])
+def test_signatures_of_functions_operators_and_methods(bias: torch.Tensor | None) -> None:
     def function(x: Any, w: Any) -> Any:
-        return F.conv2d(x, w, None, 1, 1).add(1, alpha=2).sum(-1), F.layer_norm(x, (4,)), torch.clamp(x, 0)
+        return F.conv2d(x, w, bias, 1, 1).add(1, alpha=2).sum(-1), F.layer_norm(x, (4,)), torch.clamp(x, 0)
 
     _, _, trace = studied(function, [torch.randn(1, 2, 4, 4), torch.randn(2, 2, 3, 3)])
     names = {name: ["=" * free + p for p, free in signature] for name, signature in trace.signatures.items()}
