@@ -54,6 +54,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture
+def fresh_dynamo() -> None:
+    """Dynamo has compiled nothing yet."""
+    import torch
+
+    torch._dynamo.reset()
+
+
+@pytest.fixture
 def db(tmp_path: Path) -> Iterator[str]:
     """The path of an index that does not exist yet; Dynamo and the hook are fresh before and after."""
     import torch

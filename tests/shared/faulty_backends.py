@@ -6,26 +6,30 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Never, cast
 
 import torch
 from torch import fx
 from torch._dynamo import register_backend
 
+Inputs = list[torch.Tensor]
+Compiled = Callable[..., Any]
 
-def has(gm: fx.GraphModule, *names: Any) -> Any:
+
+def has(gm: fx.GraphModule, *names: str) -> bool:
     """Does the graph call an operator of one of these names?"""
     found = {getattr(n.target, "__name__", str(n.target)).split(".")[0] for n in gm.graph.nodes}
     return any(n in found for n in names)
 
 
 @register_backend
-def healthy(gm: fx.GraphModule, inputs: Any) -> Any:
+def healthy(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     return gm.forward
 
 
 @register_backend
-def cannot_lower(gm: fx.GraphModule, inputs: Any) -> Any:
+def cannot_lower(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     for name in ("relu", "sin"):
         if has(gm, name):
             raise NotImplementedError(f"cannot lower {name}")
@@ -33,14 +37,14 @@ def cannot_lower(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def refuses_names(gm: fx.GraphModule, inputs: Any) -> Any:
+def refuses_names(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     if any("relu" in f"{node.name} {node.target}" for node in gm.graph.nodes):
         raise NotImplementedError("relu, or what has its name")
     return gm.forward
 
 
 @register_backend
-def with_context(gm: fx.GraphModule, inputs: Any) -> Any:
+def with_context(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     for node in gm.graph.nodes:
         if has(gm, "relu") and node.op == "call_function":
             raise RuntimeError(f"cannot lower relu\n\nWhile executing {node.format_node()}")
@@ -48,7 +52,7 @@ def with_context(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def generic(gm: fx.GraphModule, inputs: Any) -> Any:
+def generic(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     """As IREE and OpenVINO do: one message for every bug, the diagnosis goes to file descriptor 2."""
     os.write(2, b"warning: ignoring an error in the cache\n")
     for name in ("relu", "sin"):
@@ -59,7 +63,7 @@ def generic(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def fails_at_run(gm: fx.GraphModule, inputs: Any) -> Any:
+def fails_at_run(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     def run(*args: Any) -> Any:
         if has(gm, "relu"):
             raise RuntimeError(f"no kernel for relu of {list(args[0].shape)}")
@@ -69,7 +73,7 @@ def fails_at_run(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def value_dependent(gm: fx.GraphModule, inputs: Any) -> Any:
+def value_dependent(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     def run(*args: Any) -> Any:
         if any(float(a.max()) > 100 for a in args if isinstance(a, torch.Tensor)):
             raise RuntimeError("overflow")
@@ -79,7 +83,7 @@ def value_dependent(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def bad_guards(gm: fx.GraphModule, inputs: Any) -> Any:
+def bad_guards(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     """Specialises a shape by asking Dynamo for a guard that cannot be printed: fails after it has returned."""
     if has(gm, "relu"):
         shape_env: Any = cast(Any, torch._guards.TracingContext.get().fake_mode).shape_env
@@ -93,10 +97,10 @@ def _raise_index_error(*args: Any, **kwargs: Any) -> Never:
 
 
 @register_backend
-def fails_in_backward(gm: fx.GraphModule, inputs: Any) -> Any:
+def fails_in_backward(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     class Identity(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: Any) -> Any:
+        def forward(ctx: Any, x: torch.Tensor) -> Any:
             return x.clone()
 
         @staticmethod
@@ -110,7 +114,7 @@ def fails_in_backward(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def diverges(gm: fx.GraphModule, inputs: Any) -> Any:
+def diverges(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     def run(*args: Any) -> Any:
         outputs = gm.forward(*args)
         return tuple(o + 1 for o in outputs) if has(gm, "relu") else outputs
@@ -119,7 +123,7 @@ def diverges(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def segfaults(gm: fx.GraphModule, inputs: Any) -> Any:
+def segfaults(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     if has(gm, "relu"):
         os.write(2, b"error: lowering relu\n")
         ctypes.string_at(0)
@@ -127,7 +131,7 @@ def segfaults(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def aborts_at_run(gm: fx.GraphModule, inputs: Any) -> Any:
+def aborts_at_run(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     def run(*args: Any) -> Any:
         if has(gm, "relu"):
             os.kill(os.getpid(), signal.SIGFPE)
@@ -137,21 +141,21 @@ def aborts_at_run(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def leaves(gm: fx.GraphModule, inputs: Any) -> Any:
+def leaves(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     if has(gm, "relu"):
         os._exit(3)
     return gm.forward
 
 
 @register_backend
-def exits(gm: fx.GraphModule, inputs: Any) -> Any:
+def exits(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     if has(gm, "relu"):
         sys.exit(4)
     return gm.forward
 
 
 @register_backend
-def hangs(gm: fx.GraphModule, inputs: Any) -> Any:
+def hangs(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     if has(gm, "relu"):
         while True:
             time.sleep(60)
@@ -159,7 +163,7 @@ def hangs(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def hogs(gm: fx.GraphModule, inputs: Any) -> Any:
+def hogs(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     held = []
     while has(gm, "relu"):
         held.append(torch.ones(4 << 20))
@@ -168,14 +172,14 @@ def hogs(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def allocates(gm: fx.GraphModule, inputs: Any) -> Any:
+def allocates(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     if has(gm, "relu"):
         torch.empty(1 << 40, dtype=torch.uint8)
     return gm.forward
 
 
 @register_backend
-def litters(gm: fx.GraphModule, inputs: Any) -> Any:
+def litters(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     """Leaves the process in another state than it found."""
     torch.set_default_dtype(torch.float64)
     os.environ["LITTER"] = "1"
@@ -183,7 +187,7 @@ def litters(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def edits_the_graph(gm: fx.GraphModule, inputs: Any) -> Any:
+def edits_the_graph(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     for node in gm.graph.nodes:
         if node.target is torch.relu:
             node.target = torch.cos
@@ -193,14 +197,14 @@ def edits_the_graph(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def draws(gm: fx.GraphModule, inputs: Any) -> Any:
+def draws(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     """Uses up random numbers while compiling."""
     torch.rand(7)
     return gm.forward
 
 
 @register_backend
-def chatters(gm: fx.GraphModule, inputs: Any) -> Any:
+def chatters(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     print("compiling")
     print("a warning about an error", file=sys.stderr)
     return gm.forward
@@ -210,7 +214,7 @@ _count = itertools.count()
 
 
 @register_backend
-def every_other(gm: fx.GraphModule, inputs: Any) -> Any:
+def every_other(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     """Fails every other time it is asked in one process."""
     if has(gm, "relu") and next(_count) % 2:
         raise RuntimeError("now and then")
@@ -218,7 +222,7 @@ def every_other(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 @register_backend
-def with_options(gm: fx.GraphModule, inputs: Any, *, options: Any = None) -> Any:
+def with_options(gm: fx.GraphModule, inputs: Inputs, *, options: dict[str, Any] | None = None) -> Compiled:
     if (options or {}).get("fuse"):
         raise RuntimeError("cannot fuse")
     return gm.forward

@@ -136,7 +136,9 @@ def marked_dimensions(desk: Desk, id_: int) -> str:
     script = desk.minify("repro", "repro.db", id_).stdout
     assert "dynamic=True" not in script
     (line,) = (line for line in script.splitlines() if "mark_dynamic" in line)
-    return str(re.fullmatch(r"torch\._dynamo\.mark_dynamic\(\w+, (.*)\)", line)[1])  # type: ignore[index]
+    marks = re.fullmatch(r"torch\._dynamo\.mark_dynamic\(\w+, (.*)\)", line)
+    assert marks is not None
+    return marks[1]
 
 
 def calls_of(desk: Desk, id_: int) -> list[str]:

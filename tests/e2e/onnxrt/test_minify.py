@@ -44,7 +44,8 @@ def test_a_refused_model_stands_in_the_issue(tmp_path: Path) -> None:
         (model,) = shown.items
         assert model.picture.startswith("<svg ")
         assert "NOT_IMPLEMENTED" in model.error
-        header = make_header(capture, case, capture.failure, queries=1, timeout=60)  # type: ignore[arg-type]
+        assert capture.failure is not None
+        header = make_header(capture, case, capture.failure, queries=1, timeout=60)
         header = replace(header, illustration_heading=shown.heading)
         fenced = (replace(model, text=f"```\n{model.text}"),)
         blobs = index.blobs.view(case.storages)

@@ -13,7 +13,7 @@ from fxminify.store.failure import Failure, FailureKind, Phase
 WRONG = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, detail={"class": "value", "where": "output 0"})
 
 
-def program(x: Any) -> Any:
+def program(x: torch.Tensor) -> Any:
     low, high = (x * 2).relu().chunk(2)
     return (torch.acosh(low.exp() + 1e20) - high).sum()
 

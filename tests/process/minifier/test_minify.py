@@ -64,7 +64,9 @@ def test_every_event_is_told(minified: Minified) -> None:
     _, (result,), told = minified
     kinds = [type(event) for event in told]
     assert kinds[:3] == [events.CaptureStarted, events.ReplayStarted, events.ReplayFinished]
-    assert told[2] == events.ReplayFinished(1, True, told[2].entry, 1, 1)  # type: ignore[union-attr]
+    replayed = told[2]
+    assert isinstance(replayed, events.ReplayFinished)
+    assert replayed == events.ReplayFinished(1, True, replayed.entry, 1, 1)
     assert {events.QueryAnswered, events.StepAccepted} < set(kinds)
     steps = [event for event in told if isinstance(event, events.StepAccepted)]
     assert (steps[-1].nodes, steps[-1].number) == (1, len(steps))

@@ -55,7 +55,7 @@ X = torch.linspace(-2, 2, 12).reshape(3, 4)
         ("mutation", lambda x: x.add_(1).sum(), lambda x: (x + 1).sum()),
     ],
 )
-def test_the_classes_of_divergence(kind: str, eager: Any, compiled: Any) -> None:
+def test_the_classes_of_divergence(kind: str, eager: Callable[..., Any], compiled: Callable[..., Any]) -> None:
     found = judge(eager, compiled, [X])
     assert found is not None
     assert (found.kind, found.phase) == (kind, Phase.FORWARD)
@@ -74,7 +74,7 @@ def test_the_classes_of_divergence(kind: str, eager: Any, compiled: Any) -> None
         (lambda x: (x * 3 + 0.3 - 0.3).floor(), lambda x: ((x * 3).double() + 1e-8).floor().float()),
     ],
 )
-def test_arithmetic_in_another_order_is_no_divergence(eager: Any, compiled: Any) -> None:
+def test_arithmetic_in_another_order_is_no_divergence(eager: Callable[..., Any], compiled: Callable[..., Any]) -> None:
     assert judge(eager, compiled, [X]) is None
 
 
@@ -114,7 +114,9 @@ def test_what_cannot_be_judged_is_said() -> None:
         ("alias", lambda x: (F.dropout(x), x.t()), lambda x: (F.dropout(x, 0.4), x.clone().t())),
     ],
 )
-def test_random_results_do_not_hide_the_others(kind: str, eager: Any, compiled: Any) -> None:
+def test_random_results_do_not_hide_the_others(
+    kind: str, eager: Callable[..., Any], compiled: Callable[..., Any]
+) -> None:
     found = judge(eager, compiled, [X])
     assert found is not None
     assert found.kind == kind
@@ -131,7 +133,7 @@ def test_random_results_do_not_hide_the_others(kind: str, eager: Any, compiled: 
     ],
 )
 def test_random_numbers_are_followed_through_views_and_writes(
-    program: Any, outputs: set[int], inputs: set[int]
+    program: Callable[..., Any], outputs: set[int], inputs: set[int]
 ) -> None:
     found = drawn(fx.symbolic_trace(program), [X.clone()])
     assert (set(found.outputs), set(found.inputs), found.gradients) == (outputs, inputs, False)
@@ -267,14 +269,14 @@ class ConvNet(nn.Module):
         return F.log_softmax(self.head(x.mean((2, 3))), -1)
 
 
-def gpt2() -> tuple[Any, tuple[Any, ...]]:
+def gpt2() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=32, n_positions=16, use_cache=False)
     lm = transformers.GPT2LMHeadModel(config).eval()
     return (lambda ids: lm(ids).logits), (torch.randint(0, 32, (2, 8)),)
 
 
-def bert() -> tuple[Any, tuple[Any, ...]]:
+def bert() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     transformers = pytest.importorskip("transformers")
     sizes = {"hidden_size": 16, "intermediate_size": 32, "vocab_size": 32}
     encoder = transformers.BertModel(

@@ -16,11 +16,7 @@ from fxminify.backends.capture.settings import Data
 from fxminify.store.index import Index
 
 MEGABYTE = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 def capture(db: Path, fault: str, data: Data) -> Index:
@@ -60,7 +56,7 @@ def test_values_are_kept_where_a_failure_may_depend_on_them(fault: str, data: Da
 
 def test_an_unknown_setting_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="data='some' is none of auto, full, none"):
-        fxminify.install(str(tmp_path / "repro.db"), data="some")  # type: ignore[arg-type]
+        fxminify.install(str(tmp_path / "repro.db"), data="some")  # type: ignore[arg-type]  # on purpose
 
 
 MEMORY = """

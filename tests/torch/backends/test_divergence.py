@@ -21,7 +21,9 @@ from fxminify.store.signature import signature
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
 
 
-def captured(db: str, function: Callable[..., Any], *inputs: Any, backend: str, **settings: Any) -> list[CaptureInfo]:
+def captured(
+    db: str, function: Callable[..., Any], *inputs: Any, backend: str | Callable[..., Any], **settings: Any
+) -> list[CaptureInfo]:
     torch._dynamo.reset()
     with fxminify.capturing(db, **{"check": True, **settings}):
         torch.compile(function, backend=backend)(*inputs)
@@ -54,7 +56,9 @@ def grad() -> torch.Tensor:
         ("wrong_mutation", lambda x: x.add_(1).sin(), "mutation", "input 0", "forward"),
     ],
 )
-def test_each_class_forward(db: str, backend: str, function: Any, kind: str, where: str, phase: str) -> None:
+def test_each_class_forward(
+    db: str, backend: str, function: Callable[..., Any], kind: str, where: str, phase: str
+) -> None:
     [row] = captured(db, function, X.clone(), backend=backend)
     assert row.failure is not None
     assert (row.kind, row.phase) == ("divergence", phase)
@@ -70,7 +74,7 @@ def test_each_class_forward(db: str, backend: str, function: Any, kind: str, whe
         ("wrong_detached", lambda x, y: (x.sin(), y.cos()), "gradient", "output 1"),
     ],
 )
-def test_each_class_backward(db: str, backend: str, function: Any, kind: str, where: str) -> None:
+def test_each_class_backward(db: str, backend: str, function: Callable[..., Any], kind: str, where: str) -> None:
     [row] = captured(db, function, grad(), grad(), backend=backend)
     assert row.failure is not None
     assert (row.kind, row.phase) == ("divergence", "backward")
@@ -138,7 +142,7 @@ def test_steps_near_a_tie_are_no_divergence(db: str) -> None:
         with torch.random.fork_rng():
             compared = zip(steps(a, b), other_order(None, None)(a, b), strict=True)
             flipped += any(not torch.equal(e, o) for e, o in compared)
-        assert captured(db, steps, a, b, backend=other_order) == []  # type: ignore[arg-type]
+        assert captured(db, steps, a, b, backend=other_order) == []
     assert flipped > 3
 
 
@@ -153,7 +157,7 @@ def test_a_tolerance_given_for_a_type_decides(db: str) -> None:
 
 
 @pytest.mark.parametrize("asked", ["float32", "int8=1", "float32=x", "float32=-1", "float32=inf", {"float32": "nan"}])
-def test_what_is_no_tolerance_names_the_grammar(asked: Any) -> None:
+def test_what_is_no_tolerance_names_the_grammar(asked: str | dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="DTYPE=T"):
         fxminify.install("unused.db", tolerance=asked)
 
@@ -227,10 +231,10 @@ def test_a_wrong_value_is_its_own_failure_in_a_backend_of_short_products(db: str
         lambda x, w: F.dropout(x @ w, 0.0) - 0.004 * x.sum(),
     ],
 )
-def test_a_small_error_that_does_not_follow_the_rounding_is_a_wrong_value(db: str, wrong: Any) -> None:
+def test_a_small_error_that_does_not_follow_the_rounding_is_a_wrong_value(db: str, wrong: Callable[..., Any]) -> None:
     torch.manual_seed(0)
     x, w = torch.randn(16, 32), torch.randn(32, 16)
     backend = lambda gm, inputs: lambda x, w: (wrong(x, w),)  # noqa: E731
-    [row] = captured(db, lambda x, w: x @ w, x, w, backend=backend)  # type: ignore[arg-type]
+    [row] = captured(db, lambda x, w: x @ w, x, w, backend=backend)
     assert row.failure is not None
     assert row.failure.detail["class"] == "value"

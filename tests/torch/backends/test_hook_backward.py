@@ -87,7 +87,8 @@ def test_a_backward_graph_that_cannot_be_compiled(db: str) -> None:
     with pytest.raises(Exception, match="no backward"):
         torch.compile(model, backend=backend)(torch.ones(3, requires_grad=True)).sum().backward()
     [row] = captures(db)
-    assert (row.kind, row.phase, row.failure.message) == ("compile_error", "backward", "no backward")  # type: ignore[union-attr]
+    assert row.failure is not None
+    assert (row.kind, row.phase, row.failure.message) == ("compile_error", "backward", "no backward")
 
 
 def test_a_lazily_compiled_backward_that_fails(db: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,9 @@ def only(db: str) -> tuple[CaptureInfo, Case]:
         return row, index.captures.case(row.id)
 
 
-def fail(db: str, function: object, backend: object) -> tuple[CaptureInfo, Case]:
+def fail(db: str, function: Callable[..., Any], backend: str | Callable[..., Any]) -> tuple[CaptureInfo, Case]:
     with fxminify.capturing(db), pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
-        torch.compile(function, backend=backend)(torch.ones(3))  # type: ignore[call-overload]
+        torch.compile(function, backend=backend)(torch.ones(3))
     return only(db)
 
 

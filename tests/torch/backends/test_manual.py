@@ -61,4 +61,4 @@ def test_a_failure_that_was_seen_elsewhere_is_stored_as_told(db: str) -> None:
 
 def test_what_is_no_graph_module_is_refused(db: str) -> None:
     with pytest.raises(TypeError, match=r"record takes a torch\.fx\.GraphModule, not Model"):
-        fxminify.record(Model(), [], backend="eager", db=db)  # type: ignore[arg-type]
+        fxminify.record(Model(), [], backend="eager", db=db)  # type: ignore[arg-type]  # on purpose

@@ -23,6 +23,8 @@ from fxminify.backends.shipped.print_graph import print_graph
 from fxminify.backends.shipped.torchscript import optimize_for_inference
 from fxminify.store.index import Index
 
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
+
 
 def model(x: torch.Tensor) -> torch.Tensor:
     return torch.relu(torch.sin(x)) * 2
@@ -39,11 +41,6 @@ def gradient(function: Callable[..., Any], x: torch.Tensor) -> torch.Tensor:
 
 def planted(fault: str, op: str = "relu") -> Callable[..., Any]:
     return partial(faulty, options={"fault": fault, "op": op})
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("fault", ["compile_error", "runtime_error", "out_of_memory"])

@@ -51,7 +51,7 @@ def runs(fails: Fails) -> Fails:
 
 
 def test_values_in_place_have_versions() -> None:
-    def f(x: Any) -> Any:
+    def f(x: torch.Tensor) -> Any:
         a = x * 2
         b = torch.relu_(a)
         return a + 1, b
@@ -63,7 +63,7 @@ def test_values_in_place_have_versions() -> None:
 
 
 def test_writing_to_a_view_changes_what_it_is_a_view_of() -> None:
-    def f(x: Any) -> Any:
+    def f(x: torch.Tensor) -> Any:
         a = x * 2
         a[0].add_(5)
         return a * 3
@@ -73,7 +73,7 @@ def test_writing_to_a_view_changes_what_it_is_a_view_of() -> None:
 
 
 def test_inputs_written_to_are_recorded_from_then_on() -> None:
-    def f(x: Any) -> Any:
+    def f(x: torch.Tensor) -> Any:
         x.mul_(3)
         return x + 1
 
@@ -83,7 +83,7 @@ def test_inputs_written_to_are_recorded_from_then_on() -> None:
 
 
 def test_inference_tensors_have_no_version_counter_and_still_versions() -> None:
-    def f(x: Any) -> Any:
+    def f(x: torch.Tensor) -> Any:
         a = x * 2
         b = torch.relu_(a)
         return a + 1, b
@@ -94,7 +94,7 @@ def test_inference_tensors_have_no_version_counter_and_still_versions() -> None:
 
 
 def test_strides_and_gradients_are_kept() -> None:
-    def f(x: Any) -> Any:
+    def f(x: torch.Tensor) -> Any:
         return torch.sin(x.t()).t()
 
     trace, _ = trace_of(f, [torch.ones(2, 3, requires_grad=True)])
@@ -104,7 +104,7 @@ def test_strides_and_gradients_are_kept() -> None:
 
 
 def test_kinds_of_values() -> None:
-    def f(x: Any) -> Any:
+    def f(x: torch.Tensor) -> Any:
         a, b = torch.split(x, 2)
         return a.reshape(b.size(0), -1)
 
@@ -153,7 +153,7 @@ def test_reduces_to_one_node_with_the_value_it_had() -> None:
 def test_what_is_left_is_made_plain_as_far_as_the_predicate_confirms() -> None:
     """All stages: gelu with tanh may become anything but gelu, its input anything that has a negative number."""
 
-    def program(x: Any) -> Any:
+    def program(x: torch.Tensor) -> Any:
         return torch.nn.functional.gelu(torch.sin(x) * 2, approximate="tanh") + x
 
     x = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
@@ -196,7 +196,7 @@ def test_in_place_activations_do_not_spoil_the_recorded_values() -> None:
 
 
 def test_caller_s_graph_and_inputs_are_untouched() -> None:
-    def f(x: Any) -> Any:
+    def f(x: torch.Tensor) -> Any:
         x.mul_(2)
         return torch.atan(x)
 
@@ -216,7 +216,7 @@ def test_caller_s_graph_and_inputs_are_untouched() -> None:
 
 
 def test_what_has_no_name_stays_a_live_object() -> None:
-    def secret(x: Any) -> Any:
+    def secret(x: torch.Tensor) -> Any:
         return x + 1
 
     graph = fx.Graph()
@@ -230,7 +230,7 @@ def test_what_has_no_name_stays_a_live_object() -> None:
 
 
 def test_tuples_numbers_and_views() -> None:
-    def f(x: Any) -> Any:
+    def f(x: torch.Tensor) -> Any:
         a, b = torch.split(torch.relu(x), 2)
         rows = b.size(0)
         return torch.asinh(a.reshape(rows, 8)) + b.reshape(rows, 8)
@@ -262,7 +262,7 @@ def test_regions_that_a_candidate_does_not_leave_end_with_it() -> None:
         gm(*inputs)
         return "acosh" in calls(gm)
 
-    def program(x: Any) -> Any:
+    def program(x: torch.Tensor) -> Any:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             y = x @ x
         return torch.vmap(torch.vmap(lambda row: row.cos().acosh()))(y.float().sin())
@@ -313,7 +313,7 @@ def test_the_budget_counts_every_call_and_states_are_dumped() -> None:
         asked.append(len(calls(gm)))
         return {"asinh", "atan"} <= set(calls(gm))
 
-    def f(x: Any) -> Any:
+    def f(x: torch.Tensor) -> Any:
         for _ in range(20):
             x = torch.sin(torch.cos(x))
         x = torch.atan(torch.exp(torch.asinh(x)))
@@ -343,7 +343,7 @@ def test_symbolic_sizes_given_as_numbers_are_written_into_the_graph() -> None:
 def test_never_larger_than_pytorch_s_minifier_and_fewer_questions() -> None:
     from torch._functorch.fx_minifier import minifier
 
-    def f(x: Any, y: Any) -> Any:
+    def f(x: torch.Tensor, y: torch.Tensor) -> Any:
         for i in range(12):
             x = torch.relu(x) * y + torch.sigmoid(x)
             x = torch.asinh(x) if i == 3 else torch.atan(x) if i == 9 else x

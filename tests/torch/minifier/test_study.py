@@ -66,7 +66,9 @@ COMPOSITES = [
 
 
 @pytest.mark.parametrize(("name", "function", "culprit"), COMPOSITES, ids=[c[0] for c in COMPOSITES])
-def test_one_part_takes_the_place_of_a_composite_operation(name: str, function: Any, culprit: str) -> None:
+def test_one_part_takes_the_place_of_a_composite_operation(
+    name: str, function: Callable[..., Any], culprit: str
+) -> None:
     def fails(found: set[str]) -> bool:
         return name in found or culprit in found
 
@@ -110,7 +112,7 @@ def test_parts_of_parts() -> None:
 
 @pytest.mark.parametrize("bias", [None, torch.zeros(2)])
 def test_signatures_of_functions_operators_and_methods(bias: torch.Tensor | None) -> None:
-    def function(x: Any, w: Any) -> Any:
+    def function(x: torch.Tensor, w: torch.Tensor) -> Any:
         return F.conv2d(x, w, bias, 1, 1).add(1, alpha=2).sum(-1), F.layer_norm(x, (4,)), torch.clamp(x, 0)
 
     _, _, trace = studied(function, [torch.randn(1, 2, 4, 4), torch.randn(2, 2, 3, 3)])
@@ -130,7 +132,7 @@ def test_a_worker_keeps_what_it_studied_apart_from_what_was_recorded_before() ->
         trace = Trace.from_json(tasks.study(tasks.studying(case, "k:"), scratch, lambda phase: None))
         assert all(t.storage is None or (t.storage.startswith("k:") and t.storage in scratch) for t in trace.tensors)
         assert trace.parts["softmax"].compute[2].name == "softmax__part2_exp"
-        assert trace.value("softmax__part2_exp").kind is ValueKind.TENSOR  # type: ignore[union-attr]
+        assert trace.values["softmax__part2_exp"].kind is ValueKind.TENSOR
         part = replace(case, graph=trace.parts["softmax"])
         printed = print_graph(replace(part, inputs=case.inputs)).text
         assert "exp = torch.ops.aten.exp.default(" in printed
@@ -166,7 +168,7 @@ INSIDE: list[tuple[str, Callable[..., Any], set[str], list[str]]] = [
 
 @pytest.mark.parametrize(("hop", "function", "culprits", "left"), INSIDE, ids=[i[0] for i in INSIDE])
 def test_a_composite_in_a_body_is_taken_apart_where_it_stands(
-    hop: str, function: Any, culprits: set[str], left: list[str]
+    hop: str, function: Callable[..., Any], culprits: set[str], left: list[str]
 ) -> None:
     result, _, blobs = reduced(
         function, [torch.rand(4, 4, requires_grad=True)], lambda found: hop in found and not found.isdisjoint(culprits)

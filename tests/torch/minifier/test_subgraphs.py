@@ -24,59 +24,60 @@ import fxminify
 Program = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
 
 
-def around(x: Any, times: int = 5) -> Any:
+def around(x: torch.Tensor, times: int = 5) -> Any:
     for _ in range(times):
         x = torch.tanh(x) * 1.5 + x.cos().exp().relu()
     return x
 
 
-def inside(x: Any) -> Any:
+def inside(x: torch.Tensor) -> Any:
     """The culprit is ``asinh``."""
     return around(around(x, 1).asinh() * 2, 1)
 
 
-def in_true_branch(x: Any) -> Any:
+def in_true_branch(x: torch.Tensor) -> Any:
     return around(torch.cond(x.sum() > 0, inside, lambda x: around(x, 1).cos(), (around(x),)))
 
 
-def in_branch_not_taken(x: Any) -> Any:
+def in_branch_not_taken(x: torch.Tensor) -> Any:
     return around(torch.cond(x.sum() > 100, inside, lambda x: around(x, 1).cos(), (around(x),)))
 
 
-def in_both_branches(x: Any) -> Any:
+def in_both_branches(x: torch.Tensor) -> Any:
     return around(torch.cond(x.sum() > 0, inside, lambda x: inside(x).cos(), (around(x),)))
 
 
-def in_loop(x: Any) -> Any:
+def in_loop(x: torch.Tensor) -> Any:
     start = (torch.tensor(0), around(x))
     return around(while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, inside(x)), start)[1])
 
 
-def in_scan(x: Any) -> Any:
+def in_scan(x: torch.Tensor) -> Any:
     carried, stacked = scan(lambda c, x: (c + x, inside(c * x)), x[0].clone(), around(x), dim=0)
     return around(stacked) + carried
 
 
-def in_map(x: Any) -> Any:
-    return around(torch_map(lambda row, y: inside(row) + y, around(x), x[0] + 1))
+def in_map(x: torch.Tensor) -> Any:
+    mapped: Any = torch_map  # its type takes no further arguments
+    return around(mapped(lambda row, y: inside(row) + y, around(x), x[0] + 1))
 
 
-def in_checkpoint(x: Any) -> Any:
+def in_checkpoint(x: torch.Tensor) -> Any:
     return around(checkpoint(inside, around(x), use_reentrant=False))
 
 
 @torch.compiler.nested_compile_region
-def region(x: Any) -> Any:
+def region(x: torch.Tensor) -> Any:
     return inside(x)
 
 
-def in_invoked_region(x: Any) -> Any:
+def in_invoked_region(x: torch.Tensor) -> Any:
     return around(region(around(x)) + region(x + 1))
 
 
 class Function(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
+    def forward(ctx: Any, x: torch.Tensor) -> Any:
         ctx.save_for_backward(x)
         return inside(x)
 
@@ -85,29 +86,29 @@ class Function(torch.autograd.Function):
         return gradients[0] * around(ctx.saved_tensors[0].cos(), 1)
 
 
-def in_function(x: Any) -> Any:
+def in_function(x: torch.Tensor) -> Any:
     return around(Function.apply(around(x)))  # type: ignore[no-untyped-call]
 
 
-def in_score(q: Any) -> Any:
+def in_score(q: torch.Tensor) -> Any:
     q = around(q)
     return around(flex_attention(q, q, q, score_mod=lambda s, b, h, m, n: around(s, 1) + (m - n).abs().asinh()))
 
 
 @torch.compiler.nested_compile_region
-def nested(x: Any) -> Any:
+def nested(x: torch.Tensor) -> Any:
     return around(torch.cond(x.sum() > 0, inside, lambda x: around(x, 1).cos(), (around(x, 1),)), 1)
 
 
-def in_branch_in_region(x: Any) -> Any:
+def in_branch_in_region(x: torch.Tensor) -> Any:
     return around(nested(around(x)))
 
 
-def in_vmap(x: Any) -> Any:
+def in_vmap(x: torch.Tensor) -> Any:
     return around(torch.vmap(lambda row: inside(row).sum())(around(x)))
 
 
-def in_gradient(x: Any) -> Any:
+def in_gradient(x: torch.Tensor) -> Any:
     return around(torch.func.grad(lambda x: inside(x).sum())(around(x)))
 
 
@@ -234,7 +235,7 @@ def test_a_condition_that_ends_a_loop_stays() -> None:
 
 
 def test_what_a_loop_carries_for_nothing_goes() -> None:
-    def loop(x: Any, y: Any) -> Any:
+    def loop(x: torch.Tensor, y: torch.Tensor) -> Any:
         start = (around(y, 1), torch.tensor(0), around(x), y + 1)
         step = lambda y, i, x, z: (y * 2, i + 1, inside(x), z + y)  # noqa: E731
         return around(while_loop(lambda y, i, x, z: i < 3, step, start)[2])
@@ -247,7 +248,7 @@ def test_what_a_loop_carries_for_nothing_goes() -> None:
 
 
 def test_operands_that_no_body_reads_go() -> None:
-    def many(x: Any, y: Any, z: Any) -> Any:
+    def many(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> Any:
         return torch.cond(x.sum() > 0, lambda x, y, z: inside(x) + y, lambda x, y, z: z.cos(), (x, y, z))
 
     gm, inputs = captured((many, (X, X + 1, X + 2)))

@@ -29,13 +29,13 @@ from fxminify.store.live.encode import encode
 X = torch.linspace(1.1, 2.0, 16).reshape(4, 4)
 
 
-def around(x: Any, times: int = 3) -> Any:
+def around(x: torch.Tensor, times: int = 3) -> Any:
     for _ in range(times):
         x = torch.tanh(x) * 1.5 + x.cos()
     return x
 
 
-def writes_to_views(x: Any) -> Any:
+def writes_to_views(x: torch.Tensor) -> Any:
     y = around(x)
     row = y[0]
     row.mul_(2)
@@ -43,29 +43,29 @@ def writes_to_views(x: Any) -> Any:
     return y.acosh()
 
 
-def only_side_effects(x: Any) -> None:
+def only_side_effects(x: torch.Tensor) -> None:
     x.mul_(2)
     x.acosh_()
 
 
-def sets_items(x: Any) -> Any:
+def sets_items(x: torch.Tensor) -> Any:
     y = around(x)
     y[0:2, 1] = 0
     return around(y)
 
 
-def in_autocast(x: Any) -> Any:
+def in_autocast(x: torch.Tensor) -> Any:
     x = around(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = around(x @ x)
     return around(y.float())
 
 
-def quantized(x: Any) -> Any:
+def quantized(x: torch.Tensor) -> Any:
     return around(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8).dequantize())
 
 
-def tangent(x: Any) -> Any:
+def tangent(x: torch.Tensor) -> Any:
     return torch.func.jvp(lambda row: around(row).acosh(), (around(x),), (x,))[1]
 
 
@@ -98,7 +98,7 @@ class Block(nn.Module):
         self.weight = nn.Parameter(torch.ones(4))
         self.register_buffer("offset", torch.ones(4))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.act(self.norm(self.linear(x) * self.weight + self.offset)).acosh() * math.pi
 
 

@@ -326,7 +326,7 @@ def faulty(
     ],
 )  # fmt: skip
 def test_faults_that_only_a_comparison_finds(
-    name: str, function: Any, failure: Failure, message: str, run: Callable[[str], None]
+    name: str, function: Callable[..., Any], failure: Failure, message: str, run: Callable[[str], None]
 ) -> None:
     x = torch.tensor([1.0, 2.0], requires_grad=name == "wrong_gradient")
     with pytest.raises(AssertionError, match=f"^{message}") as caught:
@@ -342,7 +342,7 @@ def test_faults_that_only_a_comparison_finds(
 
 @pytest.mark.parametrize("function", [lambda x: x.sin(), lambda x: (x.sin(), x.cos())])
 def test_where_it_shows_in_the_sum_the_gradients_are_asked_for_as_a_person_would(
-    function: Any, run: Callable[[str], None]
+    function: Callable[..., Any], run: Callable[[str], None]
 ) -> None:
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     text = faulty("wrong_gradient", function, x, failure=GRADIENT, summed=True)

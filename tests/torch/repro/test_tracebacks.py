@@ -16,11 +16,7 @@ from fxminify.repro_templates.tracebacks import failure_in_script, phase_of, pha
 from fxminify.store.failure import FailureKind, Phase
 
 HERE = "test_tracebacks.py"
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 def forward(x: torch.Tensor) -> torch.Tensor:
@@ -129,7 +125,7 @@ def test_an_error_while_guards_are_made() -> None:
 
 
 def test_an_error_of_eager_is_in_forward() -> None:
-    assert phase_of(raised(lambda: forward("x"))) is Phase.FORWARD  # type: ignore[arg-type]
+    assert phase_of(raised(lambda: forward("x"))) is Phase.FORWARD  # type: ignore[arg-type]  # it has no sine
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import median
+from typing import Any
 
 import pytest
-from made import Fails, Step, code, make, ops, shrinker, spec
+from made import Fails, Step, code, has, make, ops, shrinker, spec
 
+from fxminify.minifier.candidate.trace import Trace
 from fxminify.minifier.reducer.hints import blamed, named
 from fxminify.store.document.case import Case, Graph, Node, Value
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
@@ -41,13 +44,12 @@ def tower(operation: str, at: int = 50, count: int = 100) -> list[Step]:
     return [(f"n{i}", operation if i == at else COMMON[i % len(COMMON)], [before[i]]) for i in range(count)]
 
 
-def failure(message: str = "", **more: object) -> Failure:
-    return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", message, **more)  # type: ignore[arg-type]
+def failure(message: str = "", **more: Any) -> Failure:
+    return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", message, **more)
 
 
-def engine(fails: object, case: Case, trace: object, *failures: Failure) -> tuple[Case, int]:
-    oracle = Fails(fails)  # type: ignore[arg-type]
-    result = shrinker(oracle, hints=named(case, failures)).run(case, trace)  # type: ignore[arg-type]
+def engine(fails: Callable[[Case], bool], case: Case, trace: Trace, *failures: Failure) -> tuple[Case, int]:
+    result = shrinker(Fails(fails), hints=named(case, failures)).run(case, trace)
     return result.case, result.queries
 
 
@@ -55,7 +57,7 @@ def engine(fails: object, case: Case, trace: object, *failures: Failure) -> tupl
 def test_an_operator_in_the_message_is_the_first_that_is_tried(message: str, operation: str) -> None:
     case, trace = make(["x"], tower(operation), ["n99"])
     assert named(case, [failure(message)])[0] == ("n50",)
-    best, queries = engine(lambda c: operation in ops(c), case, trace, failure(message))
+    best, queries = engine(has(operation), case, trace, failure(message))
     assert code(best) == f"n49 -> n50 = {operation}(n49) -> n50"
     assert queries == 1
 
@@ -65,7 +67,7 @@ def test_single_culprits_take_four_questions_in_the_median_even_where_half_of_th
     for message, operation in SAID:
         for said in (message, "Internal compiler error"):
             case, trace = make(["x"], tower(operation), ["n99"])
-            asked.append(engine(lambda c, o=operation: o in ops(c), case, trace, failure(said))[1])
+            asked.append(engine(has(operation), case, trace, failure(said))[1])
     assert median(asked) <= 4
     assert max(asked) <= 8
 
@@ -142,7 +144,7 @@ def test_a_hint_at_one_of_two_culprits_loses_nothing() -> None:
     steps = tower("erf")
     steps[80] = ("n80", "atan", ["n79"])
     case, trace = make(["x"], steps, ["n99"])
-    best, _ = engine(lambda c: {"erf", "atan"} <= set(ops(c)), case, trace, failure("aten.erf"))
+    best, _ = engine(has("erf", "atan"), case, trace, failure("aten.erf"))
     assert sorted(ops(best)) == ["atan", "erf"]
 
 
