@@ -48,6 +48,7 @@ def store(gm: fx.GraphModule, arguments: list[Any]) -> tuple[Outcome, Case, dict
     out = Outcome()
     try:
         taken = snapshot.case(inputs.values, {}, SPEC)
+        assert taken.case is not None
         validate(to_json(taken.case))
         out.level = "dynamo"
         return out, taken.case, taken.blobs, snapshot.module()
@@ -56,6 +57,7 @@ def store(gm: fx.GraphModule, arguments: list[Any]) -> tuple[Outcome, Case, dict
     try:
         for low in lower(snapshot, inputs, snapshot.rng, lambda: SPEC, FAILURE, AotCalls()):
             taken = low.snapshot.case(low.inputs.values, {}, SPEC)
+            assert taken.case is not None
             validate(to_json(taken.case))
             out.level = "aot"
             return out, taken.case, taken.blobs, low.snapshot.module()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pages import OpenPage
 
 from fxminify.minifier.reporting.overview import overview
 from fxminify.repro_templates.report.html import render
 from fxminify.store.index import Index
 
-#: What a browser may say of a page that is in order: nothing.
-Open = Callable[..., Any]
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def browser() -> Iterator[Browser]:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     names = ("chromium", "chromium-browser", "google-chrome")
     installed = next((found for name in names if (found := shutil.which(name))), None)
@@ -38,13 +39,12 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    """``open_page(db, ids, **options of the browser's context)``: the report in a page. Any complaint fails the test,
-    and so does whatever the page asks the network for."""
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[OpenPage]:
+    """Any complaint of the page fails the test, and so does whatever it asks the network for."""
     complaints: list[str] = []
     contexts = []
 
-    def open_(db: Path, *ids: int, fragment: str = "", **options: Any) -> Any:
+    def open_(db: Path, *ids: int, fragment: str = "", **options: Any) -> Page:
         path = tmp_path / "report.html"
         with Index.open(str(db), readonly=True) as index:
             path.write_text(render(overview(index, ids)))

@@ -125,7 +125,7 @@ def test_sizes_that_the_graph_itself_makes_shrink(call: tuple[str, list[Any]], l
 
 def test_the_smallest_size_that_the_graph_must_make_is_found() -> None:
     def fails(candidate: Case) -> bool:
-        return candidate.graph.compute[0].args[0][1] >= 5
+        return bool(candidate.graph.compute[0].args[0][1] >= 5)
 
     found, _ = smallest(case(out=("torch.zeros", [[2, 40]])), fails)
     assert found.graph.compute[0].args == ([1, 5],)
