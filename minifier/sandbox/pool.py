@@ -13,6 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
@@ -140,7 +141,7 @@ class Pool(Workers):
         self.counts = Counts()
         setup = Setup(str(self.scratch.root), backend, list(imports), list(path), 2 * self.memory)
         self._launcher = Launcher(setup, mode, start_timeout=start_timeout)
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._queue: queue.Queue[_Job | None] = queue.Queue()
         self._lock = threading.Lock()
         self._closing = False
         self._slots: list[_Slot] = []
@@ -178,14 +179,21 @@ class Pool(Workers):
             self._queue.put(_Job(self.counts.requests, task, argument, timeout, fresh, future))
         return future
 
+    def renew(self) -> None:
+        """Forget all requests: cancel what waits, end the workers, empty the scratch directory. The imports stay."""
+        self._drain()
+        with self._queue.all_tasks_done:
+            while self._queue.unfinished_tasks:
+                self._kill_workers()
+                self._queue.all_tasks_done.wait(TICK)
+        self._kill_workers()
+        self.scratch.clear()
+
     def close(self) -> None:
         """Cancel what waits, kill what runs, remove the scratch directory. Can be called twice, and on Ctrl-C."""
         with self._lock:
             self._closing = True
-        while not self._queue.empty():
-            job = self._queue.get()
-            if job is not None:
-                job.future.cancel()
+        self._drain()
         for _ in self._slots:
             self._queue.put(None)
         self._launcher.close()
@@ -193,6 +201,19 @@ class Pool(Workers):
             slot.thread.join(10)
         self._slots = []
         self.scratch.remove()
+
+    def _drain(self) -> None:
+        with suppress(queue.Empty):
+            while True:
+                job = self._queue.get_nowait()
+                if job is not None:
+                    job.future.cancel()
+                self._queue.task_done()
+
+    def _kill_workers(self) -> None:
+        for slot in self._slots:
+            if (worker := slot.worker) is not None:
+                worker.kill()
 
 
 class _Slot:
@@ -206,22 +227,25 @@ class _Slot:
 
     def _serve(self) -> None:
         while (job := self.pool._queue.get()) is not None:
-            if not job.future.set_running_or_notify_cancel():
-                continue
-            try:
-                reply = self._run(job)
-            except (SandboxError, OSError) as exc:
-                self._discard()
-                reply = Reply(Ended.INFRA, error=str(exc))
-            except BaseException as exc:  # noqa: BLE001  the future must end, whatever this thread met
-                self._discard()
-                job.future.set_exception(exc)
-                continue
-            if self.pool._closing and reply.ended is not Ended.DONE:
-                job.future.set_exception(SandboxError("the pool was closed while this request ran"))
-            else:
-                job.future.set_result(reply)
+            if job.future.set_running_or_notify_cancel():
+                self._answer(job)
+            self.pool._queue.task_done()
         self._discard()
+
+    def _answer(self, job: _Job) -> None:
+        try:
+            reply = self._run(job)
+        except (SandboxError, OSError) as exc:
+            self._discard()
+            reply = Reply(Ended.INFRA, error=str(exc))
+        except BaseException as exc:  # noqa: BLE001  the future must end, whatever this thread met
+            self._discard()
+            job.future.set_exception(exc)
+            return
+        if self.pool._closing and reply.ended is not Ended.DONE:
+            job.future.set_exception(SandboxError("the pool was closed while this request ran"))
+        else:
+            job.future.set_result(reply)
 
     def _run(self, job: _Job) -> Reply:
         if job.fresh and self.used:

@@ -18,6 +18,7 @@ from ...store.document.case import Blobs
 
 #: Captured output beyond this many bytes is cut out of the middle.
 OUTPUT_LIMIT = 1 << 16
+_DIRECTORIES = ("blobs", "output", "work")
 
 
 class Scratch(Mapping[str, bytes]):
@@ -31,9 +32,16 @@ class Scratch(Mapping[str, bytes]):
     def create(cls) -> Scratch:
         """A new private directory; `remove` deletes it."""
         scratch = cls(tempfile.mkdtemp(prefix="fxminify-"))
-        for name in ("blobs", "output", "work"):
+        for name in _DIRECTORIES:
             (scratch.root / name).mkdir()
         return scratch
+
+    def clear(self) -> None:
+        """Delete all that is in it. No worker may use it meanwhile."""
+        self._keys.clear()
+        for name in _DIRECTORIES:
+            shutil.rmtree(self.root / name, ignore_errors=True)
+            (self.root / name).mkdir()
 
     def put(self, blobs: Blobs) -> None:
         """Write the storages that are not here yet. Safe from several threads and processes at once."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...backends.provenance.spec import BackendSpec, CannotLoad
-from ...repro_templates.processes import Processes
 from ...store.document.case import Case, tag
 from ...store.failure import METADATA
 from ...store.index import CaptureInfo, Index, State
@@ -19,13 +18,12 @@ from ...store.signature import Match
 from ..oracle.replay import LIMIT, Replay, Shown, replay
 from ..oracle.scheduler import Budget
 from ..reducer.history import begin_at
-from ..sandbox.cluster import Cluster, ClusterPool
-from ..sandbox.launcher import BackendImportError, Mode, SandboxError
-from ..sandbox.pool import Pool
+from ..sandbox.launcher import BackendImportError, SandboxError
 from .attempt import SCRIPT, AttemptResult, EntryAttempt, keep
 from .capture_session import CaptureSession
 from .events import Listener, ReplayFinished, ReplayStarted
 from .options import MinifyOptions
+from .resources import SharedResources
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +40,9 @@ def reduce_capture(
     capture: CaptureInfo,
     options: MinifyOptions,
     listener: Listener,
-    processes: Processes,
-    cluster: Cluster | None = None,
+    resources: SharedResources,
 ) -> CaptureOutcome:
-    """Minify one capture and store its script, on a ``cluster`` if one is given. The caller stores the outcome.
-
-    Scripts run in ``processes``.
-    """
+    """Minify one capture and store its script. The caller stores the outcome."""
     case = index.captures.case(capture.id)
     failure = index.captures.get(capture.id).failure
     if failure is None:
@@ -60,43 +54,39 @@ def reduce_capture(
     if options.from_step is not None:
         reduction, case = begin_at(index, capture.id, options.from_step)
         begun, ways = (reduction, options.from_step), [case]
-    memory = None if options.memory is None else int(options.memory * 2**30)
-    mode: Mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
-    pool: Pool | ClusterPool
-    if cluster is not None:
-        pool = cluster.pool(case.backend, case.imports, memory=memory, mode=mode)
-    else:
-        pool = Pool(case.backend, case.imports, jobs=options.jobs, memory=memory, mode=mode)
     try:
-        with pool:
-            pool.scratch.put(index.blobs.view(case.storages))
-            hang = failure.detail.get("seconds")
-            listener(ReplayStarted(capture.id, options.replays))
-            for case in ways:  # the first that shows the failure is reduced
-                shown = replay(
-                    pool,
-                    case,
-                    failure,
-                    runs=options.replays,
-                    match=Match(options.match),
-                    error_regex=options.error_regex,
-                    prefer=entry_to_resume(index, capture.id, options, begun),
-                    limit=options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT),
-                )
-                if shown.reproduced:
-                    break
-            listener(replay_event(capture.id, shown))
-            if not shown.reproduced:
-                return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(capture))
-            budget = Budget(options.max_queries, options.budget)
-            return _attempts(
-                CaptureSession(index, capture, case, shown, pool, processes, options, listener, begun, budget=budget)
+        pool = resources.workers(case)
+        pool.scratch.put(index.blobs.view(case.storages))
+        hang = failure.detail.get("seconds")
+        listener(ReplayStarted(capture.id, options.replays))
+        for case in ways:  # the first that shows the failure is reduced
+            shown = replay(
+                pool,
+                case,
+                failure,
+                runs=options.replays,
+                match=Match(options.match),
+                error_regex=options.error_regex,
+                prefer=entry_to_resume(index, capture.id, options, begun),
+                limit=options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT),
             )
+            if shown.reproduced:
+                break
+        listener(replay_event(capture.id, shown))
+        if not shown.reproduced:
+            return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(capture))
+        budget = Budget(options.max_queries, options.budget)
+        return _attempts(
+            CaptureSession(
+                index, capture, case, shown, pool, resources.processes, options, listener, begun, budget=budget
+            )
+        )
     except BackendImportError as error:
         return CaptureOutcome(State.BLOCKED, str(error))
     except CannotLoad as error:
         return CaptureOutcome(State.BLOCKED, str(error))
     except SandboxError as error:
+        resources.end_workers()
         return CaptureOutcome(State.BLOCKED, f"the workers cannot work: {error}")
 
 

@@ -8,16 +8,16 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from ...backends.provenance.spec import InvalidSpec
-from ...repro_templates.processes import Processes
 from ...store.errors import StoreError
 from ...store.index import CaptureInfo, Index, State
 from ...store.index.trust import is_ours
 from ..consent import Confirm, question, refuse
 from ..reducer.history import begin_at
-from ..sandbox.cluster import Cluster, connect
+from ..sandbox.cluster import connect
 from .capture import CaptureOutcome, reduce_capture
 from .events import CaptureFinished, CaptureStarted, Listener, ignore
 from .options import MinifyOptions
+from .resources import SharedResources
 
 #: Captures in these states are minified when no ids are given.
 OPEN = (State.PENDING, State.REDUCING, State.BLOCKED)
@@ -85,7 +85,6 @@ def minify(
         Index.open(os.fspath(db)) as index,
         connect(options.executor) if options.executor else nullcontext() as cluster,
         index.claims() as claims,
-        Processes() as processes,
     ):
         if not options.jobs:
             options = replace(options, jobs=1 if cluster is None else cluster.threads)
@@ -97,16 +96,17 @@ def minify(
         todo = [c for c in chosen if c.state in OPEN or (again and c.state is not State.UNSUPPORTED)]
         skipped = [c for c in chosen if c not in todo] if ids else []
         others: dict[int, tuple[int, ...]] = {}
-        for capture in todo:
-            tell(CaptureStarted(capture))
-            if not claims.take(capture.id):
-                tell(CaptureFinished(index.captures.get(capture.id), "another process is at work on it"))
-                continue
-            now = index.captures.get(capture.id)
-            if now.state is capture.state or now.state in OPEN:  # else another process was quicker
-                others[capture.id] = _one(index, now, options, tell, confirm, processes, cluster).children
-            tell(CaptureFinished(index.captures.get(capture.id)))
-            claims.give_back(capture.id)
+        with SharedResources(options, cluster) as resources:
+            for capture in todo:
+                tell(CaptureStarted(capture))
+                if not claims.take(capture.id):
+                    tell(CaptureFinished(index.captures.get(capture.id), "another process is at work on it"))
+                    continue
+                now = index.captures.get(capture.id)
+                if now.state is capture.state or now.state in OPEN:  # else another process was quicker
+                    others[capture.id] = _one(index, now, options, tell, confirm, resources).children
+                tell(CaptureFinished(index.captures.get(capture.id)))
+                claims.give_back(capture.id)
         done = index.captures.find([c.id for c in todo]) if todo else []
         results = [MinifyResult(row, _script(index, row), others.get(row.id, ())) for row in done]
         results += [MinifyResult(row, _script(index, row), skipped=True) for row in skipped]
@@ -124,8 +124,7 @@ def _one(
     options: MinifyOptions,
     listener: Listener,
     confirm: Confirm,
-    processes: Processes,
-    cluster: Cluster | None,
+    resources: SharedResources,
 ) -> CaptureOutcome:
     """Minify one capture and write down its state, whatever happens."""
     try:
@@ -140,7 +139,7 @@ def _one(
         return outcome
     index.captures.set_state(capture.id, State.REDUCING)
     try:
-        outcome = reduce_capture(index, capture, options, listener, processes, cluster)
+        outcome = reduce_capture(index, capture, options, listener, resources)
     except BaseException:
         if capture.state in DONE:
             index.captures.set_state(capture.id, capture.state, capture.reason)

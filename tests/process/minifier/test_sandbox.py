@@ -54,6 +54,20 @@ def test_a_worker_answers_many_requests(pool: Pool) -> None:
     assert list(first.marks) == ["eager"]
 
 
+def test_renewed_workers_know_nothing_of_what_was_before() -> None:
+    with Pool(None, path=[SHARED], memory=512 << 20, jobs=2) as pool:
+        pool.scratch.put({"key": b"\x01"})
+        (pool.scratch.work / "left").touch()
+        before = ask(pool, "echo").pid
+        busy = [pool.submit("sandbox_tasks:hang", {}, timeout=60) for _ in range(4)]
+        pool.renew()
+        assert all(future.done() for future in busy)
+        assert not alive(before)
+        assert ("key" in pool.scratch, os.listdir(pool.scratch.work)) == (False, [])
+        assert ask(pool, "echo").pid != before
+        assert pool._launcher.starts == 1
+
+
 def test_storages_reach_a_worker_as_files(pool: Pool) -> None:
     pool.scratch.put({"key": b"\x01\x02"})
     assert ask(pool, "echo", {"key": "key"}).result["storage"] == "0102"
