@@ -17,13 +17,16 @@ FILES = sorted(
 )
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
 CALLS = {"torch.load", "torch.save", "eval", "exec", "sympy.sympify", "yaml.load", "builtins.eval", "builtins.exec"}
-#: Where source is rendered and run, or embedded source is run, in a process made for it: file -> reason.
+SPEC, OBSERVE = "backends/provenance/spec.py", "minifier/oracle/observe.py"
+SERVER, PROCESSES = "repro_templates/fork_server.py", "repro_templates/processes.py"
+#: Where source is rendered and run, or embedded source is run, in a process made for it, and what such a process is
+#: sent: file -> reason.
 ALLOWED = {
-    (
-        "backends/provenance/spec.py",
-        "exec",
-    ): "the source of a backend defined in the user's own script, after the user said so",
-    ("minifier/oracle/observe.py", "exec"): "source printed from a validated case, in a worker",
+    (SPEC, "exec"): "the source of a backend defined in the user's own script, after the user said so",
+    (OBSERVE, "exec"): "source printed from a validated case, in a worker",
+    (SERVER, "exec"): "the script that is verified, in a process that runs nothing else",
+    (SERVER, "marshal"): "strings and numbers from the process that started it, in a private directory",
+    (PROCESSES, "marshal"): "writes these; a JSON reader would be imported before the script",
 }
 
 
