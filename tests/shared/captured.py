@@ -29,7 +29,7 @@ def capture(
     """The case, and its storages, of the first graph that Dynamo makes of ``function``."""
     seen: list[tuple[Case, dict[str, bytes]]] = []
 
-    def spy(gm: fx.GraphModule, examples: Any) -> Any:
+    def spy(gm: fx.GraphModule, examples: list[Any]) -> Any:
         if not seen:
             encoded = encode(gm, examples)
             seen.append((Case(encoded.graph, encoded.inputs, encoded.tensors), encoded.blobs))

@@ -47,7 +47,7 @@ def failing_at_run(gm: fx.GraphModule, example_inputs: list[torch.Tensor]) -> Ca
     return run
 
 
-def edits_in_place(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+def edits_in_place(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     for node in gm.graph.nodes:
         if node.target is torch.sin:
             node.target = torch.cos

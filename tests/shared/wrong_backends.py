@@ -18,7 +18,7 @@ def spoils(name: str) -> Callable[[Callable[[list[Any], tuple[Any, ...]], Any]],
     """Register a backend that runs the graph and lets the function decorated change the list of its outputs."""
 
     def decorate(change: Callable[[list[Any], tuple[Any, ...]], Any]) -> Any:
-        def backend(gm: fx.GraphModule, inputs: Any) -> Callable[..., Outputs]:
+        def backend(gm: fx.GraphModule, inputs: list[Any]) -> Callable[..., Outputs]:
             def run(*args: Any) -> Outputs:
                 outputs = list(gm.forward(*args))
                 change(outputs, args)
@@ -88,7 +88,7 @@ def _(outputs: list[Any], args: tuple[Any, ...]) -> None:
 
 
 @register_backend
-def wrong_mutation(gm: fx.GraphModule, inputs: Any) -> Callable[..., Outputs]:
+def wrong_mutation(gm: fx.GraphModule, inputs: list[Any]) -> Callable[..., Outputs]:
     """Works on copies: what the graph writes to its inputs is lost."""
     return lambda *args: gm.forward(*(a.clone() if isinstance(a, torch.Tensor) else a for a in args))
 
@@ -104,7 +104,7 @@ class _Doubled(torch.autograd.Function):
 
 
 @register_backend
-def wrong_second_gradient(gm: fx.GraphModule, inputs: Any) -> Callable[..., Outputs]:
+def wrong_second_gradient(gm: fx.GraphModule, inputs: list[Any]) -> Callable[..., Outputs]:
     def run(*args: Any) -> Outputs:
         first, second, *rest = args
         out: Outputs = gm.forward(first, _Doubled.apply(second), *rest)  # type: ignore[no-untyped-call]
@@ -114,7 +114,7 @@ def wrong_second_gradient(gm: fx.GraphModule, inputs: Any) -> Callable[..., Outp
 
 
 @register_backend
-def wrong_missing_gradient(gm: fx.GraphModule, inputs: Any) -> Callable[..., Outputs]:
+def wrong_missing_gradient(gm: fx.GraphModule, inputs: list[Any]) -> Callable[..., Outputs]:
     def run(first: Any, second: Any) -> Outputs:
         out: Outputs = gm.forward(first, second.detach())
         return out
@@ -133,7 +133,7 @@ class _Short(TorchFunctionMode):
 
 
 @register_backend
-def short_products(gm: fx.GraphModule, inputs: Any) -> Callable[..., Outputs]:
+def short_products(gm: fx.GraphModule, inputs: list[Any]) -> Callable[..., Outputs]:
     def run(*args: Any) -> Outputs:
         with _Short():
             out: Outputs = gm.forward(*args)
@@ -142,7 +142,7 @@ def short_products(gm: fx.GraphModule, inputs: Any) -> Callable[..., Outputs]:
     return run
 
 
-def _short_kernels(gm: fx.GraphModule, inputs: Any) -> Any:
+def _short_kernels(gm: fx.GraphModule, inputs: list[Any]) -> Any:
     from functorch.compile import make_boxed_func
 
     products = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default,
@@ -162,7 +162,7 @@ def _rounded(value: Any) -> Any:
 
 
 @register_backend
-def short_products_and_sin(gm: fx.GraphModule, inputs: Any) -> Callable[..., Outputs]:
+def short_products_and_sin(gm: fx.GraphModule, inputs: list[Any]) -> Callable[..., Outputs]:
     """Products in bfloat16, and ``sin`` is wrong besides."""
     for node in gm.graph.nodes:
         if node.target in (torch.sin, "sin"):

@@ -192,7 +192,7 @@ def test_without_a_graph_at_either_level_both_reasons_are_kept(db: str) -> None:
     def hide(x: torch.Tensor) -> torch.Tensor:
         return unnamed(x).sin()
 
-    def refuses(gm: fx.GraphModule, inputs: Any) -> Any:
+    def refuses(gm: fx.GraphModule, inputs: list[Any]) -> Any:
         raise NotImplementedError("no lowering at all")
 
     capture = fail(db, "auto", refuses, hide, torch.ones(3))
@@ -224,7 +224,7 @@ def test_lowering_leaves_the_program_as_it_is(db: str) -> None:
     """The exception is the backend's own, the generator and the inputs are untouched, and Dynamo goes on."""
     raised = []
 
-    def refuses(gm: fx.GraphModule, inputs: Any) -> Any:
+    def refuses(gm: fx.GraphModule, inputs: list[Any]) -> Any:
         raised.append(NotImplementedError("no lowering for it"))
         raise raised[-1]
 

@@ -35,7 +35,7 @@ def test_a_runtime_failure_has_the_inputs_of_its_call(db: str) -> None:
 
 
 def test_inputs_overwritten_before_the_failure_are_those_at_entry(db: str) -> None:
-    def backend(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         def run(*args: torch.Tensor) -> Any:
             args[0].add_(1)
             raise Failed("too late")
@@ -49,7 +49,7 @@ def test_inputs_overwritten_before_the_failure_are_those_at_entry(db: str) -> No
 
 
 def test_the_state_of_the_generator_is_that_of_the_call(db: str) -> None:
-    def backend(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         def run(*args: torch.Tensor) -> Any:
             result = gm(*args)
             if args[0][0] > 1:
@@ -77,7 +77,7 @@ def test_the_state_of_the_generator_is_that_of_the_call(db: str) -> None:
 
 
 def test_a_symbolic_input_keeps_its_symbol_and_has_the_value_of_the_call(db: str) -> None:
-    def backend(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
             if args[0] == 7:
                 raise Failed("seven")
@@ -181,7 +181,7 @@ def test_the_origin_is_where_the_backend_raised_and_not_who_called_it(db: str, r
     assert not any(frame.file in ("compiled_graph.py", "hook.py", "seam.py") for frame in observed.frames)
 
 
-def names_nodes(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+def names_nodes(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     found = next(n for n in gm.graph.nodes if n.target is torch.erf)
 
     def run(*args: Any) -> Any:

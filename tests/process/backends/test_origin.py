@@ -35,7 +35,7 @@ class Unhashable:
     def __eq__(self, other: object) -> bool:
         raise RuntimeError("do not compare")
 
-    def __call__(self, gm: Any, inputs: Any) -> Any:
+    def __call__(self, gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
         return gm
 
     def __init__(self, state: object) -> None:

@@ -23,7 +23,7 @@ def outcomes(source: corpus.Source, folder: Path) -> list[Outcome]:
     """What becomes of every graph of a source, at its first call."""
     found = []
 
-    def backend(gm: torch.fx.GraphModule, _: Any) -> Any:
+    def backend(gm: torch.fx.GraphModule, _: list[Any]) -> Any:
         shown = False
 
         def run(*arguments: Any) -> Any:

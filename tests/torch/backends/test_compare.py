@@ -323,7 +323,7 @@ def test_ordinary_models_do_not_diverge(db: str, backend: str, name: str, caplog
 def test_a_swapped_function_is_captured_although_the_backend_returns_a_plain_function(db: str) -> None:
     """Row 3: PyTorch's accuracy check counts what it cannot check as a pass."""
 
-    def swapping(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def swapping(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         return lambda x: (torch.cos(x),)
 
     with fxminify.capturing(db, check=True):

@@ -23,7 +23,7 @@ def test_the_exception_reaches_the_user_untouched(db: str) -> None:
     raised.add_note("a note")
     cause = ValueError("why")
 
-    def backend(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         raise raised from cause
 
     with fxminify.capturing(db), pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
@@ -50,7 +50,7 @@ def test_functions_compiled_before_installing_are_seen(db: str) -> None:
 def test_the_graph_is_kept_as_it_was_received(db: str) -> None:
     """Row 7: a backend that edits the graph and its inputs, and then fails."""
 
-    def backend(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         edits_in_place(gm, example_inputs)
         example_inputs[0].zero_()
         raise Failed("now")
@@ -63,7 +63,7 @@ def test_the_graph_is_kept_as_it_was_received(db: str) -> None:
 
 
 def test_a_sub_graph_is_kept_as_it_was_received(db: str) -> None:
-    def backend(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         for module in gm.modules():
             if isinstance(module, fx.GraphModule):
                 edits_in_place(module, example_inputs)
@@ -108,7 +108,7 @@ def test_a_backend_that_fails_inside_another_is_recorded_once(db: str) -> None:
 
 
 def test_asking_dynamo_for_something_else_is_no_failure(db: str) -> None:
-    def backend(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         raise torch._dynamo.exc.SkipFrame("not for me")
 
     fxminify.install(db)
@@ -118,7 +118,7 @@ def test_asking_dynamo_for_something_else_is_no_failure(db: str) -> None:
 
 
 def test_a_keyboard_interrupt_is_no_failure(db: str) -> None:
-    def backend(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         raise KeyboardInterrupt
 
     fxminify.install(db)
@@ -138,7 +138,7 @@ def test_a_backend_that_returns_nothing_to_call_is_captured(db: str) -> None:
 def test_options_and_dynamic_are_kept(db: str) -> None:
     """Row 6: the failure is triggered by an option."""
 
-    def backend(gm: fx.GraphModule, example_inputs: Any, *, options: dict[str, Any]) -> Callable[..., Any]:
+    def backend(gm: fx.GraphModule, example_inputs: list[Any], *, options: dict[str, Any]) -> Callable[..., Any]:
         if options["fuse"]:
             raise Failed("cannot fuse")
         return gm.forward

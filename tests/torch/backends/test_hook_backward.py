@@ -40,11 +40,11 @@ class Backward(torch.autograd.Function):
         return None, gradient
 
 
-def own_backward(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+def own_backward(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     return lambda *args: (Backward.apply(gm, *args),)  # type: ignore[no-untyped-call]
 
 
-def own_backward_inside(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+def own_backward_inside(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     return lambda *args: (Backward.apply(gm, *args) + 0,)  # type: ignore[no-untyped-call]
 
 
@@ -79,7 +79,7 @@ def test_a_failure_in_backward_has_the_inputs_of_its_forward(
 def test_a_backward_graph_that_cannot_be_compiled(db: str) -> None:
     from torch._dynamo.backends.common import aot_autograd
 
-    def backward_compiler(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def backward_compiler(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         raise Failed("no backward")
 
     backend = aot_autograd(fw_compiler=lambda gm, inputs: gm.forward, bw_compiler=backward_compiler)
@@ -94,7 +94,7 @@ def test_a_backward_graph_that_cannot_be_compiled(db: str) -> None:
 def test_a_lazily_compiled_backward_that_fails(db: str) -> None:
     from torch._dynamo.backends.common import aot_autograd
 
-    def backward_compiler(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def backward_compiler(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
             raise Failed("late")
 
@@ -152,7 +152,7 @@ def test_a_watched_call_keeps_nothing_alive(db: str) -> None:
 
 
 def test_a_backend_that_fixes_a_dynamic_dimension_fails_in_guards(db: str) -> None:
-    def specializing(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def specializing(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         for value in example_inputs:
             if isinstance(value, torch.SymInt):
                 int(value)

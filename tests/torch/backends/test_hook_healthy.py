@@ -19,19 +19,19 @@ import fxminify
 from fxminify.backends.capture import hook, seam
 
 
-def returns_function(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+def returns_function(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     return lambda *args: gm(*args)
 
 
-def returns_bound_method(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+def returns_bound_method(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     return gm.forward
 
 
-def returns_graph_module(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+def returns_graph_module(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     return gm
 
 
-def returns_partial(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+def returns_partial(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     return functools.partial(gm.forward)
 
 
@@ -44,7 +44,7 @@ class Wrapper(torch.nn.Module):
         return self.gm(*args)
 
 
-def returns_module(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+def returns_module(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     return Wrapper(gm)
 
 
@@ -122,7 +122,7 @@ def test_checking_changes_nothing_either(db: str) -> None:
 def test_attributes_of_the_compiled_callable_survive(db: str) -> None:
     seen: list[Any] = []
 
-    def backend(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
             return gm(*args)
 

@@ -46,7 +46,7 @@ def test_calls_that_are_due_are_checked_also_long_after_the_first(db: str) -> No
     """The eleventh call goes wrong, writes to its input, and is found by its own check, with its own inputs."""
     calls = []
 
-    def tiring(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def tiring(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         def run(x: torch.Tensor) -> Any:
             calls.append(float(x[0]))
             out = gm.forward(x)
@@ -77,7 +77,7 @@ def test_gradients_are_compared_on_a_due_call(db: str) -> None:
         def backward(ctx: Any, *g: torch.Tensor) -> torch.Tensor:
             return g[0] * 3
 
-    def backend(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         return lambda x: (Wrong.apply(x),)  # type: ignore[no-untyped-call]
 
     with fxminify.capturing(db, check="every:4"):
@@ -94,7 +94,7 @@ def test_gradients_are_compared_on_a_due_call(db: str) -> None:
 def test_the_first_call_of_twice_the_size_is_checked_too(db: str, asked: str, found: list[int]) -> None:
     """The fourth call is the first above what the backend can do."""
 
-    def tiled(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    def tiled(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
             calls.append(max(a.shape[0] for a in args if isinstance(a, torch.Tensor)))
             (out,) = gm.forward(*args)

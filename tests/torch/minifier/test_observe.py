@@ -107,7 +107,7 @@ def test_both_entries_give_one_signature(name: str) -> None:
 def test_a_failure_in_guards_shows_through_compile_only() -> None:
     case, blobs = capture(relu_only, (torch.randn(4),), spec("healthy"))
 
-    def bad_guards(gm: fx.GraphModule, inputs: Any) -> Any:
+    def bad_guards(gm: fx.GraphModule, inputs: list[Any]) -> Any:
         def raising(*args: Any, **kwargs: Any) -> Never:
             raise IndexError("list index out of range")
 
@@ -188,7 +188,7 @@ def test_in_place_operators_do_not_leak_from_run_to_run(entry: str) -> None:
 def test_the_ambient_state_is_applied_and_taken_back(entry: str) -> None:
     states = []
 
-    def looks(gm: fx.GraphModule, inputs: Any) -> Any:
+    def looks(gm: fx.GraphModule, inputs: list[Any]) -> Any:
         states.append((torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_autocast_enabled("cpu")))
         return gm.forward
 
@@ -213,7 +213,7 @@ def test_an_empty_graph_never_reaches_a_backend_through_compile() -> None:
     nodes = (*case.graph.placeholders, Node("output", "output", "output", ({"tuple": [{"ref": name}]},)))
     empty = replace(case, graph=Graph(nodes))
 
-    def fails(gm: fx.GraphModule, inputs: Any) -> Never:
+    def fails(gm: fx.GraphModule, inputs: list[Any]) -> Never:
         raise RuntimeError("asked")
 
     assert observe(empty, blobs, "direct", backend=fails).seen is Seen.FAILURE

@@ -57,7 +57,7 @@ def looks() -> Iterator[dict[str, Callable[..., bool]]]:
     at: dict[str, Callable[..., bool]] = {}
 
     @register_backend(name="looks")
-    def looks(gm: Any, inputs: Any, **given: Any) -> Any:
+    def looks(gm: torch.fx.GraphModule, inputs: list[Any], **given: Any) -> Any:
         if at["at"](**given):
             raise RuntimeError("as it looked")
         return gm.forward

@@ -18,14 +18,15 @@ from fxminify.store.document.case import Case
 from fxminify.store.live.build import build
 from fxminify.store.live.encode import encode
 
-Program = Callable[[Callable[..., Any]], Any]
+Jit = Callable[..., Callable[..., Any]]
+Program = Callable[[Jit], Any]
 
 
 def cases(program: Program) -> list[tuple[Case, dict[str, bytes]]]:
     """One case for each graph that is run when ``program`` runs with a recording ``torch.compile``."""
     found: list[tuple[Case, dict[str, bytes]]] = []
 
-    def record(gm: Any, examples: Any) -> Any:
+    def record(gm: torch.fx.GraphModule, examples: list[Any]) -> Any:
         seen = False
 
         def run(*args: Any) -> Any:
@@ -104,7 +105,7 @@ def check(tmp_path: Path) -> Callable[[Program], None]:
     return check
 
 
-def in_place(jit: Any) -> None:
+def in_place(jit: Jit) -> None:
     def f(x: torch.Tensor, y: torch.Tensor) -> Any:
         x[0] = 5
         x[:, 1:] *= 2
@@ -115,7 +116,7 @@ def in_place(jit: Any) -> None:
     jit(f)(torch.randn(3, 3), torch.randn(3))
 
 
-def indexing(jit: Any) -> None:
+def indexing(jit: Jit) -> None:
     def f(x: torch.Tensor, i: torch.Tensor, m: torch.Tensor) -> Any:
         y = x.clone()
         y[i] = 0
@@ -126,7 +127,7 @@ def indexing(jit: Any) -> None:
     jit(f)(torch.randn(4, 4), torch.tensor([0, 2]), torch.randn(4, 4) > 0)
 
 
-def autocast(jit: Any) -> None:
+def autocast(jit: Jit) -> None:
     linear = nn.Linear(4, 4)
 
     def f(x: torch.Tensor) -> Any:
@@ -141,7 +142,7 @@ def autocast(jit: Any) -> None:
         jit(lambda x: linear(x).sin())(torch.randn(4, 4))
 
 
-def grad_modes(jit: Any) -> None:
+def grad_modes(jit: Jit) -> None:
     def f(x: torch.Tensor) -> Any:
         with torch.no_grad():
             y = x * 2
@@ -151,7 +152,7 @@ def grad_modes(jit: Any) -> None:
     jit(f)(torch.randn(3, requires_grad=True))
 
 
-def transforms(jit: Any) -> None:
+def transforms(jit: Jit) -> None:
     from torch.func import grad, jvp, vmap
 
     jit(lambda x, y: vmap(lambda a, b: (a * b).sum(), in_dims=(0, 1))(x, y))(torch.randn(3, 4), torch.randn(4, 3))
@@ -160,7 +161,7 @@ def transforms(jit: Any) -> None:
     jit(lambda x: jvp(torch.sin, (x,), (torch.ones(3),)))(torch.randn(3))
 
 
-def control_flow(jit: Any) -> None:
+def control_flow(jit: Jit) -> None:
     from torch._higher_order_ops.map import map as map_over
     from torch._higher_order_ops.scan import scan
     from torch._higher_order_ops.while_loop import while_loop
@@ -175,7 +176,7 @@ def control_flow(jit: Any) -> None:
         jit(lambda xs, y: map_over(lambda x, y: x.sin() + y, xs, y))(torch.randn(5, 4), torch.randn(4))
 
 
-def checkpointing(jit: Any) -> None:
+def checkpointing(jit: Jit) -> None:
     from torch.utils.checkpoint import checkpoint
 
     linear = nn.Linear(4, 4)
@@ -195,11 +196,11 @@ class Scaled(torch.autograd.Function):
         return gradient * ctx.factor * x.sign(), None
 
 
-def autograd_functions(jit: Any) -> None:
+def autograd_functions(jit: Jit) -> None:
     jit(lambda x: Scaled.apply(x.sin(), 2.5).sum())(torch.randn(3, requires_grad=True))  # type: ignore[no-untyped-call]
 
 
-def dynamic_shapes(jit: Any) -> None:
+def dynamic_shapes(jit: Jit) -> None:
     def f(x: torch.Tensor, y: torch.Tensor) -> Any:
         n = x.shape[0]
         return x.view(n // 2, 2, -1).sum(1), torch.arange(n) * y.shape[1], x.new_zeros(n + 1, 3)
@@ -207,7 +208,7 @@ def dynamic_shapes(jit: Any) -> None:
     jit(f, dynamic=True)(torch.randn(6, 4), torch.randn(2, 5))
 
 
-def values(jit: Any) -> None:
+def values(jit: Jit) -> None:
     constant = torch.tensor([1.0, 2.0, 3.0])
 
     def f(x: torch.Tensor) -> Any:
@@ -218,27 +219,27 @@ def values(jit: Any) -> None:
     jit(f)(torch.randn(3))
 
 
-def random_numbers(jit: Any) -> None:
+def random_numbers(jit: Jit) -> None:
     jit(lambda x: F.dropout(x, 0.5) + torch.rand_like(x) + torch.randn(3) + torch.bernoulli(x.sigmoid()))(
         torch.randn(3)
     )
 
 
-def memory(jit: Any) -> None:
+def memory(jit: Jit) -> None:
     base = torch.randn(20)
     views = base[2:14].view(3, 4), base[6:10], torch.randn(4).expand(3, 4), torch.randn(6, 4)[::2].t()
     jit(lambda x, y, z, w: (x + z, y * 2, w.sum(0), x.add_(1)))(*views)
     jit(lambda c, n: (c * 2, n + 1))(torch.randn(2, dtype=torch.complex64).conj(), torch.randn(2))
 
 
-def optimizer(jit: Any) -> None:
+def optimizer(jit: Jit) -> None:
     linear = nn.Linear(4, 4)
     adam = torch.optim.Adam(linear.parameters(), lr=1e-3)
     linear(torch.randn(2, 4)).sum().backward()
     jit(lambda: adam.step())()
 
 
-def convolutions(jit: Any) -> None:
+def convolutions(jit: Jit) -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2),
                           nn.Conv2d(8, 8, 3, groups=4, padding="same", padding_mode="reflect"), nn.GroupNorm(2, 8),
                           nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3))  # fmt: skip
@@ -246,7 +247,7 @@ def convolutions(jit: Any) -> None:
     F.cross_entropy(jit(model)(x), torch.tensor([1, 2])).backward()
 
 
-def attention(jit: Any) -> None:
+def attention(jit: Jit) -> None:
     layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
     jit(layer)(torch.randn(2, 5, 16)).sum().backward()
 

@@ -43,7 +43,7 @@ def case_of(function: Callable[..., Any], *inputs: Any, backend: str = "inductor
     """The case Dynamo makes of ``function``."""
     found: list[tuple[Case, Any]] = []
 
-    def record(gm: Any, examples: Any) -> Any:
+    def record(gm: torch.fx.GraphModule, examples: list[Any]) -> Any:
         encoded = encode(gm, inputs)
         spec = BackendSpec(name=backend, how="registered", target=backend, dynamic=fields.pop("dynamic", None))
         case = Case(encoded.graph, encoded.inputs, encoded.tensors, backend=spec.to_json(), **fields)

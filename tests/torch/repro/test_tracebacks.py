@@ -31,11 +31,11 @@ def raised(call: Callable[[], Any]) -> BaseException:
     raise AssertionError("nothing was raised")
 
 
-def cannot_compile(gm: Any, inputs: Any) -> Any:
+def cannot_compile(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
     raise KeyError("no lowering")
 
 
-def compiles_what_cannot_run(gm: Any, inputs: Any) -> Any:
+def compiles_what_cannot_run(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
     def run(*args: Any) -> Any:
         raise IndexError("index out of bounds")
 
@@ -52,21 +52,21 @@ class Doubled(torch.autograd.Function):
         raise RuntimeError("no derivative")
 
 
-def cannot_go_back(gm: Any, inputs: Any) -> Any:
+def cannot_go_back(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
     return lambda *args: [Doubled.apply(o) for o in gm(*args)]  # type: ignore[no-untyped-call]
 
 
-def cannot_compile_backward(gm: Any, inputs: Any) -> Any:
+def cannot_compile_backward(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
     refuses: Any = cannot_compile
     return aot_module_simplified(gm, inputs, fw_compiler=lambda gm, _: gm.forward, bw_compiler=refuses)
 
 
-def compiles_a_backward_that_cannot_run(gm: Any, inputs: Any) -> Any:
+def compiles_a_backward_that_cannot_run(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
     late: Any = compiles_what_cannot_run
     return aot_module_simplified(gm, inputs, fw_compiler=lambda gm, _: gm.forward, bw_compiler=late)
 
 
-def spoils_guards(gm: Any, inputs: Any) -> Any:
+def spoils_guards(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
     for node in gm.graph.nodes:
         value = node.meta.get("example_value")
         if isinstance(value, torch.SymInt):

@@ -117,7 +117,7 @@ def captured(function: Callable[..., Any], *inputs: Any, **options: Any) -> tupl
     """The graph that Dynamo makes of a function."""
     found: list[tuple[torch.fx.GraphModule, list[Any]]] = []
 
-    def backend(gm: torch.fx.GraphModule, _: Any) -> Any:
+    def backend(gm: torch.fx.GraphModule, _: list[Any]) -> Any:
         def run(*arguments: Any) -> Any:
             found.append((gm, list(arguments)))
             return gm(*arguments)
