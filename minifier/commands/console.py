@@ -271,13 +271,15 @@ class RunProgress:
     """Progress of `minify run`, as a listener: one line for the capture at work, one for each that is done.
 
     On a terminal a live line; otherwise a plain line at the start and end of each stage and while candidates are asked,
-    at most one in five seconds. ``resume`` with the id of a capture goes on
-    with it after Ctrl-C.
+    at most one in five seconds. With the id of a capture the command ``resume`` goes on with it after Ctrl-C, and
+    ``script`` prints its script.
     """
 
-    def __init__(self, resume: str = "minify run", *, quiet: bool = False) -> None:
+    def __init__(self, resume: str = "minify run", script: str = "minify repro", *, quiet: bool = False) -> None:
         self.console = Console(stderr=True, quiet=quiet)
         self._resume = resume
+        self._script = script
+        self._takes_long = False
         self._capture: CaptureInfo | None = None
         self._best = ""
         self._live = self.console.is_terminal and not quiet
@@ -309,7 +311,7 @@ class RunProgress:
     def __call__(self, event: events.Event) -> None:
         match event:
             case events.CaptureStarted(capture):
-                self._capture, self._best = capture, ""
+                self._capture, self._best, self._takes_long = capture, "", False
                 self._name = printable(f"{capture.id} {capture.backend} {capture.kind}", 60)
                 self._started = time.monotonic()
                 self._task = self._progress.add_task(self._name, total=None, state="starting workers")
@@ -320,6 +322,11 @@ class RunProgress:
                 self._show(f"replayed: fails in {shown} of {runs} runs ({entry})")
             case events.QueryAnswered():
                 self._answered(event)
+            case events.FirstScript(id, nodes):
+                self._note(f"a first script of {count(nodes, 'node')}; the work goes on: {self._script} {id}")
+                self._takes_long = True
+            case events.ScriptVerified(id, shown) if shown and self._takes_long:
+                self._note(f"the script is verified; what is left is to explain it: {self._script} {id}")
             case events.Noted(_, text):
                 self._note(text)
             case events.CaptureFinished(capture, reason):

@@ -95,7 +95,8 @@ def minify_with_progress(
              "--from-step": options.from_step}  # fmt: skip
     words = [word for name, value in asked.items() if value not in (None, "exact") for word in (name, str(value))]
     resume = shlex.join(["minify", "run", *words, *(["--again"] if options.again else []), without_password(db)])
-    with console.RunProgress(resume, quiet=quiet) as progress:
+    script = shlex.join(["minify", "repro", without_password(db)])
+    with console.RunProgress(resume, script, quiet=quiet) as progress:
 
         def confirm(question: str) -> bool:
             with progress.paused():

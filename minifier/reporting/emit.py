@@ -7,7 +7,7 @@ not 0. The script names these numbers itself, so it is rendered again where fewe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...backends.provenance.installed import Installed
@@ -32,6 +32,15 @@ Shows = Callable[[Failure], bool]
 START = 120.0
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A script that was run, and is not stored yet."""
+
+    done: Verification
+    header: Header
+    rendered: Rendered
+
+
 class Emitter:
     """Renders, verifies and stores the script of one capture. ``timeout`` is that of one oracle call, in seconds."""
 
@@ -42,7 +51,7 @@ class Emitter:
         self.timeout = timeout
         self.processes = processes
 
-    def emit(
+    def draft(
         self,
         case: Case,
         blobs: Blobs,
@@ -53,13 +62,13 @@ class Emitter:
         embed: bool,
         replays: str = "",
         installed: Installed | None = None,
-    ) -> tuple[State, str]:
-        """The state that the script deserves, and why it is not better. Raises `Unprintable` and `CannotLoad`.
+    ) -> Draft:
+        """Render the script and run it. Safe in another thread. Raises `Unprintable` and `CannotLoad`.
 
         ``replays`` is how often the whole graph failed where that was not always, ``installed`` what a worker found.
         """
         more = {"runs": f"{runs} of {runs}", "replays": replays, "installed": installed or Installed()}
-        best: tuple[Verification, Header, Rendered] | None = None
+        best: Draft | None = None
         for summed in _ways(failure):
             header = make_header(
                 self.capture, case, failure, queries=queries, timeout=self.timeout, summed=summed, **more
@@ -76,20 +85,24 @@ class Emitter:
                 embedded=embedded_from(case),
                 processes=self.processes,
             )
-            if best is None or done.shown > best[0].shown:
-                best = done, header, rendered
+            if best is None or done.shown > best.done.shown:
+                best = Draft(done, header, rendered)
             if done.shown == done.runs:
                 break
         assert best is not None
-        done, header, rendered = best
-        if done.shown < done.runs:
-            seen = f"{done.shown} of {done.runs}"
-            header = replace(header, runs=seen, tentative=done.mismatch if not done.shown else "")
-            rendered = render(case, blobs, header=header, embed=embed)
+        if (done := best.done).shown == done.runs:
+            return best
+        seen = f"{done.shown} of {done.runs}"
+        header = replace(best.header, runs=seen, tentative=done.mismatch if not done.shown else "")
+        return Draft(done, header, render(case, blobs, header=header, embed=embed))
+
+    def store(self, draft: Draft) -> tuple[State, str]:
+        """Store a script. Returns the state that it deserves, and why it is not better."""
+        done = draft.done
         self.index.repros.save(
-            self.capture.id, "script", rendered.text, verified=done.shown, runs=done.runs, log=done.log
+            self.capture.id, "script", draft.rendered.text, verified=done.shown, runs=done.runs, log=done.log
         )
-        record.keep(self.index, self.capture.id, header)
+        record.keep(self.index, self.capture.id, draft.header)
         if done.shown:
             return State.VERIFIED, "" if done.shown == done.runs else f"shown in {done.shown} of {done.runs} runs"
         return State.UNVERIFIED, f"the script does not show the failure: {done.mismatch}"

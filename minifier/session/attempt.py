@@ -6,6 +6,7 @@ Every query is logged before it is asked, so a second run repeats none; see `fxm
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from ...backends.provenance import libraries
@@ -13,6 +14,7 @@ from ...backends.provenance.spec import CannotLoad
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import NeedsData
 from ...store.document.case import Case, operators
+from ...store.failure import FailureKind
 from ...store.index import State
 from ...store.signature import signature
 from ..candidate.hop_calls import with_distinct_names
@@ -27,13 +29,13 @@ from ..passes import installed
 from ..reducer.hints import blamed, named
 from ..reducer.shrinker import ReductionResult
 from ..reporting import explanation, illustrations
-from ..reporting.emit import Emitter
+from ..reporting.emit import Draft, Emitter
 from ..reporting.explain import explain
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Ended
 from ..tracing.content_address import content_addressed
 from .capture_session import CaptureSession
-from .events import ScriptVerified
+from .events import FirstScript, ScriptVerified
 from .reduction import Reduction
 from .script_oracle import ScriptOracle
 from .verdict_log import VerdictLog
@@ -42,6 +44,8 @@ from .verdict_log import VerdictLog
 _FEW = 4
 #: How many times the limit of a query the comparison of all values may take.
 _VALUES_TIMES = 3
+#: With queries that take so many seconds, a first script is written before the minimal case is made plainer.
+SLOW = 2.0
 #: The entry that is tried last: every candidate is a script in a fresh process.
 SCRIPT = "script"
 
@@ -89,6 +93,8 @@ class EntryAttempt:
         self.nodes = 0
         self.asked_first = False
         self.shown_fresh = False
+        self.first_script: tuple[int, Future[Draft]] | None = None
+        self.told_first_script = False
 
     def _oracle(self) -> Oracle | ScriptOracle:
         if self.entry == SCRIPT:
@@ -144,7 +150,7 @@ class EntryAttempt:
             self.session.note(f"passes that could not be loaded: {problem}")
         self.reduction = Reduction(
             self.session, self.oracle, self.scheduler, self.log, start, trace, hints, culprits, self.timeout,
-            self.listen, table.passes,
+            self.listen, table.passes, self.begin_first_script,
         )  # fmt: skip
         found = self.reduction.run()
         if not self.margin.lasts(found.case):
@@ -190,14 +196,51 @@ class EntryAttempt:
 
     def finish(self, found: ReductionResult) -> tuple[State, str]:
         """Store the result of a reduction, and make its script."""
-        case = replace(found.case, imports=tuple(libraries.needed(found.case.imports, operators(found.case.graph))))
-        if lacks_shapes(case) and (trace := self.reduction.study(case)) is not None:
-            case = with_shapes(case, trace)
-        self.final_case, blobs = content_addressed(case, self.session.pool.scratch)
+        self.final_case, blobs = self.self_contained(found.case)
         self.reduction.steps.finish(self.final_case, blobs)
-        self.nodes, self.complete = case.graph.count, found.complete
+        self.nodes, self.complete = self.final_case.graph.count, found.complete
         keep(self.session, self.result(State.UNVERIFIED, ""), finished=False)
         return self.emit(self.final_case, blobs)
+
+    def self_contained(self, case: Case) -> tuple[Case, dict[str, bytes]]:
+        """``case`` with the libraries and the shapes that its script needs, and its storages."""
+        case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))
+        if lacks_shapes(case) and (trace := self.reduction.study(case)) is not None:
+            case = with_shapes(case, trace)
+        return content_addressed(case, self.session.pool.scratch)
+
+    def begin_first_script(self, case: Case) -> None:
+        """Run a script of ``case`` beside what is left of the reduction, where that is going to take long."""
+        shown, options = self.session.shown, self.session.options
+        slow = shown.entries[shown.entry].seconds >= SLOW
+        hangs = any(failure.kind is FailureKind.HANG for failure in shown.failures)
+        if self.first_script is not None or not slow or hangs or shown.rate < 1.0 or self.entry == SCRIPT:
+            return
+        case, blobs = self.self_contained(case)
+        beside = ThreadPoolExecutor(1)
+        draft = beside.submit(
+            self.emitter(case).draft, case, blobs, failure=shown.failures[0], queries=self.log.total, runs=1,
+            embed=options.embed_data,
+        )  # fmt: skip
+        self.first_script = case.graph.count, draft
+        beside.shutdown(wait=False)
+
+    def tell_first_script(self) -> None:
+        """Store the first script once its run is over, if that showed the failure."""
+        if self.first_script is None or self.told_first_script:
+            return
+        nodes, draft = self.first_script
+        if draft.done():
+            self.told_first_script = True
+            if draft.exception() is None and draft.result().done.shown:
+                self.emitter(self.session.case).store(draft.result())
+                self.session.listener(FirstScript(self.session.capture.id, nodes))
+
+    def emitter(self, case: Case) -> Emitter:
+        return Emitter(
+            self.session.index, self.session.capture, self.session.is_shown, self.margin.alarm(case),
+            self.session.processes,
+        )  # fmt: skip
 
     def seldom(self) -> bool:
         """Whether the script shows the failure less often than the replays did. If it never does but a fresh worker
@@ -261,17 +304,15 @@ class EntryAttempt:
 
     def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
         """Render the script, run it, store it with the record of its verification."""
-        emitter = Emitter(
-            self.session.index, self.session.capture, self.session.is_shown, self.margin.alarm(case),
-            self.session.processes,
-        )  # fmt: skip
+        emitter = self.emitter(case)
         self.listen(case.graph.count, "verifying the script")
+        self.told_first_script = True  # what comes now is better
         self.session.pool.scratch.put(blobs)
         hang = self.margin.failure(case)
         last = self.oracle.ask(case, fresh=True) if hang is None else Verdict(Outcome.SAME, signature(hang), hang)
         self.shown_fresh = last.same
         try:
-            state, reason = emitter.emit(
+            draft = emitter.draft(
                 case,
                 blobs,
                 failure=(last.failure if last.same else None) or self.session.shown.failures[0],
@@ -281,6 +322,7 @@ class EntryAttempt:
                 replays=self.session.shown.seldom(),
                 installed=self.session.installed(),
             )
+            state, reason = emitter.store(draft)
             if (kept := self.session.index.repros.get(self.session.capture.id, "script")) is not None:
                 self.session.listener(ScriptVerified(self.session.capture.id, kept.verified, kept.runs))
             if state is State.UNVERIFIED and not last.same:
@@ -295,6 +337,7 @@ class EntryAttempt:
             return State.UNVERIFIED, f"no script can be printed: {error}"
 
     def listen(self, nodes: int, stage: str) -> None:
+        self.tell_first_script()
         self.session.answered(nodes, stage, self.log.total)
 
 

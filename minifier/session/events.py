@@ -65,6 +65,15 @@ class StepAccepted:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstScript:
+    """A script with ``nodes`` compute nodes is stored, and a fresh run of it showed the failure. The work goes on: the
+    final script replaces it. This is told only where a query takes long."""
+
+    capture_id: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScriptVerified:
     """The script was run in ``runs`` fresh processes, and ``shown`` of them showed the failure."""
 
@@ -95,6 +104,7 @@ Event = (
     | ReplayFinished
     | QueryAnswered
     | StepAccepted
+    | FirstScript
     | ScriptVerified
     | Noted
     | CaptureFinished

@@ -36,7 +36,10 @@ Tell = Callable[[int, str], None]
 
 
 class Reduction:
-    """The reduction of ``start``, whose values are in ``trace``. ``timeout`` is that of one query, in seconds."""
+    """The reduction of ``start``, whose values are in ``trace``. ``timeout`` is that of one query, in seconds.
+
+    ``small`` is told the case of which nothing more can be removed, before it is made plainer.
+    """
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class Reduction:
         timeout: float,
         tell: Tell,
         passes: tuple[Pass, ...],
+        small: Callable[[Case], None],
     ) -> None:
         self.session = session
         self.oracle = oracle
@@ -62,6 +66,7 @@ class Reduction:
         self.timeout = timeout
         self.tell = tell
         self.passes = passes
+        self.small = small
         self.steps = StepLog(session.index, log.reduction, start, session.pool.scratch, session.stepped)
         #: The steps of this round, and the keys of those that the round before has told of.
         self.path: list[tuple[Case, str]] = []
@@ -113,6 +118,8 @@ class Reduction:
             # A wrong SAME in the search would make every canonicalization pass vote in vain.
             nonlocal undone
             undone = self.oracle.votes.runs > 1 and self._undo_flaky()
+            if not undone:
+                self.small(self.path[-1][0] if self.path else self.start)
             return not undone
 
         self.path = []

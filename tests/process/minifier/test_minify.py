@@ -18,7 +18,7 @@ import torch
 
 import fxminify
 from fxminify.minifier.oracle.replay import Replay, replay
-from fxminify.minifier.session import capture, events
+from fxminify.minifier.session import attempt, capture, events
 from fxminify.store.index import Index, State
 
 QUICK = fxminify.MinifyOptions(replays=1, runs=1, explain=False)
@@ -147,3 +147,34 @@ def test_the_settings_of_capture_are_typed(function: Any) -> None:
 def test_minifying_loads_no_torch_in_the_driver() -> None:
     code = "import sys, fxminify; fxminify.minify; fxminify.MinifyOptions(); assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_slow_reduction_has_a_first_script(captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the reduction waits for the first script, so that this one is ready before the last stage ends."""
+    db = tmp_path / "repro.db"
+    with contextlib.closing(sqlite3.connect(captured)) as source, contextlib.closing(sqlite3.connect(db)) as target:
+        source.backup(target)
+    monkeypatch.setattr(attempt, "SLOW", 0.0)
+    begin = attempt.EntryAttempt.begin_first_script
+
+    def wait(self: attempt.EntryAttempt, case: Any) -> None:
+        begin(self, case)
+        if self.first_script is not None:
+            self.first_script[1].result()
+
+    monkeypatch.setattr(attempt.EntryAttempt, "begin_first_script", wait)
+    scripts: list[tuple[events.Event, str, int]] = []
+
+    def listen(event: events.Event) -> None:
+        if isinstance(event, events.FirstScript | events.ScriptVerified):
+            with Index.open(str(db), readonly=True) as index:
+                kept = index.repros.get(1, "script")
+            assert kept is not None
+            scripts.append((event, kept.text, kept.verified))
+
+    (result,) = fxminify.minify(db, [1], options=replace(QUICK, again=True), listener=listen)
+    (first, text, verified), (last, _, _) = scripts
+    assert (first, verified) == (events.FirstScript(1, 1), 1)
+    assert "It failed in 1 of 1 fresh" in " ".join(text.split())
+    assert last == events.ScriptVerified(1, 1, 1)
+    assert result.verified

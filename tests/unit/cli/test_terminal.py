@@ -17,6 +17,7 @@ from rich.console import Console
 from fxminify.minifier.commands import console
 from fxminify.minifier.reporting.details import details
 from fxminify.minifier.reporting.overview import overview
+from fxminify.minifier.session import events
 from fxminify.store.document.case import Graph, Node
 from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index
@@ -193,3 +194,12 @@ def test_a_graph_that_has_no_source_form_is_still_shown_and_drawn(tmp_path: Path
     assert "●  f = self.f(x)" in text_of(shown).splitlines()
     assert detail.source.startswith("# cannot be printed")
     assert detail.before is not None
+
+
+def test_a_slow_run_tells_its_first_script_and_when_only_explanations_are_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with console.RunProgress("minify run a.db", "minify repro a.db") as progress:
+        for event in (events.ScriptVerified(2, 3, 3), events.FirstScript(3, 2), events.ScriptVerified(3, 3, 3)):
+            progress(event)
+    assert [line.rpartition(": ")[2] for line in capsys.readouterr().err.splitlines()] == ["minify repro a.db 3"] * 2
