@@ -1,18 +1,18 @@
-"""A `Patch`: a proposed edit of a case as plain data, and its application. No torch here.
+"""A `Patch`: a proposed edit of a case as plain data, and its application. This module does not import torch.
 
-Four edits cover what passes propose, and patches merge by union, so any set of them is one candidate:
+Passes propose four kinds of edits. Patches merge by union, so any set of patches is one candidate:
 
-* ``drop``: a compute node is removed. Its readers read the recorded value (an input) or the number itself. Values that
-  only it read are returned, so that the nodes that make them do not become dead;
-* ``replace``: every reader of a node reads another value of the same type instead;
-* ``cut``: a returned value is no longer returned;
-* ``erase``: a node that no returned value depends on is removed, with its dead readers.
+* ``drop`` removes a compute node. Its readers read the recorded value: a tensor from an input, a number as it is. The
+  candidate returns the values that only this node read, so that the nodes that make them do not become dead;
+* ``replace`` lets every reader of a node read another value of the same type;
+* ``cut`` stops returning a value;
+* ``erase`` removes a node that no returned value depends on, and the dead nodes that read it.
 
 ``edits`` change subgraphs of higher-order operators, see `fxminify.minifier.candidate.subgraphs`. They
 are applied first.
 
-At last `apply` removes what is unused: nodes that became dead through the edit, inputs, attributes, tensors. It never
-builds a graph and never reads the bytes of a storage.
+In the end `apply` removes what is unused: nodes that became dead through the edit, inputs, attributes, tensors. It
+never builds a graph and never reads the bytes of a storage.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .trace import ValueKind
 
 
 class Edit(Protocol):
-    """An edit of a subgraph or of its call, see `minifier.candidate.subgraphs`. Lower ``order`` goes first."""
+    """An edit of a subgraph or of its call, see `minifier.candidate.subgraphs`. `apply` sorts edits by ``order``."""
 
     @property
     def order(self) -> tuple[int, int]: ...
@@ -37,7 +37,11 @@ class Edit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """See the module docstring. ``cut`` holds positions in `GraphView.outputs`."""
+    """Edits of one case, see the module docstring.
+
+    ``drop`` and ``erase`` hold names of nodes, ``cut`` positions in `GraphView.outputs`. ``replace`` maps the name of a
+    node to the value that its readers read instead.
+    """
 
     drop: frozenset[str] = frozenset()
     replace: Mapping[str, Value] = field(default_factory=dict)
@@ -50,7 +54,7 @@ class Patch:
 
 
 def merge(patches: Iterable[Patch]) -> Patch:
-    """All ``patches`` at once. Where two replace the same node, the first wins."""
+    """One patch with the edits of all ``patches``. Where two replace the same node, the first of them counts."""
     patches = tuple(patches)
     substitutes: dict[str, Value] = {}
     for p in patches:
@@ -67,7 +71,7 @@ def merge(patches: Iterable[Patch]) -> Patch:
 
 
 def apply(view: GraphView, patch: Patch) -> Case | None:
-    """The case with ``patch`` applied, None where no compute node or nothing to return would be left."""
+    """The case with ``patch`` applied; None if no compute node, or nothing to return, would be left."""
     if patch.edits:
         case = view.case
         for change in sorted(patch.edits, key=lambda e: e.order):
@@ -90,9 +94,9 @@ def apply(view: GraphView, patch: Patch) -> Case | None:
 
 
 def reduced(view: GraphView, patch: Patch) -> tuple[Graph, list[str]] | None:
-    """The subgraph that ``view`` is about with ``patch`` applied, and the values it must be given besides.
+    """The subgraph of ``view`` with ``patch`` applied, and the names of the values that it needs as further inputs.
 
-    It returns what it returned, and has all the placeholders it had. None where nothing changes.
+    The subgraph keeps its placeholders and what it returns. The result is None if ``patch`` changes nothing.
     """
     if not patch:
         return None
@@ -110,7 +114,7 @@ def reduced(view: GraphView, patch: Patch) -> tuple[Graph, list[str]] | None:
 
 
 def without_unused_tensors(case: Case) -> Case:
-    """``case`` with a tensor table of those that its graph, inputs and context mention."""
+    """``case`` with a tensor table of only those tensors that its graph, inputs, earlier calls and context mention."""
     tensors = _Tensors(case.tensors)
     inputs, earlier = tuple(map(tensors.moved, case.inputs)), tuple(map(tensors.moved, case.earlier))
     graph, context = tensors.moved(case.graph), tensors.moved(case.context)
@@ -118,7 +122,7 @@ def without_unused_tensors(case: Case) -> Case:
 
 
 def _closure(view: GraphView, patch: Patch) -> set[str]:
-    """Names of the compute nodes that stay: those not dropped, and producers whose value cannot be given."""
+    """Names of the compute nodes that stay: all but the dropped ones, and dropped ones whose opaque value is read."""
     gone = patch.drop | patch.erase
     kept = set(view.computed - gone)
     if patch.erase:
@@ -151,7 +155,7 @@ class _Edit:
         self.substitutes = {name: self._resolved(name) for name in patch.replace}
 
     def _resolved(self, name: str) -> Value:
-        """What is read instead of ``name``, following chains of replacements."""
+        """The value that replaces ``name``, at the end of a chain of replacements."""
         seen = {name}
         value = self.patch.replace[name]
         while tag(value) == "ref" and value["ref"] in self.patch.replace and value["ref"] not in seen:
@@ -172,12 +176,12 @@ class _Edit:
         return value
 
     def outputs(self) -> list[Value]:
-        """What the candidate returns: what was returned and is still made, and what lost a reader."""
+        """What the candidate returns: values returned before and still computed, and values that lost a reader."""
         view, patch = self.view, self.patch
         values = [v for i, v in enumerate(view.outputs) if i not in patch.cut]
         if not patch.drop:
             return self._unique(map_refs(values, self.read))
-        # What is returned but not made here comes first: inputs handed through, constants.
+        # Returned inputs and constants come first.
         made = [self.read(v["ref"]) if tag(v) == "ref" else v for v in values if not self._is_made(v)]
         wanted = set(view.output_names)
         for i in patch.cut:
@@ -194,7 +198,7 @@ class _Edit:
         return made
 
     def _can_be_returned(self, name: str) -> bool:
-        """Whether a value can be returned: a tensor that is not wrapped by a transform that is kept."""
+        """Whether the value of ``name`` is a tensor, and no transform that is kept wraps it."""
         value = self.view.value(name)
         return value.kind is ValueKind.TENSOR and not (
             value.wrapped and any(n in self.kept for n in self.view.brackets)
@@ -216,7 +220,7 @@ class _Edit:
         return out
 
     def edges(self) -> dict[str, tuple[str, ...]]:
-        """The nodes each kept node reads in the candidate."""
+        """The names of the nodes that each kept node reads in the candidate."""
         return {name: self._sources(name) for name in self.kept}
 
     def _sources(self, name: str) -> tuple[str, ...]:
@@ -227,7 +231,7 @@ class _Edit:
         return read
 
     def without_dead(self, outputs: list[Value]) -> set[str]:
-        """The kept nodes less those that only this edit made dead: older dead code may act by a side effect."""
+        """The kept nodes without those that this edit made dead. Nodes that were dead before may have a side effect."""
         edges = self.edges()
         start = [v["ref"] for v in outputs if tag(v) == "ref"]
         inner = {n: tuple(s for s in sources if s in edges) for n, sources in edges.items()}
@@ -294,14 +298,14 @@ class _Edit:
         return node.map_values(lambda value: map_refs(value, lambda name: changed.get(name, {"ref": name})))
 
     def placed(self, attributes: list[Node], subgraph: list[Node]) -> list[Node]:
-        """Attributes are read where they were read before."""
+        """``subgraph`` with the nodes that read ``attributes`` at their former positions."""
         if not attributes:
             return subgraph
         position = self.view.position
         return sorted([*attributes, *subgraph], key=lambda n: position[n.name])
 
     def _input(self, node: Node, reader: str, tensors: _Tensors) -> tuple[Node, Value]:
-        """The placeholder for ``node`` and its input, as ``reader``, the first to read it, would have seen it."""
+        """A placeholder for ``node`` and its input: the recorded value that ``reader``, the first one, sees."""
         view, trace = self.view, self.view.trace
         at = trace.positions.get(reader, len(trace.positions))
         recorded = view.value(node.name)
@@ -350,7 +354,7 @@ class _Tensors:
         return self.moves[traced, index]
 
     def moved(self, value: Value) -> Value:
-        """``value`` with the indices of this table."""
+        """``value`` with its indices of tensors changed to those of this table."""
         if type(value) is list:
             return [self.moved(v) for v in value]
         if isinstance(value, Graph):

@@ -1,8 +1,8 @@
-"""Edits of the target and the arguments of a node, which keeps its name and its readers. No torch here.
+"""Edits of the target and the arguments of a node, which keeps its name and its readers.
 
 A *place* is the position of a value in a node: the position or the name of an argument, then positions inside lists.
-Nodes that only the former call read are removed with it. Like edits of subgraphs, these do nothing if their node is
-removed or has changed. Values are put first, then lists are shortened, then arguments are removed, so places stay
+Nodes that only the former call read are removed with it. Like an edit of a subgraph, an edit does nothing if its node
+was removed or changed. Values are put first, then lists are shortened, then arguments are left out, so that places stay
 valid.
 """
 
@@ -27,7 +27,7 @@ _KIND = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Become:
-    """The node calls something else. Its readers find a value of the same shape and type, if the proposal is right."""
+    """The node calls something else. The proposal expects that the value keeps its shape and dtype."""
 
     path: Path
     node: str
@@ -48,7 +48,7 @@ class Become:
 
 @dataclass(frozen=True, slots=True)
 class Omit:
-    """An argument is no longer given. Positional ones behind it are given by name: ``names`` are the parameters."""
+    """An argument is left out. Later positional arguments are given by name; ``names`` are those of the parameters."""
 
     path: Path
     node: str
@@ -75,7 +75,7 @@ class Omit:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """``value`` stands at ``place``. Of several edits of one place that with the highest ``turn`` decides."""
+    """The node has ``value`` at ``place``. Of several edits of one place, the one with the highest ``turn`` counts."""
 
     path: Path
     node: str
@@ -93,7 +93,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Shorten:
-    """The list at ``place`` loses the item at ``index``; one item stays."""
+    """The list at ``place`` loses the item at ``index``, unless it has only one."""
 
     path: Path
     node: str
@@ -118,9 +118,9 @@ class Shorten:
 
 @dataclass(frozen=True, slots=True)
 class TakeApart:
-    """A node becomes the nodes of its decomposition, as `Trace.parts` has it.
+    """The nodes of its decomposition (`Trace.parts`) replace a node.
 
-    Readers of its result read what the decomposition returns; so do readers of one of several results.
+    Readers of its result, or of one of several results, read what the decomposition returns.
     """
 
     path: Path
@@ -155,14 +155,14 @@ class TakeApart:
 
 
 def inside(value: Value) -> list[Value] | None:
-    """What a list, tuple, size or slice holds, None for anything else."""
+    """The items of a list, tuple, size or slice; None for anything else."""
     kind = tag(value)
     found: Value = value[kind] if kind in _CONTAINERS else value
     return found if isinstance(found, list) else None
 
 
 def get(node: Node, place: Place) -> Value:
-    """What stands at ``place``, None where nothing does."""
+    """The value at ``place`` of ``node``, None if there is no such place."""
     first, *rest = place
     value = dict(enumerate(node.args)).get(first) if isinstance(first, int) else node.kwargs.get(first)
     for index in rest:
@@ -174,7 +174,7 @@ def get(node: Node, place: Place) -> Value:
 
 
 def put(node: Node, place: Place, value: Value) -> Node | None:
-    """``node`` with ``value`` at ``place``, None where there is no such place."""
+    """``node`` with ``value`` at ``place``, None if there is no such place."""
     first, *rest = place
     if isinstance(first, int):
         if first >= len(node.args):
@@ -198,7 +198,7 @@ def _within(old: Value, place: list[int | str], value: Value) -> Value:
 
 
 def places(node: Node) -> Iterator[tuple[Place, Value]]:
-    """Every argument and every item of a list, each with its place, lists before what they hold."""
+    """Every argument of ``node`` and every item of a list, each with its place. A list comes before its items."""
     for index, value in enumerate(node.args):
         yield from _places((index,), value)
     for name, value in node.kwargs.items():
@@ -212,7 +212,7 @@ def _places(place: Place, value: Value) -> Iterator[tuple[Place, Value]]:
 
 
 def _edited(view: GraphView, path: Path, name: str, edit: Callable[[Node], Node | None]) -> Case:
-    """The case with one node of the graph at ``path`` edited, less what only that node needed."""
+    """The case with one node of the graph at ``path`` edited, without the nodes that only the former one needed."""
     case = view.case
     if not exists(case.graph, path):
         return case
@@ -232,8 +232,9 @@ _PAIRED = frozenset({*PAIRS, *PAIRS.values(), *REGIONS, *REGIONS.values(), *WRAP
 
 
 def editable(view: GraphView) -> list[Node]:
-    """The nodes of a graph that may be edited: none that calls a graph, or decides when a loop ends, or what state is
-    switched on.
+    """The nodes of a graph that may be edited.
+
+    Not among them are nodes that call a graph, decide when a loop ends or switch a state on or off.
     """
     fixed = view.fixed if isinstance(view, SubgraphView) else frozenset[str]()
     nodes = (view.nodes[name] for name in view.compute if name not in fixed)

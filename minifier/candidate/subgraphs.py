@@ -1,10 +1,9 @@
 """Edits of the subgraphs of higher-order operators: what a `Patch` carries besides its edits of the top-level graph.
 
-An edit is plain data and addresses a graph by its path. Edits are combined freely, so an edit does nothing if its node
-is already removed or the operator does not allow it. Inside a subgraph the rules
-are those of `minifier.candidate.patch`, with two differences. The result of a subgraph keeps its form. A value whose
-producer is removed becomes a further operand of every call of the subgraph (`provide`), and at last an input of the
-case.
+An edit is plain data and addresses a graph by its path. Any edits may be combined, so an edit does nothing if its node
+was already removed or the operator does not allow it. The rules inside a subgraph are those of
+`minifier.candidate.patch`, with two differences. The result of a subgraph keeps its form. A value whose producer is
+removed becomes a further operand of every call of the subgraph (`provide`), and finally an input of the case.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .trace import Trace, copied
 
 
 class SubgraphView(GraphView):
-    """A subgraph as passes see it: the placeholders have the values that the first call gave them."""
+    """A view of a subgraph. Its placeholders have the values that the first call gave them."""
 
     def __init__(self, case: Case, path: Path, trace: Trace) -> None:
         graph = subgraph(case.graph, path)
@@ -34,18 +33,18 @@ class SubgraphView(GraphView):
 
 
 def graphs(view: GraphView) -> list[tuple[Path, GraphView]]:
-    """The top-level graph and every subgraph, as passes see them."""
+    """The path and the view of the top-level graph and of every subgraph, the outer ones first."""
     return [((), view), *((b.path, b) for b in subgraphs(view))]
 
 
 def subgraphs(view: GraphView) -> list[SubgraphView]:
-    """Every subgraph of a case, the outer ones first."""
+    """A view of every subgraph of a case, the outer ones first."""
     return [SubgraphView(view.case, path, view.trace) for path in paths(view.case.graph)]
 
 
 @dataclass(frozen=True, slots=True)
 class OfSubgraph:
-    """An edit of the subgraph at ``path``. Inner ones go first."""
+    """An edit of the subgraph at ``path``. Edits of inner subgraphs are applied before those of outer ones."""
 
     path: Path
 
@@ -54,15 +53,17 @@ class OfSubgraph:
         return -len(self.path), 0
 
     def inner(self, view: GraphView) -> SubgraphView | None:
-        """The subgraph, if it is still there."""
+        """The view of the subgraph, None if it was removed."""
         case = view.case
         return SubgraphView(case, self.path, view.trace) if exists(case.graph, self.path) else None
 
 
 @dataclass(frozen=True, slots=True)
 class OfCall:
-    """An edit of what stands at ``index`` of the call of ``subgraph`` by ``node``, in the graph at ``path``. Those at
-    the end go first, so that the others keep their places."""
+    """An edit of operand or result ``index`` of the call of ``subgraph`` by ``node`` in the graph at ``path``.
+
+    Edits with a higher index are applied first, so that the others keep their places.
+    """
 
     path: Path
     node: str
@@ -94,7 +95,7 @@ class Inside(OfSubgraph):
 
 @dataclass(frozen=True, slots=True)
 class Zeros(OfSubgraph):
-    """The node ``name`` of the subgraph at ``path`` becomes zeros of its shape and type."""
+    """The node ``name`` of the subgraph at ``path`` becomes zeros of its shape and dtype."""
 
     name: str
 
@@ -118,8 +119,7 @@ class Zeros(OfSubgraph):
 
 @dataclass(frozen=True, slots=True)
 class Operand(OfCall):
-    """The operand at ``index`` of the call of ``subgraph`` by ``node`` goes where no subgraph reads it, or gets it
-    twice."""
+    """The operand at ``index`` is removed if no subgraph of the call reads it, or if the call passes it twice."""
 
     def apply(self, view: GraphView) -> Case:
         case = view.case
@@ -149,13 +149,13 @@ class Operand(OfCall):
         )
 
     def is_equal(self, group: list[HopCall], other: int) -> bool:
-        """Whether every call gives the same operand there."""
+        """Whether every call passes the same operand at ``other`` as at ``index``."""
         return all(c.operands[other] == c.operands[self.index] for c in group)
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorResult(OfCall):
-    """What ``subgraph`` returns to ``node`` at ``index`` goes where nothing reads it."""
+    """The result at ``index`` is removed if nothing reads it."""
 
     def apply(self, view: GraphView) -> Case:
         case = view.case
@@ -184,9 +184,9 @@ class OperatorResult(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class Shift(OfSubgraph):
-    """The subgraph at ``path``, the only one of its call, returns ``source`` at ``index``, whatever shape that has.
+    """The subgraph at ``path``, the only one of its call, returns ``source`` at ``index``, whatever its shape is.
 
-    Who read the former value outside is given what was recorded of it.
+    Outer nodes that read the former result read its recorded value.
     """
 
     index: int
@@ -221,7 +221,10 @@ class Shift(OfSubgraph):
 
 
 def found(case: Case, path: Path, node: str, name: str) -> tuple[Graph, HopCall | None]:
-    """The graph at ``path``, and the call of its subgraph ``name`` that ``node`` makes, if both are still there."""
+    """The graph at ``path``, and the call of its subgraph ``name`` by ``node``; None for a call that was removed.
+
+    Where ``path`` was removed, the graph is ``case.graph``.
+    """
     if not exists(case.graph, path):
         return case.graph, None
     graph = subgraph(case.graph, path)
@@ -229,7 +232,7 @@ def found(case: Case, path: Path, node: str, name: str) -> tuple[Graph, HopCall 
 
 
 def picks(graph: Graph, name: str) -> dict[str, int] | None:
-    """Which result of the call ``name`` each ``getitem`` takes; None where something else reads the call."""
+    """The index of the result that each ``getitem`` takes of the call ``name``; None if another node reads the call."""
     picked = {}
     for node in graph.nodes:
         if name not in node.inputs:
@@ -247,10 +250,10 @@ def picks(graph: Graph, name: str) -> dict[str, int] | None:
 
 
 def provide(case: Case, path: Path, names: Iterable[str], trace: Trace) -> Case | None:
-    """``case`` with placeholders ``names`` in the graph at ``path``, for values that were recorded.
+    """``case`` with placeholders ``names``, which have recorded values, in the graph at ``path``.
 
-    They become operands of every call of the subgraph, up to inputs of the case. None where a call takes no more
-    operands.
+    Every call of the subgraph passes them as operands; the outermost ones are inputs of the case. The result is None if
+    a call takes no further operands.
     """
     names = list(names)
     if not names:
@@ -282,7 +285,7 @@ def provide(case: Case, path: Path, names: Iterable[str], trace: Trace) -> Case 
 
 
 def with_inputs(case: Case, names: list[str], trace: Trace) -> Case | None:
-    """``case`` with inputs that have the recorded values of ``names``, None where one has no record."""
+    """``case`` with inputs that have the recorded values of ``names``, None if one has no record."""
     tensors = list(case.tensors)
     inputs = list(case.inputs)
     for name in names:
@@ -313,7 +316,7 @@ def _with_node(graph: Graph, new: Node) -> Graph:
 
 
 def renamed_reads(graph: Graph, old: str, new: str) -> Graph:
-    """``graph`` with ``new`` read wherever ``old`` was."""
+    """``graph`` with every read of ``old`` changed to ``new``."""
 
     def edit(value: Value) -> Value:
         return map_refs(value, lambda name: {"ref": new if name == old else name})
@@ -328,9 +331,9 @@ def _returning(graph: Graph, values: list[Value]) -> Graph:
 
 
 def _renamed_aside(graph: Graph, name: str, source: str) -> tuple[Graph, bool]:
-    """``graph`` with the node ``name`` called a copy of ``source``: what it returns is returned, other readers stay.
+    """``graph`` with the node ``name`` renamed to a copy of ``source``, which the graph returns instead of ``name``.
 
-    True where such readers are left: they need a value called ``name``.
+    Also whether other nodes still read ``name``: the caller has to provide a value of that name.
     """
     new = copied(source, {n.name for n in graph.nodes})
     nodes, again = [], False
@@ -350,7 +353,7 @@ def _renamed_aside(graph: Graph, name: str, source: str) -> tuple[Graph, bool]:
 
 
 def without_dead(edited: Case, before: Case, path: Path, trace: Trace) -> Case:
-    """``edited`` less the nodes of the graph at ``path`` that are dead now and were not before."""
+    """``edited`` without the nodes of the graph at ``path`` that are dead now and were not in ``before``."""
     if not exists(edited.graph, path):
         return edited
     live = SubgraphView(before, path, trace).live if path else GraphView(before, trace).live
@@ -372,7 +375,7 @@ def without_dead(edited: Case, before: Case, path: Path, trace: Trace) -> Case:
 
 
 def _valid(view: SubgraphView, patch: Patch) -> Patch:
-    """``patch`` less what names nodes that are gone, or that must stay."""
+    """``patch`` without edits of nodes that were removed or must stay."""
     names = view.nodes.keys() - view.fixed
     return Patch(
         drop=frozenset(n for n in patch.drop if n in names),
@@ -390,8 +393,7 @@ _LISTS = {"while_loop": ((2,), True), "scan": ((1, 2), True), "map_impl": ((1,),
 
 @dataclass(frozen=True, slots=True)
 class Slot(OfCall):
-    """The operand at ``index``, counted over all lists, of the call of ``subgraph`` by ``node`` goes with its
-    results."""
+    """The operand at ``index``, counted over all lists of operands of a loop, is removed with its results."""
 
     def apply(self, view: GraphView) -> Case:
         case = view.case
@@ -422,7 +424,7 @@ class Slot(OfCall):
 
 
 def slots(node: Node) -> list[tuple[int, int, bool]]:
-    """For each operand of a loop in such a list: the position of the list, its place there, whether it is carried."""
+    """For each operand in a list of a loop: the position of the list, its place there, and whether it is carried."""
     operator = node.target.get("hop", "") if isinstance(node.target, dict) else ""
     lists, carries = _LISTS.get(operator, ((), False))
     if any(at >= len(node.args) for at in lists):
@@ -433,8 +435,10 @@ def slots(node: Node) -> list[tuple[int, int, bool]]:
 
 
 def _less(graph: Graph, index: int, *, returns: bool) -> Graph | None:
-    """A subgraph without its placeholder, and without its result, at ``index``; None where other results depend on
-    it."""
+    """``graph`` without its placeholder at ``index`` and, if ``returns``, its result there.
+
+    None if other results depend on the placeholder.
+    """
     placeholders = graph.placeholders
     if index >= len(placeholders):
         return None

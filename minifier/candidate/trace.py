@@ -3,18 +3,18 @@
 With a trace every subset of the nodes is a valid graph: a value whose node was removed becomes an input. There are
 three kinds of value (`ValueKind`):
 
-* A **tensor** is kept as one or more snapshots. An in-place operation changes the value of a name, so each version has
-  a snapshot that is valid *from* a position in the graph on.
+* A **tensor** is kept as one or more snapshots. An in-place operation changes the value of a name. Each version has a
+  snapshot, which is valid from a position in the graph on.
 * A **literal** (number, size, dtype, None...) is written into the graph where it is read.
-* An **opaque** value (a tuple of tensors, a generator, a context object) can be neither. A node that reads it needs the
-  node that makes it.
+* An **opaque** value (a tuple of tensors, a generator, a context object) can become neither an input nor a literal. A
+  node that reads it needs the node that makes it.
 
 Nodes of subgraphs are recorded when they run for the first time, under the names that
-`minifier.candidate.hop_calls.with_distinct_names` gave them. A tensor that a transform wraps (inside ``vmap``, say) is
-recorded as one element of the batch: what a node alone, without the transform, can be given.
+`minifier.candidate.hop_calls.with_distinct_names` gave them. Of a tensor that a transform such as ``vmap`` wraps, one
+element of the batch is recorded, because a node without the transform can take that.
 
-Recorded bytes live beside the trace under symbolic keys ``<node>@<version>``, so that two runs of the recording name
-the same candidate alike whatever the random numbers were.
+Recorded bytes are kept beside the trace under symbolic keys ``<node>@<version>``. So the same candidate has the same
+keys in two recordings, whatever the random numbers were.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class ValueKind(StrEnum):
 class Recorded:
     """The value of one node. ``snapshots`` are ``(first position that may read it, index into Trace.tensors)``.
 
-    ``alias`` is the node outside of a subgraph that a placeholder of the subgraph stood for; ``wrapped`` is a tensor
-    that means nothing outside of the transform that made it.
+    ``alias`` names the outer node whose value a placeholder of a subgraph had. ``wrapped`` says that the tensor has a
+    meaning only inside the transform that made it.
     """
 
     kind: ValueKind
@@ -55,7 +55,7 @@ class Recorded:
     wrapped: bool = False
 
     def snapshot(self, position: int) -> int | None:
-        """Index of the tensor that a reader at ``position`` sees, None where nothing was recorded by then."""
+        """Index into `Trace.tensors` of what a reader at ``position`` sees; None if nothing was recorded by then."""
         found = None
         for start, index in self.snapshots:
             if start <= position:
@@ -65,12 +65,12 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Values by node name. ``positions`` numbers the nodes of the case that was run; names survive every pass.
+    """Values by node name. ``positions`` numbers the nodes of the case that was run. Passes keep the names of nodes.
 
-    ``problem`` says why the run ended early, if it did: what lies behind is simply not recorded. ``signatures`` has the
-    parameters of what nodes call, by name of the node: each its name, and whether it may be left out. ``parts`` has
-    the decompositions of nodes as graphs of which the placeholders are called as the operands (see
-    `fxminify.minifier.tracing.study`). Both are there only where the case was studied.
+    ``problem`` says why the run ended early; the nodes after that are not recorded. It is empty for a complete run.
+    ``signatures`` has, by name of a node, the parameters of what the node calls: each one's name, and whether it may be
+    left out. ``parts`` has decompositions of nodes as graphs, whose placeholders have the names of the operands (see
+    `fxminify.minifier.tracing.study`). Both are empty if the case was not studied.
     """
 
     values: Mapping[str, Recorded]
@@ -81,18 +81,18 @@ class Trace:
     parts: Mapping[str, Graph] = field(default_factory=dict)
 
     def value(self, name: str) -> Recorded | None:
-        """What was recorded of a node, of the one it is a copy of (`copied`) where it was not there itself."""
+        """The record of node ``name``, or of the node that it is a copy of (`copied`); None if there is none."""
         return self.values.get(name) or (self.values.get(name.partition(COPY)[0]) if COPY in name else None)
 
     def tensor(self, name: str) -> TensorSpec | None:
-        """The first version of the tensor called ``name``."""
+        """The first recorded version of the tensor ``name``, None if no tensor was recorded."""
         value = self.value(name)
         if value is None or not value.snapshots:
             return None
         return self.tensors[value.snapshots[0][1]]
 
     def to_json(self) -> Json:
-        """A JSON object: the worker records, the driver reads."""
+        """The trace as a JSON object, which a worker sends to the driver."""
         parts = {name: graph_to_json(graph) for name, graph in self.parts.items()}
         return {**codec.dump(replace(self, parts={})), "parts": parts}
 
@@ -104,14 +104,14 @@ class Trace:
 
 
 def graph_from_json(doc: Json) -> Graph:
-    """Inverse of `graph_to_json`, without checks."""
+    """The graph that `graph_to_json` wrote as ``doc``, which is not checked."""
     attrs = {p: {"graph": graph_from_json(a["graph"])} if "graph" in a else a for p, a in doc["attrs"].items()}
     nodes = tuple(Node(**{**n, "args": tuple(n.get("args", ()))}) for n in doc["nodes"])
     return Graph(nodes, attrs, doc["training"])
 
 
 def copied(name: str, taken: Container[str]) -> str:
-    """A name that is not among ``taken`` for another node with the value of ``name``."""
+    """A name, not among ``taken``, for another node with the value of ``name``. `Trace.value` finds that value."""
     base, count = name.partition(COPY)[0], 1
     while f"{base}{COPY}{count}" in taken:
         count += 1
@@ -124,7 +124,7 @@ def lacks_shapes(case: Case) -> bool:
 
 
 def with_shapes(case: Case, trace: Trace) -> Case:
-    """``case`` with the shapes and types that were recorded of it, for display, where an edit had made them unknown."""
+    """``case`` with recorded shapes and dtypes, for display, at the nodes whose shape an edit made unknown."""
 
     def shaped(node: Node) -> Node:
         spec = trace.tensor(node.name)
