@@ -1,6 +1,6 @@
-"""Give operations less: what has a default is left out, lists get shorter, numbers become plain.
+"""Plainer arguments: optional ones are left out, lists get shorter, numbers become plain.
 
-A number becomes 0, else 1, else the shortest number with which the failure still shows.
+A number becomes 0, or 1, or the smallest number with which the case still fails.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from ..candidate.subgraphs import graphs
 from .proposal import Proposal, each
 from .searches import farthest
 
-#: Parameters whose lists name dimensions: fewer of them are still a call. (A shape with fewer sizes is not.)
+#: Parameters whose lists name dimensions. A call with fewer dimensions is valid; one with fewer sizes is not.
 DIMENSIONS = frozenset({"dim", "dims", "axis", "axes"})
-#: What large numbers are tried at, smallest first: powers of two, from a thousand on of ten.
+#: The numbers that are tried instead of large ones: powers of two, above 1024 powers of ten.
 LADDER = (*(1 << n for n in range(1, 11)), *(10**n for n in range(4, 19)))
-#: Where more numbers than this are left, they are 0, 1 or what they were.
+#: If more numbers than this are left, only 0 and 1 are tried.
 MOST = 16
 
 
 def propose(view: GraphView, step: int) -> Proposal | None:
-    """Everything at once: most failures depend on no argument. Then each alone."""
+    """All edits of arguments at once, because most failures depend on none; then a sweep."""
     if step > 0:
         return None
     return each((*_defaults(view), *_lists(view), *_at(0, view)))
 
 
 def _defaults(view: GraphView) -> Iterator[Patch]:
-    """Every argument that may be left out, by the signature that was recorded of what the node calls."""
+    """A patch for every argument that is optional in the recorded signature of what the node calls."""
     for path, inner in graphs(view):
         for node in editable(inner):
             for names, argument in _optional(inner, node):
@@ -50,7 +50,7 @@ def _optional(view: GraphView, node: Node) -> list[tuple[tuple[str, ...], int | 
 
 
 def _lists(view: GraphView) -> Iterator[Patch]:
-    """Every item of a list of values (what ``cat`` and ``stack`` join, what an index consists of) or of dimensions."""
+    """A patch for every item of a list of values (of ``cat`` or ``stack``), of an index, or of dimensions."""
     for path, inner in graphs(view):
         for node in editable(inner):
             for place, value in places(node):
@@ -78,7 +78,7 @@ def _is_index(node: Node, place: tuple[int | str, ...]) -> bool:
 
 
 def numbers(view: GraphView, step: int) -> Proposal | None:
-    """All numbers to 1, then, if they are few, each to as small a step of the ladder as will do."""
+    """The first step makes all numbers 1. If they are few, each further step makes one number as small as possible."""
     if step == 0:
         return each(tuple(_at(1, view)))
     found = _all(view)
@@ -93,7 +93,7 @@ def numbers(view: GraphView, step: int) -> Proposal | None:
 
 
 def _at(number: int, view: GraphView) -> Iterator[Patch]:
-    """Every number that is less plain than 0 or 1, as that."""
+    """A patch that puts ``number`` in the place of every number with a larger weight."""
     for path, node, place, value in _all(view):
         if weight(new := type(value)(number)) < weight(value):
             yield Patch(edits=(Put(path, node.name, place, new),))
@@ -104,7 +104,7 @@ def _all(view: GraphView) -> list[tuple[Path, Node, Place, Value]]:
 
 
 def _numbers(view: GraphView) -> Iterator[tuple[Node, Place, Value]]:
-    """Numbers and flags among the arguments, less those that are sizes: `smaller_dimensions` changes these."""
+    """Numbers and flags among the arguments, without sizes, which `smaller_dimensions` changes."""
     for node in editable(view):
         sizes = {size for name in (node.name, *node.inputs) if (spec := view.tensor(name)) for size in spec.shape}
         shapes = {

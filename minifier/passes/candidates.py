@@ -1,4 +1,4 @@
-"""What canonicalization passes are made of: a generator of candidates, and edits of which as many as possible stay."""
+"""Generators of candidates from which canonicalization passes are built."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from ...store.document.case import Case, Graph, TensorSpec, Value
 from ..candidate.graph_view import Storages
 from .searches import dense
 
-#: Yields candidates, is sent whether each still fails in the same way, returns the plainest case.
+#: Yields candidates, is sent whether each still fails in the same way, and returns the plainest case.
 Candidates = Generator[Case, bool, Case]
-#: Makes a case plainer in one respect; gives back the case itself where there is nothing to do.
+#: Makes a case plainer in one respect, or returns the same case.
 Edit = Callable[[Case], Case]
-
-
-#: A canonicalization pass: it is given the case and the storages of its tensors.
+#: A canonicalization pass: it takes the case and the storages of its tensors.
 Canonicalize = Callable[[Case, Storages], Candidates]
 
 
 def together(case: Case, edits: Sequence[Edit]) -> Candidates:
-    """``case`` with as many of ``edits`` as the failure leaves: all at once, else by a sweep over them."""
+    """``case`` with all ``edits`` that leave the failure as it is: all at once, otherwise by a sweep over them."""
     edits = [edit for edit in edits if edit(case) != case]
     search = dense(len(edits))
     refused: list[Case] = []
@@ -60,14 +58,14 @@ def with_tensor(case: Case, index: int, spec: TensorSpec) -> Case:
 
 
 def given_before(case: Case) -> set[int]:
-    """Indices of the tensors that only earlier calls are given."""
+    """Indices of the tensors that earlier calls take."""
     return {index for call in case.earlier for index in _tensors(list(call.values()))}
 
 
 def data_tensors(case: Case) -> list[int]:
-    """Indices of the plain tensors that the graph is given or holds, in the order of their first use.
+    """Indices of the plain tensors among inputs and attributes, in the order of their first use.
 
-    Tensors that consist of parts, those parts, and the states of random generators are left alone.
+    Tensors that consist of parts, those parts, and the states of random generators are not among them.
     """
     found = _tensors([list(case.inputs), [dict(call) for call in case.earlier], case.graph])
     parts = {part for spec in case.tensors for part in spec.parts}
@@ -75,7 +73,7 @@ def data_tensors(case: Case) -> list[int]:
 
 
 def own_key(data: bytes, of: object) -> str:
-    """A key for a new storage ``of`` something: content alone would let equal storages of two tensors be one."""
+    """A key for a new storage with ``data``. ``of`` keeps equal storages of two tensors apart."""
     return f"{of}#{hashlib.sha256(data).hexdigest()[:32]}"
 
 
@@ -84,7 +82,7 @@ def _is_plain(spec: TensorSpec) -> bool:
 
 
 def _tensors(value: Value | Graph) -> Iterator[int]:
-    """Indices in a value, an attribute or a graph."""
+    """Indices of the tensors in a value, an attribute or a graph."""
     if isinstance(value, Graph):
         for node in value.nodes:
             yield from _tensors([*node.args, *node.kwargs.values()])

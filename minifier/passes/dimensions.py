@@ -1,12 +1,13 @@
-"""Smaller dimensions: a failure that does not depend on sizes ends with sizes of 1.
+"""Smaller dimensions. The result for a failure that does not depend on sizes has sizes of 1.
 
-Dimensions of one size are taken to be one dimension that appears in many places, so all of them change together, and
-with them the numbers of that value in the graph: first those in lists (``view(x, [2, 12, 32])``), then all, then
-none, then all with the sizes that are multiples of it. Where one size stands for several dimensions, those that stand
-at one place in all tensors are tried together, then single ones. Whether the result still is a program is eager's to
-say. A recorded tensor keeps the order of its strides and a window of its elements, the first one that holds something
-else than zeros. Where size matters, the smallest that fails is looked for in leaps, then by bisection: vector
-widths and block sizes show (``17``), and so do thresholds.
+Dimensions of one size count as one dimension, so all of them change together. The numbers of that value in the graph
+change with them: first those in lists (``view(x, [2, 12, 32])``), then all, then none, then all together with the sizes
+that are multiples of it. If several dimensions have the same size, those at one position in all tensors are tried
+together, then single ones. The eager run of a candidate shows whether it still is a valid program.
+
+A recorded tensor keeps the order of its strides and a window of its elements, the first window that is not all zeros.
+If the failure needs a size, the smallest one that fails is searched for in leaps, then by bisection, so that the result
+shows vector widths, block sizes and thresholds (``17``).
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from .layouts import elements, gapless, recorded, sharers
 if TYPE_CHECKING:
     from ...repro_templates.source.elements import Array
 
-#: The most candidates for one case: sizes are the last thing a reader minds.
+#: The most candidates for one case.
 MOST = 48
-#: From a size that is too small to the next that is tried: what matters is mostly small, 2, 8 or 17.
+#: The factor from a size that is too small to the next one: needed sizes are mostly small, such as 2, 8 or 17.
 LEAP = 4
 #: Methods whose arguments are sizes.
 _RESHAPING = ("view", "reshape", "expand")
@@ -40,7 +41,7 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
     if case.earlier:
         return case
     left = MOST
-    # Torch takes 0 and 1 for constants: where sizes are symbolic, 2 is the smallest.
+    # torch specializes the sizes 0 and 1, so the smallest symbolic size is 2.
     least = 2 if any(tag(value) == "sym" for value in case.inputs) else 1
 
     def ask(
@@ -65,10 +66,10 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
     for size in factors(case):
         case = (yield from ask({size: least}, follow=())) or case
     present = sizes_of(case) | made(case)
-    # Multiples of other sizes come last: they mostly follow.
+    # Multiples of other sizes come last: they mostly change with those.
     for size in sorted(present, key=lambda s: (any(o > 2 and o != s and s % o == 0 for o in present), -s)):
         low, best, smaller = least - 1, size, case
-        # What fails neither at its smallest, nor at half and at one less, must be so large.
+        # A size stays if the failure occurs neither with the least size, nor with half of it, nor with one less.
         first = [least, size // 2, size - 1]
         while best - low > 1 and (best < size or first):
             trial = first.pop(0) if best == size else LEAP * low if LEAP * low < best else (low + best) // 2
@@ -86,7 +87,7 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
 
 
 def factors(case: Case) -> list[int]:
-    """Sizes that the graph names, ``view(2, 16, 3, 4, 8)``, where a tensor has only multiples of them: heads."""
+    """Sizes that the graph names and of which tensors have only multiples, such as heads: ``view(2, 16, 3, 4, 8)``."""
     sizes = sizes_of(case)
     found: set[int] = set()
     for node in case.graph.compute:
@@ -96,7 +97,7 @@ def factors(case: Case) -> list[int]:
 
 
 def sizes_of(case: Case) -> set[int]:
-    """The sizes above 1 of the tensors that may change."""
+    """The sizes above 1 of the tensors in `changeable`."""
     return {size for i in changeable(case) for size in case.tensors[i].shape if size > 1}
 
 
@@ -109,7 +110,7 @@ def made(case: Case) -> set[int]:
 
 
 def multiples(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:
-    """``sizes``, and for one size what is a multiple of it: three projections in one matrix, heads side by side."""
+    """``sizes``; if it has one size, also the multiples of that, such as three projections in one matrix."""
     if len(sizes) != 1:
         return dict(sizes)
     ((old, new),) = sizes.items()
@@ -117,7 +118,7 @@ def multiples(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:
 
 
 def changeable(case: Case) -> list[int]:
-    """Indices of the tensors given as inputs or held by the graph as they are."""
+    """Indices of the plain tensors that are inputs or attributes of the graph."""
     used = [v["tensor"] for v in case.inputs if tag(v) == "tensor"]
     used += [attr["tensor"] for attr in case.graph.attrs.values() if "tensor" in attr]
     plain = (i for i in dict.fromkeys(used) if case.tensors[i].layout == "strided")
@@ -125,7 +126,7 @@ def changeable(case: Case) -> list[int]:
 
 
 def groups(case: Case, size: int) -> list[Places]:
-    """The dimensions of that size that may be one: at one place from the front, from the end, then each alone."""
+    """Groups of dimensions of that size: those at one position from the front, from the end, then each alone."""
     found = [(i, d) for i in changeable(case) for d, s in enumerate(case.tensors[i].shape) if s == size]
     front = [frozenset((i, d) for i, d in found if d == place) for place in sorted({d for _, d in found})]
     behind = {(i, d): d - len(case.tensors[i].shape) for i, d in found}
@@ -135,7 +136,10 @@ def groups(case: Case, size: int) -> list[Places]:
 
 
 def resized(case: Case, sizes: Mapping[int, int], follow: str, storages: Storages, only: Places | None = None) -> Case:
-    """``case`` with dimensions of size ``s`` made ``sizes[s]``, all of them or ``only`` some."""
+    """``case`` with dimensions of size ``s`` made ``sizes[s]``, all of them or ``only`` some.
+
+    ``follow`` says which numbers of the graph change too: those in ``lists``, ``all`` or ``none``.
+    """
     tensors = list(case.tensors)
     for i in changeable(case):
         shape = tuple(sizes.get(s, s) if only is None or (i, d) in only else s for d, s in enumerate(tensors[i].shape))
@@ -150,7 +154,7 @@ def resized(case: Case, sizes: Mapping[int, int], follow: str, storages: Storage
 
 
 def hinted(value: Value, sizes: Mapping[int, int]) -> Value:
-    """A symbolic size with the number it stands for now; what is computed from others stays."""
+    """A symbolic size with its new number as hint. An expression of other sizes, or another value, stays."""
     if tag(value) != "sym" or not str(value["sym"].get("expr")).isidentifier():
         return value
     hint = value["sym"].get("hint")
@@ -158,7 +162,7 @@ def hinted(value: Value, sizes: Mapping[int, int]) -> Value:
 
 
 def _cut(case: Case, index: int, shape: tuple[int, ...], storages: Storages) -> TensorSpec:
-    """A tensor with fewer elements, laid out anew; in a storage that others share, where it lies."""
+    """A tensor of the smaller ``shape``, in a new storage unless other tensors share its storage."""
     spec = case.tensors[index]
     packed = spec.stride == gapless(spec.shape, spec.stride)
     stride = gapless(shape, spec.stride) if packed else spec.stride
@@ -172,7 +176,7 @@ def _cut(case: Case, index: int, shape: tuple[int, ...], storages: Storages) -> 
 
 
 def _start(cells: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Where the first element stands that is no zero, as far as a window of ``shape`` can begin there."""
+    """The start of a window of ``shape`` that holds the first element that is not zero."""
     import numpy as np
 
     raw = np.ascontiguousarray(cells).view("u1").reshape(*cells.shape, cells.itemsize)
@@ -184,7 +188,7 @@ def _start(cells: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _resized(node: Node, sizes: Mapping[int, int], follow: str, given: Value, tensors: list[TensorSpec]) -> Node:
-    """``node`` with the numbers that follow sizes, and with what its metadata says of shapes."""
+    """``node`` with its numbers changed as `resized` says, and with the new shape in its metadata or none."""
     if follow != "none" and node.is_compute:
         node = node.map_values(lambda value: renumbered(value, sizes, inside=follow == "all"))
     if tag(given) == "tensor":

@@ -1,8 +1,8 @@
-"""Element types: a failure that does not depend on them ends with float32 and int64.
+"""Simpler element types. The result for a failure that does not depend on them has float32 and int64.
 
-`SIMPLER` is the order. A type is replaced everywhere at once, in tensors and in what the graph says of types
-(``x.to(torch.float16)``, ``dtype=``, ``x.half()``), then in tensors alone, then in single tensors. Recorded values are
-rounded to the new type. Whether the result still is a program is eager's to say.
+`SIMPLER` is the order. A dtype is replaced everywhere at once, in tensors and in the graph (``x.to(torch.float16)``,
+``dtype=``, ``x.half()``), then in tensors alone, then in single tensors. Recorded values are rounded to the new dtype.
+The eager run of a candidate shows whether it still is a valid program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..candidate.graph_view import Storages
 from .candidates import Candidates, data_tensors, first_of, own_key, together
 from .layouts import sharers
 
-#: For each element type those that are simpler, the simplest first.
+#: For each dtype the simpler ones, the simplest first.
 SIMPLER: dict[str, tuple[str, ...]] = {
     "float64": ("float32",),
     "bfloat16": ("float32", "float64"),
@@ -37,13 +37,13 @@ SIMPLER: dict[str, tuple[str, ...]] = {
     "uint32": ("int64", "int32"),
     "uint64": ("int64", "int32"),
 }
-#: Methods that convert to one type.
+#: Methods that convert to one dtype.
 _METHODS = {
     "double": "float64", "float": "float32", "half": "float16", "bfloat16": "bfloat16", "cfloat": "complex64",
     "cdouble": "complex128", "long": "int64", "int": "int32", "short": "int16", "char": "int8", "byte": "uint8",
 }  # fmt: skip
 _METHOD_OF = {dtype: name for name, dtype in _METHODS.items()}
-#: Above this many tensors of one type none is converted alone.
+#: With more tensors of one dtype than this, none is converted alone.
 MOST_TENSORS = 8
 
 
@@ -67,7 +67,7 @@ def plain_dtypes(case: Case, storages: Storages) -> Candidates:
 
 
 def _single(case: Case, kind: str, storages: Storages) -> Candidates:
-    """Convert single tensors, where some but not all of a type must stay."""
+    """Convert single tensors of the dtype ``kind``."""
     alike = [i for i in data_tensors(case) if case.tensors[i].dtype == kind]
     if not 1 < len(alike) <= MOST_TENSORS:
         return case
@@ -85,7 +85,7 @@ def converted(
     only: int | None = None,
     graph: bool = True,
 ) -> Case:
-    """``case`` with ``tensors`` (``only`` one of them) of other element types, and with the ``graph`` following."""
+    """``case`` with dtypes replaced by ``change``: in ``tensors`` (in ``only`` one of them) and in the ``graph``."""
     specs = list(case.tensors)
     for i in data_tensors(case) if tensors else ():
         if only is None or only == i:
@@ -99,7 +99,7 @@ def converted(
 
 
 def _converted(case: Case, index: int, change: Mapping[str, str], storages: Storages) -> TensorSpec | None:
-    """The tensor in its new type, None where it stays: another type, or a storage seen as several types."""
+    """The tensor in its new dtype; None if it has none, cannot be converted, or shares a storage with other dtypes."""
     spec = case.tensors[index]
     to = change.get(spec.dtype)
     if to is None or len({case.tensors[i].dtype for i in sharers(case, spec.storage)}) > 1:
@@ -122,12 +122,12 @@ def _converted(case: Case, index: int, change: Mapping[str, str], storages: Stor
 
 
 def _real(init: Json) -> Json:
-    """A constant that no longer is complex."""
+    """``init`` with the real part of a complex constant."""
     return {**init, "value": init["value"]["complex"][0]} if tag(init.get("value")) == "complex" else init
 
 
 def _kinds(case: Case) -> Iterator[str]:
-    """The element types of tensors, and those that the graph names."""
+    """The dtypes of tensors, and those that the graph names."""
     yield from (case.tensors[i].dtype for i in data_tensors(case))
     yield from _named(case.graph)
 
@@ -160,7 +160,7 @@ def _renamed(node: Node, change: Mapping[str, str]) -> Node:
 
 
 def _described(node: Node, given: Value, tensors: list[TensorSpec]) -> Node:
-    """``node`` with what its metadata says of its type: for an input that of the tensor, else nothing."""
+    """``node`` with the dtype of its tensor in its metadata; without a dtype there if it is no tensor input."""
     if tag(given) == "tensor":
         return replace(node, meta={**node.meta, "dtype": tensors[given["tensor"]].dtype})
     return replace(node, meta={k: v for k, v in node.meta.items() if k != "dtype"})

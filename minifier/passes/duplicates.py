@@ -1,4 +1,4 @@
-"""Inputs that have come to look alike: one of them is given where several were."""
+"""Merge inputs that other passes have made equal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def one_input_twice(case: Case, storages: Storages) -> Candidates:
 
 
 def _look(case: Case, value: object) -> str:
-    """What an input is, as text; empty where it stands alone: tensors with recorded values that are not one literal."""
+    """A text that is the same for equal tensors, and empty for other inputs and for tensors that consist of parts."""
     kind = tag(value)
     if kind != "tensor":
         return ""

@@ -9,7 +9,7 @@ from .proposal import Proposal, each
 
 
 def inputs(view: GraphView, step: int) -> Proposal | None:
-    """First numbers are written into the graph, then inputs that look alike become one."""
+    """The first step writes numbers into the graph; the second one merges inputs that look alike."""
     case = view.case
     if step == 0:
         return each(
@@ -32,7 +32,7 @@ def inputs(view: GraphView, step: int) -> Proposal | None:
 
 
 def outputs(view: GraphView, step: int) -> Proposal | None:
-    """First the returned values that the graph itself reads, so that nothing becomes dead; then each value."""
+    """The first step cuts returned values that the graph reads, so no node becomes dead; the second one any value."""
     if step == 0:
         read = [i for i, v in enumerate(view.outputs) if tag(v) != "ref" or len(view.users[v["ref"]]) > 1]
         return each(tuple(Patch(cut=frozenset([i])) for i in read))
@@ -42,7 +42,10 @@ def outputs(view: GraphView, step: int) -> Proposal | None:
 
 
 def dead(view: GraphView, step: int) -> Proposal | None:
-    """Each atom without a live node, with side effects or without. Then an empty patch, which only tidies up."""
+    """The first step erases atoms without a live node, even with side effects; the second one is an empty patch.
+
+    `apply` removes what is unused, so an empty patch may make a case smaller.
+    """
     if step == 1:
         return each((Patch(),))
     if step > 1:

@@ -1,8 +1,8 @@
-"""How tensors lie in memory: strides, storage offsets, storages that several tensors share.
+"""Plainer layouts of tensors: strides, storage offsets, storages that several tensors share.
 
-A tensor is laid out anew by reading its elements in their order and writing them to a storage of its own, as raw
-bytes, so every element type can be. What matters is kept as far as it must be: other strides without gaps before the
-recorded ones, a shared storage only where sharing is what fails.
+A new layout reads the elements of a tensor in their order and writes them to a storage of its own, as raw bytes, so it
+works for every dtype. The plainest layout that still fails is kept: contiguous, other strides without gaps, the
+recorded strides. A storage stays shared only if the failure needs that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def plain_layouts(case: Case, storages: Storages) -> Candidates:
 
 
 def gapless(shape: Shape, stride: Shape) -> Shape:
-    """Strides of the same order of dimensions without gaps; steps of 0 stay where elements are repeated."""
+    """Strides without gaps for ``shape``, with the order of dimensions of ``stride``. Strides of 0 stay."""
     order = sorted(range(len(shape)), key=lambda d: (-stride[d], d))
     repeated = [stride[d] == 0 and shape[d] > 1 for d in range(len(shape))]
     packed = contiguous(tuple(1 if repeated[d] else shape[d] for d in order))
@@ -39,12 +39,12 @@ def gapless(shape: Shape, stride: Shape) -> Shape:
 
 
 def elements(spec: TensorSpec, storages: Storages) -> Array:
-    """The raw elements that a recorded tensor reads, in its shape."""
+    """The raw elements of a recorded tensor, in its shape."""
     return strided(_cells(spec, storages), spec.shape, spec.stride, spec.offset)
 
 
 def recorded(spec: TensorSpec, cells: Array, stride: Shape, of: object, storages: Storages) -> TensorSpec:
-    """``spec`` with these raw elements, in their shape, at ``stride`` in a storage of its own."""
+    """``spec`` with the raw elements and the shape of ``cells``, at ``stride``, in a new storage in ``storages``."""
     import numpy as np
 
     shape = tuple(cells.shape)
@@ -60,7 +60,7 @@ def recorded(spec: TensorSpec, cells: Array, stride: Shape, of: object, storages
 
 
 def sharers(case: Case, key: str | None) -> list[int]:
-    """Indices of the tensors that lie in one storage."""
+    """Indices of the tensors in the storage ``key``; none if ``key`` is None."""
     return [i for i, spec in enumerate(case.tensors) if spec.storage == key and key is not None]
 
 
@@ -95,7 +95,7 @@ def _laid_out(index: int, layout: Callable[[TensorSpec], Shape], storages: Stora
 
 
 def _resolved(spec: TensorSpec, cells: Array) -> Array:
-    """Elements with a pending conjugation or negation done."""
+    """``cells`` with the pending conjugation or negation of ``spec`` applied."""
     import numpy as np
 
     values = numbers(spec.dtype, np.ascontiguousarray(cells).tobytes())
@@ -105,7 +105,7 @@ def _resolved(spec: TensorSpec, cells: Array) -> Array:
 
 
 def _trimmed(key: str, storages: Storages) -> Edit:
-    """Tensors that share a storage, moved to its start together."""
+    """An edit that moves the tensors of a shared storage to its start."""
 
     def edit(case: Case) -> Case:
         lying = sharers(case, key)

@@ -9,10 +9,10 @@ from .searches import Items, Space, guided
 
 
 def singles(view: GraphView, step: int) -> Proposal | None:
-    """One patch for each atom, and one for everything that is only handed through to the output.
+    """The first step has a patch for each atom, and one for all returned values that no node computes.
 
-    Then the same for what functorch regions consist of. What a region makes is recorded as it would be without the
-    region, so its nodes can stay when the region goes.
+    The second step has a patch for each part of a functorch region. The values of a region are recorded as they would
+    be without the region, so its nodes can stay if the region is removed.
     """
     if step == 0:
         return each(_patches(view))
@@ -22,7 +22,7 @@ def singles(view: GraphView, step: int) -> Proposal | None:
 
 
 def slices(view: GraphView, step: int) -> Proposal | None:
-    """The same patches, with the prior chance of each atom to be needed and what it reads; hints come first."""
+    """The patches of the first step of `singles`, searched by the chances of the atoms; hints come first."""
     if step > 0:
         return None
     patches = _patches(view)
@@ -38,7 +38,7 @@ def slices(view: GraphView, step: int) -> Proposal | None:
 
 
 def _hinted(view: GraphView, reads: list[Items]) -> list[Items]:
-    """Sets of atoms to ask about: the best hint, all hints, the best with what it reads, and all it depends on."""
+    """Sets of atoms to ask about: the best hint; all hints; the best one with its inputs, or with all its ancestors."""
     atom = {name: i for i, group in enumerate(view.atoms) for name in group}
     hints = [{atom[name] for name in hint if name in atom} for hint in view.hints]
     hints = [hint for hint in hints if hint]
@@ -60,7 +60,7 @@ def _patches(view: GraphView) -> tuple[Patch, ...]:
 
 
 def links(view: GraphView) -> list[Items]:
-    """The atoms each atom reads."""
+    """For each atom, the numbers of the atoms that it reads."""
     atom = {name: i for i, group in enumerate(view.atoms) for name in group}
     return [
         tuple(dict.fromkeys(atom[s] for n in group for s in view.inputs[n] if s in atom and atom[s] != i))

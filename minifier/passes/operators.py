@@ -1,7 +1,7 @@
-"""Higher-order operators: their subgraphs take their place, or shrink where they are.
+"""Passes for higher-order operators: inline their subgraphs, or make the subgraphs smaller.
 
-Inside a subgraph the passes of the top-level graph are at work, each patch wrapped by `within`; besides there are edits
-that only a subgraph has: what it returns and what it is given must fit its calls.
+`within` applies a pass of the top-level graph to each subgraph. Other passes edit what a subgraph returns and takes,
+which must fit its calls.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Propose = Callable[[GraphView, int], Proposal | None]
 
 
 def flatten(view: GraphView, step: int) -> Proposal | None:
-    """All calls at once, then those that came from inside them, then one by one in `inline`."""
+    """Inline all calls at once, then the calls that were inside of them."""
     edits = _inlines(view)
     return Proposal((Patch(edits=edits),), lambda: sweep((0,)), again=True) if edits and step == 0 else None
 
 
 def inline(view: GraphView, step: int) -> Proposal | None:
-    """One patch for each call in the top-level graph."""
+    """One patch that inlines each call in the top-level graph."""
     edits = _inlines(view)
     return each(tuple(Patch(edits=(edit,)) for edit in edits)) if edits and step == 0 else None
 
@@ -51,7 +51,7 @@ def _inlines(view: GraphView) -> tuple[Inline, ...]:
 
 
 def within(propose: Propose) -> Propose:
-    """``propose`` for each subgraph, its patches in one proposal."""
+    """The pass that merges the patches of ``propose`` for all subgraphs into one proposal."""
 
     def inner(view: GraphView, step: int) -> Proposal | None:
         made = [(b.path, p) for b in subgraphs(view) if (p := propose(b, step)) is not None]
@@ -72,7 +72,7 @@ def _drop(atom: tuple[str, ...]) -> Patch:
 
 
 def subgraph_replace_with_ancestor(view: GraphView, step: int) -> Proposal | None:
-    """`reroute.replace_with_ancestor` of each subgraph in turn."""
+    """`reroute.replace_with_ancestor` for one subgraph after the other."""
     for inner in subgraphs(view):
         if step < len(inner.compute):
             found = reroute.replace_with_ancestor(inner, step)
@@ -85,7 +85,7 @@ def subgraph_replace_with_ancestor(view: GraphView, step: int) -> Proposal | Non
 
 
 def subgraph_zeros(view: GraphView, step: int) -> Proposal | None:
-    """Each node of each subgraph, those that are returned first: what it was made of goes with it."""
+    """A patch that makes each node of each subgraph zeros; a search begins with the last nodes."""
     found = [Zeros(b.path, name) for b in subgraphs(view) for name in b.compute if b.tensor(name) is not None]
     if not found or step > 0:
         return None
@@ -93,8 +93,7 @@ def subgraph_zeros(view: GraphView, step: int) -> Proposal | None:
 
 
 def subgraph_ends(view: GraphView, step: int) -> Proposal | None:
-    """First results that nothing reads and operands that no subgraph reads, then earlier values are returned
-    instead."""
+    """Remove results that nothing reads, and operands that no subgraph reads; then return earlier values instead."""
     graphs = [(path, graph_at(view.case.graph, path)) for path in ((), *paths(view.case.graph))]
     made = [(path, graph, call) for path, graph in graphs for call in hop_calls(graph)]
     if not made:
@@ -120,13 +119,13 @@ def subgraph_ends(view: GraphView, step: int) -> Proposal | None:
 
 
 def _unread_results(graph: Graph, call: HopCall) -> list[int]:
-    """The results of ``call`` that nothing reads; none where something reads the call as a whole."""
+    """The indices of the results of ``call`` that nothing reads; none if a node reads the call as a whole."""
     picked = picks(graph, call.node.name)
     returned = (len(items(graph.attrs[path]["graph"].output.args[0])) for path in call.paths)
     return [] if picked is None else [i for i in range(max(returned)) if i not in picked.values()]
 
 
-#: The edits of `subgraph_ends` by step, and where in a call each may be tried.
+#: The edits of `subgraph_ends` by step, and the indices in a call at which each may be tried.
 _ENDS: tuple[tuple[type[OperatorResult | Operand | Slot], Callable[[Graph, HopCall], Iterable[int]]], ...] = (
     (OperatorResult, _unread_results),
     (Operand, lambda graph, call: range(len(call.operands))),
@@ -135,7 +134,7 @@ _ENDS: tuple[tuple[type[OperatorResult | Operand | Slot], Callable[[Graph, HopCa
 
 
 def _earlier(inner: SubgraphView, index: int, name: str) -> Proposal:
-    """Anything that ``name``, which is returned at ``index``, depends on may be returned instead."""
+    """Return, instead of ``name`` at ``index``, a value that it depends on, the earliest possible."""
     own = inner.ancestors[name]
     sources = [
         s

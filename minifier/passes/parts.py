@@ -1,4 +1,4 @@
-"""Take composite operations apart: often one part of them fails alone."""
+"""Replace composite operations by their parts, because often one part fails alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .searches import alone, one_of
 
 
 def propose(view: GraphView, step: int) -> Proposal | None:
-    """One node a step, those of subgraphs as well: is its decomposition at fault, and one part of that?"""
+    """Each step replaces one node, which may be in a subgraph, by its decomposition, and keeps one part of that."""
     parts = view.trace.parts
     composite = [(path, n.name) for path, inner in graphs(view) for n in editable(inner) if n.name in parts]
     if step >= len(composite):
@@ -40,9 +40,10 @@ def propose(view: GraphView, step: int) -> Proposal | None:
 
 
 def _in_subgraph(inner: SubgraphView, outer: Graph, own: list[str], results: Sequence[str]) -> Iterator[Patch]:
-    """Each part that can be returned in the place of the result of all, or of another shape where that does not matter.
+    """A patch for each part that the subgraph can return instead of the result of all parts.
 
-    Here it does not suffice that a part is kept: what a subgraph returns keeps its form, and the rest is dead.
+    A part of another shape can be returned if the subgraph is the only one of its call. All parts that the subgraph
+    does not return are dead.
     """
     if len(results) != 1:
         return

@@ -1,8 +1,7 @@
 """What a pass proposes, and how a pass is declared.
 
-A proposal starts a search: a generator that yields choices and is sent, for each, whether the candidate made of it
-still fails in the same way. A search is a deterministic function of these answers, so it can be replayed with assumed
-ones.
+A proposal starts a search: a generator that yields choices, and is sent whether the candidate of each choice still
+fails in the same way. A search is a deterministic function of these answers, so it can be replayed with assumed ones.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ..candidate.patch import Patch, apply, merge
 from .candidates import Candidates, Canonicalize
 from .searches import Items, Search, dense
 
-#: Called with the name of a pass and its error.
+#: Called with an error of a pass and the name of the pass.
 Problem = Callable[[Exception, str], None]
 
 
@@ -32,8 +31,8 @@ class Stage(StrEnum):
 class Choices(Protocol):
     """What `Pass.propose` returns: a `Proposal`, a `Walk`, or another search over candidates.
 
-    ``again`` asks for the same step once more after a candidate was accepted, because something else stands there then.
-    Candidates that ``may_grow`` are asked about even if they are larger than the best case.
+    If ``again`` is true, the same step is proposed once more after a candidate was accepted, for the new case. If
+    ``may_grow`` is true, candidates are tested even if they are larger than the best case.
     """
 
     @property
@@ -51,9 +50,9 @@ class Choices(Protocol):
 class Proposal:
     """Patches, and the search that finds out which of them can be applied together.
 
-    ``search`` makes a fresh search each time it is called; what it yields are the items that must stay, the patches of
-    all others are applied. With a ``base``, a patch that is always applied, candidates may be larger than the best
-    case: they are asked about on the way to a smaller one, and only that is accepted.
+    Each call of ``search`` returns a new search. It yields the items that stay; the patches of all other items are
+    applied. ``base`` is a patch that is always applied. With a ``base``, candidates may be larger than the best case:
+    they are tested on the way to a smaller one, and only the smaller one is accepted.
     """
 
     patches: tuple[Patch, ...]
@@ -80,7 +79,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The candidates of one canonicalization pass, or of all of a ``group`` at once, as if every answer were yes."""
+    """The candidates of a canonicalization pass; of a larger ``group`` the one with all its changes made."""
 
     case: Case
     storages: Storages
@@ -99,10 +98,10 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One row of the table. ``propose(view, step)`` gives the proposal of a step, None after the last step.
+    """One pass of the table. ``propose(view, step)`` returns the proposal of a step, None after the last step.
 
-    A ``one_shot`` pass takes big steps while the case is large. It runs once, and again only where other passes have
-    removed a quarter of the nodes since. The fixpoint that makes a result 1-minimal is that of the other passes.
+    A ``one_shot`` pass takes big steps while the case is large. It runs once, and again only if other passes removed a
+    quarter of the nodes since. The other passes run to a fixpoint, which makes the result 1-minimal.
     """
 
     name: str
@@ -113,12 +112,12 @@ class Pass:
 
 
 def each(patches: tuple[Patch, ...]) -> Proposal:
-    """Patches of which nothing is known: all of them, then any."""
+    """A proposal of ``patches`` without prior knowledge: all of them at once, then a sweep."""
     return Proposal(patches, lambda: dense(len(patches)))
 
 
 def canonical(*group: Canonicalize, name: str = "", summary: str = "") -> Pass:
-    """The row of a canonicalization pass, named and described by its function; of several, all of them at once."""
+    """The pass of a canonicalization function, with its name and docstring, or of several functions at once."""
 
     def propose(view: GraphView, step: int) -> Walk | None:
         assert view.storages is not None
@@ -133,7 +132,7 @@ def name_of(function: Canonicalize) -> str:
 
 
 def _at_once(group: Sequence[Canonicalize], case: Case, storages: Storages, problem: Problem) -> Candidates:
-    """What ``group`` would make of ``case`` if nothing mattered, where more than one of it has something to do."""
+    """One candidate: ``case`` with the changes of all of ``group``; none if fewer than two of them change it."""
     plain, changed = case, 0
     for function in group:
         before = plain
@@ -149,7 +148,7 @@ def _at_once(group: Sequence[Canonicalize], case: Case, storages: Storages, prob
 
 
 def _checked(function: Canonicalize, case: Case, storages: Storages, problem: Problem) -> Candidates:
-    """The candidates of ``function`` that can be asked about. Whatever it does, what is returned was accepted."""
+    """The valid candidates of ``function``; returns the last accepted one. Errors go to ``problem``."""
     name, best = name_of(function), case
     try:
         candidates = function(case, storages)

@@ -1,8 +1,9 @@
-"""Readers of a node read an earlier value instead, so that the nodes between the two can be removed.
+"""Let readers of a node read an earlier value instead, so that the nodes between the two can be removed.
 
 ``skip-to-operand`` and ``replace-with-ancestor`` use values of the same shape and type that the node depends on.
 ``reroute`` uses any earlier result; if it has another shape, the node becomes a single call that gives the right shape
-(reshape, expand, slice or select). Inputs are not used: giving the node its value as an input was already tried.
+(reshape, expand, slice or select). These passes do not use inputs: other passes already tried to make the value of the
+node an input.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from ..candidate.subgraphs import Inside, graphs
 from .proposal import Proposal, each
 from .searches import farthest
 
-#: With this many nodes single steps do as well as big ones.
+#: With at most so many nodes, single steps need no more questions than big ones.
 FEW_NODES = 4
-#: The most starting points that are tried for one node, the farthest ones.
+#: The most sources that are tried for one node, the farthest ones.
 MOST_SOURCES = 4
 
-#: How a node gets its shape: the operator with its overload, or the function or method, and what follows the source.
+#: A call that gives a source the shape of a node: an operator with its overload, the method, further arguments.
 Form = tuple[str, str, tuple[Value, ...]]
 
 
 def skip_to_operand(view: GraphView, step: int) -> Proposal | None:
-    """Each node's inputs in turn: every single operand is tried."""
+    """Each step proposes, for every node, the next of its operands that has its shape and dtype."""
     patches = tuple(
         Patch(replace={name: {"ref": options[step]}})
         for name in view.compute
@@ -40,15 +41,15 @@ def skip_to_operand(view: GraphView, step: int) -> Proposal | None:
 
 
 def _inputs_alike(view: GraphView, name: str) -> list[str]:
-    """Direct inputs of the type of ``name``."""
+    """The nodes of the shape and dtype of ``name`` that it reads."""
     tensor_type = view.tensor_type(name)
     return [s for s in view.inputs[name] if tensor_type is not None and view.tensor_type(s) == tensor_type]
 
 
 def replace_with_ancestor(view: GraphView, step: int) -> Proposal | None:
-    """From the end of the graph backwards, one node a step: how far up may its readers look instead?
+    """Each step proposes earlier values for the readers of one node, the farthest first; the last node comes first.
 
-    What lies between goes. A step that is taken removes only nodes before its own, so the steps behind stay done.
+    The nodes between the two become dead. They come before the node of the step, so earlier steps stay done.
     """
     if step >= len(view.compute) or len(view.compute) <= FEW_NODES:
         return None
@@ -62,7 +63,7 @@ def replace_with_ancestor(view: GraphView, step: int) -> Proposal | None:
 
 
 def _ancestors_alike(view: GraphView, name: str) -> list[str]:
-    """Nodes of the type of ``name`` that it depends on, the earliest first."""
+    """Nodes of the shape and dtype of ``name`` that it depends on, the earliest first."""
     tensor_type = view.tensor_type(name)
     if tensor_type is None or name not in view.live:
         return []
@@ -71,18 +72,18 @@ def _ancestors_alike(view: GraphView, name: str) -> list[str]:
 
 
 def _chances(view: GraphView, name: str, sources: list[str]) -> tuple[float, ...]:
-    """Chance, for each of ``sources``, that what lies between it and the next one (or ``name`` itself) is needed."""
+    """For each of ``sources``, the chance that the nodes up to the next one (or up to ``name``) are needed."""
     number, weights = view.number, view.weights
     bounds = [*(number.get(s, -1) for s in sources), number[name]]
     total = sum(weights[bounds[0] + 1 : bounds[-1] + 1])
-    # Being the first thing in the way also counts: most nodes that are left are needed.
+    # Most nodes that are left are needed, so the shortest step gets a higher chance.
     chances = [sum(weights[a + 1 : b + 1]) for a, b in pairwise(bounds)]
     chances[-1] += total
     return tuple(chances)
 
 
 def reroute(view: GraphView, step: int) -> Proposal | None:
-    """In each step one starting point for every node: those that it depends on, the first ones first, then others."""
+    """Each step proposes one source for every node: first those that it depends on, the earliest first, then others."""
     if step >= MOST_SOURCES:
         return None
     found = [
@@ -109,7 +110,7 @@ def _options(path: Path, view: GraphView, name: str) -> Iterator[Patch]:
 
 
 def _form(view: GraphView, source: str, name: str) -> Form | None:
-    """One call that makes a tensor of the shape of ``name`` from ``source``, which has another."""
+    """A call that gives ``source`` the other shape of ``name``; None if there is no such call or the dtypes differ."""
     one, other = view.tensor(source), view.tensor(name)
     if one is None or other is None or (one.dtype, one.layout) != (other.dtype, other.layout):
         return None
@@ -137,5 +138,5 @@ def _call(path: Path, view: GraphView, source: str, name: str, form: Form) -> Be
     if isinstance(target, dict) and "op" in target:
         return Become(path, name, "call_function", {"op": f"aten::{overload}"}, args)
     first, *others = rest
-    given = first if isinstance(first, list) and first else [first]  # as one writes it: x.reshape(2, 8)
+    given = first if isinstance(first, list) and first else [first]  # x.reshape(2, 8), as people write it
     return Become(path, name, "call_method", method, ({"ref": source}, *given, *others))

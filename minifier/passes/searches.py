@@ -1,13 +1,14 @@
-"""Which items must stay? Searches that ask few questions, as generators that know nothing of graphs.
+"""Searches for the items that a failure needs. They ask few questions and work on any items, not only on nodes.
 
-A search yields a set of items (ascending indices) and is sent whether the failure is still there when exactly these
-stay; what it returns is a set for which the answer was yes. Being a deterministic function of the answers, it can be
-replayed with assumed ones: that is how the shrinker keeps several workers busy without changing the result.
+A search is a generator. It yields a set of items (ascending indices), and is sent whether the failure still occurs if
+exactly these items stay. It returns a set for which the answer was yes. A search is a deterministic function of the
+answers, so it can be replayed with assumed answers. The shrinker uses this to keep several workers busy without a
+change of the result.
 
-`sparse` expects that very few items matter and spends about ``log2`` of the number of *kinds* of items on each, since
-bugs sit in rare operations: questions split the prior weight, not the number of items. `sweep` expects nothing and
-takes one item after the other, in growing windows. Neither believes that failures are monotone: a wrong guess costs
-questions, never the result.
+`sparse` expects that very few items are needed. Failures are mostly in rare operations, so a question splits the prior
+weight, not the number of items: each needed item costs about ``log2`` of the number of *kinds* of items. `sweep`
+expects nothing and removes one item after the other, in growing windows. Neither assumes that failures are monotone: a
+wrong guess costs questions and does not change the result.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ from itertools import accumulate
 Items = tuple[int, ...]
 Search = Generator[Items, bool, Items]
 
-#: How often in a row the other half is believed to hold the culprit before that is checked.
+#: After so many halves in a row that do not fail, the search asks about the other half instead of assuming it fails.
 PATIENCE = 2
-#: Of no more items than ``TINY``, the last ``LEAST`` are taken away one by one: each that stays is known to be needed.
+#: If there are at most ``TINY`` items, the last ``LEAST`` are removed one by one, so that each that stays is needed.
 TINY = 16
 LEAST = 5
-#: Among so few items, to look for a single culprit first saves less than it costs where there are two.
+#: Among at most so many items the search does not look for a single culprit first: with two culprits that costs more.
 FEW = 8
-#: With more items than this left, two needed ones that read each other are taken for a path, which others shorten.
+#: If more items than this are left, two needed items that read each other count as a path, which other passes shorten.
 PATH = 3
 #: Prior weight, as a share of all others, that the next needed item reads a needed one or is read by it.
 NEAR = 1.5
-#: How bad it is to part two items that read each other, against an uneven cut.
+#: The cost of a cut between two items that read each other, compared with the cost of an uneven cut.
 TORN = 2
-#: Prior weight, likewise, that nothing in the way of the longest step is needed.
+#: Prior weight, as a share of all others, that the failure needs nothing that the longest step would remove.
 NONE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What is known beforehand. ``weights`` are prior chances to matter, ``reads`` the items each item depends on."""
+    """Prior knowledge: ``weights`` are the chances of the items to be needed, ``reads`` the items that each reads."""
 
     weights: tuple[float, ...]
     reads: tuple[Items, ...] = ()
@@ -49,21 +50,22 @@ class Space:
 
 
 def uniform(count: int) -> Space:
+    """``count`` items with equal chances."""
     return Space((1.0,) * count)
 
 
 def sparse(space: Space) -> Search:
-    """A set found from the assumption that few items matter. That no single one can go is for `sweep` to see.
+    """A search that assumes that few items are needed. Single items of its result may be superfluous, see `sweep`.
 
-    First the rarest items alone, then halves of the weight alone (small candidates are cheap to ask about). When
-    the needed items turn out to lie apart: the last one, the first one, what lies between them in the data flow,
-    then the others from the end. It stops early on a path, which other passes can shorten.
+    It asks about the rarest items alone, then about halves of the weight alone, because small candidates are cheap. If
+    no half fails alone, it looks for the last needed item, the first one, those between the two in the data flow, then
+    for the others from the end. It stops early on a path, which other passes can shorten.
     """
     return (yield from _within(space, tuple(range(len(space)))))
 
 
 def guided(space: Space, hints: Sequence[Items]) -> Search:
-    """`sparse`, but sets of items that something names are asked about first, each alone."""
+    """`sparse`, but it first asks about each set of ``hints`` alone."""
     for items in dict.fromkeys(hints):
         if 0 < len(items) < len(space) and (yield items):
             return items if len(items) == 1 else (yield from _within(space, items))
@@ -71,7 +73,7 @@ def guided(space: Space, hints: Sequence[Items]) -> Search:
 
 
 def _within(space: Space, window: Items) -> Search:
-    """`sparse` among the items of ``window``, which fails."""
+    """`sparse` among the items of ``window``, which are known to fail."""
     rare = _rarest(space, window)
     if len(rare) * 4 <= len(window) * 3 and (yield rare):
         window = rare
@@ -83,9 +85,10 @@ def _within(space: Space, window: Items) -> Search:
 
 
 def farthest(chances: Sequence[float]) -> Search:
-    """Items are steps of which taking one implies those behind it: as few of the first ones as possible stay.
+    """A search among steps, the longest first, each of which includes all later ones: for the longest that is possible.
 
-    ``chances`` says for each item how likely the failure needs what only this step would take.
+    It returns the items before that step. ``chances`` has, for each step, the chance that the failure needs something
+    that the next step would not remove.
     """
     count = len(chances)
     mass = [NONE * sum(chances), *chances]
@@ -100,20 +103,20 @@ def farthest(chances: Sequence[float]) -> Search:
 
 
 def dense(count: int) -> Search:
-    """What is left of all items by taking them all away at once, or by a `sweep`."""
+    """A search that asks whether all items can be removed, and otherwise does a `sweep` over them."""
     if (yield ()):
         return ()
     return (yield from sweep(range(count)))
 
 
 def alone(count: int) -> Search:
-    """One item that fails alone, if all of them fail together."""
+    """A search for one item that fails alone, if all of them fail together."""
     window: Items = tuple(range(count))
     return (yield from _locate(uniform(count), window)) if (yield window) else window
 
 
 def one_of(count: int) -> Search:
-    """One item that may go, if the failure is there with all of them: the first one found."""
+    """A search for one item that can be removed, if all of them fail together. It returns all others."""
     items = tuple(range(count))
     if (yield items):
         for gone in items:
@@ -123,9 +126,9 @@ def one_of(count: int) -> Search:
 
 
 def sweep(kept: Sequence[int]) -> Search:
-    """Take windows of items away, from the end, windows that grow as long as they may go.
+    """A search that removes windows of items, from the end. A window grows as long as its items can be removed.
 
-    A sweep that takes nothing has shown that no single item can go.
+    If a sweep removes nothing, no single item can be removed.
     """
     items = tuple(kept)
     end, width = len(items), 1
@@ -144,7 +147,7 @@ def sweep(kept: Sequence[int]) -> Search:
 
 
 def _one_by_one(window: Items) -> Search:
-    """What is left of ``window``, which fails, when each item goes that may."""
+    """A search that removes single items of ``window``, which is known to fail, from the end."""
     for item in reversed(window):
         trial = tuple(i for i in window if i != item)
         window = trial if trial and (yield trial) else window
@@ -152,7 +155,7 @@ def _one_by_one(window: Items) -> Search:
 
 
 def _locate(space: Space, window: Items) -> Generator[Items, bool, Items]:
-    """The smallest window found that fails on its own, starting from one that does."""
+    """The smallest part found of ``window``, which is known to fail, that fails alone."""
     guess, misses = window, 0
     while len(guess) > 1:
         cut = _gap(space, guess)
@@ -170,7 +173,7 @@ def _locate(space: Space, window: Items) -> Generator[Items, bool, Items]:
 
 
 def _apart(space: Space, window: Items) -> Search:
-    """A subset of ``window`` (which fails) when no half of it fails alone."""
+    """A subset of ``window`` that fails, where ``window`` does and no half of it does alone."""
     needed: list[int] = []
     rest = list(window)
     near = _neighbours(space)
@@ -188,7 +191,7 @@ def _apart(space: Space, window: Items) -> Search:
             rest = part
             break
     while rest:
-        # What is there so far does not suffice: that was asked.
+        # It is known that `needed` alone does not fail.
         last = yield from _last(space, needed, rest, near)
         found = rest[last - 1]
         path = not near[found].isdisjoint(needed)
@@ -203,7 +206,7 @@ def _apart(space: Space, window: Items) -> Search:
 def _last(
     space: Space, needed: Sequence[int], rest: Sequence[int], near: Sequence[set[int]]
 ) -> Generator[Items, bool, int]:
-    """The least ``n`` for which ``needed`` and the first ``n`` of ``rest`` fail: item ``n - 1`` is needed.
+    """The least ``n`` for which ``needed`` and the first ``n`` of ``rest`` fail. Item ``n - 1`` of them is needed.
 
     ``needed`` alone is known not to fail.
     """
@@ -223,7 +226,7 @@ def _last(
 
 
 def _first(space: Space, needed: Sequence[int], rest: Sequence[int]) -> Generator[Items, bool, int]:
-    """The largest ``n`` for which ``needed`` and ``rest[n:]`` fail: item ``n`` is needed. Without any they do not."""
+    """The largest ``n`` for which ``needed`` and ``rest[n:]`` fail. Item ``n`` of ``rest`` is needed."""
     mass = [space.weights[i] for i in rest]
     low, high = 0, len(rest) - 1
     while low < high:
@@ -236,18 +239,18 @@ def _first(space: Space, needed: Sequence[int], rest: Sequence[int]) -> Generato
 
 
 def _middle(mass: Sequence[float]) -> int:
-    """Where to cut ``mass`` (two items or more) into halves that weigh about the same; neither is empty."""
+    """The index that cuts ``mass`` (two items or more) into two parts of similar weight, neither of them empty."""
     sums = list(accumulate(mass))
     half = sums[-1] / 2
     cut = bisect_left(sums, half)
-    # `cut` items weigh less than half, one more at least half: take the better.
+    # `cut` items weigh less than half, one more at least half: take what is nearer to half.
     below = sums[cut - 1] if cut else 0.0
     cut = cut if half - below <= sums[min(cut, len(sums) - 1)] - half else cut + 1
     return min(max(cut, 1), len(mass) - 1)
 
 
 def _gap(space: Space, items: Items) -> int:
-    """Where to cut ``items`` into halves of similar weight without parting rare items that read each other."""
+    """The index that cuts ``items`` into parts of similar weight, but not between rare items that read each other."""
     total = _weight(space, items)
     best, left = (9.0, 1), 0.0
     for cut in range(1, len(items)):
@@ -260,7 +263,7 @@ def _gap(space: Space, items: Items) -> int:
 
 
 def _rarest(space: Space, window: Items) -> Items:
-    """The heaviest items of ``window``, as many as make up half of its weight."""
+    """The heaviest items of ``window`` that together have half of its weight."""
     order = sorted(window, key=lambda i: (-space.weights[i], i))
     half, taken, weight = _weight(space, window) / 2, 0, 0.0
     while taken < len(order) and weight < half:
@@ -302,7 +305,7 @@ def _between(space: Space, needed: Sequence[int], rest: Sequence[int]) -> list[i
 
 
 def _path(space: Space, needed: Sequence[int], rest: Sequence[int]) -> list[int]:
-    """Items of ``rest`` on one path in the data flow from the first to the last needed item: few, but rare ones."""
+    """Items of ``rest`` on one path of few, rare items in the data flow from the first to the last needed item."""
     first, last = min(needed), max(needed)
     price = _weight(space, rest) / max(len(rest), 1)
     best: dict[int, tuple[float, int]] = {first: (0.0, first)}

@@ -1,8 +1,8 @@
-"""Replace a call by a plain operation of the same form, if only the shape and type of its result matter.
+"""Replace a call by a plain operation of the same form, if the failure needs only the shape and dtype of its result.
 
-The form of a call is found from its values, not from its name, so unknown operators have one, too. The forms are: one
-tensor to a tensor like it, two tensors to their broadcast shape, a reduction, another shape, another type.
-`fxminify.minifier.candidate.order.RANKS` is the ranking.
+The form of a call follows from its values, not from its name, so unknown operators have one, too. The forms are: one
+tensor to a tensor like it, two tensors to their broadcast shape, a reduction, another shape, another dtype.
+`fxminify.minifier.candidate.order.RANKS` says which operations are plain.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from ..candidate.subgraphs import graphs
 from .proposal import Proposal
 from .searches import sweep
 
-#: What a call becomes: the name of a function of torch, args and kwargs.
+#: The call that replaces another: the name of a function of torch, args and kwargs.
 Form = tuple[str, tuple[Value, ...], dict[str, Value]]
 
 _INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64"})
 
 
 def plain(view: GraphView, step: int) -> Proposal | None:
-    """Each node's plain operation, then, where there are several, the second one for those that are something else.
+    """The first step proposes the plain operation of each node, the second one another operation of the form.
 
-    An operation that is alone and is not the plain one is the culprit itself. So is one that the failure blames.
+    The second step is left out if the graph has one compute node: that is the culprit then. A node that the failure
+    blames is left alone.
     """
     if step > 1 or (step == 1 and len(view.compute) == 1):
         return None
@@ -43,7 +44,7 @@ def plain(view: GraphView, step: int) -> Proposal | None:
             found = (f for f in forms(inner, node.name, second=step == 1) if RANKS[f[0]] < rank(node))
             if (form := next(found, None)) is not None:
                 patches.append(Patch(edits=(_call(path, node.name, form, overload=overload),)))
-    # Each node is needed by now, so the chance is small that all may be something else.
+    # Each node is needed by now, so the chance is small that all of them can be replaced.
     count = len(patches)
     return Proposal(tuple(patches), lambda: sweep(range(count)))
 
@@ -66,7 +67,7 @@ _OVERLOADS = {
 
 
 def forms(view: GraphView, name: str, *, second: bool) -> Iterator[Form]:
-    """Plain calls that give a tensor of the shape and type of ``name``, the likeliest first."""
+    """Plain calls that return a tensor of the shape and dtype of ``name``, the likeliest to do first."""
     result = view.tensor(name)
     if result is None or result.layout != "strided":
         return
@@ -115,7 +116,10 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None
 
 
 def _reduced(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[tuple[int, ...], bool] | None:
-    """The dimensions that a reduction from ``before`` to ``after`` takes away, and whether they stay with size 1."""
+    """The dimensions that a reduction from ``before`` to ``after`` removes, and whether it keeps them with size 1.
+
+    None if no reduction does that.
+    """
     if len(before) == len(after):
         if all(a in (1, b) for b, a in zip(before, after, strict=True)):
             return tuple(i for i, (b, a) in enumerate(zip(before, after, strict=True)) if a != b), True

@@ -1,7 +1,7 @@
-"""What stands around a graph and its tensors: calls, gradients, ambient state, arguments of `torch.compile`.
+"""Make plain what surrounds a graph and its tensors: calls, gradients, ambient state, arguments of `torch.compile`.
 
-Most failures need nothing of it, so each pass asks for all of its own at once; what matters is found by a
-sweep over single entries.
+Most failures need none of these, so each pass first removes all that it can at once. Otherwise a sweep over single
+entries finds what the failure needs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...store.document.case import Case, TensorSpec, tag
 from ..candidate.graph_view import Storages
 from .candidates import Candidates, Edit, together, with_tensor
 
-#: Above this many dimensions none is tried alone.
+#: With more dimensions than this, none is tried alone.
 MOST_MARKS = 16
 
 
@@ -84,7 +84,7 @@ def static_dimensions(case: Case, storages: Storages) -> Candidates:
 
 
 def marked(case: Case, places: Sequence[tuple[int, int]]) -> Case:
-    """``case`` with the dimensions ``(tensor, dimension)`` made symbolic, and no others."""
+    """``case`` in which exactly the dimensions ``places``, each as ``(tensor, dimension)``, are symbolic."""
     dynamic: dict[int, tuple[int, ...]] = {}
     for i, d in places:
         dynamic[i] = (*dynamic.get(i, ()), d)
@@ -113,7 +113,7 @@ def _unmarked(index: int, dimension: int) -> Edit:
 
 
 def _without_option(item: Any) -> Edit:
-    """Without one entry of ``options``, and without ``options`` where none is left."""
+    """An edit that removes one entry of ``options``, and ``options`` if it was the last one."""
 
     def edit(case: Case) -> Case:
         left = [other for other in case.backend["options"]["dict"] if other != item]
@@ -129,14 +129,14 @@ def _without_tolerance(dtype: str) -> Edit:
 
 
 def _not_only_a_warning(case: Case) -> Case:
-    """``use_deterministic_algorithms(True)`` without ``warn_only``."""
+    """``case`` with ``use_deterministic_algorithms(True)`` without ``warn_only``."""
     if "deterministic" not in case.context:
         return case
     return replace(case, context={**case.context, "deterministic": {"warn_only": False}})
 
 
 def _without(field: str, path: tuple[str, ...]) -> Edit:
-    """Without one entry of ``context`` or ``backend``; what is empty then goes with it."""
+    """An edit that removes the entry at ``path`` of ``context`` or ``backend``, and mappings that are empty then."""
 
     def edit(case: Case) -> Case:
         if field == "context":
@@ -155,7 +155,7 @@ def _dropped(tree: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _paths(tree: Mapping[str, Any], deep: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The entries of a context that can go alone: those below the keys in ``deep`` each."""
+    """Paths of the entries of a context that can be removed alone. Below a key in ``deep`` each entry is one."""
     for key, value in tree.items():
         if key in deep and value and isinstance(value, Mapping):
             for inner, item in value.items():

@@ -1,9 +1,9 @@
-"""Values: generators instead of recorded numbers, and where it must be numbers, few and short ones.
+"""Plainer values: generators instead of recorded numbers, otherwise few and short numbers.
 
-A tensor that no generator replaces (`fxminify.repro_templates.source.recipes`) mostly needs a few of its elements.
-They are found as nodes are: blocks of elements become zeros, or ones, by the search that expects few to matter, then
-smaller blocks. What is left becomes one round number, without NaN and infinities where the failure does not need them,
-so that a script can hold it as a literal that a person can read.
+If no generator (`fxminify.repro_templates.source.recipes`) can replace a tensor, the failure mostly needs a few of its
+elements. The search `sparse` finds them: blocks of elements become zeros, or ones, then smaller blocks do. The other
+elements become one round number, and NaN and infinities are replaced, if the failure does not need them. So a script
+can hold the tensor as a readable literal.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from .searches import sparse, uniform
 if TYPE_CHECKING:
     from ...repro_templates.source.elements import Array
 
-#: Into how many blocks the elements that may matter are cut at a time.
+#: The number of blocks into which the elements are divided at a time.
 BLOCKS = 16
 #: The most questions about the elements of one tensor.
 MOST = 40
-#: Of larger tensors every candidate would be a large file.
+#: The most elements of a tensor that is made sparse: each candidate is a file of its size.
 MOST_ELEMENTS = 1 << 20
-#: Above this many elements, recorded numbers are not made round: a script does not show them anyway.
+#: The most elements of a tensor whose numbers are made round: a script shows no larger one.
 READABLE = 64
 _RANDOM = ("randn", "rand", "randint")
 
 
 def plain_values(case: Case, storages: Storages) -> Candidates:
     """Replace recorded values by zeros, ones, another constant, a sequence or seeded random numbers that will do."""
-    # A capture that left its values out has generated ones: they become zeros or ones.
+    # The values of a capture without data are generated ones.
     start = case.tensors
     drawn_first = given_before(case)
     ranked = {i: list(_ranked(start[i], storages, i in drawn_first)) for i in data_tensors(case)}
@@ -89,7 +89,10 @@ def _as(spec: TensorSpec, way: TensorSpec) -> TensorSpec:
 
 
 def _ranked(spec: TensorSpec, storages: Storages, drawn_first: bool) -> Iterator[TensorSpec]:
-    """Generators to try, the simplest first. Random numbers are drawn for the last call: those before get none."""
+    """``spec`` with each generator to try, the simplest first; with no random ones if it is ``drawn_first``.
+
+    Random numbers are drawn for the last call only, so earlier calls cannot have them.
+    """
     if spec.storage is None:
         if (spec.init or {}).get("fn") in (*_RANDOM, "arange"):
             yield from zeros_and_ones(spec)
@@ -105,7 +108,7 @@ def _can_thin(case: Case, index: int) -> bool:
 
 
 def _thinned(case: Case, index: int, neutral: int, storages: Storages) -> Candidates:
-    """One tensor with as few elements as possible that differ from ``neutral``."""
+    """Candidates in which few elements of one tensor differ from ``neutral``."""
     import numpy as np
 
     spec = case.tensors[index]
@@ -152,14 +155,14 @@ def _thinned(case: Case, index: int, neutral: int, storages: Storages) -> Candid
 
 
 def _like(spec: TensorSpec, storages: Storages, number: int) -> TensorSpec | None:
-    """``spec`` full of 0 or 1."""
+    """``spec`` with every element 0 or 1, as ``number`` says; None if no generator makes that."""
     ways = recipes(spec, storages[str(spec.storage)])
     wanted = (number, float(number), {"complex": [float(number), 0.0]})
     return next((replace(w, conj=False, neg=False) for w in ways if (w.init or {}).get("value", "") in wanted), None)
 
 
 def _constants(spec: TensorSpec) -> Iterator[Json]:
-    """Simpler constants than the one that ``spec`` is full of."""
+    """Simpler generators of a constant than that of ``spec``."""
     init = spec.init or {}
     value = init.get("value")
     if init.get("fn") != "full" or not isinstance(value, int | float) or isinstance(value, bool) or value in (0, 1):
@@ -172,7 +175,7 @@ def _constants(spec: TensorSpec) -> Iterator[Json]:
 
 
 def _changed(case: Case, index: int, change: Callable[[Array], Array | None], storages: Storages) -> Case:
-    """``case`` with the numbers of one tensor changed; the same where that is not possible or changes nothing."""
+    """``case`` with the numbers of one tensor changed; the same case if that is not possible or changes nothing."""
     import numpy as np
 
     spec = case.tensors[index]
@@ -192,7 +195,7 @@ def _changed(case: Case, index: int, change: Callable[[Array], Array | None], st
 
 
 def _one_number(values: Array) -> Array | None:
-    """All that is not 0 or 1 is the largest of it."""
+    """``values`` with the largest one instead of any that is not 0 or 1."""
     import numpy as np
 
     odd = (values != 0) & (values != 1) & np.isfinite(values)
@@ -203,14 +206,14 @@ def _one_number(values: Array) -> Array | None:
 
 
 def _finite(values: Array) -> Array | None:
-    """NaN and infinities are 1."""
+    """``values`` with 1 instead of NaN and infinities."""
     import numpy as np
 
     return np.where(np.isfinite(values), values, np.ones_like(values))
 
 
 def _whole(values: Array) -> Array | None:
-    """Fractions become the next whole number away from zero: what fails mostly is large enough."""
+    """``values`` rounded away from zero, because failures mostly need values that are large enough."""
     import numpy as np
 
     if values.dtype.kind != "f":
