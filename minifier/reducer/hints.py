@@ -1,11 +1,11 @@
-"""Hints: nodes that a failure names, which the search asks about first (`minifier.passes.searches.guided`).
+"""Hints: nodes that a failure names. The search asks about them first (`minifier.passes.searches.guided`).
 
 A message may name a node (``While executing %relu_1``), a line of the program or an operator (``aten.relu.default``,
 ``Could not find an implementation for Trilu(14)``). The name of a frame of the backend may contain an operator
 (``lower_grid_sample``). A wrong hint costs a query or two and does not change what can be removed.
 
 Operators are compared without case, underscores and the suffix of in-place forms, so ``GridSample`` is ``grid_sample``.
-Names that are English words count only where they are written as operators.
+A name that is an English word counts only if it is written as an operator.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ...store.failure import VALUES, Failure, FailureKind
 from ..candidate.graph_view import leaves, reached
 from ..candidate.hop_calls import hop_calls, subgraph
 
-#: The most hints that are followed.
+#: The most hints of a case.
 MOST = 3
 #: The most characters of a text that are read: compilers print whole programs.
 LONGEST = 20_000
 
-#: An operator counts as named beyond doubt above this belief.
+#: Above this belief, an operator certainly is named.
 CERTAIN = 1.6
 
-#: Operators are similar if one name contains the other and has this many characters.
+#: Names are similar if one contains the other and both have at least so many characters.
 PART = 5
 
-#: The arguments of a node as FX prints them. They are not what fails.
+#: The arguments of a node as FX prints them. Names in them are no hints.
 _ARGUMENTS = re.compile(r"\(args = \(.*?\), kwargs = \{.*?\}\)")
-#: A name as texts write it, with what stands around it: ``%relu_1``, ``'aten::relu'``, ``torch.relu(``, ``Relu``.
+#: A name in a text, with the characters around it: ``%relu_1``, ``'aten::relu'``, ``torch.relu(``, ``Relu``.
 _NAME = re.compile(r"([%'\"`]?)\b([A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*)([('\"`]?)")
 _LINE = re.compile(r"File \"([^\"]+)\", line (\d+)")
 _OUTPUT = re.compile(r"output (\d+)")
@@ -39,9 +39,9 @@ _NAMESPACES = frozenset({"aten", "prims", "prim", "torch", "ops", "onnx", "funct
 
 
 def named(case: Case, failures: Iterable[Failure], first: str | None = None) -> tuple[tuple[str, ...], ...]:
-    """Groups of compute nodes of ``case`` that ``failures`` name, the most believable first, at most `MOST`.
+    """At most `MOST` groups of compute nodes of ``case`` that ``failures`` name, the most believable first.
 
-    Before all stands ``first``, the first node of which the value differs.
+    A group of ``first``, the first node whose value differs from eager, comes before them.
     """
     nodes = case.graph.compute
     beliefs: dict[tuple[str, ...], float] = {}
@@ -54,10 +54,10 @@ def named(case: Case, failures: Iterable[Failure], first: str | None = None) -> 
 
 
 def blamed(case: Case, failures: Iterable[Failure], first: str | None) -> frozenset[str]:
-    """Nodes that certainly cause the failure: the operator that an error names, or the ``first`` wrong node.
+    """Names of nodes that certainly cause the failure: the operator that an error names, or the ``first`` wrong node.
 
-    Wrong strides and types are left out, because nearly any operator can show them. So are messages that name several
-    operators.
+    A wrong stride or dtype blames no node, because nearly any operator can show it. Neither does a message that names
+    several operators.
     """
     found: set[str] = set()
     if first is None and len(case.graph.compute) == 1:
@@ -73,7 +73,7 @@ def blamed(case: Case, failures: Iterable[Failure], first: str | None) -> frozen
 
 
 def _with_subgraphs(case: Case, group: tuple[str, ...]) -> tuple[str, ...]:
-    """``group`` and the nodes of the subgraphs that it calls, for when those take the place of the operator."""
+    """``group`` and the nodes of the subgraphs that it calls, which replace the operator when it is inlined."""
     taken = {
         source for n in case.graph.compute if n.name in group and target_name(n) == "getitem" for source in n.inputs
     }
@@ -83,7 +83,7 @@ def _with_subgraphs(case: Case, group: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _hints(case: Case, nodes: Sequence[Node], failure: Failure) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Groups that one failure names, each with a belief. What the text names first counts a little more."""
+    """Groups that one failure names, each with a belief, which is a little higher for names that come first."""
     if failure.kind is FailureKind.DIVERGENCE:
         yield from _above_output(case, failure)
         return
@@ -107,7 +107,7 @@ def _hints(case: Case, nodes: Sequence[Node], failure: Failure) -> Iterator[tupl
             if kind in by_kind and kind not in _NAMESPACES:
                 kinds[kind] = max(belief, kinds.get(kind, 0.0))
     for i, name in enumerate(dict.fromkeys(marked)):
-        # Where the graph was traced anew, a name may be that of another node: its operator must be named as well.
+        # If the graph was traced anew, another node may have the name: its operator must be named as well.
         if plain(target_name(by_name[name])) in kinds:
             yield (name,), 4.0 - 0.01 * min(i, 40)
     for file, line in reversed(_LINE.findall(text)):
@@ -125,14 +125,16 @@ def _hints(case: Case, nodes: Sequence[Node], failure: Failure) -> Iterator[tupl
 
 
 def _alike(name: str, kinds: Iterable[str]) -> str:
-    """The longest of ``kinds`` that is a part of ``name``, or that ``name`` is a part of: ``cdist`` for
-    ``cdistforward``. Nothing where they share less than `PART` characters."""
+    """The one of ``kinds`` that is most similar to ``name``: ``cdist`` for ``cdistforward``.
+
+    Names are similar if one is a part of the other and both have at least `PART` characters. Empty if there is none.
+    """
     found = [k for k in kinds if min(len(k), len(name)) >= PART and (k in name or name in k)]
     return max(found, key=lambda k: (min(len(k), len(name)), k), default="")
 
 
 def _above_output(case: Case, failure: Failure) -> Iterator[tuple[tuple[str, ...], float]]:
-    """For a divergence: the nodes that the wrong output depends on."""
+    """The group of nodes that the wrong output of a divergence depends on, with its belief."""
     place = _OUTPUT.fullmatch(str(failure.detail.get("where", "")))
     values = list(leaves(case.graph.output.args[0]))
     if place is not None and int(place[1]) < len(values) and tag(value := values[int(place[1])]) == "ref":
@@ -141,5 +143,5 @@ def _above_output(case: Case, failure: Failure) -> Iterator[tuple[tuple[str, ...
 
 
 def plain(name: str) -> str:
-    """``gridsample`` for ``GridSample``, ``grid_sample``, ``grid_sample_`` and ``grid_sample_3`` alike."""
+    """``name`` for comparisons: ``gridsample`` for ``GridSample``, ``grid_sample``, ``grid_sample_``, ``grid_sample_3``."""
     return re.sub(r"_\d+$", "", name).replace("_", "").lower()

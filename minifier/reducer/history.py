@@ -1,7 +1,7 @@
 """The history of a reduction: what each step changed, and what each pass asked and achieved.
 
-A case is described by lines, one for each node, input and setting. The difference of two cases is the lines that were
-removed and added. Nothing is run and no graph is built, so the history of any file can be shown.
+One line describes each node, input and setting of a case. The difference of two cases is the lines that were removed
+and added. This module runs nothing and builds no graph, so it can show the history of any database.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..oracle.verdict import Outcome
 
 #: Queries under this name belong to the explanation, not to the reduction.
 EXPLAIN = "explain"
-#: Keys with this prefix are no queries: they hold the errors of passes.
+#: Rows whose key has this prefix hold an error of a pass instead of a query.
 _PROBLEM = "problem/"
 
 
@@ -29,7 +29,7 @@ class Effort:
     """What one pass asked and achieved.
 
     ``seconds`` is the time of its queries in workers. ``removed`` counts compute nodes, ``invalid`` the candidates that
-    eager could not run, ``other`` those that failed in another way. ``problems`` are errors of the pass itself.
+    did not run in eager mode, ``other`` those that failed in another way. ``problems`` are errors of the pass itself.
     """
 
     pass_name: str
@@ -44,7 +44,10 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One reduction: where it started, its steps, and its passes in the order in which they first asked."""
+    """One reduction: its number, its number of compute nodes at the start, its steps, and its passes.
+
+    The passes are in the order of their first queries.
+    """
 
     reduction: int
     config: Json
@@ -63,7 +66,7 @@ class History:
 
 
 def stored(index: Index, capture: int) -> History | None:
-    """The history of the reduction that the best case of ``capture`` is from, None where there is none."""
+    """The history of the last reduction of ``capture``, None if there is none."""
     info = index.reductions.last(capture)
     if info is None:
         return None
@@ -91,15 +94,15 @@ def stored(index: Index, capture: int) -> History | None:
 
 
 def problem_key(pass_name: str, text: str) -> str:
-    """Under which key the log of a reduction has a problem of a pass."""
+    """The key of the row that holds the problem ``text`` of a pass."""
     return _PROBLEM + hashlib.sha256(f"{pass_name}\n{text}".encode()).hexdigest()[:32]
 
 
 def begin_at(index: Index, capture: int, number: int) -> tuple[int, Case]:
-    """The case of a step of `stored`'s reduction, to go on from there, and the number of that reduction.
+    """The number of the last reduction of ``capture``, and the case of its step ``number`` as a start for another one.
 
-    What running it imports and compiles with is what the capture says: that is what a person has trusted. Raises
-    `StoreError` where there is no such step, or its case was not kept.
+    The case has the imports and the backend of the capture, because a person has trusted those. Raises `StoreError` if
+    there is no such step, or its case was not kept.
     """
     info = index.reductions.last(capture)
     if info is None:
@@ -120,7 +123,7 @@ def begin_at(index: Index, capture: int, number: int) -> tuple[int, Case]:
 
 
 def difference(before: Case, after: Case) -> str:
-    """The lines that went (``- ...``) and those that came (``+ ...``), in the order of the cases."""
+    """The lines that were removed (``- ...``) and added (``+ ...``), in the order of the cases, as one text."""
     old, new = _items(before), _items(after)
     lines: list[str] = []
     for key, item in old.items():
@@ -134,7 +137,7 @@ def difference(before: Case, after: Case) -> str:
 
 
 def describe(case: Case) -> list[str]:
-    """``case`` in lines: settings, inputs, nodes, what is returned."""
+    """The lines that describe ``case``: settings, inputs, nodes, what it returns."""
     return [_line(key, item) for key, item in _items(case).items()]
 
 
@@ -142,7 +145,7 @@ _Key = tuple[str, str]
 
 
 def _items(case: Case) -> dict[_Key, Any]:
-    """What is described, by kind and name. Nodes that two cases share are one object, so most need no text."""
+    """What the lines describe, by kind and name. Cases share the objects of most nodes, so comparing them is quick."""
     out: dict[_Key, Any] = {}
     for name, value in sorted(case.backend.items()):
         if name in ("options", "mode", "dynamic"):
@@ -201,7 +204,7 @@ def tensor(spec: TensorSpec) -> str:
 
 
 def values(spec: TensorSpec) -> str:
-    """Where the values of a tensor are from, in a word or two."""
+    """The origin of the values of a tensor in a few words: ``zeros``, ``randn``, ``recorded values``."""
     init: Mapping[str, Any] = spec.init or {}
     if not init:
         return "recorded values" if spec.storage is not None else "no values of its own"
@@ -226,5 +229,5 @@ def _node(name: str, node: Node) -> str:
 
 
 def text(value: Value) -> str:
-    """A tagged value as a person writes it."""
+    """A tagged value as a person writes it in Python."""
     return shown(value) or str(value)

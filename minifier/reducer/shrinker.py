@@ -1,9 +1,11 @@
-"""The shrinker: runs the passes over a case, asks the scheduler about their candidates, keeps the best.
+"""The shrinker: runs the passes over a case, asks the scheduler about their candidates, keeps the best one.
 
-A reduction is a deterministic function of the verdicts. Only SAME replaces the best case. Every candidate has a key and
-is asked about at most once, so resuming a reduction is running it again with the verdicts of the earlier run. With
-several workers the shrinker also tells the scheduler what may be asked next: it replays the running search with assumed
-answers, and goes on to the searches that would follow. That changes the time a reduction takes and never its result.
+A reduction is a deterministic function of the verdicts. Only the verdict SAME replaces the best case. Every candidate
+has a key and is asked about at most once. To resume a reduction is therefore to run it again with the verdicts of the
+earlier run.
+
+With several workers the shrinker also tells the scheduler which queries may come next. It replays the running search
+with assumed answers, and then the searches that would follow. That changes the time of a reduction, not its result.
 """
 
 from __future__ import annotations
@@ -24,23 +26,23 @@ from ..oracle.verdict import Outcome, Verdict
 from ..passes import PASSES, Pass, Stage
 from ..passes.proposal import Choices, Problem
 
-#: With this many nodes a one-shot pass that has run has nothing more to do.
+#: With at most so many nodes, a one-shot pass does not run again.
 SMALL = 16
 #: The most steps of a pass, besides four for each node of the graph.
 STEPS = 1000
-#: How many points of the search are looked at, for each worker, to find out what may be asked next.
+#: The most points of searches, for each worker, that are visited to find out which queries may come next.
 LOOKS = 8
-#: How likely an answer is the expected one.
+#: The assumed probability that an answer is the expected one.
 EXPECTED = 0.6
 
 
 class PassFailed(Exception):
-    """A pass raised, or made a candidate that is no graph, and the reduction is strict."""
+    """A pass of a strict reduction raised, or made a candidate that is no valid graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a reduction stands. ``nodes`` are compute nodes, ``seconds`` wall time."""
+    """The state of a reduction after a query. ``nodes`` counts compute nodes, ``seconds`` is wall time."""
 
     nodes: int
     start_nodes: int
@@ -52,10 +54,10 @@ class Progress:
 
 @dataclass(slots=True)
 class PassStats:
-    """What one pass cost and brought.
+    """What one pass asked and achieved.
 
-    ``repeated`` candidates needed no query, ``invalid`` ones did not run in eager. ``problems`` are errors of the pass
-    itself.
+    ``repeated`` candidates needed no query, ``invalid`` ones did not run in eager mode. ``seconds`` is wall time.
+    ``problems`` are errors of the pass itself.
     """
 
     queries: int = 0
@@ -69,7 +71,7 @@ class PassStats:
 
 @dataclass(frozen=True, slots=True)
 class ReductionResult:
-    """The smallest case found. ``complete`` is False where the budget ended the reduction; ``reason`` says why."""
+    """The smallest case found. ``complete`` is False if the budget ended the reduction; ``reason`` says why then."""
 
     case: Case
     complete: bool = True
@@ -82,7 +84,7 @@ class ReductionResult:
 
 @dataclass(slots=True)
 class _Outlook:
-    """A view of the case, and what passes propose for it, by their names and steps."""
+    """A view of a case, and what passes propose for it, by name of the pass and step."""
 
     view: GraphView
     proposed: dict[tuple[str, int], Choices | None] = field(default_factory=dict)
@@ -92,8 +94,8 @@ class _Outlook:
 class _RunningSearch:
     """A search over the candidates of one proposal: what it asks about now, and what it would ask later.
 
-    ``later`` are the passes that have their turn after ``row``. Making a candidate never raises: an error is reported
-    to the ``problem`` that is given, and there is no candidate.
+    ``later`` are the passes that run after ``row``. If the candidate of a choice cannot be made, it is None, and the
+    error is reported to ``problem``.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class _RunningSearch:
         self.view = outlook.view
         self.answers: list[bool] = []
         self._generator = proposal.start(problem)
-        #: What the search asks about now, None at its end.
+        #: The choice that the search asks about now, None at its end.
         self.choice: Any = next(self._generator, None)
 
     def answer(self, same: bool) -> None:
@@ -126,7 +128,7 @@ class _RunningSearch:
             return None
 
     def after(self, assumed: tuple[bool, ...]) -> Any:
-        """What would be asked if the query that waits and those after it were answered like this; None at the end."""
+        """The choice after the answers ``assumed`` to the waiting query and the next ones; None at the end."""
         if not assumed:
             return self.choice
         generator = self.proposal.start(_silent)
@@ -139,7 +141,7 @@ class _RunningSearch:
         return choice
 
     def expects(self, assumed: tuple[bool, ...]) -> bool:
-        """The answer to expect: a search is taken to go well until it does not."""
+        """The expected answer: yes as long as at least half of the answers were yes."""
         answers = (*self.answers, *assumed)
         return not self.proposal.again and 2 * sum(answers) >= len(answers)
 
@@ -148,16 +150,17 @@ class Shrinker:
     """One reduction.
 
     ``accepted(case, key)`` is called with every new best case, ``other(case, verdict)`` with every candidate of the
-    first
-    two stages that failed differently, ``progress`` after every query. An exception from the oracle or a callback ends
-    `run`; `best` is valid at any time.
+    first two stages that failed differently, ``progress`` after every query. An exception of the oracle or a callback
+    ends `run`; `best` is valid at any time.
 
-    ``hints`` are groups of nodes to try first, ``blamed`` nodes that are the culprits themselves, see
+    ``hints`` are groups of nodes to try first, ``blamed`` are nodes that certainly cause the failure, see
     `fxminify.minifier.reducer.hints`. ``study(case)`` records the values of a case anew, before passes replace what
-    cannot be removed; it may return None. ``proceed`` is asked before the last stage, which is left out if it says no.
+    cannot be removed; it may return None. ``proceed()`` is called before the last stage, which is left out if it
+    returns False.
 
-    A pass that raises or does not come to an end is noted in its statistics and left out from there on. One whose
-    candidate is no graph (see `fxminify.minifier.candidate.lint`) is noted. ``strict`` raises `PassFailed` instead.
+    The statistics of a pass note it if the pass raises, does not come to an end, or makes a candidate that is no valid
+    graph (see `fxminify.minifier.candidate.lint`). In the first two cases the pass does not run again. If ``strict``,
+    `run` raises `PassFailed` instead.
     """
 
     def __init__(
@@ -188,11 +191,11 @@ class Shrinker:
         self._sizes = SizeCache()
         self._broken: set[str] = set()
         self._studied = ""
-        #: With how many nodes a one-shot pass has run last.
+        #: The number of nodes with which a one-shot pass last ran.
         self._shots: dict[str, int] = {}
-        #: Passes whose queries brought nothing since others did.
+        #: Passes that asked in vain since another pass made the case smaller.
         self._exhausted: set[str] = set()
-        #: What may be the best case next, by its key.
+        #: The outlooks of cases that may become the best one, by key.
         self._imagined: dict[str, _Outlook] = {}
         self._row = passes[0] if passes else None
         self.stats = {p.name: PassStats() for p in passes}
@@ -203,7 +206,7 @@ class Shrinker:
         return self._outlook.view.case
 
     def run(self, case: Case, trace: Trace) -> ReductionResult:
-        """Reduce ``case``, which is known to fail; ``trace`` was recorded on it."""
+        """Reduce ``case``, which is known to fail. ``trace`` has its values. Returns the smallest case found."""
         self._clock = self._scheduler.clock
         self._started = self._clock()
         self._trace, self._studied = trace, ""
@@ -219,7 +222,7 @@ class Shrinker:
             reason = str(exc)
         try:
             if reason or self._proceed is None or self._proceed():
-                # Where the budget is spent, this uses what an earlier run was told.
+                # If the budget is spent, this uses the verdicts of an earlier run.
                 self._run_all([p for p in self._passes if p.stage is Stage.CANONICALIZE])
         except BudgetSpent as exc:
             reason = reason or str(exc)
@@ -234,10 +237,10 @@ class Shrinker:
         )  # fmt: skip
 
     def _round(self) -> bool:
-        """Every pass of the first two stages once that is not exhausted, those that replace only if none that removes
-        did anything. True if there is more to do.
+        """Run every pass of the first two stages that is not exhausted. Returns whether there is more to do.
 
-        A pass whose queries brought nothing is exhausted until nothing else makes the case smaller.
+        A pass that asked in vain is exhausted until no other pass makes the case smaller. Passes that replace run only
+        if no pass that removes did anything.
         """
         before, all_of_them = self.best, not self._exhausted
         for stage in (Stage.REMOVE, Stage.REPLACE):
@@ -257,7 +260,7 @@ class Shrinker:
             self._run_pass(row, rows[i + 1 :])
 
     def _look(self) -> None:
-        """Have the best case studied, once."""
+        """Study the best case, unless that was done."""
         if self._study is None or self._studied == self._key_of_best():
             return
         trace = self._study(self.best)
@@ -269,7 +272,7 @@ class Shrinker:
             )  # fmt: skip
 
     def _run_pass(self, row: Pass, later: Sequence[Pass]) -> None:
-        """All steps of a pass, once."""
+        """Run all steps of a pass."""
         stats, started, nodes, step = self.stats[row.name], self._clock(), self._sizes.nodes(self.best), 0
         if self._has_run(row):
             return
@@ -287,14 +290,15 @@ class Shrinker:
             self._exhausted.add(row.name)
 
     def _has_run(self, row: Pass) -> bool:
-        """A one-shot pass runs once, and again where a quarter of the nodes has gone since."""
+        """Whether ``row`` is a one-shot pass that ran, and less than a quarter of the nodes was removed since."""
         nodes = self._sizes.nodes(self.best)
         return row.one_shot and row.name in self._shots and (nodes <= SMALL or nodes * 4 > self._shots[row.name] * 3)
 
     def _proposal(self, outlook: _Outlook, row: Pass, step: int, problem: Problem | None = None) -> Choices | None:
-        """What a pass proposes for a case; worked out once for each step.
+        """What a pass proposes for a case in a step; each proposal is made once.
 
-        Errors are reported to ``problem``. Who only looks ahead gives none: what is seen there may never be needed.
+        Errors are reported to ``problem``. Without one, as when the shrinker looks ahead, they are ignored, because the
+        proposal may never be needed.
         """
         if row.name in self._broken:
             return None
@@ -319,7 +323,7 @@ class Shrinker:
             problems.append(text)
 
     def _search(self, search: _RunningSearch) -> None:
-        """Find out which candidates fail, accepting them as they are found."""
+        """Run a search to its end, and accept each candidate that fails in the same way."""
         may_grow = search.row.stage is Stage.CANONICALIZE
         while search.choice is not None:
             case = search.candidate(search.choice, self._problem)
@@ -329,7 +333,7 @@ class Shrinker:
             search.answer(same)
 
     def _fails(self, case: Case | None, search: _RunningSearch) -> bool:
-        """Whether ``case`` shows the failure."""
+        """Whether ``case`` fails in the same way."""
         known = self._answer(case, search, self._problem)
         self._asked = self._asked or (case is not None and self._is_worth(case, search))
         if case is None or known is not None:
@@ -340,7 +344,10 @@ class Shrinker:
         return verdict.same
 
     def _answer(self, case: Case | None, search: _RunningSearch, problem: Problem | None = None) -> bool | None:
-        """The answer where there is no need to ask: no candidate, the best case itself, not smaller, asked before."""
+        """The answer if it is known without a query, else None.
+
+        It is known if ``case`` is None, invalid, the best case itself or not smaller, or if it was asked about before.
+        """
         if case is None:
             return False
         if self._is_best(case):
@@ -358,7 +365,7 @@ class Shrinker:
         return search.proposal.may_grow or self._sizes.is_smaller(case, self.best)
 
     def _is_best(self, case: Case) -> bool:
-        """Whether ``case`` is the best one. Keys of large cases take time, and sizes nearly always tell."""
+        """Whether ``case`` is the best one. Sizes are compared first, because keys of large cases take time."""
         alike = self._sizes.nodes(case) == self._sizes.nodes(self.best)
         return alike and self._scheduler.key(case) == self._key_of_best()
 
@@ -368,7 +375,7 @@ class Shrinker:
         return self._best_key
 
     def _told(self, case: Case, name: str, verdict: Verdict) -> None:
-        """Note an answer, one that was only asked ahead included."""
+        """Note an answer, even one to a query that was asked ahead."""
         stats = self.stats.get(name)
         if stats is not None:
             stats.invalid += verdict.outcome is Outcome.INVALID
@@ -381,7 +388,7 @@ class Shrinker:
             return
         key = self._scheduler.key(case)
         if len(case.graph.compute) > len(self._outlook.view.compute):
-            self._shots.clear()  # a subgraph has become part of the graph: big steps may pay again
+            self._shots.clear()  # a subgraph was inlined: big steps may pay again
         self._outlook = _Outlook(self._outlook.view.after(case))
         self._imagined.clear()
         self._best_key = key
@@ -399,7 +406,7 @@ class Shrinker:
     # Looking ahead
 
     def _following(self, running: _RunningSearch) -> Iterator[Query]:
-        """What may be asked after the query that ``running`` waits for, the likeliest first."""
+        """The queries that may come after the one that ``running`` waits for, the likeliest first."""
         numbers = count()
         waiting: list[tuple[float, int, _RunningSearch, tuple[bool, ...]]] = [(-1.0, next(numbers), running, ())]
         seen: set[tuple[int, tuple[bool, ...]]] = set()
@@ -429,10 +436,10 @@ class Shrinker:
     def _next_search(
         self, search: _RunningSearch, assumed: tuple[bool, ...], is_running: bool
     ) -> _RunningSearch | None:
-        """The search that comes after ``search``, if that ends with the answers that are ``assumed``."""
+        """The search after ``search``, if that ends with the answers ``assumed``; None if it is not known."""
         canonical = search.row.stage is Stage.CANONICALIZE
         if search.view is not self._outlook.view and not is_running and not canonical:
-            return None  # what passes propose for an imagined graph is worth one search, not all that follow it
+            return None  # look at one search for an imagined graph, not at all that follow
         outlook = self._outlook if is_running else search.outlook
         again = search.proposal.again and (any(search.answers) or any(assumed))
         if any(assumed):
@@ -459,7 +466,7 @@ class Shrinker:
 
 
 def _silent(exc: Exception, name: str) -> None:
-    """For proposals that are only looked at ahead of time: their errors are reported when their turn comes."""
+    """Ignore an error of a proposal that the shrinker only looks at ahead; it is reported if its turn comes."""
 
 
 def _nobody(case: Case, name: str, verdict: Verdict) -> None:

@@ -1,6 +1,6 @@
-"""Content addresses: the storages of a finished case are named by the sha256 of their bytes, as the index names them.
+"""Content addresses: the sha256 of its bytes names each storage of a finished case, as in the index.
 
-During a reduction a traced value is called ``<node>@<version>``, so that a candidate has the same name in every run
+During a reduction the key of a traced value is ``<node>@<version>``, so that a candidate has the same keys in every run
 (`fxminify.minifier.candidate.trace`).
 """
 

@@ -69,7 +69,7 @@ def _context(case: Case, blobs: Blobs) -> AbstractContextManager[Any]:
 
 
 class Tape:
-    """The records of all graphs of a case. ``positions`` number the nodes."""
+    """The records of all graphs of a case. ``positions`` number the nodes. ``put`` stores the bytes of a storage."""
 
     def __init__(self, put: Put, positions: dict[str, int]) -> None:
         self.put = put
@@ -130,7 +130,7 @@ class Tape:
 
 
 class RecordingInterpreter(fx.Interpreter):
-    """Runs one graph; further recorders run its subgraphs. The case has the values of the inputs ``given``."""
+    """Runs and records one graph; `inner` recorders run its subgraphs. Inputs ``given`` have their values in the case."""
 
     def __init__(self, gm: fx.GraphModule, graph: Graph, tape: Tape, given: frozenset[str] = frozenset()) -> None:
         super().__init__(gm)
@@ -278,7 +278,7 @@ def _run_aside(outer: RecordingInterpreter, call: HopCall, path: str, module: An
 
 
 def _results(outer: RecordingInterpreter, call: HopCall, path: str) -> list[Any]:
-    """Operands for a backward function: gradients of ones, and the values that the forward function saved."""
+    """Operands for a backward function: gradients of ones, and the values that the forward function saved; else none."""
     first = outer.tape.returned.get(id(_module(outer.module, (call.paths[0],))))
     if path == call.paths[0] or not isinstance(first, tuple | list) or len(first) != 2:
         return []
