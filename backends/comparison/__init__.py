@@ -1,1 +1,1 @@
-"""Does a compiled graph give what eager gives? Runs side by side, float64 as the truth, tolerances by value."""
+"""Comparison of a compiled graph with eager, with float64 results as the truth and a tolerance for each value."""

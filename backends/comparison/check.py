@@ -1,4 +1,4 @@
-"""Compare one call of a compiled graph with eager: on copies, before the program's own call, which runs untouched."""
+"""Compare one call of a compiled graph with eager, on copies of its inputs, before the program's own call."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What became of a comparison. Where all fields have their defaults the compiled graph agrees with eager.
+    """The result of a comparison. If all fields have their defaults, the compiled graph agrees with eager.
 
-    ``failure``: what the compiled graph did wrong, in the backward pass if ``backward``, and seen only by comparing if
-    ``compare``. A failure of the forward run is left out: the program's own call is going to show it. ``unchecked``:
-    why the call could not be compared.
+    ``failure`` is what the compiled graph did wrong: in the backward pass if ``backward``, and visible only in a
+    comparison if ``compare``. It does not hold an exception of the forward run, which the program's own call will
+    raise. ``unchecked`` says why the call could not be compared.
     """
 
     failure: Failure | None = None
@@ -45,10 +45,10 @@ def check(
     marked: Callable[[str], AbstractContextManager[Any]],
     short: Callable[[], frozenset[str]],
 ) -> CheckResult:
-    """Call ``compiled``, made of ``snapshot``, and eager on copies of ``args``. No `Exception` leaves it.
+    """Call ``compiled``, which was compiled from ``snapshot``, and eager on copies of ``args``, and compare the results.
 
-    ``marked(phase)`` says in which phase the block is: ``eager`` or ``forward``. ``short`` gives the shorter types in
-    which this backend is known to compute.
+    ``marked(phase)`` is entered with the phase of a block: ``eager`` or ``forward``. ``short()`` returns the shorter
+    dtypes in which this backend is known to compute. No `Exception` is raised.
     """
     try:
         with _unchanged(snapshot.attributes):
@@ -94,7 +94,7 @@ def _check(
 def _compiled_run(
     snapshot: GraphSnapshot, compiled: Callable[..., Any], inputs: Sequence[Any], backward: bool
 ) -> Run | CheckResult:
-    """The compiled run, or the result of a check in which it failed."""
+    """The compiled run, or the result of the check if it failed."""
     phases = [Phase.FORWARD]
     try:
         return execute(compiled, inputs, backward, mark=lambda phase: phases.append(Phase(phase)))
@@ -108,7 +108,7 @@ def _compiled_run(
 
 @contextmanager
 def _unchanged(attributes: dict[str, Any]) -> Iterator[None]:
-    """The tensors a graph owns, as they were before the block: a compiled graph works on the program's own."""
+    """Restore, after the block, the values of the tensors that a graph owns, because they are the program's own."""
     owned: dict[int, torch.Tensor] = {}
     for value in attributes.values():
         found = [*value.parameters(), *value.buffers()] if isinstance(value, torch.nn.Module) else [value]

@@ -1,16 +1,16 @@
-"""Do two runs of one graph agree? A divergence is reported only where eager itself can be trusted.
+"""Compare two runs of one graph. A divergence is only reported if the results of eager are reliable.
 
-Compilers reorder arithmetic, so results that differ are not yet a bug. Where they differ by more than
-`torch.testing.assert_close` allows, a `Reference` is computed: the graph in eager and float64, and more times with
-every input moved by a few units in the last place; `backends.comparison.values` then judges each value. A backend that
-computes in a shorter type throughout (`fxminify.backends.comparison.precision`) is a class of its own.
+Compilers reorder arithmetic, so a difference need not be a bug. If results differ by more than
+`torch.testing.assert_close` allows, a `Reference` is computed: runs of the graph in eager mode and float64, also with
+every input changed by a few units in the last place. Then `backends.comparison.values` judges each value. If a backend
+computes everything in a shorter dtype (`fxminify.backends.comparison.precision`), that is a class of its own.
 
-Every output, changed input and gradient is looked at. The first disagreement in the order of `CLASSES` names the
-divergence, the others stand beside it. What cannot be judged (a result that random numbers reach, or that is another
-each time) does not hide the rest; if nothing else is found it raises `CannotCompare`: it is never a pass.
+Every output, changed input and gradient is compared. The first divergence in the order of `CLASSES` is reported, with
+the others beside it. A result cannot be judged if it depends on random numbers or differs between two eager runs.
+The others are compared nevertheless. If they agree, `compare` raises `CannotCompare`.
 
-Method: https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/utils.py (``same``, float64 reference), with the
-condition of the graph measured instead of guessed.
+The method is that of https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/utils.py (``same``, with a float64
+reference), but the condition of the graph is measured.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ from ..running.execution import Run, differentiable
 from .reference import Drawn, Reference
 from .values import FACTOR, FACTOR_UNREFERENCED, close, judge, numbers, tolerance_of
 
-#: Classes, those that name a divergence first. Of ``nan``, ``inf``, ``value`` and ``number`` (a result that is no
-#: tensor) the first result that differs decides, as it does in `torch.testing.assert_close`.
+#: Classes of divergences; of several divergences, the first class is reported. ``nan``, ``inf``, ``value`` and
+#: ``number`` (a result that is no tensor) have the same rank: the first result counts, as in
+#: `torch.testing.assert_close`.
 CLASSES = (
     "structure", "dtype", "shape", "nan", "inf", "value", "number", "stride", "alias", "mutation", "gradient",
     "precision",
 )  # fmt: skip
 _RANK = {name: CLASSES.index("value" if name in ("nan", "inf", "number") else name) for name in CLASSES}
-#: The compiled result, the float64 one and eager's, as numbers, and how to find it in another run.
+#: The compiled, the float64 and the eager result as numbers, and a function that finds the result in another run.
 Evidence = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Callable[[Run], Any]]
-#: At most so many places are named.
+#: The most other places that a message names.
 _MOST = 20
 
 
 class CannotCompare(Exception):
-    """The runs differ, or may differ, and nothing can be said about it."""
+    """The results differ, or may differ, and cannot be judged. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """One disagreement: its class, the place (``output 0``, ``input 2``, ``gradient of input 1``) and the evidence.
+    """One divergence: its class, its place (``output 0``, ``input 2``, ``gradient of input 1``) and its details.
 
-    ``others`` are the disagreements beside the one that gives its name.
+    ``others`` are further divergences of the same call.
     """
 
     kind: str
@@ -77,10 +78,11 @@ def compare(
     tolerances: Mapping[str, float] = MappingProxyType({}),
     short: Iterable[str] = (),
 ) -> Divergence | None:
-    """How ``actual`` disagrees with the eager run ``expected``, or None. ``tolerances`` are by dtype,
-    ``short`` the types in which the backend is known to compute.
+    """The divergence of ``actual`` from the eager run ``expected``, None if they agree.
 
-    Without a reference the eager run itself is taken for the truth, with a wide margin. Raises `CannotCompare`.
+    ``tolerances`` are absolute and relative tolerances by name of a dtype. ``short`` are the shorter dtypes in which
+    the backend is known to compute. Without a reference the eager run is the truth, with a wide margin. Raises
+    `CannotCompare`.
     """
     comparison = _Comparison(expected, actual, reference, tolerances)
     found = list(comparison.forward())
@@ -97,7 +99,7 @@ def compare(
 
 
 class _Comparison:
-    """``doubts`` collects what could not be judged."""
+    """One comparison. ``doubts`` has an exception for each result that could not be judged."""
 
     def __init__(
         self, expected: Run, actual: Run, reference: Reference | None, tolerances: Mapping[str, float]
@@ -148,7 +150,7 @@ class _Comparison:
     def _result(
         self, kind: str, place: str, e: Any, a: Any, read: Callable[[Run], Any], phase: Phase = Phase.FORWARD
     ) -> Iterator[Divergence]:
-        """Compare one result; ``read`` finds the same result in another run."""
+        """The divergence of one result, if there is one. ``read`` finds the result in another run."""
         if isinstance(e, torch.Tensor) != isinstance(a, torch.Tensor):
             message = f"{place}: eager gives {_kind(e)}, compiled {_kind(a)}"
             yield Divergence("structure", place, message, phase)
@@ -201,8 +203,10 @@ class _Comparison:
         yield Divergence(kind, place, message, phase, detail)
 
     def explained(self, found: list[Divergence], known: set[str]) -> list[Divergence]:
-        """``found``, with class ``precision`` where values are as wrong as a shorter type makes them. Once one place
-        gives the type away, the size of the error decides about the others."""
+        """``found``, with the class ``precision`` for values whose error is that of a shorter dtype.
+
+        If one place shows the dtype, the size of the error suffices for the other places.
+        """
         if self.reference is None:
             return found
         explain, short = self.reference.emulations.explain, dict[str, str]()
@@ -217,7 +221,7 @@ class _Comparison:
         return [_precision(f, short[f.where]) if f.where in short else f for f in found]
 
     def _more(self, read: Callable[[Run], Any], shape: torch.Size) -> Iterator[torch.Tensor]:
-        """The result on inputs perturbed in yet other ways."""
+        """The result in further runs on perturbed inputs."""
         if self.reference is not None and self.reference.exact is not None:
             found = (numbers(value) for run in self.reference.more() if (value := read(run)) is not None)
             yield from (value for value in found if value.shape == shape)
@@ -230,13 +234,13 @@ def _precision(found: Divergence, short: str) -> Divergence:
 
 
 def _owners(run: Run) -> list[str]:
-    """For each output in whose storage it lies: an input's, or an earlier output's."""
+    """For each output, the input or earlier output whose storage it shares, as a text."""
     pairs = zip(run.aliases, run.shared, strict=True)
     return [f"input {i}" if i is not None else "no input" if o is None else f"output {o}" for i, o in pairs]
 
 
 def _at(run: Run, group: str, index: int) -> Any:
-    """One of the ``outputs``, ``inputs`` or ``gradients`` of a run; None where it has no such group."""
+    """One of the ``outputs``, ``inputs`` or ``gradients`` of a run, None if the group is empty or None."""
     values = getattr(run, group)
     return values[index] if values else None
 
@@ -259,14 +263,14 @@ def _alike(e: Any, a: Any) -> bool:
 
 
 def _strides(t: torch.Tensor) -> list[int] | None:
-    """Strides of the dimensions in which there is a step to take; None for a layout without strides."""
+    """Strides of the dimensions with more than one element; None for an empty tensor or a layout without strides."""
     if t.layout is not torch.strided or t.numel() == 0:
         return None
     return [stride for size, stride in zip(t.shape, t.stride(), strict=True) if size > 1]
 
 
 def _is_drawn(drawn: Drawn, place: str) -> bool:
-    """Do random numbers reach ``place``? Gradients are of all outputs together."""
+    """Whether the result at ``place`` depends on random numbers. A gradient depends on all outputs."""
     where, _, index = place.rpartition(" ")
     if where == "output":
         return int(index) in drawn.outputs

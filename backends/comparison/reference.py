@@ -1,6 +1,6 @@
-"""The truth a comparison needs: a graph run in eager again, in float64, and on slightly perturbed inputs.
+"""The reference of a comparison: further eager runs of a graph, in float64, and on slightly perturbed inputs.
 
-Nothing is run before it is asked for: where eager and compiled agree, none of this costs anything.
+Each run is made when it is asked for, so there are none if eager and the compiled graph agree.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DRAWN = object()
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The indices of the flattened outputs and of the inputs that random numbers reach, and whether gradients are."""
+    """Indices of the flattened outputs and the inputs that depend on random numbers, and whether gradients do."""
 
     outputs: frozenset[int]
     inputs: frozenset[int]
@@ -33,7 +33,7 @@ class Drawn:
 
 
 def drawn(graph: fx.GraphModule, inputs: list[Any]) -> Drawn:
-    """Follow the random numbers through one run of ``graph`` on ``inputs``, which it may change."""
+    """What depends on random numbers in a run of ``graph`` on ``inputs``, which it may change."""
     watcher = _Watcher(graph, inputs)
     run = execute(watcher.run, inputs)
     (output,) = (n for n in graph.graph.nodes if n.op == "output")
@@ -48,7 +48,7 @@ def drawn(graph: fx.GraphModule, inputs: list[Any]) -> Drawn:
 
 class _Watcher(fx.Interpreter):
     def __init__(self, graph: fx.GraphModule, inputs: list[Any]) -> None:
-        super().__init__(graph, garbage_collect_values=False)  # a freed storage would lend its address to another
+        super().__init__(graph, garbage_collect_values=False)  # another tensor could get the address of a freed storage
         devices = {str(t.device) for t in tensors(inputs) if t.device.type == "cuda"}
         self._states: Callable[[], dict[str, torch.Tensor]] = lambda: ambient.rng_states(sorted(devices))
         self._nodes: set[fx.Node] = set()
@@ -72,7 +72,7 @@ class _Watcher(fx.Interpreter):
         return any(storage_of(t) in self._storages for t in tensors(values))
 
     def marks(self, node: fx.Node) -> Any:
-        """The value of ``node`` with every leaf that random numbers reach replaced by ``_DRAWN``."""
+        """The structure of the value of ``node``: ``_DRAWN`` for leaves that depend on random numbers, None for others."""
         return tree_map(lambda v: _DRAWN if node in self._nodes or self.reached([v]) else None, self.env[node])
 
 
@@ -80,16 +80,16 @@ def _versioned(values: Iterable[Any]) -> list[torch.Tensor]:
     return [t for t in tensors(values) if not t.is_inference()]
 
 
-#: Seeds of the two runs on perturbed inputs, and of those made where few values differ, which are perturbed more.
+#: Seeds of the two runs on perturbed inputs, and of further ones, with a larger perturbation, if few values differ.
 _SHAKES = (1, 2)
 _MORE = tuple(range(3, 13))
 _UNITS, _MORE_UNITS = 8, 32
 
 
 class Reference:
-    """Eager runs of a graph beyond the first, made when they are asked for.
+    """Further eager runs of a graph, each made when it is asked for.
 
-    ``fresh`` gives new private inputs at each call; ``backward`` says whether the runs compared have gradients.
+    Each call of ``fresh`` returns new copies of the inputs. ``backward`` says whether the runs compute gradients.
     """
 
     def __init__(self, graph: torch.fx.GraphModule, fresh: Callable[[], list[Any]], backward: bool = False) -> None:
@@ -98,26 +98,26 @@ class Reference:
 
     @cached_property
     def repeated(self) -> Run:
-        """The same run once more."""
+        """The eager run once more."""
         return execute(copy.deepcopy(self._graph), self._fresh(), self._backward)
 
     @cached_property
     def drawn(self) -> Drawn:
-        """What random numbers reach."""
+        """What depends on random numbers."""
         return drawn(copy.deepcopy(self._graph), self._fresh())
 
     @cached_property
     def exact(self) -> Run | None:
-        """In float64, or None where the graph cannot run so."""
+        """A run in float64, None if the graph cannot run in it."""
         return self._wide(None)
 
     @cached_property
     def perturbed(self) -> list[Run]:
-        """In float64 on inputs moved by a few units in the last place."""
+        """Runs in float64 on inputs that are changed by a few units in the last place."""
         return [run for run in map(self._wide, _SHAKES) if run is not None]
 
     def more(self) -> Iterator[Run]:
-        """Further runs on perturbed inputs, one at a time; none where there is nothing to shake."""
+        """Further runs on perturbed inputs, one at a time; none if no input is a floating-point tensor."""
         if not any(t.is_floating_point() or t.is_complex() for t in tensors(self._fresh())):
             return
         for index, seed in enumerate(_MORE):
@@ -130,7 +130,7 @@ class Reference:
 
     @cached_property
     def emulations(self) -> Emulations:
-        """In eager with results rounded to shorter types."""
+        """Eager runs with results rounded to shorter dtypes."""
         return Emulations(self._graph, self._fresh, self._backward)
 
     def _wide(self, noise: int | None) -> Run | None:
@@ -148,7 +148,7 @@ class Reference:
 
 
 def widen(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """``graph`` itself, edited to compute in float64: its tensors, the types in its arguments, no autocast."""
+    """``graph`` itself, changed to compute in float64: its tensors, the dtypes in its arguments, no autocast."""
     for module in (m for m in graph.modules() if isinstance(m, torch.fx.GraphModule)):
         for node in module.graph.nodes:
             node.args = torch.fx.node.map_aggregate(node.args, _wide_argument)
@@ -177,7 +177,7 @@ def _wide_argument(value: Any) -> Any:
 
 
 def _no_autocast(inputs: Sequence[Any]) -> Any:
-    """Autocast off for every device type among the inputs, and for the CPU."""
+    """A context with autocast off for every device type of the inputs and for the CPU."""
     stack = ExitStack()
     for device in sorted({"cpu"} | {t.device.type for t in inputs if isinstance(t, torch.Tensor)}):
         if torch.amp.autocast_mode.is_autocast_available(device):

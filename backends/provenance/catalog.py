@@ -1,7 +1,7 @@
 """Every backend that `torch.compile` knows here: where it comes from, what it needs, and whether it works.
 
-`listing` looks without loading anything. `try_each` also compiles a small module with each backend, forward and
-backward, in a process of its own: backends crash, hang, and change the process they are loaded in.
+`listing` loads no backend. `try_each` compiles a small module with each backend, forward and backward, in a process of
+its own, because backends may crash, hang, or change the process that loads them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .origin import spec_of
 
 BackendRow = dict[str, Any]
 
-#: Seconds one backend may take for the small module, its imports included.
+#: The most seconds that a backend may take for the small module, with its imports.
 TIMEOUT = 180.0
 
 
 def listing() -> list[BackendRow]:
-    """A row for each backend: its name, where it comes from, whether a script can get it back, and what it needs.
+    """A row for each backend: its name, where it comes from, whether a script can load it, and what it needs.
 
-    ``adapter`` is the entry point of what fxminify knows about this backend in particular, empty where there is none.
-    ``needs`` is the command that installs what is missing, empty where everything is there.
+    ``adapter`` is the entry point of the adapter for this backend, empty if there is none. ``needs`` is the command
+    that installs what is missing, empty if nothing is.
     """
     return [_row(name, obj) for name, obj in sorted(registry.registered().items())]
 
@@ -38,7 +38,7 @@ def listing() -> list[BackendRow]:
 def try_each(
     rows: list[BackendRow], *, jobs: int = 2, done: Callable[[BackendRow], None] = lambda row: None
 ) -> list[BackendRow]:
-    """``rows`` with ``test``: ``ok``, ``forward only: ...``, ``wrong numbers``, or why not even that."""
+    """``rows`` with the field ``test``: ``ok``, ``forward only: ...``, ``wrong numbers`` or another failure."""
     with ThreadPoolExecutor(jobs) as pool:
         for row, said in zip(rows, pool.map(lambda r: selftest(r["name"]), rows), strict=True):
             row["test"] = said
@@ -47,7 +47,7 @@ def try_each(
 
 
 def selftest(name: str, timeout: float = TIMEOUT) -> str:
-    """What became of a small module under the backend ``name``, in a fresh process."""
+    """The result of a small module under the backend ``name`` in a fresh process, as a short text."""
     command = [sys.executable, "-m", "fxminify.backends.provenance.selftest", name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
@@ -78,7 +78,7 @@ def _row(name: str, obj: Any) -> BackendRow:
 
 
 def _missing(name: str, modules: list[str]) -> Iterator[str]:
-    """How to get what this backend needs and this installation lacks."""
+    """Commands that install what this backend needs and this installation lacks."""
     module, command = adapter_of(name).needs.get(name, ("", ""))
     if module and find_spec(module) is None:
         yield command

@@ -1,14 +1,14 @@
-"""Embedded source: what a function defined in the running script, or inside another function, needs to exist again.
+"""Embedded source: the source of a function that is defined in the running script or inside another function.
 
-Such a function cannot be imported, so its own text travels with the case, after the globals and closure cells it
-uses: modules become ``import x as y``, importable objects ``from m import n``, other functions and classes of the
-script their own text, plain values ``NAME = value``. Four rules keep it honest:
+Such a function cannot be imported, so the case has its text, after the globals and closure cells that it uses: modules
+as ``import x as y``, importable objects as ``from m import n``, other functions and classes of the script as their own
+text, plain values as ``NAME = value``. There are four rules:
 
-* the text is taken only where it is the live function: a code object compiled from it must equal the function's;
-* nothing is executed while capturing: the text only has to pass ``compile()``;
-* text that is not the program's own (a variable's value, a path below the home directory) never stands there as a
-  literal: its assignment is embedded instead, or it is refused (`private`);
-* whatever cannot be written down is refused, naming the global or the cell.
+* The text must be that of the live function: a code object compiled from it must equal the function's.
+* Capturing executes nothing: the text only has to pass ``compile()``.
+* Text that is not the program's own (a variable's value, a path below the home directory) never becomes a literal: its
+  assignment is embedded instead, or it is refused (`private`).
+* What cannot be written as source is refused, with the name of the global or the cell.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _IMPLICIT = frozenset({"__name__", "__doc__", "__builtins__", "__debug__", "__sp
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedSource:
-    """Source that stands on its own: its import lines, the text after them, the base name of the file it is from."""
+    """Complete source: its import lines, the text after them, and the base name of the file that it is from."""
 
     imports: tuple[str, ...]
     text: str
@@ -47,16 +47,16 @@ class EmbeddedSource:
         return ast.parse(self.source)
 
     def modules(self) -> list[str]:
-        """Modules that the text imports, inside its functions too."""
+        """Names of the modules that the source imports, also inside of functions."""
         return list(dict.fromkeys(syntax.imported_modules(self.tree())))
 
     def names(self) -> frozenset[str]:
-        """Names that the text binds at top level."""
+        """Names that the source binds at top level."""
         return syntax.bound_names(self.tree())
 
 
 class Embedder:
-    """Collects what some functions need. ``express`` turns a live value into an expression or raises `CannotEmbed`."""
+    """Collects the source of functions. ``express`` returns the expression of a live value or raises `CannotEmbed`."""
 
     def __init__(self, express: Callable[[Any], Expression]) -> None:
         self._express = express
@@ -68,10 +68,10 @@ class Embedder:
         self._file = ""
 
     def embedded(self) -> EmbeddedSource | None:
-        """Everything collected, None when that is nothing. Raises `CannotEmbed` where it is no valid source."""
+        """All that was collected, None if that is nothing. Raises `CannotEmbed` if it is no valid source."""
         if not self._blocks:
             return None
-        # `import a` says nothing that `import a.b` does not, unless that binds another name.
+        # `import a.b` includes `import a`, unless it binds another name.
         longer = [i for i in self._imports if " as " not in i]
         imports = [i for i in sorted(self._imports) if not any(o.startswith(i + ".") for o in longer)]
         out = EmbeddedSource(tuple(imports), _joined(self._blocks), self._file)
@@ -83,14 +83,14 @@ class Embedder:
         return out
 
     def mark(self) -> tuple[Any, ...]:
-        """The state to give to `reset` where embedding something failed half-way."""
+        """The state for `reset`, in case that embedding something fails half-way."""
         return dict(self._imports), list(self._blocks), dict(self._bound), self._file
 
     def reset(self, mark: tuple[Any, ...]) -> None:
         self._imports, self._blocks, self._bound, self._file = mark
 
     def function(self, fn: FunctionType, name: str = "") -> str:
-        """Embed ``fn``; returns the name that its text binds."""
+        """Embed ``fn``. Returns the name that its text binds. Raises `CannotEmbed`."""
         inner = inspect.unwrap(fn)
         script_global = next((n for n in (fn.__name__, name) if n and fn.__globals__.get(n) is fn), "")
         if not isinstance(inner, FunctionType):
@@ -118,7 +118,7 @@ class Embedder:
         return name
 
     def bind(self, name: str, value: Any, namespace: Mapping[str, Any], user: str, *, what: str = "global") -> None:
-        """Bind ``name`` to ``value`` in the embedded source. ``user`` needs it, which a refusal says."""
+        """Bind ``name`` to ``value`` in the embedded source. Raises `CannotEmbed`, whose message names ``user``."""
         if name in self._open:
             raise CannotEmbed(f"{name!r} needs itself")
         if name in self._bound:
@@ -138,7 +138,7 @@ class Embedder:
             raise exc if str(exc).startswith("the ") else CannotEmbed(f"{reason}: {exc}") from exc
 
     def _imported(self, name: str, value: Any, namespace: Mapping[str, Any]) -> bool:
-        """Repeat the script's own ``from m import n``, where that still gives this value."""
+        """Repeat the script's own ``from m import n``, if that gives ``value``. Returns whether it did."""
         for node in modules.statements(namespace):
             if isinstance(node, ast.ImportFrom) and node.module and not node.level and name in _bound_by(node):
                 original = next((a.name for a in node.names if (a.asname or a.name) == name), name)
@@ -148,7 +148,10 @@ class Embedder:
         return False
 
     def _settings(self, name: str, value: Any, namespace: Mapping[str, Any], user: str, text: str) -> bool:
-        """Embed a namespace of command-line arguments with only what is read of it: the rest stays at home."""
+        """Embed those command-line arguments that ``text`` reads of the namespace ``value``. Returns whether it did.
+
+        The other arguments may be private.
+        """
         if type(value) not in (argparse.Namespace, SimpleNamespace):
             return False
         used, known = syntax.attributes_of(text, name), self._read.get(name, frozenset())
@@ -180,7 +183,7 @@ class Embedder:
         return True
 
     def _defined(self, name: str, value: Any, namespace: Mapping[str, Any]) -> bool:
-        """Embed the ``def`` or ``class`` statement of the script that binds ``name``."""
+        """Embed the ``def`` or ``class`` statement of the script that binds ``name``. Returns whether it did."""
         if not modules.is_script(namespace):
             return False
         tree, lines, file = modules.script(namespace)
@@ -198,7 +201,7 @@ class Embedder:
         return True
 
     def _written(self, name: str, value: Any, namespace: Mapping[str, Any]) -> None:
-        """Embed ``name = expression``, or the one assignment of the script that made the value."""
+        """Embed ``name = expression``, or the assignment of the script that made the value. Raises `CannotEmbed`."""
         if _is_plain(value) and any(not private.in_program(text) for text in private.texts(value)):
             where = private.origin(name, namespace)
             if where is private.Origin.MACHINE and self._assigned(name, namespace):
@@ -227,7 +230,7 @@ class Embedder:
             self._blocks.append(f"{name} = {text}")
 
     def _assigned(self, name: str, namespace: Mapping[str, Any]) -> bool:
-        """Embed the one assignment of the script that makes ``name``, if nothing else touches it."""
+        """Embed the one assignment of the script to ``name``, if nothing else touches it. Returns whether it did."""
         nodes = [n for n in modules.statements(namespace) if syntax.touches(n, name)]
         if len(nodes) != 1 or not isinstance(nodes[0], ast.Assign | ast.AnnAssign):
             return False
@@ -245,14 +248,14 @@ class Embedder:
         return len(nodes) == 1 and isinstance(nodes[0], (*syntax.DEFINITIONS, ast.Assign, ast.AnnAssign))
 
     def statement(self, node: ast.stmt, namespace: Mapping[str, Any], already: Iterable[str] = ()) -> None:
-        """Embed one statement of the script as it stands; names in ``already`` are bound by others embedded so."""
+        """Embed one statement of the script as it is. Other statements embedded so bind the names ``already``."""
         _, lines, file = modules.script(namespace)
         self._bound.update({n: namespace.get(n) for n in already})
         self._bound.update({n: namespace.get(n) for n in syntax.names_bound_by(node)})
         self._add(syntax.segment(node, lines), {}, namespace, f"line {node.lineno}", file)
 
     def _add(self, text: str, cells: Mapping[str, Any], namespace: Mapping[str, Any], user: str, file: str) -> None:
-        """Append a block of source after whatever it needs."""
+        """Append a block of source, after all that it needs. Raises `CannotEmbed`."""
         self._file = self._file or portable(file)
         if any(isinstance(n, ast.ImportFrom) and n.level for n in ast.walk(ast.parse(text))):
             raise CannotEmbed(f"{user} imports relative to its package")
@@ -277,7 +280,7 @@ class Embedder:
 
 
 def _joined(blocks: list[str]) -> str:
-    """Blocks of source as a person would lay them out: two blank lines around definitions, none between values."""
+    """The blocks of source with two blank lines around definitions and none between values."""
     out = ""
     for before, block in zip(["", *blocks], blocks, strict=False):
         both_values = not _is_definition(before) and not _is_definition(block)
@@ -298,7 +301,7 @@ def _from_line(module: str, original: str, name: str) -> str:
 
 
 def _submodules(text: str, namespace: Mapping[str, Any]) -> Iterator[str]:
-    """Loaded submodules reached as attributes (``a.b.c``): binding ``a`` alone does not import them elsewhere."""
+    """Loaded submodules that ``text`` uses as attributes (``a.b.c``): another process must import them, too."""
     for node in ast.walk(ast.parse(text)):
         path = syntax.dotted(node)
         root = namespace.get(path[0]) if len(path) > 1 else None

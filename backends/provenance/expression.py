@@ -1,6 +1,6 @@
-"""An *expression*: how to get a Python object again, as JSON. One walk builds the object, another prints its source.
+"""An *expression* describes a Python object as JSON. `build` makes the object, `Printer` prints its source.
 
-Plain ``None``, ``bool``, ``int``, finite ``float``, ``str`` and lists stand for themselves; all else has one tag:
+Plain ``None``, ``bool``, ``int``, finite ``float``, ``str`` and lists describe themselves. All others have one tag:
 
 | tag | content | prints as |
 |---|---|---|
@@ -15,8 +15,8 @@ Plain ``None``, ``bool``, ``int``, finite ``float``, ``str`` and lists stand for
 | ``call`` | ``{"func", "args", "kwargs"}`` | the call |
 | ``embedded`` | a name in the embedded source | the name |
 
-`check` refuses everything else, so a document cannot smuggle code into a printed name; building imports modules and
-calls what the expression says, so it happens only where running the case was agreed to.
+`check` refuses everything else, so a document cannot put code into a printed name. `build` imports modules and calls
+functions, so it is only used if a person agreed to run the case.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _well_formed(tag: str, content: Any) -> bool:
 
 
 def _parts(tag: str, content: Any) -> list[Expression]:
-    """The expressions directly inside a tagged one."""
+    """The expressions that are the direct parts of a tagged one."""
     if tag in _SEQUENCES:
         return list(content)
     if tag == "dict":
@@ -104,7 +104,7 @@ def _parts(tag: str, content: Any) -> list[Expression]:
 
 
 def imported(e: Expression) -> list[str]:
-    """Names of the modules that ``e`` imports, in order, without repeats."""
+    """Names of the modules that ``e`` imports, in their order, each once."""
     out: dict[str, None] = {}
     pending = [e]
     while pending:
@@ -122,7 +122,7 @@ def imported(e: Expression) -> list[str]:
 
 
 def build(e: Expression, embedded: Mapping[str, Any]) -> Any:
-    """The object ``e`` stands for: imports modules and calls functions. ``embedded`` is the embedded namespace."""
+    """The object that ``e`` describes. Imports modules and calls functions. ``embedded`` is the embedded namespace."""
     if type(e) is list:
         return [build(item, embedded) for item in e]
     if type(e) is not dict:
@@ -150,10 +150,10 @@ def build(e: Expression, embedded: Mapping[str, Any]) -> Any:
 
 
 class Printer:
-    """Prints expressions as source and collects the import lines they need.
+    """Prints expressions as source and collects their import lines in ``imports``.
 
-    A name already in ``reserved`` is imported as ``module_name``; ``qualified`` prints ``module.name`` after
-    ``import module`` instead of importing names.
+    A name in ``reserved`` is imported as ``module_name``. If ``qualified``, names are printed as ``module.name`` after
+    ``import module``.
     """
 
     def __init__(self, reserved: frozenset[str] = frozenset(), *, qualified: bool = False) -> None:
@@ -197,7 +197,7 @@ class Printer:
         return f'float("{content}")' if tag == "float" else f'bytes.fromhex("{content}")'
 
     def name(self, module: str, path: str) -> str:
-        """The name by which the printed source can call ``module.path``."""
+        """The name of ``module.path`` in the printed source."""
         first, _, rest = path.partition(".")
         if module == "builtins":
             return path
@@ -215,15 +215,15 @@ class Printer:
         return f"{local}.{rest}" if rest else local
 
 
-#: What they give they leave as it is.
+#: Functions that return the same value for their own result.
 _CONVERTERS = ("bool", "bytes", "dict", "float", "frozenset", "int", "list", "set", "sorted", "str", "tuple")
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def constructor_arguments(value: Any) -> dict[str, Any] | None:
-    """Keyword arguments with which the class of ``value`` makes it again, None where that cannot be told.
+    """Keyword arguments with which the class of ``value`` makes an equal object, None if they are not known.
 
-    Arguments that are their default are left out. A class with ``__slots__`` or a ``__new__`` of its own is not read.
+    Arguments with their default value are left out. A class with ``__slots__`` or its own ``__new__`` is not analysed.
     """
     cls = type(value)
     makes: object = cls.__new__
@@ -252,7 +252,7 @@ def constructor_arguments(value: Any) -> dict[str, Any] | None:
 
 
 def _kept(init: Any) -> dict[str, str]:
-    """By parameter of ``__init__`` the attribute that holds it as it was given."""
+    """For parameters of ``__init__``, the attributes that hold their values unchanged."""
     try:
         (node,) = ast.parse(textwrap.dedent(inspect.getsource(init))).body
     except (OSError, TypeError, SyntaxError, ValueError):
@@ -273,7 +273,7 @@ def _kept(init: Any) -> dict[str, str]:
 
 
 def _forwarded(value: ast.expr) -> set[str]:
-    """The arguments whose value ``value`` may be: given one of these values again, it is the same value."""
+    """Names of arguments that ``value`` may be: as they are, or converted so that converting again changes nothing."""
     match value:
         case ast.Name(id=name):
             return {name}
@@ -287,7 +287,7 @@ def _forwarded(value: ast.expr) -> set[str]:
 
 
 def _assignments(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
-    """Targets and values of a plain assignment, those of ``a, b = c, d`` one by one."""
+    """Pairs of target and value of an assignment, two of them for ``a, b = c, d``; none for another statement."""
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
         return [(statement.target, statement.value)]
     if not isinstance(statement, ast.Assign):

@@ -1,8 +1,8 @@
-"""What a failure may depend on here: torch, the packages that a backend needs, and the system.
+"""The installation that a failure may depend on: torch, the packages that a backend needs, and the system.
 
-Nothing here names this machine or its user: no path, no host name, no value of the environment. A package that came
-from a checkout or an archive is described as such; if version control has it, its address is given. `describe` runs in
-a worker that has imported the backend.
+The description does not name the machine or its user: it has no path, no host name, no value of the environment. It
+has the address of a package that was installed from version control. `describe` runs in a worker that has imported the
+backend.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _ADDRESS = re.compile(r"(?:git|hg|svn|bzr)\+https?://[A-Za-z0-9.-]+(?::\d+)?/[\w
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An installed distribution; ``source`` is what pip takes to install it again, empty for a local checkout.
+    """An installed distribution. ``source`` is the argument for pip to install it again, empty for a local checkout.
 
-    ``direct``: none of the others brings it along.
+    ``direct`` says that no other package of the list requires it.
     """
 
     name: str
@@ -42,8 +42,8 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """``packages`` are those besides torch and what it needs, ``local`` modules that no package provides (``mine``,
-    ``mine 0.3``), ``system`` the rest as ``(label, value)``, as `torch.utils.collect_env` has it."""
+    """Versions. ``packages`` leaves out torch and what it requires. ``local`` has modules that no package provides
+    (``mine``, ``mine 0.3``), ``system`` lines of `torch.utils.collect_env` as ``(label, value)``."""
 
     torch: str = ""
     python: str = ""
@@ -54,13 +54,13 @@ class Installed:
 
     @classmethod
     def load(cls, doc: Any) -> Installed:
-        """Inverse of `store.codec.dump`. What does not look like a package is left out. Raises `ValueError`."""
+        """Inverse of `store.codec.dump`, without malformed packages. Raises `ValueError` if ``doc`` is not valid."""
         found = codec.load(doc, cls)
         return replace(found, packages=tuple(p for p in found.packages if _is_plausible(p)))
 
 
 def describe(modules: Iterable[str]) -> Installed:
-    """This process: the modules ``modules``, and what it imported since the first of them besides torch and us."""
+    """The installation of this process: ``modules``, and what it imported since the first of them."""
     import torch
 
     owners = metadata.packages_distributions()
@@ -90,7 +90,7 @@ def describe(modules: Iterable[str]) -> Installed:
 
 
 def _with_imported(modules: set[str], owners: Mapping[str, list[str]]) -> set[str]:
-    """``modules``, and what those of them import that no package provides: a crash may come before they do."""
+    """``modules``, and what local ones of them import, which a crash may have kept them from importing."""
     found: set[str] = set()
     waiting = sorted(modules)
     while waiting:
@@ -104,7 +104,7 @@ def _with_imported(modules: set[str], owners: Mapping[str, list[str]]) -> set[st
 
 
 def _is_vendored(name: str) -> bool:
-    """Whether the distribution called ``name`` is a copy inside of another package, as setuptools brings some."""
+    """Whether the distribution ``name`` is a copy inside of another package, as setuptools has some."""
     return "_vendor" in Path(str(metadata.distribution(name).locate_file(""))).parts
 
 
@@ -118,7 +118,7 @@ def _pinned(package: Package) -> str:
 
 
 def _package(name: str) -> Package:
-    """The installed distribution, by what its metadata says of where it is from (PEP 610)."""
+    """The installed distribution, with its source according to its metadata (PEP 610)."""
     found = metadata.distribution(name)
     package = Package(found.metadata["Name"], found.version)
     text = found.read_text("direct_url.json")
@@ -142,7 +142,7 @@ def _local(name: str) -> str:
 
 
 def _closure(names: Iterable[str]) -> set[str]:
-    """Normal names of distributions and of all they require here, extras left out."""
+    """Normal names of distributions and of all that they require, without extras."""
     found: set[str] = set()
     waiting = [_normal(name) for name in names]
     while waiting:
@@ -162,14 +162,14 @@ def _normal(name: str) -> str:
 
 
 def _system() -> Iterable[tuple[str, str]]:
-    """What `torch.utils.collect_env` tells, but the packages, which take pip seconds, and what may hold paths."""
+    """Lines of `torch.utils.collect_env`, without packages, which take seconds, and without what may contain paths."""
     import torch
     from torch.utils import collect_env as env
 
     def told(label: str, ask: str, *arguments: Any) -> tuple[str, str]:
         try:
             return label, str(getattr(env, ask)(*arguments) or "N/A")
-        except Exception as error:  # noqa: BLE001  a tool of the system that fails is no answer, and no failure of ours
+        except Exception as error:  # noqa: BLE001  the tool of the system failed
             return label, f"not known ({type(error).__name__})"
 
     yield "PyTorch version", str(torch.__version__)

@@ -1,12 +1,12 @@
-"""Custom operators: which module, shared library or source registers ``torch.ops.NS.OP``, and getting it back.
+"""Custom operators: which module, shared library or source registers ``torch.ops.NS.OP``, and how to load it.
 
-An *import* is JSON: ``{"module": name}``, ``{"library": file name}``, ``{"source": text, "imports": [lines]}`` or
-``{"processes": ...}`` (`backends.running.collectives`), with ``"ops"``, the operators it registers (`needed` drops
-an import once none of them is left in the graph), and ``"search_path"``, directories of this machine that are never
+An *import* is a JSON object: ``{"module": name}``, ``{"library": file name}``, ``{"source": text, "imports": [lines]}``
+or ``{"processes": ...}`` (`backends.running.collectives`). ``"ops"`` has the operators that it registers: `needed`
+drops an import if the graph calls none of them. ``"search_path"`` has directories of this machine, which are never
 printed.
 
-Leans on ``torch._library`` (``custom_ops.OPDEFS``, ``simple_registry``) and ``torch._C._dispatch_dump`` for the places
-of registration.
+This module uses private parts of torch to find the places of registration: ``torch._library`` (``custom_ops.OPDEFS``,
+``simple_registry``) and ``torch._C._dispatch_dump``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BUILTIN = frozenset(
         "static_runtime", "streams", "symm_mem",
     }
 )  # fmt: skip
-#: Built in, but only registered by a module of torch that not every backend imports.
+#: Built-in namespaces that a module of torch registers, which not every backend imports.
 _LAZY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
 _OP = re.compile(r"^([A-Za-z_]\w*)::([A-Za-z_]\w*)(\.\w+)?$", re.ASCII)
 _PLACE = re.compile(r"registered at (.+?):\d+(?= ::|$)", re.MULTILINE)
@@ -49,9 +49,9 @@ _LARGEST_LIBRARY = 512 << 20
 
 
 def imports_for(ops: Iterable[str]) -> tuple[list[Json], list[str]]:
-    """What to import for these operators (``"ns::name"`` or ``"ns::name.overload"``), and what cannot be found.
+    """The imports that register ``ops`` (``"ns::name"`` or ``"ns::name.overload"``), and problems as sentences.
 
-    One import for each place of registration, in the order of the operators that need it.
+    There is one import for each place of registration, in the order of the operators that need it.
     """
     found: dict[str, Json] = {}
     problems: list[str] = []
@@ -79,7 +79,7 @@ def imports_for(ops: Iterable[str]) -> tuple[list[Json], list[str]]:
 
 
 def needed(imports: Iterable[Mapping[str, Any]], ops: Iterable[str]) -> list[Json]:
-    """The imports that register one of ``ops``, and those that do not say what they register."""
+    """Those ``imports`` that register one of ``ops``, or that do not say what they register."""
     wanted = {_qualified(op) for op in ops}
     return [dict(i) for i in imports if "ops" not in i or wanted & set(i["ops"])]
 
@@ -110,7 +110,7 @@ def check(imports: Any) -> None:
 
 
 def executes(imports: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What `load` runs, one line each for a person to agree to. Raises `ValueError` like `check`."""
+    """What `load` runs, in lines for a person to agree to. Raises `ValueError` like `check`."""
     out = []
     imports = list(imports)
     check(imports)
@@ -125,7 +125,7 @@ def executes(imports: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def load(imports: Iterable[Mapping[str, Any]]) -> None:
-    """Import what registers the operators. Raises `CannotLoad`, also where an operator is still missing after."""
+    """Do the ``imports``. Raises `CannotLoad` if one fails or does not register its operators."""
     import torch
 
     imports = list(imports)
@@ -150,7 +150,7 @@ def load(imports: Iterable[Mapping[str, Any]]) -> None:
 
 
 def to_source(imports: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The lines of a script that do what `load` does; import lines first."""
+    """The lines of a script that do what `load` does, import lines first. Raises `ValueError` like `check`."""
     lines: dict[str, None] = {}
     setup: list[str] = []
     imports = list(imports)
@@ -212,7 +212,7 @@ def _import(place: str) -> Json:
 def _places(op: str) -> list[str]:
     """Names of the modules, or paths of the libraries, that register ``op`` or one of its kernels; ``__main__`` too."""
     python = [module for file in _source_files(op) if (module := _module_of_file(file)) is not None]
-    # A kernel registered by name (torch.library.impl("ns::op", ...)) is only seen in the source.
+    # torch does not remember who registered a kernel by name (torch.library.impl("ns::op", ...)): search the sources.
     names = list(dict.fromkeys([*python, *_mentioning(op)]))
     if names:
         return ["__main__"] if "__main__" in names else names
@@ -244,7 +244,7 @@ def _mentioning(op: str) -> Iterator[str]:
 
 
 def _module_of_file(file: str) -> str | None:
-    """The loaded module with this source file, torch's own left out; the running script is ``__main__``."""
+    """The loaded module with this source file: a name, ``__main__`` for the running script, None for torch's own."""
     if not file.endswith(".py") or not os.path.exists(file):
         return None
     path = os.path.abspath(file)
@@ -259,7 +259,7 @@ def _module_of_file(file: str) -> str | None:
 
 
 def _shared_libraries(op: str) -> Iterator[str]:
-    """Shared libraries that hold the names of ``op``: by module where a package outside torch brings them."""
+    """Shared libraries that contain the names of ``op``: the module of a package outside of torch, or the path."""
     import torch
 
     loaded = [str(p) for p in torch.ops.loaded_libraries]
@@ -270,7 +270,7 @@ def _shared_libraries(op: str) -> Iterator[str]:
             continue
         with open(path, "rb") as file:
             content = file.read()
-        # As C strings: `TORCH_LIBRARY` makes one of the namespace, `def` and `impl` get the name or the whole schema.
+        # These are C strings: `TORCH_LIBRARY` has the namespace, `def` and `impl` have the name or the whole schema.
         if all(re.search(rb"(?<!\w)%s[\0(]" % text.encode(), content) for text in (namespace, name)):
             yield _package_of(path) or os.path.abspath(path)
 
@@ -281,7 +281,7 @@ def _is_extension(module: object) -> bool:
 
 
 def _package_of(path: str) -> str | None:
-    """The loaded module to import for a shared library: itself, or the package in whose directory it lies."""
+    """The loaded module of a shared library: the library itself, or the package in whose directory it is; else None."""
     for name, module in list(sys.modules.items()):
         if getattr(module, "__file__", None) == path and modules.is_dotted(name):
             return name
@@ -312,8 +312,8 @@ def _embedded(ops: list[str]) -> Json:
 def _registering_statements(ops: list[str], namespace: Mapping[str, Any]) -> list[ast.stmt]:
     """Top-level statements that define these operators or their kernels, in order.
 
-    First those that name an operator or open a `Library` of its namespace, then those that register through a name the
-    first bind (``@op.register_fake``, ``lib.impl(...)``), until there are no more.
+    These name an operator, open a `Library` of its namespace, or register through a name that another one of them binds
+    (``@op.register_fake``, ``lib.impl(...)``).
     """
     texts = {*ops, *(op.partition("::")[0] for op in ops)}
     statements = modules.statements(namespace)

@@ -1,8 +1,8 @@
 """Modules of this process and the running script: which module holds an object, and the source that defines one.
 
-Two ideas: an object counts as importable only if ``getattr`` on the module gives that very object back *and* the
-module's source binds the name when it is imported (a global filled in later would be missing in a fresh process);
-and ``__module__`` is only a hint, because partials, ``aot_autograd`` objects and wrappers have a misleading one.
+An object is importable if ``getattr`` on the module returns the same object *and* the source of the module binds the
+name when it is imported: a global that is set later would be missing in a fresh process. ``__module__`` is only a hint,
+because it is misleading for partials, ``aot_autograd`` objects and wrappers.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from typing import Any
 
 from . import syntax
 
-#: The running script goes by these names; nothing can be imported from them elsewhere.
+#: Names of the running script. Another process cannot import them.
 SCRIPT = frozenset({"__main__", "__mp_main__"})
 _PACKAGE = __name__.partition(".")[0]
 
 
 def is_dotted(name: str) -> bool:
-    """Whether ``name`` is a dotted path of identifiers, the only thing ever imported or printed as a name."""
+    """Whether ``name`` is a dotted path of ASCII identifiers. Nothing else is imported or printed as a name."""
     return bool(name) and all(p.isidentifier() and p.isascii() and not keyword.iskeyword(p) for p in name.split("."))
 
 
 def find(obj: object) -> tuple[str, str] | None:
-    """``(module, attribute path)`` from which a fresh process can import this very object, or None."""
+    """``(module, attribute path)`` from which a fresh process can import ``obj``, or None."""
     module, qualname = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
     if isinstance(module, str) and isinstance(qualname, str) and holds(module, qualname, obj):
         return module, qualname
@@ -54,7 +54,7 @@ def holds(module: str, path: str, obj: object) -> bool:
 
 
 def _holders(obj: object) -> Iterator[tuple[str, str]]:
-    """Every module global that is ``obj``, the running script and this package left out."""
+    """``(module, name)`` of every global that is ``obj``, except in the running script and in this package."""
     for name, module in list(sys.modules.items()):
         if name in SCRIPT or name.partition(".")[0] == _PACKAGE or not is_dotted(name):
             continue
@@ -66,14 +66,14 @@ def _holders(obj: object) -> Iterator[tuple[str, str]]:
 
 
 def _preference(hit: tuple[str, str]) -> tuple[bool, int, int, str]:
-    """Public names first, then shallow modules, then short names."""
+    """Sort key: public names first, then shallow modules, then short names."""
     module, attr = hit
     private = any(part.startswith("_") for part in (*module.split("."), attr))
     return private, module.count("."), len(module) + len(attr), module
 
 
 def binds(module: str, path: str) -> bool:
-    """Whether importing ``module`` binds the first part of ``path``; True where its source cannot be read."""
+    """Whether importing ``module`` binds the first part of ``path``; True if its source cannot be read."""
     source = tree_of(module)
     if source is None:
         return True
@@ -82,13 +82,13 @@ def binds(module: str, path: str) -> bool:
 
 
 def tree_of(module: str) -> ast.Module | None:
-    """The syntax tree of a loaded module, None where there is no Python source."""
+    """The syntax tree of a loaded module, None if it has no Python source that can be read."""
     text = text_of(module)
     return None if text is None else _parse(text)
 
 
 def text_of(module: str) -> str | None:
-    """The source text of a loaded module, None where there is none."""
+    """The source text of a loaded module, None if it has no Python source that can be read."""
     file = getattr(sys.modules.get(module), "__file__", None)
     try:
         if not isinstance(file, str) or not file.endswith(".py"):
@@ -100,7 +100,7 @@ def text_of(module: str) -> str | None:
 
 
 def mentioning(*texts: str) -> Iterator[str]:
-    """Loaded modules other than torch's whose source holds all of ``texts``, installed ones last."""
+    """Names of loaded modules other than torch's whose source contains all of ``texts``, installed ones last."""
     sought = [text.encode() for text in texts]
     files = {n: getattr(m, "__file__", None) for n, m in list(sys.modules.items()) if n.partition(".")[0] != "torch"}
     python = [(n, f) for n, f in files.items() if isinstance(f, str) and f.endswith(".py") and n != "__mp_main__"]
@@ -125,7 +125,7 @@ def _parse(text: str) -> ast.Module | None:
 def search_path(names: Iterable[str]) -> tuple[str, ...]:
     """Directories, outside the interpreter and its site-packages, from which these modules were imported.
 
-    The modules they pull in from other such directories count too: a fresh process needs all of them.
+    The result includes such directories of the modules that these import, because a fresh process needs them.
     """
     found: dict[str, None] = {}
     seen: set[str] = set()
@@ -153,7 +153,7 @@ def _roots(top: str) -> list[str]:
 
 
 def _references(top: str) -> list[str]:
-    """Modules mentioned by the globals of ``top`` and its loaded submodules."""
+    """Names of the modules of the globals of ``top`` and its loaded submodules."""
     out: dict[str, None] = {}
     for name, module in list(sys.modules.items()):
         if name == top or name.startswith(top + "."):
@@ -165,7 +165,7 @@ def _references(top: str) -> list[str]:
 
 
 def _module_of(value: object) -> object:
-    """The module of ``value``, or its own name, without running code of its class: that may warn, or compute."""
+    """The name of the module of ``value``, or its own name if it is a module. Runs no code of its class."""
     try:
         if issubclass(type(value), ModuleType):
             return object.__getattribute__(value, "__name__")
@@ -175,13 +175,13 @@ def _module_of(value: object) -> object:
 
 
 def distribution(module: str) -> str:
-    """The installed distribution that a module is from; nothing if there is none, or several share its package."""
+    """The installed distribution of a module; empty if there is none, or if several share its package."""
     owners = set(metadata.packages_distributions().get(module.partition(".")[0], ()))
     return owners.pop() if len(owners) == 1 else ""
 
 
 def is_installed(path: str) -> bool:
-    """Whether ``path`` lies in the interpreter's own directories, which every process of it has."""
+    """Whether ``path`` is in the interpreter's own directories, which every process of it has."""
     return any(path == root or path.startswith(root + os.sep) for root in _installed())
 
 
@@ -193,11 +193,11 @@ def _installed() -> tuple[str, ...]:
 
 
 class CannotEmbed(Exception):
-    """Why something cannot be written down as source; the text is for the person who reads the capture."""
+    """Something cannot be written as source. The message says why, for the person who reads the capture."""
 
 
 def statements(namespace: Mapping[str, Any]) -> list[ast.stmt]:
-    """The statements of the running script, none where the namespace is another module's or has no source."""
+    """The statements of the running script; none if ``namespace`` is that of another module or has no source."""
     try:
         return list(syntax.statements(script(namespace)[0], script=True)) if is_script(namespace) else []
     except CannotEmbed:
@@ -209,9 +209,9 @@ def is_script(namespace: Mapping[str, Any]) -> bool:
 
 
 def reimportable(value: Any) -> tuple[str, str, str] | None:
-    """``(module, name, directory)`` under which the running script can be imported to get ``value`` again.
+    """``(module, name, directory)`` with which another process can import ``value`` from the running script, or None.
 
-    Only a script with an ``if __name__ == "__main__":`` guard may be imported: the guard says that this is harmless.
+    Only a script with an ``if __name__ == "__main__":`` guard is imported: the guard says that this is harmless.
     """
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
@@ -235,7 +235,7 @@ def reimportable(value: Any) -> tuple[str, str, str] | None:
 
 
 def script(namespace: Mapping[str, Any]) -> tuple[ast.Module, list[str], str]:
-    """Syntax tree, lines and file of the running script."""
+    """The syntax tree, the lines and the file of the running script. Raises `CannotEmbed` if there is no source."""
     file = namespace.get("__file__")
     lines = linecache.getlines(file) if isinstance(file, str) else []
     if not lines or not isinstance(file, str):
@@ -251,7 +251,7 @@ def parse(text: str) -> ast.Module:
 
 
 def definition_of(fn: FunctionType) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, list[str]]:
-    """The syntax of a live function and the lines of its file."""
+    """The syntax tree of a live function and the lines of its file. Raises `CannotEmbed` if they are not known."""
     lines = linecache.getlines(fn.__code__.co_filename, fn.__globals__)
     if not lines:
         raise CannotEmbed(f"the source of {fn.__qualname__} is not available")
@@ -276,7 +276,7 @@ def definition_of(fn: FunctionType) -> tuple[ast.FunctionDef | ast.AsyncFunction
 
 
 def check_fresh(fn: FunctionType, text: str) -> None:
-    """Refuse a function that is not what its file says now: edited since it was loaded, or made by ``exec``."""
+    """Raise `CannotEmbed` unless ``text``, the file of ``fn``, still defines it: the file may have been edited."""
     if "@py_builtins" in fn.__globals__:  # rewritten by pytest
         return
     try:

@@ -1,13 +1,14 @@
-"""Where a live backend comes from: backend object -> `BackendSpec`.
+"""The origin of a live backend as a `BackendSpec`.
 
-`spec_of` never raises: whatever cannot be re-created becomes ``BackendSpec.problem``, the reason a person reads when
-the failure is captured. Objects are looked for in this order: a registered name, an importable attribute, a structure
-of importable parts (partial, ``aot_autograd(...)``, method, dataclass), and last the embedded source of a function
-defined in the running script or inside another function.
+`spec_of` never raises. If a backend cannot be re-created, ``BackendSpec.problem`` says why. An object is described, in
+this order, by a registered name, as an importable attribute, as a structure of importable parts (partial,
+``aot_autograd(...)``, method, dataclass), or by the embedded source of a function that is defined in the running script
+or inside another function.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import enum
 import functools
@@ -30,10 +31,10 @@ _LONGEST = 2000
 
 
 def spec_of(backend: Any, *, compile_kwargs: Mapping[str, Any] | None = None) -> BackendSpec:
-    """How to get ``backend`` back: a name, an object as given to ``torch.compile(backend=...)``, or what Dynamo holds.
+    """The spec of ``backend``: a name, an argument of ``torch.compile(backend=...)``, or what Dynamo made of that.
 
-    Never raises: `BackendSpec.problem` says why there is no way. ``compile_kwargs`` may hold ``options``, ``mode`` and
-    ``dynamic``; those found in a wrapper of torch's are kept.
+    Never raises: `BackendSpec.problem` says why the backend cannot be re-created. ``compile_kwargs`` may have
+    ``options``, ``mode`` and ``dynamic``, which replace those in a wrapper of torch.
     """
     name = ""
     try:
@@ -55,7 +56,7 @@ def express(value: Any) -> Expression:
 
 
 class _Origin:
-    """One look at one backend: everything it needs to embed is collected in one `Embedder`."""
+    """The analysis of one backend. One `Embedder` collects the source to embed."""
 
     def __init__(self) -> None:
         self._embedder = Embedder(self._express_inside)
@@ -76,7 +77,7 @@ class _Origin:
         return replace(spec, variables=variables.read_by(spec))
 
     def _named(self, name: str) -> BackendSpec | None:
-        """A spec that uses a registered name, None where its registration cannot be repeated by an import."""
+        """A spec that uses a registered name, None if no import can repeat its registration."""
         obj = registry.registered().get(name)
         if obj is None:
             raise CannotEmbed(f"no backend is registered as {name!r}")
@@ -190,7 +191,7 @@ class _Origin:
         raise CannotEmbed(self._why_not(value))
 
     def _express_inside(self, value: Any) -> Expression:
-        """`express` for a value that embedded source uses: the script is not imported for a part of it."""
+        """`express` for a value that embedded source uses, without an import of the script."""
         before, self._inside = self._inside, True
         try:
             return self.express(value)
@@ -214,7 +215,7 @@ class _Origin:
             return {"call": {"func": maker, "args": [self.express(inner)], "kwargs": {}}}
         if isinstance(value, types.MethodType) and getattr(value.__self__, value.__name__, None) == value:
             return {"get": [self._owner(value.__self__), value.__name__]}
-        if isinstance(value, types.SimpleNamespace) or _is_argparse(value):
+        if isinstance(value, types.SimpleNamespace) or type(value) is argparse.Namespace:
             return self._call(type(value), **vars(value))
         if isinstance(value, type | types.FunctionType) or not hasattr(value, "__dict__"):
             return None
@@ -224,7 +225,7 @@ class _Origin:
         return self._made(value) if callable(value) else None
 
     def _owner(self, value: Any) -> Expression:
-        """The object that a bound method belongs to; it need not be callable."""
+        """The object of a bound method, which need not be callable, as an expression. Raises `CannotEmbed`."""
         try:
             return self.express(value)
         except CannotEmbed:
@@ -233,7 +234,7 @@ class _Origin:
             return made
 
     def _made(self, value: Any) -> Expression | None:
-        """The call that makes an instance again."""
+        """The call that makes an equal instance, None if it is not known."""
         given = constructor_arguments(value) if hasattr(value, "__dict__") else None
         return None if given is None else self._call(type(value), **given)
 
@@ -242,7 +243,7 @@ class _Origin:
         return {"call": {"func": self.express(func), "args": [self.express(a) for a in args], "kwargs": arguments}}
 
     def _decompositions(self, table: Any) -> Expression:
-        """A decomposition table, by the call that makes it."""
+        """A decomposition table as an expression, if possible the call that makes it."""
         if callable(table) and not isinstance(table, Mapping):
             return self.express(table)
         if found := modules.find(table):
@@ -256,7 +257,7 @@ class _Origin:
         return self.express(dict(table))
 
     def _script_global(self, value: Any) -> str:
-        """The name by which one statement of the running script binds this object, which is no function."""
+        """The name to which one statement of the running script binds this object, empty if there is none."""
         main = vars(sys.modules["__main__"])
         names = [n for n, v in list(main.items()) if v is value and self._embedder.has_statement(n, main)]
         return min(names, default="")
@@ -274,7 +275,7 @@ class _Origin:
 
 
 def shown(backend: Any) -> str:
-    """What to call a backend: its name, or one for an object that has none."""
+    """The name of a backend, or a name made for an object without one."""
     if isinstance(backend, str):
         return backend
     if registry.is_aot_autograd(backend):
@@ -296,7 +297,7 @@ def _how(backend: Any, target: Expression) -> str:
 
 
 def _torch_atom(value: Any) -> Expression:
-    """dtypes, layouts, memory formats, devices and operators, as torch prints them."""
+    """A dtype, layout, memory format, device or operator as an expression, None for anything else."""
     import torch
 
     if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
@@ -309,7 +310,3 @@ def _torch_atom(value: Any) -> Expression:
     if isinstance(value, torch._ops.OpOverloadPacket):
         return {"op": value._qualified_op_name}
     return None
-
-
-def _is_argparse(value: Any) -> bool:
-    return type(value).__module__ == "argparse" and type(value).__name__ == "Namespace"

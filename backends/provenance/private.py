@@ -1,8 +1,8 @@
-"""What belongs to this machine or its user and must not be stored: values of environment variables, the home directory,
-the names of the user and of the host.
+"""Text of this machine or its user that must not be stored.
 
-`expression_for` gives the expression that reads such a value again elsewhere; `check` refuses what only contains one.
-`origin` tells from the source of a script where the value of a global comes from. Nothing is executed for that.
+That is: values of environment variables, the home directory, the names of the user and of the host. `expression_for`
+returns the expression that reads such a value elsewhere. `check` refuses text that contains one. `origin` finds from
+the source of a script where the value of a global comes from, and executes nothing for that.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from . import modules, syntax
 from .modules import CannotEmbed
 
 _SHORTEST = 6
-#: Variables that say nothing about a person.
+#: Variables that contain nothing about a person.
 _OPEN = re.compile(r"^(PWD|OLDPWD|SHELL|TERM|COLORTERM|COLUMNS|LINES|LANG|LC_\w+|_|PYTEST_\w+|FXMINIFY_\w+)$")
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|(API|ACCESS|PRIVATE)_?KEY", re.IGNORECASE)
 
 
 class Origin(IntEnum):
-    """Where the value of a global comes from. The greatest of its parts counts."""
+    """The origin of a value. If parts of it have several origins, the greatest counts."""
 
     INSIDE = 0  # the program, its arguments, the clock
-    MACHINE = 1  # a property of the machine or of the installation, which its expression reads again
+    MACHINE = 1  # a property of the machine or the installation, which its expression can read elsewhere
     OUTSIDE = 2  # a file, a command, the network, a person
 
 
-#: Dotted beginnings of what a script calls or reads; the longest that fits counts. Everything else is `Origin.MACHINE`.
+#: Prefixes of dotted names that a script uses; the longest one counts. Any other name is `Origin.MACHINE`.
 _ORIGINS = {
     **dict.fromkeys(
         (
@@ -61,7 +61,7 @@ _READS_FILES = frozenset({"read", "read_bytes", "read_text", "readline", "readli
 
 
 def origin(name: str, namespace: Mapping[str, Any]) -> Origin:
-    """Where the value of the script's global ``name`` comes from, as the statements that touch it say."""
+    """The origin of the script's global ``name``, from the statements that touch it."""
     statements = modules.statements(namespace)
     seen: set[str] = set()
     pending, worst = [name], Origin.INSIDE
@@ -80,7 +80,7 @@ def origin(name: str, namespace: Mapping[str, Any]) -> Origin:
 
 
 def _used(node: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Dotted paths of modules and builtins that a statement uses, and names of the script's globals in it."""
+    """Pairs for what a statement uses: a dotted path of a module or builtin, or else the name of a global."""
     inner = {id(n.value) for n in ast.walk(node) if isinstance(n, ast.Attribute)}
     imports = {
         alias.asname or alias.name: f"{s.module}.{alias.name}"
@@ -108,7 +108,7 @@ def _used(node: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tuple[str, st
 
 
 def _of_path(path: str) -> Origin:
-    """The origin of what a dotted path gives."""
+    """The origin of the value of a dotted path."""
     path = re.sub(r"^(posixpath|ntpath)\b", "os.path", path)
     while path and path not in _ORIGINS:
         if path == "builtins":
@@ -120,7 +120,7 @@ def _of_path(path: str) -> Origin:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """The text inside a plain value: its strings and bytes, and numbers that are the value of a variable."""
+    """The texts in a plain value: strings, bytes, and numbers that are the value of an environment variable."""
     if type(value) is str:
         yield value
     elif type(value) is bytes:
@@ -135,7 +135,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def in_program(text: str) -> bool:
-    """Whether ``text`` is a string of the running script's source or part of its arguments."""
+    """Whether ``text`` is a string in the source of the running script, or part of its command-line arguments."""
     if len(text) < 2:
         return True
     script = vars(sys.modules["__main__"])
@@ -148,7 +148,7 @@ def in_program(text: str) -> bool:
 
 
 def expression_for(value: Any) -> Any:
-    """The expression that gives a value of this machine, None where ``value`` is none."""
+    """The expression that reads ``value`` from the machine, None if it is no value of this machine."""
     if type(value) not in (str, int, float):
         return None
     if name := _variable(str(value)):
@@ -168,7 +168,7 @@ def expression_for(value: Any) -> Any:
 
 
 def check(value: str | bytes) -> None:
-    """Refuse text that contains something private. Raises `CannotEmbed`, which does not repeat it."""
+    """Raise `CannotEmbed` if ``value`` contains something private. The message does not repeat it."""
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
     if in_program(text):
         return
@@ -181,7 +181,7 @@ def check(value: str | bytes) -> None:
 
 
 def check_source(text: str) -> None:
-    """Refuse source in which the value of a secret variable stands. Raises `CannotEmbed`."""
+    """Raise `CannotEmbed` if the source ``text`` contains the value of a secret variable."""
     for name, held in _variables():
         if _SECRET.search(name) and held in text:
             raise CannotEmbed(f"its source holds the value of the environment variable {name}; read it from os.environ")
@@ -198,7 +198,7 @@ def _variables() -> Iterator[tuple[str, str]]:
 
 
 def _variable(text: str) -> str:
-    """The environment variable whose value is ``text``."""
+    """The name of the environment variable whose value is ``text``, empty if there is none."""
     return next((name for name, value in _variables() if value == text), "") if len(text) >= _SHORTEST else ""
 
 

@@ -1,8 +1,7 @@
-"""Everything fxminify knows of torch's private backend registry and of the wrappers `torch.compile` puts around one.
+"""Access to torch's private registry of backends, and to the wrappers that `torch.compile` puts around a backend.
 
-Leans on ``torch._dynamo.backends.registry``, ``torch._TorchCompileWrapper`` and
-``torch._dynamo.backends.common.AotAutograd``; ``tests/torch/backends/test_registry.py`` fails when they
-change.
+This module uses ``torch._dynamo.backends.registry``, ``torch._TorchCompileWrapper`` and
+``torch._dynamo.backends.common.AotAutograd``. ``tests/torch/backends/test_registry.py`` fails if they change.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ GROUP = "torch_dynamo_backends"
 
 @dataclass(frozen=True, slots=True)
 class Unwrapped:
-    """What the user gave to `torch.compile`: the backend object or its name, and the arguments beside it."""
+    """The arguments of `torch.compile`: the backend object or its name, options, mode and ``dynamic``."""
 
     backend: Any
     name: str = ""
@@ -33,7 +32,7 @@ class Unwrapped:
 
 
 def unwrap(obj: Any) -> Unwrapped:
-    """Peel off what Dynamo and `torch.compile` put around a backend."""
+    """``obj`` without the wrappers of Dynamo and `torch.compile`, and the arguments that these have."""
     import torch
 
     for _ in range(20):
@@ -68,7 +67,7 @@ def is_aot_autograd(obj: Any) -> bool:
 
 
 def aot_arguments(obj: Any) -> dict[str, Any]:
-    """The keywords an ``aot_autograd`` object was made with: its first call replaces some, undone here."""
+    """The keyword arguments of an ``aot_autograd`` object, as they were before its first call replaced some."""
     out = dict(obj.kwargs)
     bw = out.get("bw_compiler")
     if getattr(bw, "_is_wrapped_bw_compiler", False) and isinstance(bw, FunctionType):
@@ -81,7 +80,7 @@ def aot_arguments(obj: Any) -> dict[str, Any]:
 
 
 def boxed_compiler(obj: Any) -> Any:
-    """The compiler that ``functorch.compile.make_boxed_compiler`` made ``obj`` of, None if it made no such thing."""
+    """The compiler that ``functorch.compile.make_boxed_compiler`` wrapped as ``obj``, None if it did not."""
     from torch._functorch._aot_autograd.utils import make_boxed_compiler
 
     inner = make_boxed_compiler.__code__.co_consts
@@ -89,7 +88,7 @@ def boxed_compiler(obj: Any) -> Any:
 
 
 def registered() -> dict[str, Any]:
-    """Every registered backend by name; an entry point not loaded yet is its `EntryPoint`."""
+    """Every registered backend by name: the function, or the `EntryPoint` that was not loaded yet."""
     from torch._dynamo.backends import registry
 
     registry._lazy_import()
@@ -97,29 +96,29 @@ def registered() -> dict[str, Any]:
 
 
 def is_registered(name: object, obj: Any) -> bool:
-    """Whether ``name`` is the registered name of this very object."""
+    """Whether ``obj`` is registered as ``name``."""
     from torch._dynamo.backends import registry
 
     return isinstance(name, str) and registry._COMPILER_FNS.get(name) is obj
 
 
 def name_of(obj: Any) -> str:
-    """The name under which ``obj`` is registered, or nothing."""
+    """The registered name of ``obj``, empty if there is none."""
     from torch._dynamo.backends import registry
 
     return next((n for n, fn in registry._COMPILER_FNS.items() if fn is obj), "")
 
 
 def entry_point(name: str) -> EntryPoint | None:
-    """The entry point of the group ``torch_dynamo_backends`` with this name."""
+    """The entry point ``name`` of the group ``torch_dynamo_backends``, None if there is none."""
     return next(iter(entry_points(group=GROUP, name=name)), None)
 
 
 def leaves_to(point: EntryPoint, module: str, obj: Any) -> bool:
     """Whether ``module``, which can register ``obj``, leaves that to the entry point ``point`` of the same name.
 
-    It does if it registers under a condition only, ``if "x" not in list_backends()``. Where it always registers,
-    torch's look-up through the entry point fails on a duplicate name, and the module must be imported beforehand.
+    It does if it registers only under a condition such as ``if "x" not in list_backends()``. If it always registers,
+    torch's look-up through the entry point fails on a duplicate name, so the module must be imported first.
     """
     tree = modules.tree_of(module)
     always = tree is None or point.name in syntax.registered_names(tree, conditional=False)
@@ -127,11 +126,11 @@ def leaves_to(point: EntryPoint, module: str, obj: Any) -> bool:
 
 
 def registering_module(name: str, obj: Any) -> str | None:
-    """The loaded module whose import registers ``name``; torch's own and the running script count.
+    """The loaded module whose import registers ``name``, which may be torch's own or the running script; else None.
 
-    A name may be registered by another module than the one its function says it is from, so the sources are asked:
-    first the function's module, then every module that mentions ``register_backend``. None where no source says so
-    (a registration inside a function is not one: an import would not run it).
+    Another module than that of the function may register the name, so this reads sources: that of the function's
+    module, then those of all modules that mention ``register_backend``. A registration inside a function does not
+    count, because an import does not run it.
     """
     hint = getattr(obj, "__module__", None)
     torch_own = [n for n in list(sys.modules) if n.startswith(("torch._dynamo.backends.", "torch._dynamo.repro."))]

@@ -1,6 +1,6 @@
 """A small module under one backend, forward and backward: ``python -m fxminify.backends.provenance.selftest NAME``.
 
-The answer is the last line of standard output, ``{"said": str}``. Run in a process of its own by `catalog.try_each`.
+The last line of standard output is the answer, ``{"said": str}``. `catalog.try_each` runs it in a process of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 
 def run(name: str) -> str:
-    """``ok``, or what went wrong first."""
+    """``ok``, or the first failure as a short text."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -45,7 +45,7 @@ def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _said(exc: BaseException) -> str:
-    """The first line of what was at the bottom of it."""
+    """The type and the first line of the innermost exception."""
     exc = getattr(exc, "inner_exception", exc)
     lines = str(exc).strip().splitlines() or ["no message"]
     return f"{type(exc).__name__}: {lines[0]}"

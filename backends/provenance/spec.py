@@ -1,9 +1,9 @@
-"""`BackendSpec`: how to get a backend back in another process, as plain data.
+"""`BackendSpec`: how to load a backend in another process, as plain data.
 
-One object both *compiles* (`BackendSpec.compile`, `load`, `callable`) and *prints the lines that compile*
-(`BackendSpec.to_source`), from the same expression, so that the oracle and the script cannot drift apart. Making one
-from a live backend is `backends.provenance.origin`; nothing here imports torch until a backend is loaded, and nothing
-is imported or executed by reading a spec.
+A spec both compiles (`BackendSpec.compile`, `load`, `callable`) and prints the lines of a script that compile
+(`BackendSpec.to_source`). Both use the same expression, so the oracle and the script do the same. The module
+`backends.provenance.origin` makes specs of live backends. This module imports torch only to load a backend. To read a
+spec imports and executes nothing.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _INLINE = 60
 
 
 class InvalidSpec(ValueError):
-    """A backend in a file that no fxminify wrote."""
+    """The description of a backend in a file is not valid."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"a capture names a backend that cannot be read: {what}")
 
 
 class CannotLoad(Exception):
-    """A backend that cannot be had back here; the text says why and, where one is known, what to do."""
+    """A backend or an operator cannot be loaded here. The message says why and, if known, what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpecSource:
-    """The lines of a script that get the backend back: ``imports``, ``setup``, then ``torch.compile(f, {arguments})``.
+    """The lines of a script that load a backend: ``imports``, ``setup``, then ``torch.compile(f, {arguments})``.
 
-    ``names`` are those the script must not use for anything else.
+    The script must not use ``names`` for anything else.
     """
 
     imports: list[str]
@@ -53,15 +53,15 @@ class SpecSource:
 
 @dataclass(frozen=True, slots=True)
 class BackendSpec:
-    """How to get a backend back.
+    """How to load a backend.
 
-    ``target`` is an expression (`backends.provenance.expression`) for what goes to ``torch.compile(backend=...)``: a
-    registered name, or the backend itself. ``module`` is imported first, because it registers the name; torch's own
-    names need none, and torch finds the ``entry_point`` of an installed ``distribution`` by itself. ``how`` says in one
-    word which way it is: ``registered``, ``entry_point``, ``attribute``, ``partial``, ``aot_autograd``, ``instance``,
-    ``method``, ``source`` (embedded) or ``unknown``. ``search_path`` holds directories of this machine and is never
-    printed. ``variables`` are names of environment variables that were set and that it reads. ``problem`` says why
-    there is no way, or is empty.
+    ``target`` is an expression (`backends.provenance.expression`) for the argument of ``torch.compile(backend=...)``: a
+    registered name, or the backend itself. ``module`` is imported first, because it registers the name. torch's own
+    names need none, and torch itself finds the ``entry_point`` of an installed ``distribution``. ``how`` names the way
+    in one word: ``registered``, ``entry_point``, ``attribute``, ``partial``, ``aot_autograd``, ``instance``,
+    ``method``, ``source`` (embedded) or ``unknown``. ``search_path`` has directories of this machine, which are never
+    printed. ``variables`` are the names of environment variables that were set and that the backend reads. ``problem``
+    says why the backend cannot be loaded elsewhere, or is empty.
     """
 
     name: str = ""
@@ -79,7 +79,7 @@ class BackendSpec:
     problem: str = ""
 
     def to_json(self) -> Json:
-        """The spec as JSON, fields at their default left out."""
+        """The spec as a JSON object, without fields that have their default."""
         defaults = {f.name: f.default for f in fields(self)}
         out: Json = {k: v for k, v in codec.dump(self).items() if v != defaults[k]}
         for holder, key in ((out, "search_path"), (out, "variables"), (out.get("source", {}), "imports")):
@@ -89,7 +89,7 @@ class BackendSpec:
 
     @classmethod
     def from_json(cls, doc: Mapping[str, Any]) -> BackendSpec:
-        """Inverse of `to_json`; checks everything, executes nothing. Raises `InvalidSpec`."""
+        """Inverse of `to_json`. Checks all of ``doc`` and executes nothing. Raises `InvalidSpec`."""
         if unknown := set(doc) - {f.name for f in fields(cls)}:
             raise InvalidSpec(f"a backend has no field {min(map(str, unknown))!r}")
         try:
@@ -109,19 +109,19 @@ class BackendSpec:
 
     @property
     def attr(self) -> str:
-        """Attribute path of the backend inside its module, where it is imported as one."""
+        """The attribute path of the backend in its module; empty if it is not imported from one."""
         if type(self.target) is dict and "import" in self.target:
             return str(self.target["import"][1])
         return self.entry_point.partition(":")[2]
 
     def modules(self) -> list[str]:
-        """Modules to import beforehand, torch's own left out: where the backend's import cost is."""
+        """The modules, other than torch's, that loading the backend imports."""
         names = [self.module, *imported(self.target), *imported(self.options)]
         names += self.source.modules() if self.source is not None else []
         return [n for n in dict.fromkeys(names) if n and n.partition(".")[0] not in ("torch", "builtins", "functools")]
 
     def executes(self) -> list[str]:
-        """What loading this backend runs, one line each for a person to agree to."""
+        """What loading this backend runs, in lines for a person to agree to."""
         lines = [f"imports {name}" for name in self.modules()]
         if self.entry_point:
             owner = f" of {self.distribution}" if self.distribution else ""
@@ -132,7 +132,7 @@ class BackendSpec:
         return [*lines, f"calls the backend {self.name or 'without a name'}"]
 
     def load(self) -> Any:
-        """Import what must be imported and return what goes to ``torch.compile(backend=...)``. Raises `CannotLoad`."""
+        """Load the backend, and return the argument of ``torch.compile(backend=...)``. Raises `CannotLoad`."""
         if self.problem:
             raise CannotLoad(self.problem)
         extend_path(self.search_path)
@@ -148,7 +148,7 @@ class BackendSpec:
             raise CannotLoad(f"backend {self.name!r}: {type(exc).__name__}: {exc}") from exc
 
     def _registered(self, name: str) -> str | Callable[..., Any]:
-        """The name, once it is sure that torch knows it; an entry point works without its metadata too."""
+        """``name`` if torch knows it, or the function of an entry point whose metadata is not installed."""
         from . import registry
 
         if name not in registry.registered():
@@ -165,17 +165,17 @@ class BackendSpec:
         return {} if self.source is None else run(self.source)
 
     def options_dict(self) -> dict[str, Any] | None:
-        """A fresh ``options`` dictionary: `torch.compile` takes entries out of the one it is given."""
+        """A new ``options`` dictionary or None. It is new because `torch.compile` removes entries from its argument."""
         return None if self.options is None else build(self.options, self._namespace())
 
     def callable(self) -> Callable[[Any, Any], Any]:
-        """The function ``(gm, inputs)`` as `torch.compile` would call it, options and mode applied."""
+        """The function ``(gm, inputs)`` that `torch.compile` would call, with options and mode applied."""
         from . import registry
 
         return registry.wrap(self.load(), self.options_dict(), self.mode, self.dynamic)
 
     def compile(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """``torch.compile(fn, backend=..., ...)``, exactly what `to_source` prints."""
+        """``torch.compile(fn, backend=..., ...)``, the call that `to_source` prints. Raises `CannotLoad`."""
         import torch
 
         compiled: Callable[..., Any] = torch.compile(
@@ -184,7 +184,7 @@ class BackendSpec:
         return compiled
 
     def to_source(self, reserved: Iterable[str] = ()) -> SpecSource:
-        """The source of `compile`. ``reserved`` are names that the script already uses. Raises `CannotLoad`."""
+        """The source lines of `compile`. ``reserved`` are names that the script already uses. Raises `CannotLoad`."""
         if self.problem:
             raise CannotLoad(self.problem)
         embedded = self.source.names() if self.source is not None else frozenset()
@@ -210,7 +210,7 @@ class BackendSpec:
 
 
 def extend_path(directories: Iterable[str]) -> None:
-    """Put directories in front of ``sys.path`` that exist and are not on it, in their order."""
+    """Put those ``directories`` that exist and are not on ``sys.path`` at its front, in their order."""
     new = [d for d in directories if d not in sys.path and os.path.isdir(d)]
     sys.path[:0] = new
 
@@ -219,15 +219,15 @@ _namespaces: dict[str, dict[str, Any]] = {}
 
 
 def run(source: EmbeddedSource) -> dict[str, Any]:
-    """The namespace of embedded source, executed once per process: what it registers cannot be registered twice.
+    """The namespace of embedded source.
 
-    It runs as ``__main__`` would and under its own file's name, so that its exceptions and frames look as they did
-    where they were captured.
+    The source is executed once in a process, because it may register things that cannot be registered twice. It runs
+    with the name ``__main__`` and the name of its file, so that exceptions and frames look as in the captured process.
     """
     key = hashlib.sha256(source.source.encode()).hexdigest()
     if key not in _namespaces:
         file = source.file or "<embedded>"
-        if "/" in file:  # relative to the installed packages: `exceptions.portable` makes it so again
+        if "/" in file:  # relative to the installed packages, as `exceptions.portable` writes it
             file = os.path.join(os.path.dirname(os.__file__), file)
         namespace: dict[str, Any] = {"__name__": "__main__"}
         linecache.cache[file] = (len(source.source), None, source.source.splitlines(keepends=True), file)
@@ -237,6 +237,6 @@ def run(source: EmbeddedSource) -> dict[str, Any]:
 
 
 def _imported_name(line: str) -> str:
-    """The name that one import line binds."""
+    """The name that an import line binds."""
     words = line.partition("#")[0].split()
     return words[-1] if "as" in words or words[0] == "from" else words[1].partition(".")[0]

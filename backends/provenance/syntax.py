@@ -1,7 +1,7 @@
-"""Facts about Python source, from its syntax alone: nothing here looks at a live object.
+"""Facts about Python source from its syntax alone, without live objects.
 
-What a module binds when it is imported, which backends it registers, which names a piece of text takes from outside,
-and the text of one statement.
+They are: the names that a module binds when it is imported, the backends that it registers, the names that a text reads
+from outside, and the text of a statement.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _REGISTERS = re.compile(r"^register_\w*backend$")
 
 
 def statements(tree: ast.AST, *, script: bool = False) -> Iterator[ast.stmt]:
-    """Statements run by importing the module, those nested in ``if``/``try``/``with``/``for`` too.
+    """Statements that an import of the module runs, with those nested in ``if``, ``try``, ``with`` and ``for``.
 
-    What stands under ``if __name__ == "__main__":`` is left out, an import does not run it; ``script`` puts it in.
+    Statements under ``if __name__ == "__main__":`` are included only if ``script``.
     """
     for field in ("body", "handlers", "orelse", "finalbody", "cases"):
         for item in getattr(tree, field, []):
@@ -46,12 +46,12 @@ def is_guard(node: ast.stmt) -> bool:
 
 
 def bound_names(tree: ast.Module) -> frozenset[str]:
-    """Names that importing the module binds; ``*`` where it imports everything from another module."""
+    """Names that an import of the module binds. ``*`` is one of them if the module may bind any name."""
     return frozenset(name for node in statements(tree) for name in names_bound_by(node)) | _anything(tree)
 
 
 def names_bound_by(node: ast.stmt) -> Iterator[str]:
-    """Names that one statement binds itself, not those bound by statements nested in it."""
+    """Names that one statement binds, without those that nested statements bind."""
     if isinstance(node, DEFINITIONS):
         yield node.name
     elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -72,7 +72,7 @@ def names_bound_by(node: ast.stmt) -> Iterator[str]:
 
 
 def _anything(tree: ast.Module) -> frozenset[str]:
-    """``globals()[...] = ...`` hides names from us: then anything may be bound."""
+    """``{"*"}`` if the module calls ``globals``, ``exec`` or ``vars`` and so may bind any name; else nothing."""
     dynamic = any(
         isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in ("globals", "exec", "vars")
         for s in statements(tree)
@@ -83,7 +83,7 @@ def _anything(tree: ast.Module) -> frozenset[str]:
 
 
 def free_names(text: str) -> list[str]:
-    """Names that ``text`` reads but does not bind itself, sorted. Raises `SyntaxError`."""
+    """Names that ``text`` reads and does not bind, sorted. Raises `SyntaxError`."""
     top = symtable.symtable(text, "<embedded>", "exec")
     bound = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
     read = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
@@ -96,13 +96,13 @@ def free_names(text: str) -> list[str]:
 
 
 def first_line(node: ast.stmt) -> int:
-    """The line on which a statement starts, its decorators included, as ``co_firstlineno`` counts."""
+    """The number of the first line of a statement or of its decorators, as in ``co_firstlineno``."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(d.lineno for d in decorators)])
 
 
 def segment(node: ast.stmt | ast.Lambda, lines: list[str]) -> str:
-    """The text of ``node`` as it was written, or unparsed where that would not be the same statement in ASCII."""
+    """The text of ``node`` as it was written; unparsed if that is not ASCII or not the same statement alone."""
     unparsed = ast.unparse(node)
     if isinstance(node, ast.Lambda):
         written = ast.get_source_segment("\n".join(lines), node) or unparsed
@@ -119,7 +119,7 @@ def segment(node: ast.stmt | ast.Lambda, lines: list[str]) -> str:
 
 
 def touches(node: ast.stmt, name: str) -> bool:
-    """Whether a statement binds or may change ``name``: assigns it or its parts, or stands alone and mentions it."""
+    """Whether a statement binds or may change ``name``: it assigns it or its parts, or is an expression with it."""
     if name in names_bound_by(node):
         return True
     if isinstance(node, ast.Assign | ast.AugAssign | ast.Delete | ast.Expr):
@@ -129,7 +129,7 @@ def touches(node: ast.stmt, name: str) -> bool:
 
 
 def attributes_of(text: str, name: str) -> frozenset[str] | None:
-    """The attributes that ``text`` reads of the object ``name``; None where it uses the object otherwise."""
+    """The attributes that ``text`` reads of the object ``name``; None if it also uses the object otherwise."""
     tree = ast.parse(text)
     chains = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
     read = [n for n in chains if isinstance(n.value, ast.Name) and n.value.id == name]
@@ -148,7 +148,7 @@ def dotted(node: ast.AST) -> list[str]:
 
 
 def imported_modules(tree: ast.AST) -> Iterator[str]:
-    """Modules that are imported anywhere in ``tree``, relative imports left out."""
+    """Names of the modules that are imported anywhere in ``tree``, without relative imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -157,7 +157,7 @@ def imported_modules(tree: ast.AST) -> Iterator[str]:
 
 
 def without_annotations(text: str) -> str:
-    """``text`` with the annotations of its functions left out."""
+    """``text`` without the annotations of its functions."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -168,14 +168,16 @@ def without_annotations(text: str) -> str:
 
 
 def registered_names(tree: ast.Module, *, conditional: bool = True) -> frozenset[str]:
-    """Names of the backends that importing a module with this syntax tree registers; without ``conditional`` only those
-    that it registers in any case."""
+    """Names of the backends that an import of the module registers.
+
+    Without ``conditional``, only those that it registers under no condition.
+    """
     nodes = statements(tree) if conditional else tree.body
     return frozenset(n for node in nodes for n in names_registered_by(node))
 
 
 def names_registered_by(node: ast.stmt) -> list[str]:
-    """Names of the backends registered by one statement: a decorated function or class, or a plain call."""
+    """Names of the backends that one statement registers: a decorated function or class, or a call."""
     if isinstance(node, DEFINITIONS):
         return [n for d in node.decorator_list if (n := _registration(d, node.name)) is not None]
     if isinstance(node, ast.Expr | ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
@@ -208,6 +210,6 @@ def _name(expr: ast.expr) -> str | None:
 
 
 def is_registration(node: ast.expr) -> bool:
-    """Whether a decorator only registers a backend and gives the function back."""
+    """Whether a decorator only registers a backend and returns the function itself."""
     func = node.func if isinstance(node, ast.Call) else node
     return _REGISTERS.match(_name(func) or "") is not None

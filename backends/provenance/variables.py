@@ -1,7 +1,7 @@
-"""Which environment variables a backend reads: names only, no value is ever kept.
+"""The environment variables that a backend reads. Only names are kept, no values.
 
-Two sources tell: the adapter of the backend, and the source of its modules, where ``os.environ`` and ``os.getenv`` are
-called with a name. A variable counts if it is set in the process in which the backend failed.
+The adapter of the backend names some. Others are arguments of ``os.environ`` and ``os.getenv`` in the source of its
+modules. A variable counts if it is set in the process in which the backend failed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from ..adapters import adapter_of
 from .spec import BackendSpec
 
-#: What every process inherits, whatever its backend.
+#: Variables that every process inherits, whatever its backend is.
 ORDINARY = (
     "PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "CC",
     "CXX", "XDG_CACHE_HOME",
 )  # fmt: skip
-#: How a script says it; fresh runs of the script are given those variables.
+#: The beginning of the sentence in a script. Fresh runs of the script get the variables that it names.
 SENTENCE = "Environment variables that the backend reads: "
 _SAID = re.compile(re.escape(SENTENCE).replace(r"\ ", r"\s+") + r"([\w,\s]+)\.")
 _READ = re.compile(
@@ -30,12 +30,12 @@ _READ = re.compile(
     r"""|getenvb?\s*\(\s*["'](\w+)["']"""
     r"""|["'](\w+)["']\s+(?:not\s+)?in\s+(?:os\s*\.\s*)?environ\b"""
 )
-#: Files of a backend that are read at most, and bytes of one.
+#: The most files of a backend that are read, and the most bytes of a file.
 _MOST_FILES, _MOST_BYTES = 300, 1 << 20
 
 
 def read_by(spec: BackendSpec) -> tuple[str, ...]:
-    """The environment variables that are set here and that the backend of ``spec`` reads, in order."""
+    """Names of the environment variables that are set here and that the backend of ``spec`` reads, sorted."""
     adapter = adapter_of(spec.name)
     read = {name for text in _sources(spec) for name in _names(text)}
     read |= {n for n in os.environ for pattern in adapter.environment_variables if fnmatchcase(n, pattern)}
@@ -44,18 +44,18 @@ def read_by(spec: BackendSpec) -> tuple[str, ...]:
 
 
 def _is_named(name: str) -> bool:
-    """Whether ``name`` can stand in a script and is about the backend. Where a cache lies is not."""
+    """Whether ``name`` is an identifier and may affect the backend. The place of a cache does not."""
     return name.isidentifier() and name.isascii() and not name.startswith("PYTHON") and "_CACHE" not in name
 
 
 def named(script: str) -> list[str]:
-    """The variables that a script says its backend reads."""
+    """Names of the variables that its backend reads, according to ``script``."""
     found = _SAID.search(script)
     return re.findall(r"\w+", found[1]) if found else []
 
 
 def sentence(names: Iterable[str]) -> str:
-    """The sentence of a script about ``names``; nothing where there are none."""
+    """The sentence of a script about ``names``, empty if there are none."""
     names = list(names)
     return f"{SENTENCE}{', '.join(names)}." if names else ""
 
@@ -65,11 +65,11 @@ def _names(text: str) -> set[str]:
 
 
 def _sources(spec: BackendSpec) -> Iterator[str]:
-    """The embedded source, the backend's packages as far as they are loaded, and modules beside them."""
+    """Source texts: embedded source, loaded modules of the backend's packages, and loaded modules beside them."""
     if spec.source is not None:
         yield spec.source.source
     packages = {name.partition(".")[0] for name in spec.modules()}
-    places = [path for path in spec.search_path if not Path(path, "torch").exists()]  # another installation is no place
+    places = [path for path in spec.search_path if not Path(path, "torch").exists()]  # not another installation
     beside = tuple(os.path.join(os.path.abspath(path), "") for path in places)
     modules = [(name, module) for name, module in list(sys.modules.items()) if name != "__main__"]
     loaded = [(name, str(getattr(module, "__file__", "") or "")) for name, module in modules]
@@ -81,7 +81,7 @@ def _sources(spec: BackendSpec) -> Iterator[str]:
 
 @lru_cache(maxsize=1024)
 def _text(file: str) -> str:
-    """What reads the environment in ``file``; nothing where the file cannot be read."""
+    """The lines of ``file`` that contain ``env``, empty if the file cannot be read."""
     try:
         with Path(file).open(encoding="utf-8", errors="replace") as opened:
             text = opened.read(_MOST_BYTES)

@@ -143,5 +143,5 @@ def _above_output(case: Case, failure: Failure) -> Iterator[tuple[tuple[str, ...
 
 
 def plain(name: str) -> str:
-    """``name`` for comparisons: ``gridsample`` for ``GridSample``, ``grid_sample``, ``grid_sample_``, ``grid_sample_3``."""
+    """``gridsample`` for ``GridSample``, ``grid_sample``, ``grid_sample_`` and ``grid_sample_3``, to compare names."""
     return re.sub(r"_\d+$", "", name).replace("_", "").lower()

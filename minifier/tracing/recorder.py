@@ -130,7 +130,7 @@ class Tape:
 
 
 class RecordingInterpreter(fx.Interpreter):
-    """Runs and records one graph; `inner` recorders run its subgraphs. Inputs ``given`` have their values in the case."""
+    """Runs and records one graph; `inner` recorders run its subgraphs. The case has the values of inputs ``given``."""
 
     def __init__(self, gm: fx.GraphModule, graph: Graph, tape: Tape, given: frozenset[str] = frozenset()) -> None:
         super().__init__(gm)
@@ -278,7 +278,7 @@ def _run_aside(outer: RecordingInterpreter, call: HopCall, path: str, module: An
 
 
 def _results(outer: RecordingInterpreter, call: HopCall, path: str) -> list[Any]:
-    """Operands for a backward function: gradients of ones, and the values that the forward function saved; else none."""
+    """Operands for a backward function: gradients of ones, and values that the forward function saved; else none."""
     first = outer.tape.returned.get(id(_module(outer.module, (call.paths[0],))))
     if path == call.paths[0] or not isinstance(first, tuple | list) or len(first) != 2:
         return []
