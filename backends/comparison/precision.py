@@ -1,10 +1,9 @@
-"""Does a backend compute in a shorter type than the graph asks for? Eager is run with that rounding put in.
+"""Find out whether a backend computes in a shorter dtype than the graph says, by an emulation in eager mode.
 
-Some accelerators multiply float32 matrices as bfloat16 or tf32, for good reason. Each of their graphs differs from
-eager, and it is one finding, not one for each graph. It is recognized by emulation: eager runs once more while the
-operands of matrix products and convolutions, their results too, or all results are rounded to 7 or 10 bits of mantissa.
-What the backend gives is that rounding if its error is as large as the emulated one, and points the same way: a wrong
-value of the same size does not follow the rounding.
+Some accelerators multiply float32 matrices as bfloat16 or tf32, for good reason. All of their graphs differ from eager,
+and that is one finding. The emulation runs eager once more with rounding to 7 or 10 bits of mantissa: of the operands
+of matrix products and convolutions, of their results too, or of all results. The backend computes in the shorter dtype
+if its error is as large as the emulated one and correlates with it. A wrong value of the same size does not correlate.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from torch.utils._pytree import tree_map
 
 from ..running.execution import Run, execute
 
-#: Bits of mantissa, and what is said of them. Values alone do not tell tf32 from float16.
+#: Bits of mantissa and the name of the dtype. Values alone do not distinguish tf32 from float16.
 SHORT = {7: "bfloat16", 10: "tf32 or float16"}
 PLACES = ("operands", "products", "operands of mm", "products of mm", "everything")
-#: Times the emulated error that is still explained by it, and how much of the error may be left unexplained.
+#: The largest error, in multiples of the emulated one, and the largest part of it that may remain unexplained.
 _FACTOR = 8.0
 _LEFT = 0.75
-#: Relative to the largest value; beyond it rounding to 7 bits is no explanation worth trying.
+#: The largest error, relative to the largest value, that rounding to 7 bits may explain.
 _LARGEST = 0.25
 _MM = ("mm", "addmm", "mv", "addmv", "dot", "linear", "linear_backward", "bmm", "baddbmm", "addbmm", "matmul")
 
 
 class Emulations:
-    """Eager runs of ``graph`` with rounding, made when they are asked for."""
+    """Eager runs of ``graph`` with rounding, each made when it is needed."""
 
     def __init__(self, graph: torch.fx.GraphModule, fresh: Callable[[], list[Any]], backward: bool) -> None:
         self._graph, self._fresh, self._backward = graph, fresh, backward
@@ -45,8 +44,11 @@ class Emulations:
         read: Callable[[Run], Any],
         known: Container[str] = (),
     ) -> str | None:
-        """The type in which ``compiled`` was computed instead of that of ``eager``, None where no rounding tells. Of
-        the types ``known``, which something else gave away, the size of the error is enough."""
+        """The shorter dtype in which ``compiled`` was computed, None if no rounding explains its error.
+
+        ``exact`` and ``eager`` are the float64 and the eager result, and ``read`` finds the result in another run. For
+        dtypes in ``known``, which another result showed, the size of the error suffices.
+        """
         if eager.dtype not in (torch.float32, torch.float64):
             return None
         a, r = compiled.double(), exact.double()
@@ -81,7 +83,7 @@ class Emulations:
         try:
             with _Rounding(bits, place):
                 return execute(copy.deepcopy(self._graph), self._fresh(), self._backward)
-        except Exception:  # noqa: BLE001  an operator that knows no such mode, whatever it raises: nothing is explained
+        except Exception:  # noqa: BLE001  the graph cannot run with rounding, for whatever reason
             return None
 
 
@@ -109,7 +111,7 @@ class _Rounding(TorchDispatchMode):
 
 
 def rounded(value: torch.Tensor, bits: int) -> torch.Tensor:
-    """``value`` with ``bits`` bits of mantissa, rounded to nearest, ties to even; the range stays."""
+    """``value`` rounded to ``bits`` bits of mantissa, to nearest, ties to even. The range of exponents stays."""
     mantissa, exponent = torch.frexp(value)
     scale = float(2 ** (bits + 1))
     out = torch.ldexp(torch.round(mantissa * scale) / scale, exponent)

@@ -1,9 +1,9 @@
-"""Do two results agree, as far as eager itself can be trusted? The numbers behind `backends.comparison.compare`.
+"""Judge the values of two results, for `backends.comparison.compare`.
 
-A value is divergent if it is further from the float64 result than ten times what the tolerance, eager's own error and
-the perturbed inputs allow. A tolerance that a person gave for the type counts once instead of ten times. Integers and
-booleans must agree exactly, except where shaking the inputs changes them too (an argmax over a tie). Where few values
-differ more perturbed runs are made: a value next to a step falls to one side of it by chance.
+A value is divergent if its distance from the float64 result is more than ten times what the tolerance, eager's own
+error and the perturbed inputs allow. A tolerance that a person gave for the dtype counts once instead of ten times.
+Integers and booleans must agree exactly, unless perturbed inputs change them too (an argmax over a tie). If few values
+differ, more perturbed runs are made, because a value next to a step may be on either side of it by chance.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from typing import Any
 import torch
 from torch.testing._comparison import default_tolerances
 
-#: How many times the allowed error counts as divergence, with a float64 reference and without one.
+#: The multiple of the allowed error that is a divergence, with a float64 reference and without one.
 FACTOR = 10.0
 FACTOR_UNREFERENCED = 1000.0
-#: Of so many values one or fewer differ: more perturbed runs are asked.
+#: If at most one of so many values differs, more perturbed runs are made.
 _FEW = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """``kind`` is ``value``, ``nan`` or ``inf``; ``error`` the largest absolute error of the ``count`` divergent ones,
-    ``eager`` eager's own, ``allowed`` what would have passed at the worst of them (0 for exact types)."""
+    """A divergence in ``count`` of ``of`` values. ``kind`` is ``value``, ``nan`` or ``inf``.
+
+    ``error`` is the largest absolute error of the divergent values, ``eager`` the largest one of eager. ``allowed`` is
+    the error that would have been allowed at the worst value (0 for integers and booleans).
+    """
 
     kind: str
     count: int
@@ -36,7 +39,7 @@ class Judged:
 
 
 def numbers(t: Any) -> torch.Tensor:
-    """Plain dense numbers to compare: complex as pairs of reals, sparse and quantized ones unpacked."""
+    """``t`` as a plain dense tensor, complex numbers as pairs of reals."""
     if not isinstance(t, torch.Tensor):
         return torch.tensor(t)
     t = t.detach()
@@ -49,13 +52,13 @@ def numbers(t: Any) -> torch.Tensor:
 
 
 def tolerance_of(value: Any, tolerances: Mapping[str, float]) -> float | None:
-    """What a person allowed for the type of ``value``, a tensor or a number of Python."""
+    """The tolerance that a person gave for the dtype of ``value``, a tensor or a Python number; else None."""
     name = str(value.dtype).removeprefix("torch.") if isinstance(value, torch.Tensor) else "float64"
     return tolerances.get(name)
 
 
 def close(e: torch.Tensor, a: torch.Tensor, tolerance: float | None = None) -> bool:
-    """What `torch.testing.assert_close` says of two results of one type and shape, NaN being equal to NaN."""
+    """Whether `torch.testing.assert_close` accepts two results of one dtype and shape. NaN equals NaN."""
     if not e.is_floating_point():
         tolerance = None
     try:
@@ -76,8 +79,11 @@ def judge(
     factor: float = FACTOR,
     tolerance: float | None = None,
 ) -> Judged | None:
-    """Which values of ``a`` diverge from eager's ``e``, if any do. ``exact`` is the truth, ``perturbed`` and ``more()``
-    are what it becomes for other inputs, ``repeated`` is a second eager run."""
+    """The divergence of the compiled result ``a`` from eager's ``e``, None if there is none.
+
+    ``exact`` is the float64 result, ``perturbed`` and ``more()`` are float64 results for perturbed inputs, and
+    ``repeated`` is the result of a second eager run.
+    """
     if e.is_floating_point():
         noise = _Noise(e, a, exact, repeated, factor, tolerance)
         noise.see(perturbed)
@@ -104,7 +110,7 @@ def judge(
 
 
 class _Noise:
-    """What may be expected of each value, learned from more and more runs."""
+    """The error that is allowed for each value, after each further run."""
 
     def __init__(
         self,
@@ -117,7 +123,7 @@ class _Noise:
     ) -> None:
         rounded = exact.to(e.dtype)
         self.kinds = _class(e), _class(a), _class(rounded)
-        #: Where one is finite and the other is not, or both are infinite with other signs: is eager right?
+        #: Values where eager and compiled differ in being finite, NaN or an infinity, and eager agrees with float64.
         self.unlike = (self.kinds[0] != self.kinds[1]) & (self.kinds[2] == self.kinds[0])
         self.dtype, self.factor, self.margin = e.dtype, factor, factor if tolerance is None else 1.0
         rtol, atol = default_tolerances(rounded) if tolerance is None else (tolerance, tolerance)
@@ -165,11 +171,11 @@ class _Noise:
 
 
 def _class(t: torch.Tensor) -> torch.Tensor:
-    """0 finite, 1 NaN, 2 and 3 the infinities."""
+    """The class of each value: 0 for finite ones, 1 for NaN, 2 and 3 for the infinities."""
     return t.isnan().int() + 2 * t.isposinf().int() + 3 * t.isneginf().int()
 
 
 def _typical(errors: torch.Tensor) -> torch.Tensor:
-    """The error that nine of ten elements stay below."""
+    """The 90th percentile of ``errors``, 0 if there are none."""
     flat = errors.flatten()
     return flat.kthvalue(max(1, int(0.9 * flat.numel()))).values if flat.numel() else flat.sum()
