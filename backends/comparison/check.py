@@ -45,7 +45,7 @@ def check(
     marked: Callable[[str], AbstractContextManager[Any]],
     short: Callable[[], frozenset[str]],
 ) -> CheckResult:
-    """Call ``compiled``, which was compiled from ``snapshot``, and eager on copies of ``args``, and compare the results.
+    """Call ``compiled``, made of ``snapshot``, and eager on copies of ``args``, and compare the results.
 
     ``marked(phase)`` is entered with the phase of a block: ``eager`` or ``forward``. ``short()`` returns the shorter
     dtypes in which this backend is known to compute. No `Exception` is raised.

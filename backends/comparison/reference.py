@@ -72,7 +72,7 @@ class _Watcher(fx.Interpreter):
         return any(storage_of(t) in self._storages for t in tensors(values))
 
     def marks(self, node: fx.Node) -> Any:
-        """The structure of the value of ``node``: ``_DRAWN`` for leaves that depend on random numbers, None for others."""
+        """The structure of the value of ``node``: ``_DRAWN`` for leaves that depend on random numbers, else None."""
         return tree_map(lambda v: _DRAWN if node in self._nodes or self.reached([v]) else None, self.env[node])
 
 
