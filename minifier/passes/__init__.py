@@ -30,7 +30,7 @@ are larger, as long as they fail. It promises
 * **rest**: if every answer was yes, it proposes nothing for the case it returned.
 
 Most failures do not depend on anything that the last stage changes. So its first rows apply the whole stage at once,
-then all of it except sizes, then only the settings around the graph.
+then all of it except ranks, all of it except sizes, and only the settings around the graph.
 
 To add a pass, write the function and a row here; `minify passes` prints the table. A distribution of your own adds
 passes through the entry-point group ``fxminify.passes``: see `installed`.
@@ -44,7 +44,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from . import arguments, ends, nodes, operators, parts, reroute, simpler
 from .candidates import Canonicalize
-from .dimensions import smaller_dimensions
+from .dimensions import fewer_dimensions, smaller_dimensions
 from .dtypes import plain_dtypes
 from .duplicates import one_input_twice
 from .layouts import plain_layouts
@@ -79,11 +79,15 @@ CANONICALIZATIONS: tuple[Canonicalize, ...] = (
     fewer_values,
     smaller_dimensions,
     plain_numbers,
+    fewer_dimensions,
     one_input_twice,
 )
 
+#: Many operations take tensors of one number of dimensions only.
+_ALL_BUT_RANKS = tuple(c for c in CANONICALIZATIONS if c is not fewer_dimensions)
+
 #: A graph may need its sizes to be a program at all.
-_ALL_BUT_SIZES = tuple(c for c in CANONICALIZATIONS if c is not smaller_dimensions)
+_ALL_BUT_SIZES = tuple(c for c in _ALL_BUT_RANKS if c is not smaller_dimensions)
 
 #: In the order in which they run.
 PASSES: tuple[Pass, ...] = (
@@ -202,9 +206,14 @@ PASSES: tuple[Pass, ...] = (
         summary="All of what follows at once: most failures depend on none of it.",
     ),
     canonical(
+        *_ALL_BUT_RANKS,
+        name="all-but-ranks",
+        summary="All but fewer dimensions at once: an operation may need a rank.",
+    ),
+    canonical(
         *_ALL_BUT_SIZES,
         name="all-but-sizes",
-        summary="All but smaller dimensions at once: a graph may need its sizes.",
+        summary="All but smaller and fewer dimensions at once: a graph may need its sizes.",
     ),
     canonical(
         *SURROUNDINGS,

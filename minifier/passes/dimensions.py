@@ -1,4 +1,4 @@
-"""Smaller dimensions. The result for a failure that does not depend on sizes has sizes of 1.
+"""Smaller dimensions, and fewer. The result for a failure that does not depend on sizes has sizes of 1.
 
 Dimensions of one size count as one dimension, so all of them change together. The numbers of that value in the graph
 change with them: first those in lists (``view(x, [2, 12, 32])``), then all, then none, then all together with the sizes
@@ -86,6 +86,34 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
     return case
 
 
+def fewer_dimensions(case: Case, storages: Storages) -> Candidates:
+    """Leave out leading dimensions of size 1, in all tensors together: all but the last, or else one after another."""
+    if case.earlier or any(tag(value) == "sym" for value in case.inputs):
+        return case
+    rank = max((len(case.tensors[i].shape) for i in changeable(case)), default=0)
+    candidate = of_rank(case, 1)
+    if candidate != case and (yield candidate):
+        return candidate
+    for least in range(rank - 1, 1, -1):
+        candidate = of_rank(case, least)
+        if candidate == case or not (yield candidate):
+            break
+        case = candidate
+    return case
+
+
+def of_rank(case: Case, rank: int) -> Case:
+    """``case`` without leading dimensions of size 1 in tensors of more than ``rank`` dimensions."""
+    tensors = list(case.tensors)
+    for i in changeable(case):
+        spec, left = tensors[i], 0
+        while len(spec.shape) - left > rank and spec.shape[left] == 1:
+            left += 1
+        if left and not spec.dynamic:
+            tensors[i] = replace(spec, shape=spec.shape[left:], stride=spec.stride[left:])
+    return case if tuple(tensors) == case.tensors else _with(case, tensors, {}, "none")
+
+
 def factors(case: Case) -> list[int]:
     """Sizes that the graph names and of which tensors have only multiples, such as heads: ``view(2, 16, 3, 4, 8)``."""
     sizes = sizes_of(case)
@@ -148,9 +176,14 @@ def resized(case: Case, sizes: Mapping[int, int], follow: str, storages: Storage
     if tuple(tensors) == case.tensors and made(case).isdisjoint(sizes):
         return case
     inputs = tuple(hinted(value, sizes) for value in case.inputs) if only is None else case.inputs
-    given = dict(zip((n.name for n in case.graph.placeholders), inputs, strict=True))
+    return _with(replace(case, inputs=inputs), tensors, sizes, follow)
+
+
+def _with(case: Case, tensors: list[TensorSpec], sizes: Mapping[int, int], follow: str) -> Case:
+    """``case`` with other tensors, and a graph whose numbers follow ``sizes``."""
+    given = dict(zip((n.name for n in case.graph.placeholders), case.inputs, strict=True))
     graph = case.graph.map_nodes(lambda node: _resized(node, sizes, follow, given.get(node.name), tensors))
-    return replace(case, inputs=inputs, tensors=tuple(tensors), graph=graph)
+    return replace(case, tensors=tuple(tensors), graph=graph)
 
 
 def hinted(value: Value, sizes: Mapping[int, int]) -> Value:

@@ -11,7 +11,8 @@ import pytest
 import torch
 from made import Held
 
-from fxminify.minifier.passes.dimensions import resized, smaller_dimensions
+from fxminify.minifier.passes.candidates import Canonicalize
+from fxminify.minifier.passes.dimensions import fewer_dimensions, resized, smaller_dimensions
 from fxminify.repro_templates.source.elements import contiguous, numbers
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.live.build import build
@@ -34,10 +35,12 @@ def case(*shapes: tuple[int, ...], out: tuple[str, list[Any]] = ("torch.stack", 
     return Case(Graph((*nodes, OUTPUT)), inputs, tensors)
 
 
-def smallest(start: Case, fails: Callable[[Case], bool]) -> tuple[Case, int]:
+def smallest(
+    start: Case, fails: Callable[[Case], bool], canonicalize: Canonicalize = smaller_dimensions
+) -> tuple[Case, int]:
     """What ``fails`` leaves, and how often it was asked; what eager cannot run does not fail."""
     asked = 0
-    candidates = smaller_dimensions(start, Held())
+    candidates = canonicalize(start, Held())
     try:
         candidate = next(candidates)
         while True:
@@ -51,7 +54,7 @@ def runs(candidate: Case) -> bool:
     gm, inputs = build(candidate, {})
     try:
         gm(*inputs)
-    except (RuntimeError, ValueError):
+    except (RuntimeError, ValueError, IndexError):
         return False
     return True
 
@@ -194,3 +197,18 @@ def test_a_smaller_graph_computes_what_its_own_sizes_give() -> None:
     gm, inputs = build(found, {})
     (out,) = gm(*inputs)
     assert torch.equal(out, torch.ones(out.shape))
+
+
+def test_dimensions_of_size_one_go_after_a_single_question() -> None:
+    found, asked = smallest(case((1, 1, 4), (1, 1, 4), out=("torch.add", [{"ref": "x0"}, {"ref": "x1"}])),
+                            lambda candidate: True, fewer_dimensions)  # fmt: skip
+    assert (shapes(found), asked) == ([(4,), (4,)], 1)
+    assert smallest(found, lambda candidate: True, fewer_dimensions) == (found, 0)
+
+
+def test_what_needs_its_rank_keeps_it() -> None:
+    convolved = case((1, 1, 5), (1, 1, 3), out=("torch.conv1d", [{"ref": "x0"}, {"ref": "x1"}]))
+    assert smallest(convolved, lambda candidate: True, fewer_dimensions) == (convolved, 2)
+    stacked = case((1, 1, 1, 5), out=("torch.softmax", [{"ref": "x0"}, 1]))
+    found, asked = smallest(stacked, lambda candidate: True, fewer_dimensions)
+    assert (shapes(found), asked) == ([(1, 5)], 3)
