@@ -99,6 +99,7 @@ def test_an_interrupted_second_run_leaves_a_verified_result_as_it_was(minified: 
     assert repro.text == first.script
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_though_its_replays_show_another_signature(
     captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def is_complete() -> bool:
     return all(name in kinds[kind] for kind, removed in WITHOUT.items() for name in removed)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(names_cache.path_for(COMPLETE["torch"]) is not None, reason="the shipped table is of another torch")
 def test_a_graph_with_a_removed_name_is_stored_once_the_table_has_grown(older: Path) -> None:
     gm = torch.fx.symbolic_trace(lambda x: torch.relu(x))

@@ -185,8 +185,7 @@ def models() -> list[tuple[nn.Module, torch.Tensor]]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("backend", ["short_products", "short_kernels"])
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("backend", "training"), [("short_products", False), ("short_kernels", True)])
 def test_a_backend_that_computes_in_a_shorter_type_is_one_row(db: str, backend: str, training: bool) -> None:
     with fxminify.capturing(db, check=True), torch.set_grad_enabled(training):
         for model, x in models():

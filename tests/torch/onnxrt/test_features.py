@@ -215,7 +215,13 @@ def test_training(name: str, compare: Comparison) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "name", ["conv with strides", "conv in groups", "transposed conv", "average pools that overlap"]
+    "name",
+    [
+        "conv with strides",
+        pytest.param("conv in groups", marks=pytest.mark.slow),
+        pytest.param("transposed conv", marks=pytest.mark.slow),
+        "average pools that overlap",
+    ],
 )
 def test_training_with_symbolic_sizes(name: str, compare: Comparison) -> None:
     function, args = TRAINING[name]

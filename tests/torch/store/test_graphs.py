@@ -92,7 +92,7 @@ def capture_and_check(names: list[str], levels: tuple[str, ...], folder: Path) -
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_dynamos_graphs_survive(half: int, tmp_path: Path) -> None:
     assert capture_and_check(FAST[half::2], ("dynamo",), tmp_path) >= 32
 

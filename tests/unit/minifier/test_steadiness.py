@@ -102,7 +102,8 @@ def descent(
     log = VerdictLog(job, 1)
     scheduler = QueryScheduler(there, log=log)
     made = Reduction(
-        job, there, scheduler, log, case, trace, (), frozenset(), 10.0, lambda nodes, stage: None, passes
+        job, there, scheduler, log, case, trace, (), frozenset(), 10.0,
+        tell=lambda nodes, stage: None, passes=passes, small=lambda case: None,
     )  # fmt: skip
     return made, oracle, book
 
