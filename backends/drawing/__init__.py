@@ -1,1 +1,1 @@
-"""Directed graphs as SVG pictures. Knows no graph format."""
+"""Pictures of directed graphs as SVG, for graphs of any format."""

@@ -1,10 +1,10 @@
 """A layered placement of a directed graph (Sugiyama): layers, an order within each, coordinates; deterministic.
 
-Nodes are given in execution order, so every edge leads forward and a node's layer is its longest path from a source,
-moved down where that shortens more edges than it lengthens. An edge that spans layers passes through *bends*, which
-take part in the ordering like nodes; edges from one node share theirs. Barycentre sweeps order the layers, keeping the
-order with the fewest crossings. Coordinates are what each layer's nodes want, the mean of their neighbours, under the
-constraint that nothing overlaps: an isotonic regression, solved exactly by pooling adjacent violators.
+Nodes are given in execution order, so every edge leads forward. The layer of a node is its longest path from a source;
+the node is moved down if that shortens more edges than it lengthens. An edge over several layers passes through
+*bends*, which are ordered like nodes. Edges from one node share their bends. Barycentre sweeps order the layers, and
+the order with the fewest crossings is kept. The coordinate of a node is close to the mean of its neighbours, and nodes
+do not overlap: this is an isotonic regression, which pooling of adjacent violators solves exactly.
 
 After Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical system structures" (1981), and
 Gansner et al., "A technique for drawing directed graphs" (1993).
@@ -16,11 +16,11 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Pixels between neighbours of one layer, and on both sides of a bend.
+#: Pixels between neighbours in a layer, and on both sides of a bend.
 APART, BEND = 24.0, 8.0
-#: Pixels between two layers: at least, at most, and the share of the widest step sideways that an edge makes.
+#: The least and the most pixels between two layers, and the ratio of the distance to the widest horizontal step.
 GAP, MOST_GAP, SLOPE = 34.0, 160.0, 0.12
-#: How many bends a drawing has at most, for each node; edges beyond that are drawn straight.
+#: The most bends of a drawing for each node. Further edges are straight.
 MOST_BENDS = 12
 _ORDERINGS, _ALIGNMENTS = 12, 12
 
@@ -29,7 +29,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Centres of the nodes, and for each edge the points it passes, source and target included; in pixels."""
+    """Centres of the nodes, and the points of each edge with its source and target, in pixels."""
 
     centres: tuple[Point, ...]
     routes: tuple[tuple[Point, ...], ...]
@@ -38,7 +38,7 @@ class Placement:
 
 
 def place(sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> Placement:
-    """Place nodes of ``sizes`` (width, height), in execution order, that ``edges`` connect by index."""
+    """A placement of nodes of ``sizes`` (width, height in pixels) in execution order. ``edges`` are pairs of indices."""
     forward = [(min(edge), max(edge)) for edge in edges]
     layers = _layers(len(sizes), forward)
     work = _Work(sizes, layers, forward)
@@ -63,7 +63,7 @@ def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 class _Work:
-    """Nodes and bends in layers. Items below ``count`` are nodes, the others bends."""
+    """Nodes and bends in layers. Items below ``count`` are nodes, the others are bends."""
 
     def __init__(self, sizes: Sequence[Point], layers: Sequence[int], edges: Sequence[tuple[int, int]]) -> None:
         self.sizes = sizes
@@ -106,11 +106,11 @@ class _Work:
                 self.above[target].append(last)
 
     def _last(self, source: int, target: int) -> int:
-        """The item right above ``target`` on the way from ``source``."""
+        """The item above ``target`` on the edge from ``source``."""
         return [source, *self.chains[source]][self.layer[target] - self.layer[source] - 1]
 
     def _first(self, item: int) -> tuple[int, int]:
-        """Initial order: that of execution, a bend next to what it comes from."""
+        """The initial order: that of execution, with a bend next to its source."""
         while item >= self.count:
             item = self.above[item][0]
         return item, 0
@@ -121,7 +121,7 @@ class _Work:
                 self.place_in[item] = position
 
     def order(self) -> None:
-        """Sweep down and up, each layer sorted by the barycentres of its neighbours; the best order is kept."""
+        """Sort the layers by the barycentres of neighbours, down and up, and keep the best order."""
         best, fewest = [list(row) for row in self.rows], self.crossings()
         for turn in range(_ORDERINGS):
             if not fewest:
@@ -142,7 +142,7 @@ class _Work:
         return sum(self.place_in[n] for n in near) / len(near) if near else default
 
     def crossings(self) -> int:
-        """How often edges between adjacent layers cross."""
+        """The number of crossings of edges between adjacent layers."""
         total = 0
         for row in self.rows:
             seen: list[int] = []
@@ -195,7 +195,7 @@ class _Work:
         return x
 
     def _starts(self, row: Sequence[int]) -> list[float]:
-        """Centres of a row that is packed as closely as may be."""
+        """The centres of a row of items without free space."""
         out, edge = [], 0.0
         for item in row:
             half = self._width(item) / 2
@@ -204,7 +204,7 @@ class _Work:
         return out
 
     def _levels(self, x: Sequence[float]) -> tuple[list[float], list[float], float]:
-        """Top and height of each layer, and the height of all."""
+        """The top and height of each layer, and the total height."""
         heights = [max((self.sizes[i][1] for i in row if i < self.count), default=0.0) for row in self.rows]
         tops, y = [], 0.0
         for row, height in zip(self.rows, heights, strict=True):
@@ -215,7 +215,7 @@ class _Work:
 
 
 def _apart(wanted: Sequence[float], weights: Sequence[float], starts: Sequence[float]) -> list[float]:
-    """The positions nearest to ``wanted`` that keep the distances between ``starts`` at least."""
+    """The positions nearest to ``wanted`` whose distances are at least those of ``starts``."""
     pools: list[tuple[float, float, int]] = []  # mean, weight, how many
     for want, weight, start in zip(wanted, weights, starts, strict=True):
         mean, total, count = want - start, weight, 1

@@ -1,9 +1,8 @@
-"""A graph as an SVG picture: boxes in, text out. It knows no graph format, so FX, ONNX and any other graph can use it.
+"""A picture of boxes and edges as SVG, for FX, ONNX and any other graph.
 
-`svg` places the boxes in layers (`fxminify.backends.drawing.layering`) and returns one ``<svg>`` element. Every text
-of a box
-is escaped, and what XML cannot hold becomes ``?``, so a hostile name stays a name. Colours are CSS variables of
-`STYLE`, light and dark; ``standalone`` puts the style inside, for a file of its own.
+`svg` places the boxes in layers (`fxminify.backends.drawing.layering`) and returns one ``<svg>`` element. Texts of
+boxes are escaped, and characters that XML does not allow become ``?``, so no name can add markup. Colours are CSS
+variables of `STYLE`, light and dark. ``standalone`` includes the style, for a file.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from html import escape
 from ...store.text import printable
 from .layering import Placement, Point, place
 
-#: How many boxes a picture has at most.
+#: The most boxes of a picture.
 MOST_BOXES = 4000
-#: Size of text: characters of a line, width of a character and height of a line in pixels.
+#: The most characters of a line, and the width of a character and the height of a line in pixels.
 MOST_CHARACTERS, CHARACTER, LINE = 34, 7.3, 16.0
 _PAD, _MARGIN = 9.0, 12.0
 
@@ -40,7 +39,7 @@ text-anchor:middle}
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One node. ``lines`` stand in it, the first in bold; ``note`` is what hovering shows.
+    """One node. It shows ``lines``, the first in bold. ``note`` appears when the pointer is over it.
 
     ``kind`` is ``compute``, ``input``, ``constant`` or ``output``; ``mark`` is empty, ``kept`` or ``culprit``.
     """
@@ -53,7 +52,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A value that box ``source`` gives to box ``target``, both by index; ``dashed`` where it is no value."""
+    """A value from box ``source`` to box ``target``, both by index; ``dashed`` if it is not a value."""
 
     source: int
     target: int
@@ -61,10 +60,10 @@ class Edge:
 
 
 def svg(boxes: Sequence[Box], edges: Sequence[Edge], *, label: str, standalone: bool = False) -> str:
-    """The picture of ``boxes``, given in execution order; ``label`` says in words what it shows.
+    """The picture of ``boxes``, which are in execution order. ``label`` describes it in words.
 
     Each box is a ``<g class="KIND MARK" data-n="INDEX">``, each edge a ``<path data-e="SOURCE TARGET">``. Raises
-    `ValueError` for more than `MOST_BOXES` boxes or for an edge to a box that is not there.
+    `ValueError` for more than `MOST_BOXES` boxes and for an edge to a box that does not exist.
     """
     if len(boxes) > MOST_BOXES:
         raise ValueError(f"{len(boxes):,} boxes are more than a picture holds ({MOST_BOXES:,})")
@@ -98,7 +97,7 @@ def _size(box: Box) -> Point:
 
 
 def _ports(placed: Placement, sizes: Sequence[Point], edges: Sequence[Edge]) -> list[float]:
-    """Where on the upper side of its target each edge arrives, so that arrows do not lie on each other."""
+    """For each edge the point on the upper side of its target, so that arrows do not overlap."""
     arriving: dict[int, list[int]] = {}
     for index, edge in enumerate(edges):
         arriving.setdefault(edge.target, []).append(index)

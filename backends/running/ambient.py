@@ -1,7 +1,7 @@
 """Ambient state: what a compiled graph depends on besides its inputs (grad mode, autocast, default dtype, RNG ...).
 
-A *context* is JSON that holds only what differs from a fresh process, so an empty one is the usual one and every key
-can be dropped on its own:
+A *context* is a JSON object with only what differs from a fresh process. It is usually empty, and any key can be
+dropped:
 
     "grad": false                     "inference": true            "default_dtype": "float64"
     "autocast": {"cpu": {"dtype": "bfloat16", "cache": true}}      only the device types where it is enabled
@@ -10,8 +10,8 @@ can be dropped on its own:
     "threads": 1                      "config": {"torch._dynamo.config": {"cache_size_limit": 64}}
     "rng": {"cpu": {"tensor": i}}     the generator's state, for graphs that may draw random numbers
 
-`snapshot` reads it, `applied` puts it back for the length of a ``with`` block, `to_source` prints it. Only the
-functions that touch torch import it: printing needs none.
+`snapshot` reads the state, `applied` restores it inside a ``with`` block, `to_source` prints it. Only functions that
+need torch import it; `to_source` does not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ...store.document.context import SDP_KERNELS, WORD, check, config_modules
 if TYPE_CHECKING:
     import torch
 
-#: Settings whose names say nothing about a failure.
+#: Names of settings that cannot affect a failure.
 _NOT_SETTINGS = (
     "thread", "worker", "cache", "dir", "path", "log", "trace", "debug", "verbose", "repro", "dynamic",
     "deterministic",
@@ -39,7 +39,7 @@ _NOT_SETTINGS = (
 
 
 def snapshot() -> Json:
-    """The ambient state now, without the random number generators."""
+    """The ambient state of this process as a context, without the random number generators."""
     import torch
 
     out: Json = {}
@@ -68,7 +68,7 @@ def snapshot() -> Json:
 
 
 def rng_states(devices: Sequence[str] = ()) -> dict[str, torch.Tensor]:
-    """The states of the CPU's generator and of those of ``devices`` (``"cuda:0"``)."""
+    """The states of the generators of the CPU and of ``devices`` (``"cuda:0"``), by device."""
     import torch
 
     states = {"cpu": torch.get_rng_state()}
@@ -81,9 +81,9 @@ def rng_states(devices: Sequence[str] = ()) -> dict[str, torch.Tensor]:
 def applied(
     context: Mapping[str, Any], tensors: Sequence[TensorSpec] = (), blobs: Blobs | None = None
 ) -> Iterator[None]:
-    """The ambient state of ``context`` inside the block, the one from before after it, RNG included.
+    """Apply the ambient state of ``context``, with its generators, inside the block; then restore the former one.
 
-    Raises `ValueError` where ``context`` is none.
+    Raises `ValueError` if ``context`` is not valid.
     """
     import torch
 
@@ -124,16 +124,16 @@ def applied(
 
 @dataclass(frozen=True)
 class AmbientSource:
-    """Statements to run first, and the context managers around the call, in order."""
+    """Source of a context: statements to run first, and context managers around the call, in order."""
 
     setup: list[str] = field(default_factory=list)
     managers: list[str] = field(default_factory=list)
 
 
 def to_source(context: Mapping[str, Any]) -> AmbientSource:
-    """``context`` as Python. The state of a generator is not printed: a script seeds it instead.
+    """The source of ``context``. It has no state of a generator, which a script seeds instead.
 
-    Raises `ValueError` where ``context`` is none.
+    Raises `ValueError` if ``context`` is not valid.
     """
     check(context)
     setup: list[str] = []
@@ -162,7 +162,7 @@ def to_source(context: Mapping[str, Any]) -> AmbientSource:
 
 
 def _printed(value: object) -> str:
-    """A word in double quotes, a number as it is."""
+    """The source of a word, in double quotes, or of a number."""
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
@@ -186,7 +186,7 @@ def _devices() -> list[str]:
 
 
 def _changed(name: str) -> Json:
-    """Settings of a config module that somebody changed, as far as they are plain values. Leans on private API."""
+    """The settings of a config module that somebody changed and that are plain values. Uses private API."""
     module = sys.modules.get(name)
     if module is None:
         return {}
@@ -203,7 +203,7 @@ def _changed(name: str) -> Json:
 
 @contextmanager
 def _rng(states: Mapping[str, Any], tensors: Sequence[TensorSpec], blobs: Blobs) -> Iterator[None]:
-    """The generators as recorded. Without a record the one of the CPU is left as it stands, and put back."""
+    """Set the recorded states of generators inside the block, and restore the former ones, the CPU's in any case."""
     import torch
 
     from ...store.live.build import build_value

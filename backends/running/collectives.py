@@ -1,8 +1,8 @@
-"""Collectives in one process: a graph that talks to other ranks runs under torch's *fake* process group.
+"""Collectives in one process: a graph that communicates with other ranks runs under torch's *fake* process group.
 
-It has the size and the rank of the group the program had, communicates with nobody, and gives every collective back
-what this rank put in. Compilers see the same graph; numbers that depend on other ranks are not those of the program.
-Only the default group is made again: its name, by which graphs refer to it, is always the same.
+The fake group has the size and the rank of the program's group and does not communicate: each collective returns what
+this rank passed to it. Compilers see the same graph. Values that depend on other ranks differ from the program's.
+Only the default group is made again, because its name, which graphs contain, is always the same.
 
 An import (`backends.provenance.libraries`) of this kind is ``{"processes": {"size": 2, "rank": 0}, "ops": [...]}``.
 """
@@ -23,7 +23,7 @@ _MOST = 1 << 20
 
 
 def described() -> dict[str, Any]:
-    """The default group of this process as an import; a group of one where there is none."""
+    """The default group of this process as an import; a group of size 1 if there is none."""
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_initialized()):
@@ -32,7 +32,7 @@ def described() -> dict[str, Any]:
 
 
 def problems(gm: fx.GraphModule) -> list[str]:
-    """Why the process groups that ``gm`` refers to cannot be made again."""
+    """Sentences on why process groups of ``gm`` cannot be made again."""
     others: dict[str, str] = {}
     for node in _collectives(gm):
         for value in (*node.args, *node.kwargs.values()):
@@ -45,7 +45,10 @@ def problems(gm: fx.GraphModule) -> list[str]:
 
 
 def communicates(gm: fx.GraphModule) -> str | None:
-    """The first node of ``gm`` that talks to other processes: one run more here would wait for one more there."""
+    """The name of the first node of ``gm`` that communicates with other processes, None if there is none.
+
+    A further run in this process would wait for a further run in those.
+    """
     import torch.distributed as dist
 
     first = next(_collectives(gm), None)
@@ -54,7 +57,7 @@ def communicates(gm: fx.GraphModule) -> str | None:
 
 
 def _collectives(gm: fx.GraphModule) -> Iterator[fx.Node]:
-    """The nodes that call collectives, those of sub-graphs included."""
+    """The nodes that call collectives, also those of subgraphs."""
     import torch
 
     for module in gm.modules():
@@ -69,7 +72,7 @@ def _collectives(gm: fx.GraphModule) -> Iterator[fx.Node]:
 
 
 def check(item: Any) -> None:
-    """Raise `ValueError` unless ``item`` is what an import has under ``processes``."""
+    """Raise `ValueError` unless ``item`` is a valid value for ``processes`` of an import."""
     if type(item) is not dict or set(item) != {"size", "rank"} or any(type(v) is not int for v in item.values()):
         raise ValueError("import.processes is not a size and a rank")
     if not 0 <= item["rank"] < item["size"] <= _MOST:
@@ -77,7 +80,7 @@ def check(item: Any) -> None:
 
 
 def start(item: Mapping[str, int]) -> None:
-    """Be rank ``item["rank"]`` of ``item["size"]``, unless this process has a group of its own."""
+    """Start the fake group with this process as rank ``item["rank"]``, unless the process has a group."""
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 

@@ -1,7 +1,7 @@
-"""A process that died, hung or outgrew its memory as a `Failure`: one description for workers, scripts and programs.
+"""The `Failure` of a process that died, hung or used too much memory: for workers, scripts and programs alike.
 
 With ``faulthandler`` enabled (``PYTHONFAULTHANDLER=1``) a dying Python prints its stack to file descriptor 2. Those
-frames become `Failure.frames`, so two crashes at different places are two bugs, and leave the diagnostics.
+frames become `Failure.frames`, so crashes at different places are different bugs. They are cut from the diagnostics.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FATAL = re.compile(r"Fatal Python error: |Extension modules: |  <|  \.\.\.$")
 
 
 def crash(phase: Phase, *, signal: int | None = None, exit_code: int | None = None, diagnostics: str = "") -> Failure:
-    """The process died of ``signal``, or left with ``exit_code`` in the middle of a call."""
+    """The failure of a process that died of ``signal``, or exited with ``exit_code`` during a call."""
     frames, rest = fault_frames(diagnostics)
     if signal is None:
         return left(exit_code, phase, frames, rest)
@@ -27,19 +27,19 @@ def crash(phase: Phase, *, signal: int | None = None, exit_code: int | None = No
 
 
 def hang(phase: Phase, seconds: float, *, diagnostics: str = "") -> Failure:
-    """No answer within ``seconds``."""
+    """The failure of a process that did not answer within ``seconds``."""
     frames, rest = fault_frames(diagnostics)
     message, detail = f"no answer within {seconds:g} s", {"seconds": seconds}
     return Failure(FailureKind.HANG, phase, message=message, frames=frames, diagnostics=rest, detail=detail)
 
 
 def out_of_memory(phase: Phase, message: str, *, diagnostics: str = "") -> Failure:
-    """The process was killed for want of memory; ``message`` gives the sizes."""
+    """The failure of a process that was killed because it used too much memory; ``message`` gives the sizes."""
     return Failure(FailureKind.OUT_OF_MEMORY, phase, message=message, diagnostics=fault_frames(diagnostics)[1])
 
 
 def signal_name(number: int) -> str:
-    """``SIGSEGV``, or ``signal 77`` where there is no name."""
+    """The name of a signal, such as ``SIGSEGV``; ``signal 77`` if it has none."""
     try:
         return signals.Signals(number).name
     except ValueError:
@@ -47,7 +47,7 @@ def signal_name(number: int) -> str:
 
 
 def fault_frames(text: str) -> tuple[tuple[Frame, ...], str]:
-    """The frames of the last ``faulthandler`` stack in ``text``, outermost first, and the text without any of it."""
+    """The frames of the last ``faulthandler`` stack in ``text``, outermost first, and the text without these stacks."""
     stack: list[Frame] = []
     rest: list[str] = []
     inside = False

@@ -1,7 +1,7 @@
-"""A live exception as a `Failure`: unwrapped from Dynamo's wrappers, with frames that name no path of this machine.
+"""The `Failure` of a live exception, without Dynamo's wrappers and without paths of this machine.
 
-The same bug must look the same whether the backend was called directly, through ``torch.compile`` or by a script in
-a fresh process, so Dynamo's own wrapping is peeled off here, once, for the hook, the workers and the verifier.
+The same bug must look the same if the backend was called directly, by ``torch.compile`` or by a script in a fresh
+process. So the hook, the workers and the verification all use this module.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 
 from ...store.failure import Failure, FailureKind, Frame, Phase
 
-#: Dynamo's envelopes; the exception inside is the backend's own.
+#: Exceptions of Dynamo that wrap the backend's own.
 _ENVELOPES = frozenset({"BackendCompilerFailed"})
 _OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory", "bad_alloc", "CUDA out of memory")
-#: Where exceptions are defined that end what runs and are no failure of it.
+#: Modules whose exceptions end a run and are no failure of it.
 _ENDING = ("_pytest.", "asyncio.", "trio", "anyio", "concurrent.")
-#: What stands for nodes that call nothing; a module goes by a path.
+#: The kinds of nodes that call no operation, or a module.
 _OPERATIONS = {"placeholder": "<input>", "get_attr": "<attribute>", "call_module": "<module>", "output": "output"}
 _MOST_NAMED = 100
-#: Functions of torch that a backward pass calls the compiler of its graph in.
+#: Functions of torch in which a backward pass calls the compiler of its graph.
 _BACKWARD_COMPILERS = {
     ("torch/_functorch/_aot_autograd/runtime_wrappers.py", "get_or_compile"),
     ("torch/_dynamo/backends/common.py", "_wrapped_bw_compiler"),
@@ -35,11 +35,11 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
 
 
 def failure_of(exc: BaseException, phase: Phase, *, graphs: Iterable[Any] = ()) -> Failure:
-    """Describe ``exc``, raised by a backend in ``phase``.
+    """The failure of a backend that raised ``exc`` in ``phase``.
 
-    The kind is ``out_of_memory`` where the exception says so, ``compile_error`` while compiling or building guards
-    (in a backward pass, too, where the compiler of its graph raised), ``runtime_error`` otherwise; an exit is a
-    ``crash``. ``graphs`` are those whose nodes its text may name, besides the ones that its frames hold.
+    The kind is ``out_of_memory`` if the exception says so, ``crash`` for an exit, ``compile_error`` during compilation
+    and building of guards (also if the compiler of a backward graph raised in a backward pass), else ``runtime_error``.
+    The message may name nodes of ``graphs``, and of the graphs that its frames hold.
     """
     inner = unwrap(exc)
     if isinstance(inner, SystemExit):
@@ -68,15 +68,17 @@ def failure_of(exc: BaseException, phase: Phase, *, graphs: Iterable[Any] = ()) 
 
 
 def compiles_backward(exc: BaseException) -> bool:
-    """Whether ``exc``, raised in a backward pass, comes from the compiler of its graph, which is called as late as
-    there. Compiled autograd compiles there, too, and Dynamo says so by its envelope."""
+    """Whether ``exc``, which a backward pass raised, comes from the compiler of its graph or from compiled autograd.
+
+    Both compile during the backward pass. Dynamo wraps the exceptions of compiled autograd.
+    """
     inner = unwrap(exc)
     frames = (f for each in {exc, inner} for f in traceback.extract_tb(each.__traceback__))
     return inner is not exc or any((portable(f.filename), f.name) in _BACKWARD_COMPILERS for f in frames)
 
 
 def named_nodes(graphs: Iterable[Any], texts: Iterable[str]) -> dict[str, str]:
-    """What the nodes of ``graphs`` call that ``texts`` name, where that is not their name anyway."""
+    """For nodes of ``graphs`` whose names ``texts`` contain, the operation that they call, unless it is their name."""
     words = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text[:20_000])}
     found: dict[str, str] = {}
     for node in (node for graph in graphs for node in graph.nodes if node.name in words):
@@ -87,7 +89,7 @@ def named_nodes(graphs: Iterable[Any], texts: Iterable[str]) -> dict[str, str]:
 
 
 def graphs_around(exc: BaseException) -> Iterator[Any]:
-    """The graphs that the frames of ``exc`` hold in variables, or in attributes of these."""
+    """The graphs in local variables of the frames of ``exc``, or in attributes of these."""
     module = getattr(sys.modules.get("torch.fx"), "GraphModule", None)
     if not isinstance(module, type):  # torch was not imported, or not to its end
         return
@@ -99,7 +101,7 @@ def graphs_around(exc: BaseException) -> Iterator[Any]:
 
 
 def left(code: int | None, phase: Phase, frames: tuple[Frame, ...] = (), diagnostics: str = "") -> Failure:
-    """The process left with exit ``code`` in the middle of a call, or wanted to."""
+    """The failure of a process that exited, or tried to, with ``code`` during a call."""
     message = f"the process left with exit code {code}"
     return Failure(FailureKind.CRASH, phase, f"exit {code}", message, frames=frames, diagnostics=diagnostics)
 
@@ -110,9 +112,9 @@ def exit_code(exc: SystemExit) -> int:
 
 
 def is_failure(exc: BaseException) -> bool:
-    """Does a backend that raises ``exc`` fail? Exits and panics of other languages are no `Exception`, but do.
+    """Whether ``exc``, raised by a backend, is a failure: an `Exception`, an exit, or a panic of another language.
 
-    Not where a person, a test runner, an event loop or a signal handler ends what runs.
+    It is none if a person, a test runner, an event loop or a signal handler ends the run.
     """
     if isinstance(exc, Exception):
         return True
@@ -123,7 +125,7 @@ def is_failure(exc: BaseException) -> bool:
 
 
 def text_of(exc: BaseException) -> str:
-    """The message of ``exc`` without terminal escapes. An exception that cannot print itself must not hide."""
+    """The message of ``exc`` without terminal escapes, or a text that it has none because its ``str`` raises."""
     try:
         return _ESCAPE.sub("", str(exc))
     except Exception as error:  # noqa: BLE001  foreign code: whatever its __str__ raises
@@ -141,7 +143,7 @@ def unwrap(exc: BaseException) -> BaseException:
 
 
 def chain(exc: BaseException) -> list[BaseException]:
-    """The causes of ``exc`` as Python would print them, nearest first, each once."""
+    """The causes of ``exc`` that Python would print, nearest first, each once."""
     seen = {id(exc)}
     out: list[BaseException] = []
     while True:
@@ -154,13 +156,13 @@ def chain(exc: BaseException) -> list[BaseException]:
 
 
 def type_name(exc: BaseException) -> str:
-    """``module.Class``, builtins without their module."""
+    """The name of the type, ``module.Class``; builtins without their module."""
     cls = type(exc)
     return cls.__qualname__ if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def leave_us_out(exc: BaseException) -> None:
-    """Take this package's own frames out of the tracebacks of ``exc`` and its causes, all but an outermost one."""
+    """Remove this package's frames, except an outermost one, from the tracebacks of ``exc`` and its causes."""
     for each in (exc, *chain(exc)):
         entry = each.__traceback__
         while entry is not None and (following := entry.tb_next) is not None:
@@ -181,7 +183,7 @@ def _ours(filename: str) -> bool:
 
 
 def portable(filename: str) -> str:
-    """``filename`` relative to its installed package, or its base name: never a directory of this machine."""
+    """``filename`` relative to the installed packages, otherwise its base name, without directories of this machine."""
     if filename.startswith("<"):
         return filename
     roots = [p for p in sys.path if p and p.endswith("-packages")] + [os.path.dirname(os.__file__)]

@@ -1,11 +1,11 @@
-"""Run a graph or a compiled callable once, on private inputs: the capture hook and the workers share this.
+"""Run a graph or a compiled callable once, on private inputs, for the capture hook and the workers.
 
-Three things make two runs comparable:
+Two runs are comparable for these reasons:
 
-* `copy_inputs` copies *storages*, not tensors: what aliased still aliases, and strides, offsets, conj/neg bits, leaf
-  and non-leaf, parameter and inference tensors stay what they were;
-* `execute` puts the random number generators back, so two runs one after the other draw the same numbers;
-* gradients are asked for with cotangents that are the same in every run and exact in every floating type.
+* `copy_inputs` copies *storages*, not tensors. So tensors share memory as before, and keep strides, offsets, conj and
+  neg bits, and being a leaf, parameter or inference tensor.
+* `execute` restores the random number generators, so that successive runs draw the same numbers.
+* Gradients are computed for cotangents that are the same in every run and exact in every floating dtype.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from torch.utils._pytree import TreeSpec, tree_flatten
 from ...store.live.modes import as_it_was, is_fake
 
 Mark = Callable[[str], None]
-#: How inputs are moved: by which numbers, and by how many units in the last place at most.
+#: How inputs are perturbed: the seed, and the most units in the last place.
 Shake = tuple[torch.Generator, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one call did.
+    """The results of one call.
 
-    ``outputs`` are the flattened results, ``structure`` their nesting, ``inputs`` the inputs as the call left them,
-    ``aliases`` for every output the index of the input whose storage it lies in, ``gradients`` one entry per input
-    (None where there is none), or None where there was no backward pass. ``random`` says that numbers were drawn.
-    ``shared`` has for every output the index of the first earlier output in its storage.
+    ``outputs`` are the flattened results, ``structure`` their nesting, ``inputs`` the inputs after the call. For every
+    output, ``aliases`` has the index of the input, and ``shared`` that of the first earlier output, in the same storage
+    (or None). ``gradients`` has an entry for every input, None for an input without a gradient; it is None if there was
+    no backward pass. ``random`` says that the call drew random numbers.
     """
 
     outputs: tuple[Any, ...]
@@ -50,9 +50,9 @@ class Run:
 def execute(
     function: Callable[..., Any], inputs: Sequence[Any], backward: bool = False, *, mark: Mark = lambda phase: None
 ) -> Run:
-    """Call ``function`` on ``inputs`` (which it may change) as Dynamo would, then ask for gradients if ``backward``.
+    """Call ``function`` on ``inputs`` (which it may change) as Dynamo would, then compute gradients if ``backward``.
 
-    ``mark`` is called with ``"backward"`` when the backward pass begins. Exceptions of ``function`` pass through.
+    ``mark`` is called with ``"backward"`` when the backward pass begins. Raises what ``function`` raises.
     """
     inputs = list(inputs)
     sources = _sources(inputs) if backward else []
@@ -74,12 +74,12 @@ def tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
 
 
 def version_of(value: Any) -> int | None:
-    """How often a tensor was written to, as torch counts; None for inference tensors, which it does not count."""
+    """torch's count of writes to a tensor; None for an inference tensor, which has none, and for other values."""
     return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
 
 
 def storage_of(t: torch.Tensor) -> int:
-    """What tensors of one storage have in common; a tensor without a storage has it alone."""
+    """A number that tensors of one storage share. A tensor without a storage has a number of its own."""
     return t.untyped_storage()._cdata if t.layout is torch.strided and not is_fake(t) else id(t)
 
 
@@ -88,7 +88,7 @@ def differentiable(value: Any) -> bool:
 
 
 def cotangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """For each output the gradient of the imagined loss: multiples of 1/8 up to 2 in size, seeded, never zero."""
+    """A gradient for each output: seeded multiples of 1/8 of at most 2 in absolute value, none of them 0."""
     generator = torch.Generator().manual_seed(0)
     made = []
     for output in outputs:
@@ -99,8 +99,10 @@ def cotangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _sources(inputs: Sequence[Any]) -> list[GradientEdge | None]:
-    """Where the gradient of each input arrives. Asked before the call: an input that is changed in place is the
-    result of the graph afterwards, and its gradient would pass the graph by."""
+    """For each input the edge of the autograd graph at which its gradient arrives.
+
+    Read it before the call, because an input that the call changes in place is a result of the graph afterwards.
+    """
     wants = [isinstance(t, torch.Tensor) and t.requires_grad for t in inputs]
     return [get_gradient_edge(t) if wanted else None for t, wanted in zip(inputs, wants, strict=True)]
 
@@ -130,7 +132,7 @@ def _shared(outputs: Sequence[Any]) -> tuple[int | None, ...]:
 
 
 def _plain(value: Any) -> bool:
-    """Is it an ordinary strided tensor with a storage of its own to copy?"""
+    """Whether it is an ordinary strided tensor with a storage that can be copied."""
     return (
         type(value) in (torch.Tensor, torch.nn.Parameter)
         and value.layout is torch.strided
@@ -141,7 +143,7 @@ def _plain(value: Any) -> bool:
 
 
 def span(values: Sequence[torch.Tensor]) -> tuple[int, int]:
-    """First and one past the last byte that the tensors use of their common storage; the first is a multiple of 64."""
+    """The range of bytes that the tensors use of their common storage; its start is a multiple of 64."""
     low, high = None, 0
     for t in values:
         if t.numel():
@@ -155,11 +157,11 @@ def span(values: Sequence[torch.Tensor]) -> tuple[int, int]:
 def copy_inputs(
     values: Sequence[Any], *, wide: bool = False, noise: int | None = None, units: int = 8, whole: bool = False
 ) -> list[Any]:
-    """Private copies of the tensors among ``values``; everything else is passed through.
+    """``values`` with private copies of the tensors.
 
-    Of a storage only what the tensors reach is copied, or all of it if ``whole``: ``as_strided`` counts from its start.
-    ``wide`` makes floating and complex tensors float64 and complex128; ``noise`` then moves every element by up to
-    ``units`` in the last place of its original type, seeded by the number.
+    The part of a storage that the tensors use is copied, or all of it if ``whole``, for ``as_strided``, which counts
+    from its start. ``wide`` converts floating and complex tensors to float64 and complex128. Then the seed ``noise``
+    changes every element by up to ``units`` units in the last place of its original dtype.
     """
     groups: dict[int, list[torch.Tensor]] = {}
     for t in values:
@@ -212,7 +214,7 @@ def _widened(t: torch.Tensor, low: int, high: int, shake: Shake | None) -> torch
 
 
 def widened(dtype: torch.dtype) -> torch.dtype:
-    """float64 or complex128 for a floating or complex type, any other type unchanged."""
+    """float64 or complex128 for a floating or complex dtype, otherwise ``dtype``."""
     if dtype.is_floating_point:
         return torch.float64
     return torch.complex128 if dtype.is_complex else dtype
@@ -231,7 +233,7 @@ def _view(t: torch.Tensor, storage: torch.UntypedStorage, dtype: torch.dtype, lo
 
 
 def _like(original: torch.Tensor, bare: torch.Tensor) -> torch.Tensor:
-    """``bare`` with the autograd standing of ``original``."""
+    """``bare`` with the autograd state of ``original``: leaf, parameter, inference tensor or result."""
     if isinstance(original, torch.nn.Parameter):
         return torch.nn.Parameter(bare, requires_grad=original.requires_grad)
     if not original.requires_grad:
@@ -245,7 +247,7 @@ def _like(original: torch.Tensor, bare: torch.Tensor) -> torch.Tensor:
 
 
 class _NonLeaf(torch.autograd.Function):
-    """Makes a tensor the result of an operation without copying it: it is no view, so it may be changed in place."""
+    """Makes a tensor the result of an operation without a copy. It is no view, so it can be changed in place."""
 
     @staticmethod
     def forward(ctx: Any, anchor: torch.Tensor, holder: list[torch.Tensor]) -> torch.Tensor:
@@ -257,10 +259,10 @@ class _NonLeaf(torch.autograd.Function):
 
 
 def private(gm: fx.GraphModule, *, plain: bool = False) -> fx.GraphModule:
-    """A copy of ``gm`` that a backend may edit: the graph is its own, attributes and parameters are shared.
+    """A copy of ``gm`` that a backend may edit. It has its own graph and shares attributes and parameters.
 
-    Everything Dynamo notes on graph and nodes (``meta``, ``example_value``, names of parameters) comes along, and the
-    copy compiles its code as lazily as ``gm``; TorchScript cannot read that, it needs a ``plain`` one.
+    The copy has what Dynamo notes on graph and nodes (``meta``, ``example_value``, names of parameters), and compiles
+    its code as lazily as ``gm``. TorchScript cannot read that; for it, ask for a ``plain`` one.
     """
     lazy = isinstance(gm, _LazyGraphModule) and not plain
     new = (_LazyGraphModule if lazy else fx.GraphModule)(gm, copy.deepcopy(gm.graph))
@@ -275,21 +277,21 @@ def private(gm: fx.GraphModule, *, plain: bool = False) -> fx.GraphModule:
 
 
 def called(node: fx.Node) -> str:
-    """What ``node`` calls, as a person would say it: ``relu``, ``aten.relu.default``, ``torch.relu`` ..."""
+    """The name of what ``node`` calls, for a person: ``relu``, ``aten.relu.default``, ``torch.relu`` ..."""
     if isinstance(node.target, str):
         return node.target
     return str(fx.node._get_qualified_name(node.target)) if callable(node.target) else str(node.target)
 
 
 def mentions(node: fx.Node, op: str) -> bool:
-    """Does ``node`` call ``op``: its last name (``relu``), or the name torch prints (``aten.relu.default``)?"""
+    """Whether ``node`` calls ``op``, a last name (``relu``) or the name that torch prints (``aten.relu.default``)."""
     shown = {called(node), str(node.target)}
     names = {part.rstrip("_") for text in shown for part in text.replace("::", ".").split(".")}
     return node.op in ("call_function", "call_method", "call_module") and (op in shown or op.rstrip("_") in names)
 
 
 def counts(gm: fx.GraphModule) -> dict[str, int]:
-    """How often ``gm`` calls what, the most frequent first."""
+    """The number of calls of each operation in ``gm``, by name, the most frequent first."""
     found: dict[str, int] = {}
     for node in gm.graph.nodes:
         if node.op in ("call_function", "call_method", "call_module"):
@@ -298,7 +300,7 @@ def counts(gm: fx.GraphModule) -> dict[str, int]:
 
 
 def trains(inputs: Any) -> bool:
-    """Will gradients be asked of a graph with these inputs?"""
+    """Whether a graph with these inputs may get a backward pass."""
     import torch
 
     return torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in inputs)

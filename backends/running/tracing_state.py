@@ -1,7 +1,7 @@
-"""What a backend adds to Dynamo's state while it compiles a graph is taken back, so that another backend can try.
+"""Restore Dynamo's state of a compilation after a backend failed, so that another backend can compile the graph.
 
 A backend that traces the graph again adds symbols, replacements and guards to the shape environment of the frame.
-Dynamo builds the frame's guards from all of them, and it cannot do so for a symbol that comes from no input.
+Dynamo builds the frame's guards from all of them, which fails for a symbol that comes from no input.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any
 from torch._guards import TracingContext
 from torch.utils._ordered_set import OrderedSet
 
-#: What AOTAutograd leaves in the tracing context for the compilers it calls.
+#: Attributes of the tracing context that AOTAutograd sets for its compilers.
 _LEFT_BY_AOT = (
     "aotautograd_guards", "fakify_first_call", "fw_metadata", "output_strides", "params_flat",
     "params_flat_unwrap_subclasses", "params_unwrapped_to_flat_index",
 )  # fmt: skip
-#: Versions of the shape environment's state, by which its caches and those of symbolic integers are kept.
+#: Versions of the shape environment, which are keys of its caches and of those of symbolic integers.
 _VERSIONS = ("_version_counter", "_replacements_version_counter")
 
 
 class TracingState:
-    """The state of the frame that Dynamo compiles now: guards, shape environment, what AOTAutograd left.
+    """A copy of the state of the frame that Dynamo compiles: guards, shape environment, attributes set by AOTAutograd.
 
     Uses private API of torch. Outside of a compilation by Dynamo there is no such state.
     """
@@ -42,7 +42,7 @@ class TracingState:
         self._kept.append((owner, {name: _copied(getattr(owner, name)) for name in names if hasattr(owner, name)}))
 
     def restore(self) -> None:
-        """Put the state back. It can be restored again."""
+        """Restore the state. This can be done several times."""
         for owner, values in self._kept:
             for name, value in values.items():
                 setattr(owner, name, _copied(value))
@@ -52,7 +52,7 @@ class TracingState:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of a container and of those in it; anything else is shared."""
+    """A copy of a container and of the containers in it. Other objects are shared."""
     if isinstance(value, dict):
         found = copy.copy(value)  # keeps the class: defaultdict, Counter
         found.update({k: _copied(v) for k, v in value.items()})
