@@ -1,1 +1,1 @@
-"""The ground floor: cases and failures as data, their safe encoding, and the SQLite index. Knows no compiler."""
+"""Cases and failures as data, their safe encoding, and the index. Nothing here is about a single compiler."""

@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 def dump(value: Any) -> dict[str, Any]:
-    """A dataclass as dicts, lists, tuples, strings, numbers and None. What JSON cannot hold becomes its ``repr``."""
+    """A dataclass as dicts, lists, tuples, strings, numbers and None. Values that are no JSON become their ``repr``."""
     found: dict[str, Any] = msgspec.to_builtins(value, enc_hook=repr)
     return found
 

@@ -1,7 +1,7 @@
-"""`StoreError`: what went wrong with the index, as one sentence for the person at the terminal.
+"""`StoreError`: an error of the index, as one sentence for the person at the terminal.
 
-`explain` is the only place that knows the error codes of SQLite and of the operating system; every sentence names
-the file as the user gave it and says what to do next.
+Only `explain` knows the error codes of SQLite and of the operating system. Every sentence names the file as the user
+gave it and says what to do next.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class StoreError(Exception):
 
 
 class ForeignValue(Exception):
-    """A row holds what this package never writes there."""
+    """A row has a value that this package never writes there."""
 
 
 def explain(exc: BaseException, name: str) -> str:
@@ -36,7 +36,7 @@ def explain(exc: BaseException, name: str) -> str:
 
 
 def without_password(name: str) -> str:
-    """The ``name`` of an index as it may be shown: of a URL all but its password."""
+    """The ``name`` of an index, without the password of a URL."""
     return make_url(name).render_as_string() if "://" in name else name
 
 

@@ -1,4 +1,4 @@
-"""How a backend failed, as plain data: its kind, its phase, the exception, the frames and what was printed.
+"""The failure of a backend as plain data: its kind, its phase, the exception, the frames and what was printed.
 
 `fxminify.store.signature` says when two failures are one bug.
 """
@@ -14,7 +14,7 @@ from typing import Any
 from .masking import first_error_line, mask
 from .signature_rules import installed
 
-#: Classes of divergences that are about what a result is worth, and the one that is about the backend as a whole.
+#: Classes of divergences of values, and the one that is about the backend as a whole.
 VALUES = ("value", "nan", "inf", "number")
 PRECISION = "precision"
 
@@ -35,7 +35,7 @@ class Phase(StrEnum):
     BACKWARD = "backward"
 
 
-#: In the provenance of a capture whose tensors' values were left out: seeded ones stand in.
+#: In the provenance of a capture whose values were left out and replaced by seeded ones.
 METADATA = "metadata"
 
 
@@ -50,7 +50,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a backend failed.
+    """The failure of a backend.
 
     ``frames`` run from the outermost to the one that raised. ``causes`` are the ``(type, message)`` pairs of the
     chained exceptions, outermost cause first. ``diagnostics`` is what was written to file descriptor 2 meanwhile.
@@ -69,7 +69,7 @@ class Failure:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def headline(self) -> str:
-        """One line for a person: type and first line of the message, or what stands in for them."""
+        """One line for a person: the type and first line of the message, or a text instead of them."""
         if self.kind is FailureKind.DIVERGENCE:
             return f"{self.detail.get('class', 'value')}: {self.message}".splitlines()[0]
         text = self.message.strip().splitlines()
@@ -96,11 +96,11 @@ class Failure:
         return (self.message, *(text for _, text in self.causes))
 
     def is_generic(self) -> bool:
-        """Whether the exception says the same for every bug of its compiler."""
+        """Whether the exception has the same message for every bug of its compiler."""
         return installed().generic.search(self.message) is not None
 
     def root_cause(self) -> str:
-        """Type and first line of the exception at the end of the chain; empty where there is no chain."""
+        """Type and first line of the exception at the end of the chain, empty if there is no chain."""
         if not self.causes:
             return ""
         kind, text = self.causes[-1]

@@ -1,4 +1,4 @@
-"""Masking: what of a message stays when everything that changes as a graph shrinks is taken out.
+"""Masking: removes from a message all that changes as a graph shrinks.
 
 `BEFORE_ADAPTERS` and `AFTER_ADAPTERS` hold the rules by name, in the order in which they are applied; the rules of
 installed adapters (`fxminify.store.signature_rules`) come between them. ``docs/signatures.md`` lists them with an
@@ -14,10 +14,10 @@ from functools import cache
 
 from .signature_rules import installed
 
-#: Longer texts are cut first, in characters.
+#: The most characters of a text; longer ones are cut first.
 _LONGEST = 20_000
 _WORD = re.compile(r"\b[A-Za-z_]\w*+")
-#: What stands before the name of a node.
+#: The text before the name of a node.
 _NAMING = re.compile(r"(?i)\b(node|name)\b['\"]?\s?[=:]?\s?['\"`<]?$")
 _TRAILER = re.compile(
     r"\s*(Set TORCH|While executing|Original traceback|from user code|Traceback \(most recent|target:|  args\[|"
@@ -29,11 +29,11 @@ _ERROR_LINE = re.compile(
     r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called after)\b|"
     r"^\[?[EF]\d{4} "
 )
-#: What the C++ runtime says of an uncaught exception.
+#: The message of the C++ runtime for an uncaught exception.
 _WHAT = re.compile(r"what\(\): .*")
 #: A warning, or a log line below error level: Python's, glog's, a C++ compiler's.
 _WARNING = re.compile(r"Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |^(WARNING|INFO|DEBUG)\b")
-#: What Dynamo logs about its own work: it raises that too.
+#: Messages that Dynamo logs about its own work, which it also raises.
 _DYNAMO = re.compile(r"^\[?[EF]\d{4} .*\btorch/(_guards|_dynamo/(?!backends/)[\w/]+)\.py:\d+\]")
 #: What `faulthandler` prints; its frames become `Failure.frames`.
 _FAULT = re.compile(r"Fatal Python error: |Current thread |Thread 0x|Stack \(most recent|Extension modules: ")
@@ -44,7 +44,7 @@ _NUMBERED = (
     r"buf|tmp|op|arg|primals|tangents|getitem|val|var|node|ptr|input|output|in|out|loc|"
     r"kernel|seed|result|graph|fn|func|main_graph|eval_with_key"
 )
-#: A list in brackets, with lists in it.
+#: A list in brackets, which may contain lists.
 _NESTED = r"[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*+[)\]}])*+[)\]}]"
 
 
@@ -81,7 +81,7 @@ BEFORE_ADAPTERS = (
         "used by [relu, sin]",
         "used by <nodes>",
     ),
-    # The operands of a call that the dispatcher refused: how many there are, and whether they are parameters.
+    # The operands of a call that the dispatcher refused; their number and whether they are parameters change.
     MaskingRule(
         "operand-types",
         r"(?<=[(\s])(?:Tensor|Parameter)(?:, (?:Tensor|Parameter))*(?=[,)])",
@@ -151,7 +151,7 @@ AFTER_ADAPTERS = (
 
 
 def first_paragraph(text: str) -> str:
-    """A message up to its first blank line, at most 20 lines: what follows is advice, code or a stack."""
+    """A message up to its first blank line, at most 20 lines. Advice, code or a stack follows."""
     lines: list[str] = []
     for line in text.strip().splitlines():
         if lines and (not line.strip() or _TRAILER.match(line)):
@@ -161,7 +161,7 @@ def first_paragraph(text: str) -> str:
 
 
 def first_error_line(text: str, *, generic: bool = False) -> str:
-    """The first line of captured standard error that reports an error, or nothing.
+    """The first line of captured standard error that reports an error, empty if there is none.
 
     Warnings, log lines below error level or of Dynamo, Python tracebacks and the dump of ``faulthandler`` are passed
     over. Where the exception's message is ``generic`` and no line reports an error, it is the first line that is left.

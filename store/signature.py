@@ -25,7 +25,7 @@ _CALLERS = ("torch/_dynamo/eval_frame.py:_fn",)
 
 
 class Match(StrEnum):
-    """How much of two signatures must agree for them to count as one bug."""
+    """The parts of two signatures that must agree for them to be one bug."""
 
     EXACT = "exact"
     ORIGIN = "origin"
@@ -46,7 +46,7 @@ class Signature:
 
     @property
     def digest(self) -> str:
-        """Short stable name, ``v2:`` and 12 hexadecimal digits."""
+        """A short stable name: ``v2:`` and 12 hexadecimal digits."""
         parts = "\x1f".join((self.kind, self.phase, self.type, self.message, self.origin, self.diagnostics))
         text = parts.encode("utf-8", "backslashreplace")
         return f"v{self.version}:{hashlib.sha256(text).hexdigest()[:12]}"
@@ -55,7 +55,7 @@ class Signature:
         return self.difference(other, how) is None
 
     def difference(self, other: Signature, how: Match = Match.EXACT) -> str | None:
-        """Name of the first part in which the two disagree, None when they are one bug under ``how``."""
+        """The name of the first part in which the two differ, None if they are one bug under ``how``."""
         parts = {
             Match.ANY: ("kind",),
             Match.ORIGIN: ("kind", "phase", "type", "origin"),

@@ -1,4 +1,4 @@
-"""Text for people: counted nouns, and text of strangers without the characters that nobody sees."""
+"""Text for people: counted nouns, and text without invisible characters."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""The write-ahead journal: what is in flight is on disk before it runs, for the parent to read after a crash or hang.
+"""The write-ahead journal. A process writes what it will run, and the parent reads that after a crash or hang.
 
-One directory belongs to one `minify capture`; every process of the program has its own folder in it, named by its
+One directory belongs to one `minify capture`. Every process of the program has its own folder in it, whose name is the
 process id:
 
-* ``marks``: one 64-byte slot per thread, ``phase graph sequence``, overwritten in place; an empty phase means idle;
-* ``GRAPH.json``: the case of that graph with the values of its last recorded call (or why it has none).
+* ``marks`` has a 64-byte slot per thread, ``phase graph sequence``, which is overwritten in place. An empty phase means
+  that the thread is idle.
+* ``GRAPH.json`` has the case of that graph with the values of its last recorded call, or the reason why it has none.
 
-Storages lie in ``blobs``, shared and named by their content; ``faults.PID`` has the Python stack of a process that
-died of a signal. ``captured``, ``watched``, ``compared`` and ``unchecked`` are lists of what
-the parent says at the end. Nothing is synchronized to disk: the process may die, not the machine.
+``blobs`` has the storages of all processes, named by their content. ``faults.PID`` has the Python stack of a process
+that died of a signal. ``captured``, ``watched``, ``compared`` and ``unchecked`` are lists that the parent reports at
+the end. Nothing is synchronized to disk: the journal survives the death of a process, not of the machine.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ IDLE = ""
 
 
 class Journal:
-    """The writing side. Cheap to hold: nothing is created before the first mark."""
+    """Writes the journal of this process. Files are created with the first mark."""
 
     def __init__(self, directory: str) -> None:
         self.directory = Path(directory)
@@ -46,7 +47,7 @@ class Journal:
 
     @contextmanager
     def marked(self, phase: str, graph: int) -> Iterator[None]:
-        """``phase`` of ``graph`` is in flight on this thread inside the block."""
+        """Mark ``phase`` of ``graph`` as in flight on this thread inside the block."""
         token = self.begin(phase, graph)
         try:
             yield
@@ -54,7 +55,7 @@ class Journal:
             self.end(token)
 
     def begin(self, phase: str, graph: int) -> bytes:
-        """Note that ``phase`` begins. Returns the argument for `end`."""
+        """Mark ``phase`` of ``graph`` as in flight. Returns the argument for `end`."""
         slot = self._slot()
         previous: bytes = self._threads.current
         self._sequence += 1
@@ -62,11 +63,11 @@ class Journal:
         return previous
 
     def end(self, previous: bytes) -> None:
-        """Restore what was in flight before."""
+        """Restore the former mark of this thread."""
         self._write(self._slot(), previous)
 
     def put(self, graph: int, document: Json, blobs: Mapping[str, bytes]) -> None:
-        """Write the case of ``graph`` down."""
+        """Write the document and the storages of ``graph``."""
         shared = self.directory / "blobs"
         for key, data in blobs.items():
             path = shared / key
@@ -119,7 +120,7 @@ class InFlight:
     folder: Path
 
     def document(self) -> Json | None:
-        """What was written down about the graph."""
+        """The document of the graph; empty if there is none."""
         try:
             found: Any = json.loads((self.folder / f"{self.graph}.json").read_bytes())
         except (OSError, ValueError):  # it died before, or while, writing
@@ -128,7 +129,7 @@ class InFlight:
 
 
 def stack(directory: Path, pid: int) -> str:
-    """What `faulthandler` wrote when the process died, or nothing."""
+    """What `faulthandler` wrote when the process died, empty if it wrote nothing."""
     try:
         return (directory / f"faults.{pid}").read_text(errors="replace")
     except FileNotFoundError:
@@ -136,13 +137,13 @@ def stack(directory: Path, pid: int) -> str:
 
 
 def last_graph(directory: Path, pid: int) -> InFlight | None:
-    """The graph that a process wrote down last, though nothing of it is in flight; None where there is none."""
+    """The graph that a process wrote last, even if it is not in flight; None if there is none."""
     written = sorted((directory / str(pid)).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
     return InFlight(pid, IDLE, int(written[-1].stem), 0, written[-1].parent) if written else None
 
 
 def in_flight(directory: Path) -> dict[int, InFlight]:
-    """By process id, what each process under ``directory`` has in flight."""
+    """What each process under ``directory`` has in flight, by process id."""
     found: dict[int, InFlight] = {}
     for marks in directory.glob("*/marks"):
         text = marks.read_bytes()
@@ -158,7 +159,7 @@ def in_flight(directory: Path) -> dict[int, InFlight]:
 
 
 def told(directory: Path, what: str) -> list[str]:
-    """The lines of a list, in order."""
+    """The lines of the list ``what``, in order."""
     try:
         return [json.loads(line) for line in (directory / what).read_text().splitlines()]
     except FileNotFoundError:
@@ -166,7 +167,7 @@ def told(directory: Path, what: str) -> list[str]:
 
 
 class JournalBlobs(Mapping[str, bytes]):
-    """The journal's storages, each read when asked for."""
+    """The storages of a journal, each read when it is asked for."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "blobs"

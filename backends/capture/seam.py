@@ -1,4 +1,4 @@
-"""Where Dynamo hands graphs to backends: the one module that patches torch. It uses private API throughout.
+"""The places where Dynamo passes graphs to backends. Only this module patches torch; it uses private API.
 
 Dynamo calls every backend through ``WrapBackendDebug.__call__``. The class is patched, so functions that were compiled
 before are seen too. Three other places are watched: AOTAutograd's calls of a backend's compilers for forward, backward
@@ -24,21 +24,21 @@ AFTER_DYNAMO = "torch._dynamo.repro.after_dynamo"
 
 
 class Observer(Protocol):
-    """What is told of the calls that pass."""
+    """Receives the calls that are observed."""
 
     def compiling(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
-        """``call()`` calls the backend that ``wrapped`` holds; its result, or another callable, must be returned."""
+        """``call()`` calls the backend that ``wrapped`` holds. Returns its result, or another callable."""
 
     def lowering(
         self, config: Any, partition: Callable[..., Any], compilers: dict[str, Callable[..., Any]]
     ) -> dict[str, Callable[..., Any]]:
-        """AOTAutograd is about to give its graphs to ``compilers`` (forward, backward, inference); those to use."""
+        """AOTAutograd will pass its graphs to ``compilers`` (forward, backward, inference). Returns the ones to use."""
 
     def guards_built(self, exc: Exception | None) -> bool:
-        """The frame's guards were built, or ``exc`` was raised while doing so; whether to try once more."""
+        """The frame's guards were built, or that raised ``exc``. Returns whether to try once more."""
 
     def backward_failed(self, exc: BaseException) -> None:
-        """``exc`` came out of a backward pass."""
+        """A backward pass raised ``exc``."""
 
 
 _patched: list[tuple[Any, str, Any]] = []
@@ -58,7 +58,7 @@ def attach(observer: Observer) -> None:
 
 
 def detach() -> None:
-    """Put everything back."""
+    """Undo `attach`."""
     global _finder
     if _finder is not None:
         sys.meta_path.remove(_finder)
@@ -69,7 +69,7 @@ def detach() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Calls ``then`` once the module Dynamo keeps the seam in has been imported."""
+    """Calls ``then`` after the import of the module of Dynamo that is patched."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         self._then = then
@@ -162,14 +162,14 @@ def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
 
 
 def compile_id() -> str:
-    """Dynamo's number for the frame being compiled, ``"0/1"``; empty outside."""
+    """Dynamo's number for the frame that it compiles, ``"0/1"``; empty if it compiles none."""
     from torch._guards import CompileContext
 
     return str(CompileContext.current_compile_id() or "")
 
 
 def shape_facts() -> int:
-    """How many facts about symbolic shapes are assumed so far: a backend that specializes adds some."""
+    """The number of facts that Dynamo assumes about symbolic shapes. A backend that specializes adds some."""
     from torch._guards import TracingContext
 
     context = TracingContext.try_get()
@@ -178,7 +178,7 @@ def shape_facts() -> int:
 
 
 def is_control_flow(exc: BaseException) -> bool:
-    """Is this how a backend asks Dynamo for something else: another analysis, a skipped frame, a graph break?"""
+    """Whether a backend raises ``exc`` to ask Dynamo for another analysis, a skipped frame or a graph break."""
     from torch._dynamo import exc as dynamo
 
     if isinstance(exc, dynamo.RestartAnalysis | dynamo.SkipFrame):
@@ -188,7 +188,7 @@ def is_control_flow(exc: BaseException) -> bool:
 
 
 def _full_graph() -> bool:
-    """Would a graph break be an error here (``fullgraph=True``)?"""
+    """Whether a graph break would be an error here (``fullgraph=True``)."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     try:
@@ -198,21 +198,21 @@ def _full_graph() -> bool:
 
 
 def is_constraint_violation(exc: BaseException) -> bool:
-    """A dynamic dimension that somebody fixed."""
+    """Whether ``exc`` says that a dynamic dimension was specialized."""
     from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
     return isinstance(exc, ConstraintViolationError)
 
 
 def keep_unwrapped(gm: Any, compiled: Any) -> bool:
-    """Will Dynamo serialize what the backend returned? Then it must get that very object."""
+    """Whether Dynamo will serialize what the backend returned. Then it must get that object itself."""
     from torch._dynamo.aot_compile_types import SerializableCallable
 
     return getattr(gm, "_backend_id", None) is not None or isinstance(compiled, SerializableCallable)
 
 
 def prepare(compiled: Any) -> Any:
-    """What Dynamo does to a lazily compiled graph module it can see, for one it cannot: the function to call."""
+    """The function to call for a lazily compiled graph module that Dynamo cannot see, prepared as Dynamo does it."""
     from torch.fx._lazy_graph_module import _LazyGraphModule
 
     owner = getattr(compiled, "__self__", compiled)
@@ -223,7 +223,7 @@ def prepare(compiled: Any) -> Any:
 
 
 def compiled_autograd() -> bool:
-    """Is the backward pass going to be compiled? Hooks on autograd nodes would then become part of its graph."""
+    """Whether the backward pass will be compiled. Hooks on autograd nodes would then become part of its graph."""
     module = sys.modules.get("torch._dynamo.compiled_autograd")
     return module is not None and bool(module.compiled_autograd_enabled)
 
@@ -244,7 +244,7 @@ def ours() -> bool:
 
 @contextmanager
 def own_calls() -> Iterator[None]:
-    """Calls inside the block are ours."""
+    """Mark the calls inside the block as made by the capture."""
     before, _thread.ours = _thread.ours, True
     try:
         yield

@@ -1,4 +1,4 @@
-"""The parent of `minify capture`: runs a program, survives its crash or hang, and says at the end what was captured.
+"""The parent of `minify capture`: it runs a program, survives its crash or hang, and reports what was captured.
 
 The program is plain ``python SCRIPT`` on the same terminal, in the same process group, with inherited streams. Its
 environment makes it install the hook (`backends.capture.child`), and its journal says what it is doing. If it dies of a
@@ -50,10 +50,10 @@ def run(
     timeout: float | None = None,
     hint: bool = True,
 ) -> int:
-    """Run ``python argv`` (``python -m argv`` if ``module``) and capture into ``db``; the program's exit code.
+    """Run ``python argv`` (``python -m argv`` if ``module``) and capture into ``db``. Returns the program's exit code.
 
-    A program killed by signal N, by us too, gives 128 + N, as in a shell. ``timeout`` is in seconds, for one compile
-    or one call. With ``hint``, what to type next is said.
+    It is 128 + N for a program that signal N killed, as in a shell. ``timeout`` is in seconds, for one compile or one
+    call. ``hint`` adds the next command to the report.
     """
     directory = _directory(db)
     try:
@@ -129,7 +129,7 @@ class _Stopwatch:
 
 @contextmanager
 def _signals_held() -> Iterator[Any]:
-    """Inside the block signals do not end this process. Gives a function that waits and returns signals to pass on.
+    """Hold back signals inside the block. Gives a function that waits, and returns signals to pass on.
 
     The terminal sends Ctrl-C to the whole process group, the program included. So only a signal that a process sent to
     this one alone is passed on.
@@ -158,7 +158,7 @@ def _signals_held() -> Iterator[Any]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the program and everything it started."""
+    """End the program and all processes that it started."""
     try:
         family = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -183,7 +183,7 @@ def _post_mortem(
     stuck: journal.InFlight | None,
     timeout: float | None,
 ) -> list[list[str]]:
-    """Captures of what was in flight when a process died: ``[id, kind]`` each."""
+    """Capture what was in flight when processes died. Returns ``[id, kind]`` for each capture."""
     if stuck is not None:
         return _capture(db, directory, stuck, deaths.hang(_phase(stuck), timeout or 0.0))
     if process.returncode < 0 and -process.returncode in _ENDED:
@@ -210,7 +210,7 @@ def _phase(found: journal.InFlight) -> Phase:
 
 
 def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure) -> list[list[str]]:
-    """Turn the journal's record into a capture."""
+    """Capture what the journal has in flight. Returns ``[id, kind]`` for each capture."""
     if found.phase == "eager":
         _warn("the program died while a graph ran in eager, before the backend: nothing to capture")
         return []
@@ -219,10 +219,10 @@ def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure
 
 
 def _capture_outside(db: str, directory: Path, pid: int, number: int) -> list[list[str]]:
-    """Say that the program died of a signal while no backend worked for it, and where.
+    """Report that the program died of a signal while no backend was in flight, and where.
 
-    If a backend worked before, it may have damaged the process. The last graph becomes a capture, which is blocked:
-    nothing shows that its backend is at fault.
+    A backend that worked before may have damaged the process. So the last graph becomes a capture, which is blocked,
+    because nothing shows that its backend is at fault.
     """
     last = journal.last_graph(directory, pid)
     died = deaths.crash(Phase.FORWARD, signal=number, diagnostics=journal.stack(directory, pid))
@@ -262,7 +262,7 @@ def _store(db: str, directory: Path, document: Json, failure: Failure) -> list[l
 
 
 def _say_captured(db: str, captured: Sequence[Sequence[str]], *, hint: bool) -> None:
-    """How many failures of which kinds were captured, and with ``hint`` what to type next."""
+    """Report how many failures of which kinds were captured, and with ``hint`` the next command."""
     kinds = Counter(kind for _, kind in captured)
     listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
     then = f"; next: minify run {shlex.quote(without_password(db))}" if hint else ""
@@ -270,7 +270,7 @@ def _say_captured(db: str, captured: Sequence[Sequence[str]], *, hint: bool) -> 
 
 
 def _say_watched(watched: Sequence[str], compared: Sequence[str]) -> None:
-    """What was watched, where nothing failed. ``watched`` has the backend's name for each compiled graph."""
+    """Report what was watched if nothing failed. ``watched`` has the name of the backend of each compiled graph."""
     if not watched:
         _warn("nothing captured: the program compiled no graph")
         return

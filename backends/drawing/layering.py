@@ -38,7 +38,7 @@ class Placement:
 
 
 def place(sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> Placement:
-    """A placement of nodes of ``sizes`` (width, height in pixels) in execution order. ``edges`` are pairs of indices."""
+    """A placement of nodes of ``sizes`` (width, height), in execution order. ``edges`` are pairs of indices."""
     forward = [(min(edge), max(edge)) for edge in edges]
     layers = _layers(len(sizes), forward)
     work = _Work(sizes, layers, forward)

@@ -1,8 +1,8 @@
-"""What was made of a capture: `Repros`, the rendered files, and `Artifacts`, everything else that was found out.
+"""What was made of a capture: `Repros`, the rendered files, and `Artifacts`, all other findings.
 
 A repro is a file that a person runs, with the record of its verification. An artifact is a JSON document that explains
-a capture: the first node that differs, the ablation, the ONNX models... Its *kind* names it; the module that makes
-a kind checks it when it is read, since a file may come from a stranger.
+a capture: the first node that differs, the ablation, the ONNX models... Its *kind* names it. The module that makes
+a kind also checks it when it is read, because a file may come from a stranger.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Repros:
         self._database = database
 
     def save(self, capture_id: int, format: str, text: str, *, verified: int, runs: int, log: str) -> None:
-        """Keep a rendered file; it replaces the one of the same format. A text that was there keeps its origin."""
+        """Store a rendered file, which replaces the one of the same format. The same text keeps its origin."""
         with self._database.writing() as session:
             self._database.need(session, CaptureRow, capture_id)
             old = session.get(ReproRow, (capture_id, format))
@@ -51,7 +51,7 @@ class Repros:
             session.merge(row)
 
     def get(self, capture_id: int, format: str = "script") -> ReproInfo | None:
-        """The rendered file of that format, None when there is none yet."""
+        """The rendered file of that format, None if there is none."""
         with self._database.reading() as session:
             self._database.need(session, CaptureRow, capture_id)
             row = session.get(ReproRow, (capture_id, format))
@@ -65,14 +65,14 @@ class Artifacts:
         self._database = database
 
     def save(self, capture_id: int, kind: str, content: Any) -> None:
-        """Keep ``content``, which replaces the artifact of the same kind. What is no JSON is kept as text."""
+        """Store ``content``, which replaces the artifact of the same kind. Values that are no JSON become text."""
         text = dumps(plain(content))
         with self._database.writing() as session:
             self._database.need(session, CaptureRow, capture_id)
             session.merge(ArtifactRow(capture=capture_id, kind=kind, content=text, created=now()))
 
     def get(self, capture_id: int, kind: str) -> Any:
-        """The content of an artifact, None where there is none or it is no JSON. Its form is not checked."""
+        """The content of an artifact, None if there is none or it is no JSON. Its form is not checked."""
         with self._database.reading() as session:
             self._database.need(session, CaptureRow, capture_id)
             row = session.get(ArtifactRow, (capture_id, kind))

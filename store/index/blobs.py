@@ -1,4 +1,4 @@
-"""Storages by content: the key is the SHA-256 of the bytes, so equal storages are kept once.
+"""Storages by content: the key is the SHA-256 of the bytes, so equal storages are stored once.
 
 Small storages are in the ``blobs`` table. Large ones are files, ``<db>.blobs/<2 hex>/<digest>``. A file is written
 under another name and then renamed, so a file with its final name is complete. It is written before the row that names
@@ -28,7 +28,7 @@ from .tables import BlobRow, DocumentBlobRow
 
 #: Storages of more bytes are files beside the index.
 INLINE_LIMIT = 8 << 20
-#: Storages of more bytes are not compressed. So nothing may expand to more.
+#: Storages of more bytes are not compressed, so no compressed one may expand to more.
 EXPAND_LIMIT = 1 << 30
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
@@ -57,7 +57,7 @@ class BlobStore:
         self._folder = None if database.path is None else Path(f"{database.path}.blobs")
 
     def stage(self, keys: Iterable[str], blobs: Mapping[str, bytes]) -> list[Packed]:
-        """Prepare what is not stored yet, and write large storages to files. Call it before the transaction."""
+        """Prepare storages that are not stored yet, and write large ones to files. Call it before the transaction."""
         with self._database.reading() as session:
             new = [key for key in sorted(keys) if not _stored(session, key)]
         return [self._pack(key, blobs) for key in new]
@@ -115,7 +115,7 @@ class BlobStore:
         return data
 
     def view(self, keys: Iterable[str]) -> Mapping[str, bytes]:
-        """Storages by key, each read and verified when it is asked for."""
+        """The storages by key, each read and verified when it is asked for."""
         return BlobView(self, keys)
 
     def _pack(self, key: str, blobs: Mapping[str, bytes]) -> Packed:
@@ -131,7 +131,7 @@ class BlobStore:
             return self._write_file(key, raw)
 
     def _write_file(self, key: str, raw: bytes) -> Packed:
-        """Write a large storage piece by piece. One that compresses to little goes into the table."""
+        """Write a large storage to a file in pieces, or return it for the table if it becomes small."""
         file = self._file(key)
         with _unfinished(file) as temporary:
             codec, stored = "zlib", _write(temporary, _compressed(raw)) if _worth_a_try(raw) else len(raw)
@@ -191,7 +191,7 @@ def _stored(session: Session, name: str) -> bool:
 
 
 def _compress(raw: bytes) -> tuple[str, bytes]:
-    """Compress if a sample says that it helps: weights rarely shrink, masks and zeros do."""
+    """``data`` compressed if a sample of it becomes smaller. Weights rarely do, masks and zeros do."""
     if _worth_a_try(raw):
         data = zlib.compress(raw, 1)
         if len(data) < _WORTHWHILE * len(raw):
@@ -214,7 +214,7 @@ def _worth_a_try(raw: bytes) -> bool:
 
 @contextmanager
 def _unfinished(file: Path) -> Iterator[Path]:
-    """A new file beside ``file``, for the block to rename to it. Otherwise it is deleted afterwards."""
+    """A new file beside ``file``, which the block may rename to it. Otherwise it is deleted after the block."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=file.parent)
     os.fchmod(handle, 0o644)
@@ -226,6 +226,6 @@ def _unfinished(file: Path) -> Iterator[Path]:
 
 
 def _write(file: Path, pieces: Iterable[bytes]) -> int:
-    """Bytes written."""
+    """Write all ``pieces`` to ``file``. Returns the number of bytes."""
     with file.open("wb") as stream:
         return sum(stream.write(piece) for piece in pieces)

@@ -1,8 +1,8 @@
-"""The captures of an index: one row for each failure, found again when the same failure is met again.
+"""The captures of an index: one row for each failure.
 
-A capture is one transaction: its case document, its storages and its row are all there or none is. Two captures of one
-(backend, graph, signature) are one row whose ``occurrences`` grows, whichever process or thread adds them; the first
-case is kept.
+A capture is stored in one transaction: its case document, its storages and its row are all stored or none is. Captures
+with the same backend, graph and signature are one row, whose ``occurrences`` counts them, whichever process or thread
+adds them. The first case is kept.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .trust import origin_tag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureInfo:
-    """What a listing shows of a capture; reading it opens no case document.
+    """What a listing shows of a capture. To read it opens no case document.
 
     ``signature`` is the digest. ``nodes_after``, ``inputs_after`` and ``queries`` are of the last finished reduction,
     or of the running one. ``verified`` of ``runs`` fresh processes showed the failure with the script.
     ``operators`` names what the smallest case calls, sorted, empty before a reduction.
-    ``failure`` is None for what was never seen to fail, ``nodes_before`` for a graph that could not be stored.
+    ``failure`` is None if no failure was seen, ``nodes_before`` if the graph could not be stored.
     """
 
     id: int
@@ -85,7 +85,7 @@ class Captures:
         graph_text: str = "",
         reason: str = "",
     ) -> int:
-        """Store a capture, or count one more occurrence of a known one; its id either way.
+        """Store a capture, or count one more occurrence of a known one. Returns its id.
 
         Without a case the state is ``UNSUPPORTED`` and ``reason`` says why; ``provenance["backend"]`` then names the
         backend. Of ``blobs`` only what the case needs is stored. Raises `ValueError` for a case that contradicts
@@ -109,7 +109,7 @@ class Captures:
                 session.flush()
                 return row.id
         except StoreError as exc:
-            # Only on a server, where another writer may come between look-up and insertion.
+            # Only on a server can another writer insert it between look-up and insertion.
             if isinstance(exc.__cause__, IntegrityError):
                 known = self._seen_again(row.identity)
                 if known is not None:
@@ -157,11 +157,11 @@ class Captures:
         return [info for info in infos if not states or info.state in states]
 
     def get(self, id: int) -> CaptureInfo:
-        """One capture. Raises `StoreError` when there is none with this id."""
+        """One capture. Raises `StoreError` if there is none with this id."""
         return self.find([id])[0]
 
     def case(self, id: int) -> Case:
-        """The case of a capture, validated. Raises `StoreError` when it could not be stored, saying why."""
+        """The case of a capture, validated. Raises `StoreError`, which says why, if the case could not be stored."""
         with self._database.reading() as session:
             row = self._database.need(session, CaptureRow, id)
         if row.document is None:
@@ -193,7 +193,7 @@ class Captures:
 
 
 def _count(session: Session, identity: str) -> int | None:
-    """Count one more occurrence of a known capture; its id, None when it is new."""
+    """Count one more occurrence of a known capture. Returns its id, None for a new capture."""
     row = session.scalars(select(CaptureRow).where(CaptureRow.identity == identity)).one_or_none()
     if row is None:
         return None
@@ -242,7 +242,7 @@ def _row(
 
 
 def _last_reductions(rows: Iterable[ReductionRow]) -> dict[int, ReductionRow]:
-    """For each capture the reduction that stands for it."""
+    """For each capture the reduction that represents it."""
     last: dict[int, ReductionRow] = {}
     for row in rows:
         if row.capture not in last or precedence(row) > precedence(last[row.capture]):

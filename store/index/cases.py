@@ -1,4 +1,4 @@
-"""Cases and their storages inside an index: stored once each by content, dropped with the last row that needs them."""
+"""Cases and their storages in an index: each is stored once, and deleted with the last row that needs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .tables import CaptureRow, DocumentBlobRow, DocumentRow, ReductionRow, Step
 
 
 class StagedCase:
-    """A case that is packed, and whose large storages are written; `insert` puts it into a transaction."""
+    """A packed case whose large storages are written. `insert` stores it in a transaction."""
 
     def __init__(self, case: Case, blobs: Blobs, store: BlobStore) -> None:
         self.key, self._size, self._data = pack(case)
@@ -26,7 +26,7 @@ class StagedCase:
         self.staged: list[Packed] = store.stage(case.storages, blobs)
 
     def insert(self, session: Session) -> str:
-        """Store the document and the storages that are not there yet; the key of the document."""
+        """Store the document and the storages that are not stored yet. Returns the key of the document."""
         if not session.scalar(select(exists().where(DocumentRow.digest == self.key))):
             self._store.insert(session, self._case.storages, self.staged, self._blobs)
             links = [{"document": self.key, "blob": blob} for blob in sorted(self._case.storages)]
@@ -46,7 +46,7 @@ class CaseStore:
 
     @contextmanager
     def staged(self, case: Case, blobs: Blobs) -> Iterator[StagedCase]:
-        """Make ``case`` ready before a transaction. Its files are removed again when the block raises.
+        """Prepare ``case`` before a transaction. If the block raises, its files are removed.
 
         Raises `ValueError` for a case that contradicts its ``blobs`` or is too large.
         """
@@ -71,9 +71,9 @@ class CaseStore:
             raise StoreError(f"{name}: {what} is not a valid case ({exc}); capture the failure again") from exc
 
     def drop(self, session: Session, key: str | None) -> list[str]:
-        """Drop the document ``key`` if no row refers to it; the keys of the storages that went with it.
+        """Delete the document ``key`` if no row refers to it. Returns the keys of the storages deleted with it.
 
-        Hand these to `sweep` after the commit.
+        Pass them to `sweep` after the commit.
         """
         if key is None or session.get(DocumentRow, key) is None:
             return []

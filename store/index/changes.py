@@ -1,4 +1,4 @@
-"""What came into an index meanwhile: the captures that are new, or were seen again, since a `Changes` was made."""
+"""The captures of an index that are new, or were seen again, since a `Changes` was made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .index import CaptureInfo, Index
 
 
 class Changes:
-    """``place`` is a path or a database URL; nothing needs to be there yet."""
+    """``place`` is a path or a database URL. The index need not exist yet."""
 
     def __init__(self, place: str) -> None:
         self._place = place

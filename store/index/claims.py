@@ -1,4 +1,4 @@
-"""Claims: which process works on a capture. A claim ends with its process, so there is nothing to clean up.
+"""Claims of processes on captures that they work on. A claim ends with its process, so none needs to be cleaned up.
 
 For a SQLite file there is a file ``DB-claims`` while something is claimed. The process that works on a capture locks
 the byte at the number of the capture. A PostgreSQL server holds such locks itself, as long as the connection lasts.
@@ -20,7 +20,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.E
 
 
 class Claims:
-    """The claims of one process on captures of one index: a context manager that ends them."""
+    """The claims of one process on captures of one index; a context manager, which ends them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -44,7 +44,7 @@ class Claims:
             self._file = None
 
     def take(self, capture_id: int) -> bool:
-        """Claim a capture; False if another process works on it. A second claim by this process succeeds."""
+        """Claim a capture. Returns False if another process works on it. A second claim by this process succeeds."""
         if self._database.path is None:
             return self._ask_server(capture_id)
         try:
@@ -87,7 +87,7 @@ def _place(path: Path) -> Path:
 
 
 def _lock(file: int, start: int, length: int) -> bool:
-    """Lock ``length`` bytes from ``start`` (0: all that follow); False if another process has one of them."""
+    """Lock ``length`` bytes from ``start`` (0: all that follow). Returns False if another process has one of them."""
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
     except OSError as error:

@@ -1,7 +1,7 @@
 """One open index: the engine, its transactions, and its schema version.
 
-A `Database` gives out sessions: `reading` sees one consistent state, `writing` is one transaction that holds the
-write lock from its start. Both turn every error of the database or the disk into a `StoreError`. A path opens a
+A `Database` makes sessions: `reading` sees one consistent state, `writing` is one transaction that holds the write
+lock from its start. Both raise a `StoreError` for every error of the database or the disk. A path opens a
 SQLite file; a URL (``postgresql+psycopg://...``) opens a server, with the same tables and no side files.
 """
 
@@ -31,14 +31,14 @@ from .tables import SCHEMA, Base, CaptureRow, ReductionRow, RoundRow
 _Row = TypeVar("_Row", CaptureRow, ReductionRow, RoundRow)
 
 _ATTEMPTS = 50
-#: The advisory lock of whoever writes to an index on a PostgreSQL server: any number that is ours.
+#: The advisory lock of a writer to an index on a PostgreSQL server. The number is arbitrary.
 _LOCK = 0x66786D696E696679
 #: The first half of the advisory locks of `fxminify.store.index.claims`; the other half is the number of a capture.
 CLAIMS = 0x66786D69
 
 
 def now() -> str:
-    """The time for a row: ISO, UTC, to the second."""
+    """The time now for a row: ISO, UTC, in seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -48,7 +48,7 @@ class Database:
     def __init__(self, name: str, engine: Engine, path: Path | None, *, readonly: bool) -> None:
         self.name = name
         self.readonly = readonly
-        #: Where the file lies, None for a server.
+        #: The path of the file, None for a server.
         self.path = path
         self._engine = engine
         self._write = engine.execution_options(write=True)
@@ -71,13 +71,13 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """One writing transaction on the bare connection: for making and upgrading tables."""
+        """One writing transaction on the connection, to make and upgrade tables."""
         with self._write.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turns what databases and disks raise into `StoreError`."""
+        """Raise a `StoreError` for what databases and disks raise inside the block."""
         if os.getpid() != self._pid:
             # SQLite's locks do not survive a fork (https://sqlite.org/howtocorrupt.html, 2.6).
             raise StoreError(f"{self.name} was opened before this process was forked: open it again here")
@@ -85,7 +85,7 @@ class Database:
             yield
 
     def need(self, session: Session, table: type[_Row], key: int) -> _Row:
-        """The row ``key`` of ``table``. Raises `StoreError` that names the nearest one where there is none."""
+        """The row ``key`` of ``table``. If there is none, raises `StoreError`, which names the nearest one."""
         row = session.get(table, key) if 0 < key < 1 << 63 else None
         if row is None:
             noun = table.__tablename__.removesuffix("s")
@@ -95,7 +95,7 @@ class Database:
         return row
 
     def revision(self) -> str | None:
-        """Check a SQLite file, see `fxminify.store.index.sqlite.inspect`; its schema version."""
+        """Check a SQLite file, see `fxminify.store.index.sqlite.inspect`. Returns its schema version."""
         assert self.path is not None
         for attempt in range(_ATTEMPTS + 1):
             before = sqlite.state(self.path)
@@ -103,14 +103,14 @@ class Database:
                 with self.explained(), self._engine.connect() as connection, connection.begin():
                     return sqlite.inspect(connection, self.path, self.name)
             except StoreError:
-                # Read as immutable while another process began to write: what looks damaged may be half-way.
+                # While this process read the file as immutable, another may have begun to write: it looks damaged then.
                 if attempt == _ATTEMPTS or sqlite.state(self.path) == before:
                     raise
                 time.sleep(0.02)
         raise AssertionError
 
     def create(self) -> None:
-        """Make the tables of an empty SQLite file, unless another process just did."""
+        """Make the tables of an empty SQLite file, unless another process did so meanwhile."""
         assert self.path is not None
         with self.explained(), self.transaction() as connection:
             if sqlite.inspect(connection, self.path, self.name) is None:
@@ -118,7 +118,7 @@ class Database:
                 _make_tables(connection)
 
     def connect(self) -> Connection:
-        """A connection of its own, outside transactions; closing it ends it."""
+        """A connection of its own, outside of transactions."""
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()
         return connection
@@ -158,7 +158,7 @@ def open_database(name: str, *, create: bool, readonly: bool, timeout: float) ->
 
 
 def check_place(name: str, *, timeout: float) -> None:
-    """Raise `StoreError` if ``name`` is, or can be, no index to write to. Makes nothing."""
+    """Raise `StoreError` unless ``name`` is, or could become, an index to write to. Makes nothing."""
     if "://" in name:
         open_database(name, create=True, readonly=True, timeout=timeout).close()
         return
@@ -180,7 +180,7 @@ def sqlite_engine(connect: sqlite.Connect, pool: type[Pool], **options: Any) -> 
 
 
 def open_server_engine(url: URL, *, readonly: bool) -> Database:
-    """A database server, whatever it keeps."""
+    """The engine of a database server, without a check of its tables."""
     name = url.render_as_string(hide_password=True)
     try:
         engine = create_engine(url)
@@ -190,7 +190,7 @@ def open_server_engine(url: URL, *, readonly: bool) -> Database:
 
 
 def open_server(url: URL, *, create: bool, readonly: bool) -> Database:
-    """Open or make the index that a database server keeps; with both flags, only see whether that can be done."""
+    """Open or make the index on a database server. With both flags, only check whether that is possible."""
     database = open_server_engine(url, readonly=readonly)
     with database.explained(), database.transaction() as connection:
         revision = server_revision(connection)
@@ -203,14 +203,14 @@ def open_server(url: URL, *, create: bool, readonly: bool) -> Database:
 
 
 def server_revision(connection: Connection) -> str | None:
-    """The schema version that a server's tables have, None where there are none."""
+    """The schema version of a server's tables, None if there are none."""
     if not reflect(connection).has_table("alembic_version"):
         return None
     return str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar())
 
 
 def _check(revision: str | None, name: str, *, create: bool) -> None:
-    """Raise `StoreError` unless this fxminify can work with what has that schema version (None: nothing there yet)."""
+    """Raise `StoreError` unless this fxminify supports that schema version (None: there are no tables yet)."""
     if revision is None:
         if not create:
             raise StoreError(
@@ -233,7 +233,7 @@ def parse_url(name: str) -> URL:
 
 
 def lock(connection: Connection) -> None:
-    """One writer at a time: SQLite's transactions begin so, a server is asked for a lock that ends with this one."""
+    """Let one writer in at a time: SQLite's transactions do so; on a server, take a lock until the transaction ends."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 

@@ -1,8 +1,8 @@
-"""JSON documents as the index keeps them: canonical text, zlib-compressed, read back under caps.
+"""JSON documents in the index: canonical text, compressed with zlib, and read with limits.
 
-Canonical means sorted keys, no spaces, ASCII only: one document has one text and so one digest. A file may come from
-anyone, so nothing is decompressed beyond its declared length, nor that beyond a limit. What a document *means* is
-checked by `fxminify.store.document.decode`.
+Canonical means sorted keys, no spaces, ASCII only: a document has one text and so one digest. A file may come from
+anyone, so nothing is decompressed beyond its declared length, and that has a limit.
+`fxminify.store.document.decode` checks the content of a document.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ MAX_DOCUMENT = 128 << 20
 
 
 def dumps(value: Any) -> str:
-    """Canonical JSON. Raises `ValueError` or `TypeError` on what JSON cannot hold."""
+    """The canonical JSON of a value. Raises `ValueError` or `TypeError` if it is no JSON."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def plain(value: Any) -> Any:
-    """``value`` with all that JSON cannot hold turned into text: for what is only ever shown to people."""
+    """``value`` with text instead of all that is no JSON, for data that is only shown to people."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, bool | int | str):
@@ -52,7 +52,7 @@ def digest(data: bytes) -> str:
 
 
 def pack(case: Case) -> tuple[str, int, bytes]:
-    """Digest, size and compressed text of the document of ``case``. Raises `ValueError` when it is over the cap."""
+    """Digest, size and compressed text of the document of ``case``. Raises `ValueError` if it is too large."""
     text = dumps(to_json(case)).encode()
     if len(text) > MAX_DOCUMENT:
         raise ValueError(f"the case has a document of {len(text):,} bytes, the limit is {MAX_DOCUMENT:,}")
@@ -70,7 +70,7 @@ def unpack(key: str, size: int, data: bytes) -> Json:
 
 
 def inflate(data: bytes, size: int) -> bytes:
-    """Decompress to exactly ``size`` bytes, never more memory than that. Raises `ForeignValue`."""
+    """``data`` decompressed to exactly ``size`` bytes, without more memory than that. Raises `ForeignValue`."""
     stream = zlib.decompressobj()
     try:
         out = stream.decompress(data, size + 1)
@@ -82,7 +82,7 @@ def inflate(data: bytes, size: int) -> bytes:
 
 
 def graph_hash(case: Case) -> str:
-    """Digest of the graph and of the form of its inputs: no values, and nothing that is only for people."""
+    """Digest of the graph and the form of its inputs, without values and without what is only for people."""
     doc = to_json(case)
     order = {key: place for place, key in enumerate(dict.fromkeys(t.get("storage") for t in doc["tensors"]))}
     tensors = [{**t, "storage": order[t.get("storage")]} for t in doc["tensors"]]  # who shares one, not what is in it

@@ -1,6 +1,6 @@
-"""`Index`, the whole public face of the store on disk, composed of one part for each kind of row.
+"""`Index`, the interface of the store on disk. It has one part for each kind of row.
 
-Nothing in a file is executed by reading it, see `fxminify.store.index.sqlite` and `fxminify.store.document.decode`.
+Reading a file executes nothing of it, see `fxminify.store.index.sqlite` and `fxminify.store.document.decode`.
 An `Index` may be shared by threads but not across a fork: open it where it is used.
 """
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Index:
-    """An open index. Every method raises `StoreError` with one sentence for the terminal."""
+    """An open index. Every method may raise `StoreError` with one sentence for the terminal."""
 
     def __init__(self, database: Database, inline_limit: int = INLINE_LIMIT) -> None:
         self._database = database
@@ -42,7 +42,7 @@ class Index:
         self.reductions = Reductions(database, cases)
         #: Rendered files.
         self.repros = Repros(database)
-        #: Everything else that was found out about a capture.
+        #: All other findings about a capture.
         self.artifacts = Artifacts(database)
         #: Minimal cases that were run again.
         self.retests = Retests(database)
@@ -68,7 +68,7 @@ class Index:
 
     @classmethod
     def check(cls, path_or_url: str, *, timeout: float = 30.0) -> None:
-        """Raise `StoreError` if nothing can be stored there; makes nothing."""
+        """Raise `StoreError` if nothing can be stored there. Makes nothing."""
         check_place(str(path_or_url), timeout=timeout)
 
     @property
@@ -95,7 +95,7 @@ class Index:
         )
 
     def claims(self) -> Claims:
-        """What this process works on, so that no other process takes it up meanwhile."""
+        """The claims of this process, so that no other process works on the same captures."""
         return Claims(self._database)
 
     def close(self) -> None:

@@ -27,9 +27,9 @@ from .documents import digest, dumps, loads
 from .tables import CaptureRow, ReductionRow, StepRow, VerdictRow
 from .trust import origin_tag
 
-#: Longest difference of a step that is kept, in characters; the middle of a longer one is cut out.
+#: The most characters of the difference of a step; the middle of a longer one is cut out.
 LONGEST_DIFFERENCE = 200_000
-#: Most characters of the operators of a best case that are kept.
+#: The most characters of the operators of a best case.
 LONGEST_OPERATORS = 1000
 
 
@@ -65,8 +65,8 @@ class StoredVerdict:
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """One accepted step. ``nodes`` and ``inputs`` are those of its case, ``queries`` and ``seconds`` (wall time) what
-    the reduction had used by then, ``key`` is that of the query. ``kept`` is true if its case can be read again."""
+    """One accepted step. ``nodes`` and ``inputs`` count those of its case. ``queries`` and ``seconds`` (wall time) are
+    what the reduction had used so far, ``key`` is that of the query. ``kept`` is true if its case is stored."""
 
     number: int
     pass_name: str
@@ -151,13 +151,13 @@ class Reductions:
         return [_info(row, resumed=False) for row in rows]
 
     def best(self, reduction_id: int) -> Case | None:
-        """The smallest case so far of a reduction."""
+        """The smallest case so far of a reduction, None if there is none. Raises `StoreError`."""
         with self._database.reading() as session:
             row = self._database.need(session, ReductionRow, reduction_id)
         return self._best(row)
 
     def best_of(self, capture_id: int) -> Case | None:
-        """The smallest case of the reduction that represents a capture."""
+        """The smallest case of the reduction that represents a capture, None if there is none."""
         return self.signed_best(capture_id)[0]
 
     def signed_best(self, capture_id: int) -> tuple[Case | None, str | None]:

@@ -1,7 +1,7 @@
-"""The retests of an index: minimal cases that `minify retest` ran again, and what became of them.
+"""The retests of an index: minimal cases that `minify retest` ran again, with their results.
 
-Rows are only ever added, each in a transaction of its own: two processes on one index lose nothing, and the history
-of a case is what its rows say. A *round* holds the rows of one command, so that one that was interrupted goes on.
+Rows are only added, each in a transaction of its own, so two processes on one index lose nothing, and the rows of a
+case are its history. A *round* has the rows of one command, so that an interrupted command can continue.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .database import Database, now
 from .documents import digest, dumps, loads
 from .tables import CaptureRow, RetestResult, RetestRow, RoundRow
 
-#: Modules whose versions are kept with a retest, and the longest name or version.
+#: The most modules whose versions are stored with a retest, and the most characters of a name or version.
 MOST_VERSIONS, LONGEST = 100, 100
-#: A round that was interrupted longer ago is not resumed: the machine may be another one by now.
+#: A round that was interrupted longer ago is not resumed, because the machine may have changed.
 RESUMED = timedelta(days=1)
 
 
@@ -56,7 +56,7 @@ class Retests:
         self._database = database
 
     def begin_round(self, config: Json, *, resume: bool = True) -> tuple[int, list[Retest]]:
-        """A round of retests with this ``config``, and what it has answered: the last one, where it was interrupted."""
+        """A new round of retests with this ``config``, or the last one if it was interrupted, and its retests."""
         text = dumps(config)
         key = digest(text.encode())
         oldest = (datetime.now(UTC) - RESUMED).isoformat(timespec="seconds")
@@ -72,7 +72,7 @@ class Retests:
             return row.id, [_retest(each) for each in done]
 
     def finish_round(self, round_id: int) -> None:
-        """Close a round: the next one starts anew."""
+        """Mark a round as finished, so that the next command begins a new one."""
         with self._database.writing() as session:
             self._database.need(session, RoundRow, round_id).finished = now()
 
@@ -90,7 +90,7 @@ class Retests:
         versions: Mapping[str, str],
         round_id: int | None = None,
     ) -> Retest:
-        """Remember what became of a case."""
+        """Store the result of a retest."""
         kept = {str(k)[:LONGEST]: str(v)[:LONGEST] for k, v in sorted(versions.items())[:MOST_VERSIONS]}
         with self._database.writing() as session:
             self._database.need(session, CaptureRow, capture_id)

@@ -1,4 +1,4 @@
-"""SQLite: how a file is opened, and what is checked before it is read.
+"""SQLite: opens files, and checks them before they are read.
 
 * A file may come from anyone. So its schema is compared with ours before the first SELECT: a view, a trigger, a virtual
   table, a generated column or a CHECK would run expressions of the file's author.
@@ -30,18 +30,18 @@ from .tables import SCHEMA, Base
 
 #: "fxmn", in the header of every file we make (https://sqlite.org/pragma.html#pragma_application_id).
 APPLICATION_ID = 0x66786D6E
-#: Longest value or row SQLite may hand out or take, in bytes.
+#: The most bytes of a value or row that SQLite reads or writes.
 MAX_VALUE = 64 << 20
 
 Connect = Callable[[], sqlite3.Connection]
 
 _SIDE_FILES = ("-wal", "-shm", "-journal")
-#: Words of DDL that evaluate something; our own tables have none of them.
+#: Words of DDL that evaluate expressions. Our own tables have none of them.
 _EVALUATES = re.compile(r"(?i)\b(check|generated|as|where|collate|virtual|default\s*\()\b|default\s*\(")
 
 
 def check_path(path: Path, name: str, *, create: bool, readonly: bool) -> None:
-    """Refuse what is no file, missing or not writable, before SQLite opens it. Raises `StoreError`."""
+    """Raise `StoreError` if the path is missing, not writable or no file, before SQLite opens it."""
     parent, quoted = path.parent, shlex.quote(name)
     if path.is_dir():
         raise StoreError(f"{name} is a directory: give a file, for example {os.path.join(name, 'repro.db')}")
@@ -66,7 +66,7 @@ def check_path(path: Path, name: str, *, create: bool, readonly: bool) -> None:
 
 
 def state(path: Path) -> tuple[object, ...]:
-    """Changes whenever a writer does something to the file."""
+    """A value that changes when a writer changes the file."""
     with suppress(FileNotFoundError):
         stat = path.stat()
         sides = [os.path.exists(f"{path}{suffix}") for suffix in _SIDE_FILES]
@@ -89,13 +89,13 @@ def is_index(path: Path) -> bool:
 
 
 def writer(path: Path, *, create: bool, timeout: float) -> Connect:
-    """Connections that read and write; waits ``timeout`` seconds for another writer."""
+    """A function that opens connections that read and write, and wait ``timeout`` seconds for another writer."""
     uri = f"{path.as_uri()}?mode={'rwc' if create else 'rw'}"
     return lambda: _prepare(_connect(uri, timeout), readonly=False)
 
 
 def reader(path: Path, *, timeout: float) -> Connect:
-    """Connections that only read and make no files.
+    """A function that opens connections that only read and make no files.
 
     If there are side files, a writer is or was at work, and its log is shared. Without them nobody writes, so the main
     file is complete and is read as immutable, which makes no side files. If a log cannot be shared because its
@@ -115,7 +115,7 @@ def reader(path: Path, *, timeout: float) -> Connect:
 
 
 def _open_reader(path: Path, timeout: float) -> sqlite3.Connection | None:
-    """Open without changing anything; None if that needs a copy."""
+    """A connection that changes nothing, None if that needs a copy of the file."""
     uri = f"{path.as_uri()}?mode=ro"
     left = [suffix for suffix in _SIDE_FILES if os.path.exists(f"{path}{suffix}")]
     if not left:
@@ -180,7 +180,7 @@ def _prepare(connection: sqlite3.Connection, *, readonly: bool) -> sqlite3.Conne
 
 
 def listen(engine: Engine) -> None:
-    """Begin transactions ourselves: a writing one takes the write lock at once, so that what it reads stays valid."""
+    """Begin transactions explicitly. A writing one takes the write lock at once, so what it reads stays valid."""
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -189,7 +189,7 @@ def listen(engine: Engine) -> None:
 
 
 def use_wal(engine: Engine, timeout: float) -> None:
-    """Switch to a write-ahead log, which stays with the file. Needs the file alone for a moment."""
+    """Switch to a write-ahead log, which is a setting of the file. No other process may use the file meanwhile."""
     deadline = time.monotonic() + timeout
     raw = engine.raw_connection()
     try:
@@ -212,7 +212,7 @@ def stamp(connection: Connection) -> None:
 
 
 def inspect(connection: Connection, path: Path, name: str) -> str | None:
-    """Check that the file is ours, whole and harmless; its revision, or None when it is empty.
+    """Check that the file is ours, complete and harmless. Returns its revision, None for an empty file.
 
     Raises `StoreError` for anything else, before any of the file's tables was read.
     """
@@ -265,7 +265,7 @@ def check_schema(connection: Connection, name: str) -> None:
 
 
 def _check_size(connection: Connection, path: Path, name: str) -> None:
-    """A cut-off file: SQLite itself does not notice when only the last page is short."""
+    """Raise `StoreError` for a truncated file. SQLite does not notice that the last page is too short."""
     expected = _pragma(connection, "page_count") * _pragma(connection, "page_size")
     with suppress(FileNotFoundError):
         if os.path.getsize(f"{path}-wal") > 0:

@@ -1,8 +1,8 @@
-"""The tables of the index, and the check that a row read from a file holds the types we write.
+"""The tables of the index, and the check that a row from a file has the types that fxminify writes.
 
-SQLite stores any type in any column, so a file from elsewhere may hold text where a number is expected: every row
-is checked as it is loaded. Case documents and storages are content-addressed; what a listing shows stands in plain
-columns, so that listing never opens a document.
+SQLite stores any type in any column, so a file from elsewhere may have text instead of a number: every row is checked
+when it is loaded. Case documents and storages are content-addressed. Plain columns have what a listing shows, so that
+it opens no document.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..errors import ForeignValue
 
 _T = TypeVar("_T")
 
-#: The newest revision under ``migrations/versions``; revisions are numbers, so that newer ones are known as newer.
+#: The newest revision under ``migrations/versions``. Revisions are numbers, so that they can be compared.
 SCHEMA = "0004"
 
 
 class State(StrEnum):
-    """Where a capture stands on its way to a verified script."""
+    """The state of a capture on its way to a verified script."""
 
     PENDING = "pending"
     REDUCING = "reducing"
@@ -37,7 +37,7 @@ class State(StrEnum):
 
 
 class RetestResult(StrEnum):
-    """What became of a minimal case when it was run again."""
+    """The result of a minimal case that was run again."""
 
     FAILING = "still failing"
     FIXED = "fixed"
@@ -110,7 +110,7 @@ class DocumentBlobRow(Base):
 
 
 class CaptureRow(Base):
-    """One failure met by a program. ``identity`` makes (backend, graph, signature) unique."""
+    """One failure of a program. ``identity`` makes (backend, graph, signature) unique."""
 
     __tablename__ = "captures"
 
@@ -239,7 +239,7 @@ class RoundRow(Base):
 
 
 class RetestRow(Base):
-    """One minimal case, run again: under which backend, with which versions, and what became of it."""
+    """One minimal case that was run again: the backend, the versions and the result."""
 
     __tablename__ = "retests"
 
@@ -268,7 +268,7 @@ def _check_refreshed(row: Any, context: Any, names: Any) -> None:
 
 
 def _check(row: Any) -> None:
-    """Every loaded column holds what its declaration says. Raises `ForeignValue`."""
+    """Raise `ForeignValue` unless every loaded column has the type of its declaration."""
     for column in row.__table__.columns:
         if column.key not in row.__dict__:
             continue

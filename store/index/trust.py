@@ -17,12 +17,12 @@ from pathlib import Path
 
 from ..document.case import Case, to_json
 
-#: Begins what is signed of a script: no case does.
+#: The prefix of signed scripts, which no signed case has.
 _SCRIPT = b"script\0"
 
 
 def origin_tag(case: Case) -> str:
-    """The tag for a capture of this user; empty if no key can be stored, and then `minify run` asks."""
+    """The tag for a capture of this user. It is empty if no key can be stored; then `minify run` asks."""
     return _tag(_content(case))
 
 
@@ -32,7 +32,7 @@ def is_ours(case: Case, tag: object) -> bool:
 
 
 def script_tag(text: str) -> str:
-    """Tag to store with a script that was rendered here."""
+    """The tag to store with a script that was rendered here."""
     return _tag(_SCRIPT + text.encode(errors="replace"))
 
 

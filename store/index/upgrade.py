@@ -1,7 +1,7 @@
 """`minify upgrade`: brings an index of the first edition (schema 0003) up to date.
 
-A file is upgraded in one transaction, so a full disk or a killed process leaves it as it was; before that a copy of it
-is written beside it. Nothing else migrates: whoever opens an older index is told this command.
+A file is upgraded in one transaction, so a full disk or a killed process does not change it. Before that, a copy is
+written beside it. Nothing else upgrades an index: an error for an older index names this command.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .tables import SCHEMA, Base
 
 #: The schema of the first edition.
 FIRST = "0003"
-#: Ends the name of the copy of a file that is upgraded.
+#: The suffix of the name of the copy of a file.
 BACKUP = ".first-edition"
-#: What the first edition kept among the repros although it is none: kinds of artifacts.
+#: Kinds of artifacts that the first edition stored among the repros.
 _ARTIFACTS = ("first-node", "ablation", "explanation", "onnx", "record")
 
 
 def upgrade(name: str, *, timeout: float = 30.0) -> Path | None:
-    """Upgrade the index called ``name``; where the copy of the old file lies, None where there is none.
+    """Upgrade the index called ``name``. Returns the path of the copy of the old file, None if there is none.
 
     A server's index is upgraded in one transaction and not copied. An index that is up to date is left alone. Raises
     `StoreError`.
