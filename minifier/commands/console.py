@@ -267,6 +267,10 @@ def summary(results: Sequence[MinifyResult], db: str, *, console: Console | None
         console.print(Text(f"{count(others, 'other failure')} found on the way: minify run {printable(db)}"))
 
 
+#: A capture that takes more seconds until its script is verified is told of at once, before it is explained.
+LONG = 30.0
+
+
 class RunProgress:
     """Progress of `minify run`, as a listener: one line for the capture at work, one for each that is done.
 
@@ -325,7 +329,9 @@ class RunProgress:
             case events.FirstScript(id, nodes):
                 self._note(f"a first script of {count(nodes, 'node')}; the work goes on: {self._script} {id}")
                 self._takes_long = True
-            case events.ScriptVerified(id, shown) if shown and self._takes_long:
+            case events.ScriptVerified(id, shown) if shown and (
+                self._takes_long or time.monotonic() - self._started > LONG
+            ):
                 self._note(f"the script is verified; what is left is to explain it: {self._script} {id}")
             case events.Noted(_, text):
                 self._note(text)

@@ -210,11 +210,16 @@ class EntryAttempt:
         return content_addressed(case, self.session.pool.scratch)
 
     def begin_first_script(self, case: Case) -> None:
-        """Run a script of ``case`` beside what is left of the reduction, where that is going to take long."""
+        """Run a script of ``case`` beside what is left of the reduction, where that is going to take long.
+
+        It is run again for a later and plainer case if its values do not fit into a script.
+        """
         shown, options = self.session.shown, self.session.options
         slow = shown.entries[shown.entry].seconds >= SLOW
         hangs = any(failure.kind is FailureKind.HANG for failure in shown.failures)
-        if self.first_script is not None or not slow or hangs or shown.rate < 1.0 or self.entry == SCRIPT:
+        if not slow or hangs or shown.rate < 1.0 or self.entry == SCRIPT:
+            return
+        if self.first_script is not None and not _needs_data(self.first_script[1]):
             return
         case, blobs = self.self_contained(case)
         beside = ThreadPoolExecutor(1)
@@ -230,7 +235,7 @@ class EntryAttempt:
         if self.first_script is None or self.told_first_script:
             return
         nodes, draft = self.first_script
-        if draft.done():
+        if draft.done() and not _needs_data(draft):
             self.told_first_script = True
             if draft.exception() is None and draft.result().done.shown:
                 self.emitter(self.session.case).store(draft.result())
@@ -339,6 +344,11 @@ class EntryAttempt:
     def listen(self, nodes: int, stage: str) -> None:
         self.tell_first_script()
         self.session.answered(nodes, stage, self.log.total)
+
+
+def _needs_data(draft: Future[Draft]) -> bool:
+    """Whether the script could not be printed because of the values of its case."""
+    return draft.done() and isinstance(draft.exception(), NeedsData)
 
 
 def keep(session: CaptureSession, result: AttemptResult, *, finished: bool) -> None:

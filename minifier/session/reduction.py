@@ -38,7 +38,7 @@ Tell = Callable[[int, str], None]
 class Reduction:
     """The reduction of ``start``, whose values are in ``trace``. ``timeout`` is that of one query, in seconds.
 
-    ``small`` is told the case of which nothing more can be removed, before it is made plainer.
+    ``small`` is told the case of which nothing more can be removed, and each plainer one after it.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Reduction:
         self.path: list[tuple[Case, str]] = []
         self._told: list[str] = []
         self._rounds = 0
+        self._is_small = False
         by_script = isinstance(oracle, ScriptOracle)
         # A script is run several times anyway, before it is shown, and a hang takes its time.
         once = by_script or any(failure.kind is FailureKind.HANG for failure in session.shown.failures)
@@ -119,10 +120,11 @@ class Reduction:
             nonlocal undone
             undone = self.oracle.votes.runs > 1 and self._undo_flaky()
             if not undone:
+                self._is_small = True
                 self.small(self.path[-1][0] if self.path else self.start)
             return not undone
 
-        self.path = []
+        self.path, self._is_small = [], False
         shrinker = Shrinker(
             self.scheduler,
             self.session.pool.scratch,
@@ -172,6 +174,8 @@ class Reduction:
         if not told:
             self._told = []
             self.steps.add(case, key, self.log.passes.get(key, ""), self.log.total)
+        if self._is_small:
+            self.small(case)
 
     def _progress(self, progress: Progress) -> None:
         self.tell(progress.nodes, progress.pass_name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import inspect
 import shutil
@@ -19,6 +20,7 @@ import torch
 import fxminify
 from fxminify.minifier.oracle.replay import Replay, replay
 from fxminify.minifier.session import attempt, capture, events
+from fxminify.repro_templates.source.inputs import NeedsData
 from fxminify.store.index import Index, State
 
 QUICK = fxminify.MinifyOptions(replays=1, runs=1, explain=False)
@@ -151,7 +153,10 @@ def test_minifying_loads_no_torch_in_the_driver() -> None:
 
 
 def test_a_slow_reduction_has_a_first_script(captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here the reduction waits for the first script, so that this one is ready before the last stage ends."""
+    """Here the reduction waits for the first script, so that this one is ready before the last stage ends.
+
+    The values of the first case do not fit into it.
+    """
     db = tmp_path / "repro.db"
     with contextlib.closing(sqlite3.connect(captured)) as source, contextlib.closing(sqlite3.connect(db)) as target:
         source.backup(target)
@@ -161,9 +166,19 @@ def test_a_slow_reduction_has_a_first_script(captured: Path, tmp_path: Path, mon
     def wait(self: attempt.EntryAttempt, case: Any) -> None:
         begin(self, case)
         if self.first_script is not None:
-            self.first_script[1].result()
+            concurrent.futures.wait([self.first_script[1]])
 
     monkeypatch.setattr(attempt.EntryAttempt, "begin_first_script", wait)
+    draft = attempt.Emitter.draft
+    tried: list[Any] = []
+
+    def once_too_large(self: attempt.Emitter, case: Any, *args: Any, **options: Any) -> Any:
+        tried.append(case)
+        if len(tried) == 1:
+            raise NeedsData("the values do not fit")
+        return draft(self, case, *args, **options)
+
+    monkeypatch.setattr(attempt.Emitter, "draft", once_too_large)
     scripts: list[tuple[events.Event, str, int]] = []
 
     def listen(event: events.Event) -> None:
@@ -179,3 +194,4 @@ def test_a_slow_reduction_has_a_first_script(captured: Path, tmp_path: Path, mon
     assert "It failed in 1 of 1 fresh" in " ".join(text.split())
     assert last == events.ScriptVerified(1, 1, 1)
     assert result.verified
+    assert len(tried) == 3
