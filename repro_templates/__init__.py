@@ -1,1 +1,1 @@
-"""Cases as source: the printed graph, its inputs, the scripts, and their verification in fresh processes."""
+"""Cases as source: printed graphs and inputs, scripts, and their verification in fresh processes."""

@@ -1,7 +1,6 @@
-"""What a script says about itself: what fails and where, on which versions, how sure that is, and what it needs.
+"""The texts of a script about itself: what fails and where, with which versions, how surely, and what it needs.
 
-All of it is text for a reader, made fit for a docstring: printable ASCII, lines of at most 118 columns, nothing of the
-machine it was made on.
+They are made for a docstring: printable ASCII, lines of at most 118 columns, nothing about the machine.
 """
 
 from __future__ import annotations
@@ -31,19 +30,20 @@ _SIGNATURE = re.compile(r"v\d{1,3}:[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a script says about itself besides its code.
+    """The facts that a script states besides its code.
 
-    ``failure`` is what the case itself shows. ``torch``, ``python`` and ``platform`` are versions (``2.13.0+cpu``,
-    ``3.11``, ``Linux x86_64``), ``backend`` the backend's name and version where it is no part of torch; ``installed``
-    knows more. ``nodes`` and ``inputs`` count those of the capture before it was minified, ``queries`` how often the
-    backend was asked, ``runs`` is what verification saw and ``replays`` what the replay of the whole capture did
-    (``3 of 3``). ``timeout`` is the time in seconds after which a hang is one. ``equal_nan`` is False where eager is
-    known to give no NaN, ``summed`` True where gradients of the sum of the outputs show the failure. ``layers`` are
-    backend, layer and result of an ablation, ``enters`` is its answer. ``matters`` are sentences about what the failure
-    takes, the summary first; ``passing_variant`` says how the nearest candidate that passes differs, in words and then
+    ``failure`` is that of the case. ``torch``, ``python`` and ``platform`` are versions (``2.13.0+cpu``, ``3.11``,
+    ``Linux x86_64``). ``backend`` is the backend's name, and its version if it is no part of torch. ``installed`` has
+    more versions. ``nodes`` and ``inputs`` count those of the capture before minification, ``queries`` the questions to
+    the backend. ``runs`` is the result of the verification and ``replays`` that of replays of the whole capture (``3 of
+    3``). ``timeout`` is the number of seconds after which a run counts as a hang. ``equal_nan`` is False if eager is
+    known to return no NaN. ``summed`` is True if the script takes gradients of the sum of the outputs. ``layers`` has
+    backend, layer and result of an ablation, ``enters`` its answer. ``matters`` has sentences about what the failure
+    needs, the summary first. ``passing_variant`` says how the nearest candidate that passes differs, in words and then
     in lines that begin with ``-`` or ``+``. ``first`` is the first node of the captured graph whose value differs
-    (`minifier.oracle.first_node`), ``illustrations`` are what the compiler made of the case, with a heading, ``steps``
-    the passes that made it smaller, each with what is left. ``tentative`` says why it is not sure, or is empty.
+    (`minifier.oracle.first_node`). ``illustrations`` is what the compiler made of the case, with a heading. ``steps``
+    has the passes that made the case smaller, each with the numbers that were left. ``tentative`` says why the failure
+    is not certain, or is empty.
     """
 
     failure: Failure
@@ -140,7 +140,7 @@ class Context:
 
 
 def about(case: Case, header: Header) -> list[str]:
-    """The lines below the first one of the docstring."""
+    """The docstring without its first line."""
     failure = header.failure
     lines: list[str] = []
     if header.tentative:
@@ -164,7 +164,7 @@ def about(case: Case, header: Header) -> list[str]:
 
 
 def minified(case: Case, header: Header) -> str:
-    """How the case became what it is."""
+    """A sentence on how the case was minified."""
     after = count(case.graph.count, "node")
     text = f"Minified by fxminify {__version__}"
     if header.nodes > case.graph.count:
@@ -176,7 +176,7 @@ def minified(case: Case, header: Header) -> str:
 
 
 def sure(header: Header) -> str:
-    """How often it was seen to fail."""
+    """A sentence on how often the failure was seen."""
     text = f"It failed in {header.runs} fresh runs" if _RATIO.fullmatch(header.runs) else ""
     if _RATIO.fullmatch(header.replays):
         text += f"{', and' if text else 'It failed'} in {header.replays} replays of the whole graph"
@@ -184,7 +184,7 @@ def sure(header: Header) -> str:
 
 
 def versions(header: Header) -> list[str]:
-    """``torch 2.13.0+cpu``, packages that the backend stands on, Python, the platform."""
+    """The versions of torch (``torch 2.13.0+cpu``), packages that the backend needs, Python and the platform."""
     installed = header.installed
     torch, python = header.torch or installed.torch, header.python or installed.python
     out = [f"torch {torch}"] if torch else []
@@ -197,7 +197,7 @@ def versions(header: Header) -> list[str]:
 
 
 def needs(installed: Installed) -> str:
-    """What must be there besides torch, and how to get it."""
+    """What the script needs besides torch, and how to install it."""
     parts = []
     if sources := [p.source for p in installed.packages if p.source and p.direct]:
         parts.append(f"pip install {' '.join(sources)}")
@@ -210,8 +210,7 @@ def needs(installed: Installed) -> str:
 
 
 def requirements(header: Header) -> list[str]:
-    """What pip installs to have what the failure was seen with; torch without the part of its version that no package
-    index has (``+cpu``)."""
+    """The requirements for pip with the versions of the failure, torch's without a local part (``+cpu``)."""
     torch = (header.torch or header.installed.torch).partition("+")[0]
     pinned = f"torch=={torch}" if re.fullmatch(r"[0-9][0-9A-Za-z.]{0,40}", torch) else "torch"
     return [pinned, *(p.source for p in header.installed.packages if p.source and p.direct)]
@@ -225,7 +224,7 @@ def advice(failure: Failure, hang: int) -> str:
 
 
 def figures(failure: Failure) -> Iterator[Figures]:
-    """The numbers of a divergence, that which names it first."""
+    """The figures of a divergence and of those beside it, in their order."""
     if failure.kind is not FailureKind.DIVERGENCE:
         return
     others = failure.detail.get("others", ())
@@ -240,7 +239,7 @@ def figures(failure: Failure) -> Iterator[Figures]:
 
 
 def first_node(found: dict[str, Any] | None) -> str:
-    """The first value of the captured graph that differs, as a sentence of Markdown."""
+    """A sentence, in Markdown, on the first value of the captured graph that differs."""
     if not found:
         return ""
     error, eager = _number(found.get("error")), _number(found.get("eager_error"))
@@ -252,7 +251,7 @@ def first_node(found: dict[str, Any] | None) -> str:
 
 
 def story(case: Case, header: Header) -> str:
-    """What minimization did, in a sentence or two."""
+    """One or two sentences on what the minification did."""
     text = minified(case, header)
     if header.inputs > len(case.inputs):
         text += f" Of {count(header.inputs, 'input')} it needs {len(case.inputs)}."
@@ -260,7 +259,7 @@ def story(case: Case, header: Header) -> str:
 
 
 def system(header: Header) -> str:
-    """The environment, a line each, as `torch.utils.collect_env` prints it."""
+    """The lines of the environment, as `torch.utils.collect_env` prints them."""
     installed = header.installed
     lines = [f"{label}: {value}" for label, value in installed.system]
     packages = [f"{p.name}=={p.version}" for p in installed.packages]
@@ -269,7 +268,7 @@ def system(header: Header) -> str:
 
 
 def _number(value: object) -> str:
-    """A number as it was stored, with three digits; nothing for anything else."""
+    """A stored number with three digits, empty for anything else."""
     try:
         return f"{float(str(value)):.3g}"
     except ValueError:
@@ -281,7 +280,7 @@ def _wrapped(text: str, length: int = 400) -> list[str]:
 
 
 def sentences(case: Case, header: Header) -> dict[str, Any]:
-    """The part of the context that is about the failure, not the code."""
+    """The part of the context that is about the failure and not about the code."""
     failure = header.failure
     named = title(case, failure)
     return {

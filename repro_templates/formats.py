@@ -1,12 +1,12 @@
-"""The formats in which a repro is handed out: one table, a row each.
+"""The formats of a repro, as a table.
 
-A row says under which file name a format is written, which template fills it, in which language it is, and how it is
-run before it is shown. A format is added by a template and a row of `OURS`. A package of somebody else adds one with an
-entry point of the group ``fxminify.formats`` that names a `Format`; see ``docs/extending.md``.
+A row has the file name of a format, its template, its language, and the way to run it before it is shown. To add a
+format, add a template and a row of `OURS`. Another package adds one with an entry point of the group
+``fxminify.formats`` that names a `Format`; see ``docs/extending.md``.
 
-What is run, is run as its receiver would: a notebook as its code cells from top to bottom, a test under pytest, where
-it must be an expected failure and nothing else, a bisection driver until it answers that the bug is there. All of it
-goes through `verify`: fresh processes, an empty directory.
+A file is run as its receiver would run it: the code cells of a notebook from top to bottom, a test under pytest, which
+must report an expected failure and nothing else, a bisection driver until it answers that the bug is present. `verify`
+does this in fresh processes and an empty directory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,29}\Z")
 
 
 class UnknownFormat(ValueError):
-    """No format has this name, or the one that has cannot be used; the text says why."""
+    """No format has this name, or it cannot be used. The message says why."""
 
 
 #: Runs the text of a format: ``run(text, shows, files=files, **options)``. ``shows`` says of a failure whether it is
@@ -45,10 +45,10 @@ Shows = Callable[[Failure], bool]
 class Format:
     """One format.
 
-    ``file`` is the name under which it is handed out, ``template`` the name of a Jinja template in the directory
-    ``templates`` of ``package``. ``language`` is the name of a Pygments lexer; text in ``python`` is compiled before
-    anybody sees it. ``summary`` is one sentence for a reader who has to choose. ``run`` runs the text, None where
-    there is nothing to run.
+    ``file`` is the name of the file, ``template`` the name of a Jinja template in the directory ``templates`` of
+    ``package``. ``language`` is the name of a Pygments lexer; text in ``python`` is compiled before it is shown.
+    ``summary`` is one sentence for a reader who chooses a format. ``run`` runs the text; it is None if the text cannot
+    be run.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Format:
 
 
 def exits_with(code: int) -> Runner:
-    """A runner for a Python program that ends with the exit code ``code`` while the bug is there."""
+    """A runner for a Python program that exits with ``code`` as long as the bug is present."""
 
     def run(text: str, shows: Shows, **options: Any) -> Verification:
         return verify(text, _left(code), **options)
@@ -116,12 +116,12 @@ OURS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (
 
 
 def formats() -> Mapping[str, Format]:
-    """Every format that can be used, by name: ours, then those of other packages, in the order of their names."""
+    """Every usable format by name: ours, then those of other packages, sorted by name."""
     return _found()[0]
 
 
 def broken() -> Mapping[str, str]:
-    """The formats of other packages that cannot be used, each with the reason."""
+    """The formats of other packages that cannot be used, by name, with the reason."""
     return _found()[1]
 
 
@@ -151,7 +151,7 @@ def _found() -> tuple[Mapping[str, Format], Mapping[str, str]]:
 
 
 def _fault(name: str, format: object, others: Mapping[str, Format]) -> str:
-    """Why ``format``, of another package, cannot be used; empty where it can."""
+    """Why ``format`` of another package cannot be used, empty if it can."""
     if not isinstance(format, Format):
         return f"it is a {type(format).__name__}, not a Format"
     if not _NAME.match(name) or format.name != name:

@@ -1,7 +1,7 @@
 """A script as the cells of a notebook, in Jupyter's own format (nbformat 4.5), written without Jupyter.
 
-Run from top to bottom the code cells are the script: `code` gives them back as one, and that is what verification runs.
-Cells have fixed names, so that one case gives one notebook.
+The code cells, from top to bottom, are the script. `code` returns them as one, which verification runs. Cells have
+fixed names, so a case always gives the same notebook.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-#: How a script finds what lies beside it, and how a notebook does, which is no file to Python.
+#: How a script finds files beside it, and how a notebook does, which has no ``__file__``.
 _BESIDE = ("pathlib.Path(__file__).with_name(", "pathlib.Path(")
 
 
 def cells(text: Sequence[str], code: Sequence[str]) -> list[dict[str, Any]]:
-    """One Markdown cell of ``text``, then the non-empty parts of ``code``."""
+    """The cells of a notebook: Markdown with ``text``, then a code cell for each non-empty part of ``code``."""
     out = [_cell("markdown", "\n".join(text), 0)]
     out += [_cell("code", part.strip("\n"), i) for i, part in enumerate(filter(str.strip, code), 1)]
     return out

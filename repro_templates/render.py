@@ -1,9 +1,8 @@
-"""From a case and its failure to the file a maintainer gets: one typed context fills the template of a format.
+"""Render a case and its failure as a file for a maintainer: a typed context fills the template of a format.
 
-What is rendered imports torch, the backend's module and what the graph needs, never fxminify. It is ASCII, and Python
-has passed ``compile()`` before anybody sees it. A name that a template uses and that is not there is an error, never an
-empty place (`StrictUndefined`). A template that a person wrote is filled in Jinja's sandbox: it may read what
-``docs/templates.md`` lists and nothing else of this process.
+A rendered file imports torch, the backend's module and what the graph needs, but not fxminify. It is ASCII, and Python
+source has passed ``compile()``. If a template uses an unknown name, that is an error (`StrictUndefined`). A template
+that a person wrote is filled in Jinja's sandbox, where it can only read what ``docs/templates.md`` lists.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from .source.inputs import print_inputs
 from .source.layout import bound, ordered, spaced, split
 from .source.naming import OWN, RESERVED, identifier
 
-#: Longest text that a template of a person's own may make, in characters.
+#: The most characters of a text made by a person's own template.
 LONGEST = 10 << 20
 
 
 class TemplateError(Exception):
-    """A template that cannot be filled; the text says where and why."""
+    """A template cannot be filled. The message says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A file's text and, with embedded data, the content of ``repro.safetensors`` beside it."""
+    """The text of a file and, with embedded data, the content of ``repro.safetensors`` beside it."""
 
     text: str
     data: bytes | None = None
@@ -145,7 +144,7 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
 
 
 def _call_before(case: Case, call: Json) -> Case:
-    """``case`` with the inputs of an earlier call, those alone that differ: the others are the last call's."""
+    """``case`` with only those inputs of an earlier call that differ from the last call's."""
     names = [node.name for node in case.graph.placeholders]
     return replace(case, inputs=tuple(call.get(n) for n in names))
 
@@ -160,7 +159,7 @@ def _test_name(case: Case, failure: Failure) -> str:
 
 
 def _fill(format: Format, context: Context) -> str:
-    """The text of ``format``. A template of another package may be wrong, which is a `TemplateError`."""
+    """The text of ``format``. Raises `TemplateError` if a template of another package is wrong."""
     try:
         text = _environment(format.package).get_template(format.template).render(c=context)
         text = _close(text).strip("\n") + "\n"
@@ -177,13 +176,13 @@ def _fill(format: Format, context: Context) -> str:
 
 
 def _close(text: str) -> str:
-    """``text`` without the wide gaps that parts of a template leave where they have nothing to say."""
+    """``text`` without the blank lines that empty parts of a template leave."""
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
 @cache
 def _environment(package: str) -> jinja2.Environment:
-    """Where the templates of ``package`` are filled, which may include ours; they make no HTML: nothing is escaped."""
+    """The Jinja environment for the templates of ``package``, which may include ours. It escapes nothing."""
     loaders = [jinja2.PackageLoader(package), *([jinja2.PackageLoader(PACKAGE)] if package != PACKAGE else [])]
     return _furnished(jinja2.Environment(autoescape=False, loader=jinja2.ChoiceLoader(loaders), **_OPTIONS))
 
@@ -209,7 +208,7 @@ def _fill_own(text: str, context: Context) -> str:
 
 
 def _source(value: object) -> str:
-    """``value`` as Python, strings in double quotes where they hold none."""
+    """The source of ``value``. Strings without double quotes are in double quotes."""
     if isinstance(value, list | tuple) and value:
         inner = ", ".join(map(_source, value))
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"

@@ -1,1 +1,1 @@
-"""What is said and drawn about a failure: sentences, pictures, the HTML report."""
+"""Sentences and pictures about a failure, and the HTML report."""

@@ -1,4 +1,4 @@
-"""How a graph shrank, as an SVG picture: a step line of its size over the oracle calls, on a logarithmic scale."""
+"""An SVG picture of how a graph shrank: its size over the queries, as a step line on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ...backends.drawing.svg import text
 
 _WIDTH, _HEIGHT = 640.0, 200.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 14.0, 10.0, 34.0
-#: More points than that are not told apart by eye.
+#: The most points that are drawn.
 _MOST = 800
 
 
 def curve(points: Sequence[tuple[float, int]], *, across: str, label: str) -> str:
-    """``points`` are (place, nodes) in order, the start among them; ``across`` names what the places count.
+    """The curve through ``points``, which are (place, nodes) in order with the start. ``across`` names the places.
 
-    Nothing is drawn of fewer than two points.
+    It is empty for fewer than two points.
     """
     if len(points) < 2:
         return ""
@@ -59,7 +59,7 @@ def _place(place: float, x: float) -> str:
 
 
 def _levels(most: int) -> Iterator[int]:
-    """0, 1, 10, 100... and the largest, as far as they stand apart."""
+    """The levels that are labelled: 0, 1, 10, 100... and the largest, unless labels would overlap."""
     yield 0
     level = 1
     while level * 2 < most:
@@ -70,7 +70,7 @@ def _levels(most: int) -> Iterator[int]:
 
 
 def _places(end: float) -> Iterator[float]:
-    """Round numbers from 0 to ``end``, about five."""
+    """About five round numbers from 0 to ``end``."""
     step = 10 ** math.floor(math.log10(end / 4))
     step *= next(f for f in (1, 2, 5, 10) if end / (step * f) <= 6)
     for number in range(int(end / step + 1e-9) + 1):

@@ -1,10 +1,9 @@
 """The HTML report: every failure of an index in one file that works offline.
 
-The page is a list of groups, failures of one signature, and a view for each failure that is embedded in full. What
-the reader does not look at lies in ``<template>`` elements, which cost a browser nearly nothing, so that ten thousand
-failures stay quick. Every text comes through Jinja's autoescape; pictures and highlighted code are markup of ours,
-made by modules that escape. A Content-Security-Policy names style and script by their hashes: even if something got
-through, nothing else would run, and nothing is ever loaded.
+The page has a list of groups of failures with one signature, and a view of each failure that is embedded in full. Views
+that are not open are in ``<template>`` elements, which cost a browser little, so a page with ten thousand failures is
+quick. Jinja escapes every text. Pictures and highlighted code are markup from modules of ours, which escape texts, too.
+A Content-Security-Policy names style and script by their hashes, so nothing else can run, and nothing is loaded.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from ...store.index import StepInfo
 from ...store.text import count, printable
 from .picture import Picture
 
-#: Groups on a page, and rows of a group that are shown at once.
+#: The number of groups on a page, and of rows of a group that are shown at first.
 PAGE, ROWS = 50, 100
-#: Longest text that is highlighted, in characters.
+#: The most characters of a text that is highlighted.
 LONGEST = 400_000
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRow:
-    """One failure in the list; ``embedded`` where the report has all of it. Sizes are compute nodes."""
+    """One failure in the list; ``embedded`` if the report has it in full. Sizes are numbers of compute nodes."""
 
     id: int
     state: str
@@ -85,7 +84,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """All that the report says of one failure. Texts are plain; ``curve`` is SVG of `repro_templates.report.curve`."""
+    """The content of the view of one failure. Texts are plain; ``curve`` is SVG of `repro_templates.report.curve`."""
 
     row: FailureRow
     title: str
@@ -112,7 +111,7 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class FailureReport:
-    """The whole page. ``name`` is that of the index, without its directory; ``notes`` say what was left out."""
+    """The content of the page. ``name`` is that of the index without its directory. ``notes`` say what was left out."""
 
     name: str
     groups: tuple[Group, ...]
@@ -130,7 +129,7 @@ class FailureReport:
 
 
 def render(report: FailureReport) -> str:
-    """The page: one HTML file, nothing beside it."""
+    """The page as one HTML file, without other files."""
     style = _resource("report.css").replace("/* graphs */", drawing.STYLE)
     script = _resource("report.js")
     return _environment().get_template("report.html.j2").render(
@@ -170,7 +169,7 @@ def _highlighted(text: str, lexer: PythonLexer | DiffLexer) -> Markup:
 
 
 def _image_address(svg: str) -> str:
-    """The address of an image. A picture from an index is shown so: nothing in it runs, and it is never markup."""
+    """A ``data:`` address of a picture from an index, which is shown as an image, so that nothing in it runs."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8", "replace")).decode()
 
 

@@ -1,7 +1,7 @@
-"""What must not leave a machine in a sentence: where its files lie, who uses it, what it is called, its secrets.
+"""Private text: paths, names of the user and the host, secrets.
 
-`private` masks it in text that is only read. Code is printed as it must run, so there `revealing` says what a person
-should look at before it is handed out.
+`private` masks it in text that is only read. Code must run, so `revealing` lists what a person should check in it
+before it is handed out.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _PATH = re.compile(
 )
 _HOME = re.compile(r"^(?:file://)?(?:/home|/Users|/root|/var/home|[A-Za-z]:\\{1,2}Users)(?:[/\\]+[^/\\]*)?[/\\]?$")
 _PACKAGES = re.compile(r"^.*?[/\\](?:site|dist)-packages[/\\](.+)$")
-#: A single part is a path only where there is such a directory everywhere; ``/2`` and ``and/or`` are none.
+#: A single part is a path only if it is a usual directory; ``/2`` and ``and/or`` are none.
 _SINGLE = re.compile(r"^/(?:home|root|tmp|usr|var|opt|mnt|etc|data|srv)/?$")
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>()\[\]{}]+")
-#: Where in memory an object lay, as in ``<function f at 0x7f2a1c0d5e40>``.
+#: The address of an object, as in ``<function f at 0x7f2a1c0d5e40>``.
 _MEMORY = re.compile(r" at 0x[0-9a-fA-F]{6,16}(?=>)")
 _SECRETS = (
     (re.compile(r"(?i)\b([\w-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credential)[\w-]*[\"']?\s*[=:]\s*[\"']?)"
@@ -37,7 +37,7 @@ _SECRETS = (
 
 
 def private(text: str) -> str:
-    """``text`` with paths as what they end with; without secrets, addresses, home directories and where objects lay."""
+    """``text`` with the last parts of paths only, and without secrets, addresses and home directories."""
     text = _MEMORY.sub("", text)
     for pattern, masked in _SECRETS:
         text = pattern.sub(masked, text)
@@ -52,7 +52,7 @@ def private(text: str) -> str:
 
 
 def revealing(text: str) -> Iterator[str]:
-    """Absolute paths and what looks like a secret in ``text``, each as a few words that do not repeat it."""
+    """A few words on each absolute path and each likely secret in ``text``, which do not repeat it."""
     bare = _ADDRESS.sub("", text)
     if any(_shortened(m[0]) != m[0] for m in _PATH.finditer(bare)):
         yield "an absolute path"

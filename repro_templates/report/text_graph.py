@@ -1,5 +1,5 @@
-"""A graph as text: one line a node, and to the left of it the lanes in which values run from where they are made to
-where they are read, as `git log --graph` draws commits.
+"""A graph as text: a line for each node, and to its left the lanes of values, from the node that makes a value to its
+readers, as `git log --graph` draws commits.
 
     ○      x       f32[2, 8]
     │ ○    weight  f32[8, 8]
@@ -7,8 +7,8 @@ where they are read, as `git log --graph` draws commits.
     ●      linear = F.linear(x, weight)  f32[2, 8]
     ■      return linear
 
-A lane is free again after the last node that reads its value. Where a line passes a lane without reading it, the lane
-is drawn through. Inputs stand just above the first node that reads them.
+A lane is free after the last node that reads its value. It continues past nodes that do not read it. Inputs are just
+above the first node that reads them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..source.function import shape_text
 from ..source.naming import input_names
 from .picture import arguments, operation
 
-#: By what leads away from a point: up, down, left, right.
+#: The character for the lines at a point: up, down, left, right.
 _JOINTS = {
     "ud": "│", "lr": "─", "ur": "└", "ul": "┘", "dr": "┌", "dl": "┐", "udr": "├", "udl": "┤", "dlr": "┬", "ulr": "┴",
     "udlr": "┼", "u": "│", "d": "│", "l": "─", "r": "─", "": " ",
@@ -28,12 +28,12 @@ _JOINTS = {
 _MARKS = {"placeholder": "○", "get_attr": "◇", "output": "■"}
 _ASCII = str.maketrans({**dict.fromkeys("└┘┌┐├┤┬┴┼", "+"), "│": "|", "─": "-", "○": "o", "◇": "o", "■": "=", "●": "*",
                         "←": "<"})  # fmt: skip
-#: Lanes that are drawn; values beyond them are left to the names.
+#: The most lanes. Further values are only shown by their names.
 MOST_LANES = 20
 
 
 def text_graph(graph: Graph, *, culprits: Collection[str] = (), ascii: bool = False) -> list[str]:
-    """The lines of the drawing; those of a body follow under its name. Nodes in ``culprits`` are pointed at."""
+    """The lines of the drawing, those of a subgraph below its name. Nodes in ``culprits`` are marked."""
     out = list(_drawn(graph, culprits))
     for path, attr in graph.attrs.items():
         if "graph" in attr:
@@ -75,7 +75,7 @@ def _drawn(graph: Graph, culprits: Collection[str]) -> Iterator[str]:
 
 
 def _late(graph: Graph) -> Iterator[Node]:
-    """The nodes in order, but inputs and constants just before the first node that reads them: fewer lanes."""
+    """The nodes in order, with inputs and constants just before their first readers, which needs fewer lanes."""
     waiting = {node.name: node for node in graph.nodes if node.op in ("placeholder", "get_attr")}
     read = {name for node in graph.nodes for name in node.inputs}
     for node in graph.nodes:
@@ -87,7 +87,7 @@ def _late(graph: Graph) -> Iterator[Node]:
 
 
 def _joints(reads: Collection[int], lane: int, before: Sequence[bool], after: Sequence[bool]) -> str:
-    """The line that leads from the lanes ``reads`` to ``lane``, in which the next node stands."""
+    """The line from the lanes ``reads`` to ``lane``, that of the next node."""
     ends = {*reads, lane}
     first, last = min(ends), max(ends)
     out = ""

@@ -1,8 +1,8 @@
-"""What a script does with its function and inputs so that the failure shows, in the fewest natural lines.
+"""The part of a script that shows the failure with its function and inputs, in few natural lines.
 
-An exception, a crash and a hang need one call of the compiled function. A divergence needs eager's answer beside it
-and the assertion that fails: `torch.testing.assert_close`, or for aliasing the question itself. Both runs get inputs
-of their own where the graph may write to them, and the same seed where it may draw random numbers.
+For an exception, a crash and a hang, it calls the compiled function once. For a divergence, it also computes eager's
+result and has the assertion that fails: `torch.testing.assert_close`, or one about aliasing. Each run has inputs of its
+own if the graph may write to them, and the same seed if it may draw random numbers.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .function import PrintedGraph
 from .inputs import PrintedInputs, itemsize
 from .layout import INDENT, WIDTH, PrintedCall, Statement
 
-#: More inputs than these are made in a function.
+#: If there are more inputs than this, a function makes them.
 _FEW_INPUTS = 6
-#: How the message of an assertion begins that is not about the outputs' values: `verify` reads them.
+#: The beginnings of messages of assertions that are not about the outputs' values. `verify` reads them.
 MUTATION_PREFIX = "inputs differ after the call: "
 ALIAS_PREFIX = "alias: "
 GRADIENT_PREFIX = "gradients differ: "
 MISSING_PREFIX = "gradients are missing: "
 PRECISION_PREFIX = "computes "
 
-#: The gradients of the outputs that the worker gives: `backends.running.execution.cotangents` (a test compares them).
+#: The source of `backends.running.execution.cotangents`, the gradients of the outputs (a test compares the two).
 COTANGENTS = """\
 generator = torch.Generator().manual_seed(0)
 draw = lambda low, high, o: torch.randint(low, high, o.shape, generator=generator)
@@ -39,7 +39,7 @@ cotangents = [(draw(1, 17, o) * (2 * draw(0, 2, o) - 1) / 8).to(o) for o in outp
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """``inputs`` defines them at module level, ``body`` makes the failure happen. Both are finished source."""
+    """``inputs`` is source that defines the inputs at module level, ``body`` is source that shows the failure."""
 
     inputs: str
     body: str
@@ -57,10 +57,10 @@ def make_action(
     equal_nan: bool = True,
     summed: bool = False,
 ) -> Action:
-    """The end of the script for ``failure``; ``arguments`` is what `torch.compile` is given besides the function.
+    """The end of the script for ``failure``. ``arguments`` are the arguments of `torch.compile` besides the function.
 
-    ``earlier`` are the inputs of calls before, of which those that are None are the last call's. ``summed`` compares
-    the gradients of the sum of all outputs instead of those that the worker compared.
+    ``earlier`` has the inputs of earlier calls; None stands for an input of the last call. If ``summed``, the script
+    compares gradients of the sum of all outputs instead of those that the worker compared.
     """
     if earlier and (failure.kind is FailureKind.DIVERGENCE or case.calls > 1):
         raise Unprintable("a failure that needs other calls first is printed only where it is an exception")
@@ -106,7 +106,7 @@ class _Maker:
         self.arguments = "*make_inputs()" if in_function else ", ".join(inputs.arguments)
 
     def marks(self, arguments: Sequence[str]) -> list[Statement]:
-        """Statements that make dimensions of the inputs symbolic, where they are given under names."""
+        """Statements that make dimensions of the inputs symbolic, for inputs with names."""
         marks = []
         for name, value in zip(arguments, self.case.inputs, strict=True):
             dynamic = self.case.tensors[value["tensor"]].dynamic if tag(value) == "tensor" else ()
@@ -116,8 +116,7 @@ class _Maker:
         return marks
 
     def read(self, failure: Failure) -> None:
-        """What the script must know of the failure: the backward pass that it needs, the tolerance of a comparison, and
-        the words that tell a divergence."""
+        """Set what depends on the failure: the backward pass, the tolerance of a comparison, the text of a divergence."""
         detail = failure.detail
         self.result, self.backward_pass = "", list[str]()
         if failure.phase is Phase.BACKWARD:
@@ -132,12 +131,12 @@ class _Maker:
             self.said = f"{PRECISION_PREFIX}{detail.get('dtype', '')} as {detail.get('as', '')}: "
 
     def message(self, prefix: str = "") -> str:
-        """The ``msg`` of `assert_close`, where the text alone would not tell what differs."""
+        """The ``msg`` argument of `assert_close`, if its own text would not say what differs."""
         prefix = self.said or prefix
         return f", msg=lambda text: {string(prefix)} + text" if prefix else ""
 
     def inputs_text(self) -> str:
-        """The inputs as assignments, or as a function that makes new ones each time."""
+        """Source of the inputs: assignments, or a function that makes new ones in each call."""
         statements = [*self.inputs.statements, *self.marks(self.inputs.arguments)]
         constants = list(self.inputs.constants)
         if not self.in_function:
@@ -165,14 +164,14 @@ class _Maker:
         return self.within([*self.seed, *self.called(self.compiled, self.result), *self.backward_pass])
 
     def again(self, arguments: str) -> list[str]:
-        """A call of what was compiled before, with its backward pass."""
+        """A call of the compiled function, with its backward pass."""
         return [
             f"{self.result} = compiled({arguments})" if self.result else f"compiled({arguments})",
             *self.backward_pass,
         ]
 
     def sequence(self) -> str:
-        """Calls with other inputs, then the one that fails."""
+        """Calls with other inputs, then the call that fails."""
         if self.in_function:
             raise Unprintable("too many inputs for a script that calls with several of them")
         lines = [f"compiled = {self.compiled}"]
@@ -184,7 +183,7 @@ class _Maker:
         return self.within([*lines, *self.seed, *self.again(self.arguments)])
 
     def repeated(self) -> str:
-        """Several calls of what was compiled once, each with its backward pass."""
+        """Several calls of the compiled function, each with its backward pass."""
         inner = "\n".join([*self.seed, *self.again(self.arguments)])
         loop = [f"for _ in range({self.case.calls}):", textwrap.indent(inner, INDENT)]
         return f"compiled = {self.compiled}\n" + self.within(loop)
@@ -201,7 +200,7 @@ class _Maker:
         return self.within(lines, self.close(options))
 
     def close(self, options: str, prefix: str = "") -> str:
-        """The comparison, on several lines where it is long."""
+        """The comparison, on several lines if it is long."""
         arguments = f"actual, expected{self.options}{options}{self.message(prefix)}"
         line = f"torch.testing.assert_close({arguments})"
         if len(line) <= WIDTH:
@@ -220,7 +219,7 @@ class _Maker:
         return self.within(lines, self.close(options, MUTATION_PREFIX))
 
     def alias(self, failure: Failure) -> str:
-        """Does an output lie in the storage of the input, or of the other output, it should, and in no other?"""
+        """An assertion that an output shares the storage of the right input or output, and of no other."""
         place = re.fullmatch(r"output (\d+)", str(failure.detail.get("where", "")))
         owner, found = (
             re.fullmatch(r"(input|output) (\d+)", str(failure.detail.get(k, ""))) for k in ("expected", "actual")
@@ -245,7 +244,7 @@ class _Maker:
         return self.within(lines, after)
 
     def gradients(self, equal_nan: bool, summed: bool) -> str:
-        """Compare `torch.autograd.grad` of both: of the sum of the outputs, or for seeded gradients of each."""
+        """A comparison of `torch.autograd.grad` of both: of the sum of the outputs, or for seeded gradients of each."""
         wanted = [a for a, value in zip(self.inputs.arguments, self.case.inputs, strict=True)
                   if tag(value) == "tensor" and self.case.tensors[value["tensor"]].requires_grad]  # fmt: skip
         inner = [*self.seed]
@@ -292,7 +291,7 @@ class _Maker:
         return [f"compiled = {function}", f"{start}compiled({arguments})"]
 
     def within(self, lines: Sequence[str], after: str = "") -> str:
-        """``lines`` inside the context managers, ``after`` outside."""
+        """``lines`` inside the context managers, then ``after`` outside of them."""
         text = "\n".join(lines)
         if self.managers:
             text = f"with {', '.join(self.managers)}:\n{textwrap.indent(text, INDENT)}"
@@ -303,7 +302,7 @@ _IN_PLACE_OPERATORS = frozenset(
     {"iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift",
      "setitem", "delitem", "setattr"}
 )  # fmt: skip
-#: Functions that update the statistics they are given unless told that they do not train.
+#: Functions that update the statistics among their arguments unless they are called for inference.
 _UPDATES_STATISTICS = frozenset(
     {"batch_norm", "instance_norm", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update",
      "cudnn_batch_norm", "fused_moving_avg_obs_fake_quant", "embedding_renorm_", "set_", "resize_"}
@@ -367,13 +366,13 @@ _BEFORE = (("device", "="), ("torch", ".", "device", "("), (".", "to", "("))
 
 
 def accelerator(case: Case) -> str:
-    """The one device of the case that is neither the CPU nor ``meta``; nothing where there is none, or several."""
+    """The only device of the case besides the CPU and ``meta``, empty if there are none or several."""
     found = {t.device for t in case.tensors} - {"cpu", "meta"}
     return found.pop() if len(found) == 1 else ""
 
 
 def with_device(source: str, device: str) -> str:
-    """``source`` with `DEVICE` in the place of the string ``device``, wherever a device is meant."""
+    """``source`` with `DEVICE` instead of each string ``device`` that is a device."""
     if not device:
         return source
     lines = source.splitlines(keepends=True)
@@ -391,12 +390,12 @@ def with_device(source: str, device: str) -> str:
     return "".join(lines)
 
 
-#: What a script that runs out of memory may take besides what its inputs need, in GiB: torch alone takes one.
+#: The memory, in GiB, of a script that runs out of memory, besides that of its inputs. torch itself needs one.
 MEMORY = 4
 
 
 def memory_limit(case: Case, failure: Failure) -> str:
-    """The line that keeps a failure which would take all memory of a machine from doing so; empty for every other."""
+    """The line that limits the memory of a script that runs out of it, empty for any other failure."""
     if failure.kind is not FailureKind.OUT_OF_MEMORY or any(
         spec.device not in ("cpu", "meta") for spec in case.tensors
     ):

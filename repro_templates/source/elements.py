@@ -1,11 +1,11 @@
-"""What a strided tensor holds: bytes as numbers, the shortest source of a number, and the calls that give strides.
+"""The content of strided tensors: bytes as numbers, the shortest source of a number, and calls that make strides.
 
-numpy knows most dtypes; bfloat16 and the float8 family are widened to float32, which holds each of their values
-exactly. A dtype known to neither (packed and quantized ones) has no numbers here: `is_numeric` says so.
+numpy has most dtypes. bfloat16 and float8 dtypes are converted to float32, which represents each of their values
+exactly. Other dtypes (packed and quantized ones) have no numbers here, see `is_numeric`.
 
-Strides read as the call that makes them: `.t()`, `.permute(...)`, `.expand(...)`, a memory format. `view` starts from
-values in memory order and never copies; `restride` starts from a contiguous tensor whose values stand in logical order
-and copies them into another layout. Both follow torch's own arithmetic, also for dimensions of size 1.
+Strides are printed as the call that makes them: `.t()`, `.permute(...)`, `.expand(...)`, a memory format. `view` starts
+from values in memory order and does not copy. `restride` starts from a contiguous tensor with values in logical order,
+and copies them into another layout. Both compute as torch does, also for dimensions of size 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_numeric(dtype: str) -> bool:
 
 
 def numbers(dtype: str, data: bytes) -> Array:
-    """The elements of a storage, one-dimensional; bfloat16 and float8 as the float32 they equal."""
+    """The elements of a storage as a one-dimensional array; bfloat16 and float8 as equal float32 numbers."""
     import numpy as np
 
     array: Array
@@ -59,7 +59,7 @@ def numbers(dtype: str, data: bytes) -> Array:
 def raw(dtype: str, array: Array) -> bytes:
     """The bytes of a storage of these numbers, each rounded to ``dtype``. Raises `ValueError` for float8 and the like.
 
-    What does not fit wraps or becomes infinite, as numpy has it; of a complex number a real one keeps the real part.
+    A number that does not fit wraps or becomes infinite, as in numpy. A real dtype keeps the real part of a number.
     """
     import numpy as np
 
@@ -76,7 +76,7 @@ def raw(dtype: str, array: Array) -> bytes:
 
 
 def strided(array: Array, shape: tuple[int, ...], stride: tuple[int, ...], offset: int = 0) -> Array:
-    """The elements a tensor reads, in its shape. Raises `ValueError` where it reaches outside its storage."""
+    """The elements of a tensor, in its shape. Raises `ValueError` if it reaches outside of its storage."""
     import numpy as np
 
     if all(shape):
@@ -90,7 +90,7 @@ def strided(array: Array, shape: tuple[int, ...], stride: tuple[int, ...], offse
 
 
 def element(dtype: str, value: Any) -> str:
-    """Shortest source of one element: ``1e+30``, ``-0.0``, ``inf``, ``True``, ``1+2j``."""
+    """The shortest source of one element: ``1e+30``, ``-0.0``, ``inf``, ``True``, ``1+2j``."""
     if dtype == "bool":
         return repr(bool(value))
     if dtype in INTEGERS:
@@ -114,7 +114,7 @@ def _shortest(dtype: str, value: Any) -> str:
 
 
 def _rounded(dtype: str, number: float) -> float:
-    """What a tensor of ``dtype`` holds when torch is given ``number``: narrow floats pass through float32."""
+    """The element of a tensor of ``dtype`` that torch makes of ``number``. It rounds narrow floats via float32."""
     import numpy as np
 
     with np.errstate(over="ignore"):
@@ -130,7 +130,7 @@ def _rounded(dtype: str, number: float) -> float:
 
 @cache
 def _float8(dtype: str) -> tuple[float, ...]:
-    """The value of each of the 256 bytes."""
+    """The values of the 256 bytes of a float8 dtype."""
     if dtype == "float8_e8m0fnu":
         return (*(2.0 ** (code - 127) for code in range(255)), math.nan)
     exponent_bits, mantissa_bits, bias, infinities, unsigned_zero = _FLOAT8[dtype]
@@ -166,7 +166,7 @@ def contiguous(shape: Shape) -> Shape:
 
 
 def view(shape: Shape, stride: Shape) -> tuple[Shape, str] | None:
-    """The shape of a contiguous tensor, and the view of it that has ``shape`` and ``stride``; None where none has."""
+    """The shape of a contiguous tensor, and the view of it with ``shape`` and ``stride``; None if there is none."""
     if stride == contiguous(shape):
         return shape, ""
     if 0 in shape:
@@ -175,7 +175,7 @@ def view(shape: Shape, stride: Shape) -> tuple[Shape, str] | None:
 
 
 def restride(shape: Shape, stride: Shape) -> str | None:
-    """What to call on a contiguous tensor of ``shape`` so that its values lie by ``stride``; None if they overlap."""
+    """The call on a contiguous tensor of ``shape`` that lays its values out by ``stride``; None if they overlap."""
     permuted = _permuted(shape, stride)
     if permuted and len(shape) in _FORMATS and min(shape) > 1:
         name, order = _FORMATS[len(shape)]

@@ -1,8 +1,8 @@
 """Tagged values and targets (``docs/format.md``) as Python expressions.
 
-Everything that comes from the case passes through ``repr`` or a strict pattern before it becomes source, so no
-string of a foreign file can end a line, a literal or a comment early. `Namer` tells what a reference is called;
-what an expression needs imported is collected in ``Expressions.imports``.
+All that comes from the case passes through ``repr`` or a strict pattern before it becomes source, so no string of a
+foreign file can end a line, a literal or a comment. `Namer` returns the name of a reference. ``Expressions.imports``
+collects the imports that expressions need.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from ...store.document.case import Value, tag
 from ...store.document.names import UnknownName, check_target, table
 
-#: Public names of functions Dynamo records by their private module; each pair is one object (a test says so).
+#: Public names of functions that Dynamo records by a private module. Each pair is one object, which a test checks.
 _PUBLIC = {
     "torch._C._nn.": ("torch.nn.functional.", frozenset(
         {"avg_pool2d", "avg_pool3d", "gelu", "linear", "one_hot", "scaled_dot_product_attention", "softplus",
@@ -31,7 +31,7 @@ _NOT_THE_OPERATOR = frozenset(
      "chain_matmul", "einsum", "is_complex", "is_floating_point", "meshgrid", "miopen_ctc_loss", "numel",
      "promote_types", "resize_as_", "resize_as_sparse_", "stft", "tensordot", "unique_consecutive"}
 )  # fmt: skip
-#: Modules that `import torch` itself imports, so that a script need not.
+#: Modules that `import torch` imports, so a script need not import them.
 _WITH_TORCH = re.compile(
     r"torch(?:\.(?:_C(?:\..*)?|amp\.autocast_mode|autograd|autograd\.(?:forward_ad|grad_mode)|backends\.cuda|fft|linalg|"
     r"masked\._ops|nested|nn\.functional|nn\.init|nn\.attention|random|sparse|special|_functorch\.predispatch|Tensor))?\Z"
@@ -39,14 +39,14 @@ _WITH_TORCH = re.compile(
 _HOPS_WITH_TORCH = re.compile(
     r"torch\._higher_order_ops\.\w+|torch\._functorch\.autograd_function|torch\._prims\.rng_prims"
 )
-#: What stands between brackets as well without a tuple around it.
+#: Tags of values that may be between brackets without a tuple around them.
 _INDICES = frozenset({"slice", "ellipsis", "ref"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DEVICE = re.compile(r"[a-z]+(?::\d+)?\Z")
 
 
 def public_function(operator: str) -> str:
-    """``torch.amax`` for ``aten::amax.default``, where both are one; nothing for every other operator."""
+    """``torch.amax`` for ``aten::amax.default``, which are the same; empty for an operator without such a function."""
     namespace, _, rest = operator.partition("::")
     name, _, overload = rest.partition(".")
     if (namespace, overload) != ("aten", "default") or name.startswith("_") or name in _NOT_THE_OPERATOR:
@@ -55,7 +55,7 @@ def public_function(operator: str) -> str:
 
 
 class Unprintable(Exception):
-    """Something of a case has no form as source. ``node`` names where, ``reason`` says why."""
+    """A part of a case has no form as source. ``node`` names the place, ``reason`` says why."""
 
     def __init__(self, reason: str, node: str | None = None) -> None:
         super().__init__(f"node {node!r}: {reason}" if node else reason)
@@ -74,7 +74,7 @@ def dtype(name: str) -> str:
 
 
 def string(text: str) -> str:
-    """A string literal in ASCII, in double quotes where that needs no escapes."""
+    """A string literal in ASCII, in double quotes if these need no escapes."""
     literal = ascii(text)
     return f'"{text}"' if literal == f"'{text}'" and '"' not in text else literal
 
@@ -125,7 +125,7 @@ class Expressions:
         return ", ".join(self.value(v) for v in values)
 
     def subscript(self, index: Value) -> str:
-        """What stands between the brackets of ``x[...]``."""
+        """The source between the brackets of ``x[...]``."""
         if tag(index) == "tuple" and index["tuple"]:
             items = [self._item(i) for i in index["tuple"]]
             first = index["tuple"][0]
@@ -134,7 +134,7 @@ class Expressions:
         return self._item(index)
 
     def keyword(self, name: str, value: Value) -> str:
-        """``name=value`` of a call; a device reads as the string it is."""
+        """``name=value`` of a call, with a device as a string."""
         if not is_name(name):
             raise Unprintable(f"{name!r} is no keyword argument")
         text = string(self._device_text(value["device"])) if tag(value) == "device" else self.value(value)
@@ -270,7 +270,7 @@ class Expressions:
 
 
 def shown(value: Value, name_of: Callable[[str], str] = str) -> str | None:
-    """A value as a person writes it, None where it has no form as source. ``name_of`` gives the names of nodes."""
+    """A value as a person writes it, None if it has no form as source. ``name_of`` returns the names of nodes."""
     try:
         return Expressions(name_of, lambda index: f"tensor {index}").value(value)
     except Unprintable:
@@ -278,7 +278,7 @@ def shown(value: Value, name_of: Callable[[str], str] = str) -> str | None:
 
 
 def shown_target(target: Value) -> str:
-    """What a person calls a target: its name as source, or as the document has it."""
+    """The name of a target for a person: as source, or as in the document."""
     try:
         return Expressions(str).target(target)
     except Unprintable:

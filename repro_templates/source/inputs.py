@@ -1,12 +1,12 @@
 """A case's tensors as source: exact literals, seeded generators, or bytes from a file beside the script.
 
-What is printed rebuilds the very same tensors: dtype, bits, strides, storage offset, sharing, and whether they are
-leaves, parameters, lazily conjugated or negated. Strides read as the call that makes them (`.t()`, `.expand(...)`,
-``memory_format=torch.channels_last``) where there is one. A tensor whose `TensorSpec.init` names a generator prints
-as the call `fxminify.store.live.build` makes: one ``torch.manual_seed(0)``, then draws in the order of the inputs.
+The source makes the same tensors: dtype, bits, strides, storage offset, sharing, and whether they are leaves,
+parameters, lazily conjugated or negated. Strides are printed as the call that makes them (`.t()`, `.expand(...)`,
+``memory_format=torch.channels_last``), if there is one. A tensor whose `TensorSpec.init` names a generator is printed
+as the call of `fxminify.store.live.build`: one ``torch.manual_seed(0)``, then draws in the order of the inputs.
 
-Large tensors that are neither constant nor regular have no place in a script: `NeedsData`, unless ``embed`` puts
-their storages into a safetensors file that the script loads.
+Large tensors that are neither constant nor regular do not fit in a script. They raise `NeedsData`, unless ``embed``
+puts their storages into a safetensors file that the script loads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIDE_FILE = "repro.safetensors"
 
 
 class NeedsData(Unprintable):
-    """Tensors too large for a literal that no generator replaces: embed the data, or find them a recipe.
+    """Tensors are too large for a literal, and no generator replaces them. Embed the data, or find recipes.
 
     ``names`` are the tensors' names in the script.
     """
@@ -46,8 +46,9 @@ class NeedsData(Unprintable):
 class PrintedInputs:
     """Statements that make the inputs, and the arguments to call the graph's function with.
 
-    ``constants`` make the tensors that the graph holds, after the inputs. ``seeded`` tells that numbers are drawn,
-    ``seeded_constants`` that some are for those; ``data`` is the content of the file to write beside the script.
+    ``constants`` are statements for the tensors that the graph holds, after those for the inputs. ``seeded`` says that
+    random numbers are drawn, ``seeded_constants`` that some are for constants. ``data`` is the content of the file
+    beside the script.
     """
 
     statements: tuple[Statement, ...]
@@ -69,7 +70,7 @@ def print_inputs(
     default_dtype: str = "float32",
     reserved: Collection[str] = (),
 ) -> PrintedInputs:
-    """Source for every input of ``case``; ``names`` has one name per input.
+    """Source for every input of ``case``. ``names`` has a name for each input.
 
     ``constants`` maps module-level names to tensors the graph holds; they are made last, in the same stream of
     random numbers. Raises `NeedsData` (unless ``embed``) and `Unprintable`.
@@ -127,7 +128,7 @@ class _Printer:
         self.shared = Counter(case.tensors[i].storage for i in used)
 
     def input(self, name: str, value: Value) -> str:
-        """Print one input, the expression that stands for it is returned."""
+        """Print one input. Returns its expression."""
         if tag(value) == "tensor":
             return self.tensor(name, value["tensor"])
         if tag(value) == "generator":
@@ -140,7 +141,7 @@ class _Printer:
         return self.literals.expressions.value(value)
 
     def tensor(self, name: str, index: int) -> str:
-        """Print ``case.tensors[index]`` as ``name``, once; the name it has is returned."""
+        """Print ``case.tensors[index]`` as ``name``, once. Returns its name."""
         if index in self.made:
             return self.made[index]
         spec = self.case.tensors[index]
@@ -160,7 +161,7 @@ class _Printer:
         return name
 
     def expression(self, name: str, spec: TensorSpec) -> PrintedCall | str:
-        """A tensor from its values outward: strides, lazy bits, autograd state."""
+        """The expression of a tensor: its values, then strides, lazy bits and autograd state."""
         grow = ".requires_grad_().clone()" if spec.requires_grad and not spec.leaf else ""
         made: PrintedCall | str
         if spec.init is not None:
@@ -192,14 +193,14 @@ class _Printer:
             return made.then(grow)
         if not spec.offset and (laid_out := restride(spec.shape, spec.stride)) is not None:
             return made.then(laid_out + grow)
-        # A copy of what needs a gradient is no leaf either, and keeps strides that `clone` would not.
+        # A copy of a tensor that requires a gradient is no leaf, and keeps strides that `clone` would not.
         source = made.then(".requires_grad_()") if grow else made
         whole = spec.reach == spec.numel
         there = self.literals.empty(spec) if whole else self.literals.zeros(spec).then(as_strided(spec))
         return there.then(f".copy_({source})")
 
     def view_of_shared(self, spec: TensorSpec) -> str:
-        """A view of a storage that several tensors lie in; the storage gets a name of its own."""
+        """A view of a storage that several tensors share. The storage has a name of its own."""
         key = str(spec.storage)
         if key not in self.bases:
             count = len(self.blobs[key]) // itemsize(spec.dtype)
@@ -218,7 +219,7 @@ class _Printer:
         return base + as_strided(spec)
 
     def from_storage(self, name: str, spec: TensorSpec, grow: str) -> PrintedCall | str:
-        """The tensor's values in the order they lie in memory, then the view that gives it its shape and strides."""
+        """The tensor's values in memory order, and the view of them with its shape and strides."""
         data = self.blobs[str(spec.storage)]
         count = len(data) // itemsize(spec.dtype)
         laid_out = view(spec.shape, spec.stride) if spec.offset == 0 else None
@@ -250,7 +251,7 @@ def _then(made: PrintedCall | str, tail: str) -> PrintedCall | str:
 
 
 def as_strided(spec: TensorSpec) -> str:
-    """The view of a flat storage that has the shape, strides and offset of ``spec``."""
+    """The view of a flat storage with the shape, strides and offset of ``spec``."""
     offset = f", {spec.offset}" if spec.offset else ""
     if (spec.shape, spec.stride) == ((), ()):
         return f"[{spec.offset}]"
@@ -265,9 +266,9 @@ def _safetensors(entries: Mapping[str, bytes]) -> bytes:
     return save({name: np.frombuffer(data, dtype=np.uint8) for name, data in entries.items()})
 
 
-#: Up to so many elements a literal is printed, whatever it takes...
+#: A literal with at most so many elements is always printed...
 _LITERAL = 16
-#: ...and up to so many while it fits into a few lines.
+#: ...and one with at most so many if it fits into a few lines.
 _SHORT_LITERAL, _SHORT_TEXT = 64, 4 * (WIDTH - 10)
 _RANDOM = frozenset({"randn", "rand", "randint"})
 _NATURAL = {"bool": "bool", "int64": "int", "complex64": "complex"}
@@ -275,7 +276,7 @@ _COUNTED = FLOATS | {"int64", "int32", "int16", "int8", "uint8"}
 
 
 class Literals:
-    """Prints values where torch's default dtype is ``default_dtype``; ``seeded`` once a call drew random numbers."""
+    """Prints values for torch's ``default_dtype``. ``seeded`` is true after a call that draws random numbers."""
 
     def __init__(self, default_dtype: str = "float32") -> None:
         self.expressions = Expressions(_no_reference)
@@ -285,7 +286,7 @@ class Literals:
             self._natural["complex128"] = self._natural.pop("complex64")
 
     def tensor(self, array: Array, kind: str, device: str = "cpu") -> PrintedCall | None:
-        """A call that makes a contiguous tensor of these values; None where only its data would do."""
+        """A call that makes a contiguous tensor of these values, None if only its data can."""
         shape, flat = array.shape, array.reshape(-1)
         if array.size == 0:
             return PrintedCall("torch.empty", (*sizes(shape), *self._keywords(kind, "float", device)))
@@ -300,21 +301,21 @@ class Literals:
         return self._literal(array, kind, device)
 
     def generated(self, spec: TensorSpec) -> PrintedCall:
-        """The call that ``spec.init`` stands for; its result is contiguous."""
+        """The call for ``spec.init``, whose result is contiguous."""
         init = spec.init or {}
         fn = init.get("fn")
         self.seeded = self.seeded or fn in _RANDOM
         native = is_drawn_natively(str(fn), spec.dtype)
         kind = spec.dtype if native else "int64" if fn in ("randint", "arange") else "float32"
         if fn in ("randn", "rand"):
-            # Without a dtype torch draws floats, so a complex one is always named.
+            # Without a dtype torch draws real numbers, so a complex dtype is always named.
             given = "" if kind in COMPLEX else "float"
             made = PrintedCall(f"torch.{fn}", (*sizes(spec.shape), *self._keywords(kind, given, spec.device)))
         elif fn == "randint":
             bounds = (str(int(init["low"])), str(int(init["high"])))
             made = PrintedCall("torch.randint", (*bounds, _size(spec.shape), *self._keywords(kind, "int", spec.device)))
         elif fn == "full":
-            # Every dtype holds constants: printed directly, `build` converts to the same value.
+            # Every dtype has constants, so they are printed directly; `build` converts to the same value.
             return self.full(spec.shape, self.expressions.value(init["value"]), spec.dtype, spec.device)
         elif fn == "arange":
             made = PrintedCall("torch.arange", (str(spec.numel), *self._keywords(kind, "int", spec.device)))
@@ -335,7 +336,7 @@ class Literals:
         return PrintedCall("torch.zeros", (str(spec.reach), *self._keywords(spec.dtype, "float", spec.device)))
 
     def full(self, shape: tuple[int, ...], value: str, kind: str, device: str = "cpu") -> PrintedCall:
-        """``torch.zeros``, ``torch.ones`` or ``torch.full``; ``value`` is source."""
+        """A call of ``torch.zeros``, ``torch.ones`` or ``torch.full``. ``value`` is source."""
         for name, texts in (("zeros", ("0", "0.0", "False")), ("ones", ("1", "1.0", "True"))):
             if value in texts:
                 return PrintedCall(f"torch.{name}", (*sizes(shape), *self._keywords(kind, "float", device)))
@@ -366,7 +367,7 @@ class Literals:
         return text
 
     def _keywords(self, kind: str, given: str, device: str) -> tuple[str, ...]:
-        """``dtype=`` unless torch gives values of the ``given`` kind that dtype by itself, and ``device=``."""
+        """``dtype=``, unless torch uses that dtype for values of the ``given`` kind, and ``device=``."""
         named = () if self._natural.get(kind) == given else (f"dtype={dtype(kind)}",)
         return named if device == "cpu" else (*named, self.expressions.keyword("device", {"device": device}))
 
@@ -390,7 +391,7 @@ def _shaped(made: PrintedCall, shape: tuple[int, ...]) -> PrintedCall:
 
 
 def _is_constant(flat: Array) -> bool:
-    """Whether all elements are one, to the bit (NaN counts as itself, -0.0 not as 0.0)."""
+    """Whether all elements have the same bits."""
     import numpy as np
 
     raw = np.ascontiguousarray(flat).view("u1").reshape(flat.size, -1)
@@ -398,7 +399,7 @@ def _is_constant(flat: Array) -> bool:
 
 
 def _step(flat: Array) -> int:
-    """The step of a sequence of whole numbers, 0 where it is none."""
+    """The step of a sequence of whole numbers, 0 for other values."""
     import numpy as np
 
     wide = flat.astype("f8")

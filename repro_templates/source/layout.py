@@ -1,8 +1,7 @@
-"""How the printed Python is laid out: lines of at most `WIDTH` columns, import blocks, blank lines.
+"""The layout of printed Python: lines of at most `WIDTH` columns, import blocks, blank lines.
 
-A call or tuple that does not fit is broken between its arguments; a string or a nested value is never broken, so a
-line with a long one may stay longer. `spaced` puts blank lines where every formatter has them; it only changes gaps
-between top-level statements.
+A call or tuple that does not fit is broken between its arguments. A string or a nested value is not broken, so a line
+with a long one may be longer. `spaced` changes the blank lines between top-level statements to those of a formatter.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ INDENT = "    "
 
 @dataclass(frozen=True, slots=True)
 class PrintedCall:
-    """``head(items...)tail``; with an empty head a tuple. ``brackets`` may hold what never moves to another line."""
+    """``head(items...)tail``, with an empty head a tuple. ``brackets`` may contain text that is not broken."""
 
     head: str
     items: tuple[str, ...]
@@ -36,7 +35,7 @@ class PrintedCall:
         return replace(self, tail=self.tail + tail)
 
     def layout(self, indent: str, room: int) -> str:
-        """In one line if that leaves it within ``room`` columns, else with the items in lines of their own."""
+        """The text in one line if it fits into ``room`` columns, else with the items in lines of their own."""
         if len(str(self)) <= room or not self.items:
             return str(self)
         opening, closing = self.brackets
@@ -70,9 +69,9 @@ def signature(name: str, parameters: Sequence[str]) -> str:
 
 
 def block(items: Sequence[str], indent: str) -> str:
-    """``items``, each with a comma behind it, filled into lines one step deeper than ``indent``.
+    """``items`` with commas, in full lines one step deeper than ``indent``.
 
-    Rows of a matrix stand in lines of their own.
+    Each row of a matrix has a line of its own.
     """
     indent += INDENT
     lines = [indent]
@@ -87,7 +86,7 @@ _IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def spaced(source: str) -> str:
-    """``source``, which must be Python."""
+    """``source``, which must be valid Python, with the blank lines of a formatter."""
     body = ast.parse(source).body
     lines = source.split("\n")
     ends = [node.end_lineno or 0 for node in body]
@@ -104,7 +103,7 @@ def spaced(source: str) -> str:
 
 
 def _blank(before: ast.stmt, node: ast.stmt, have: int) -> int:
-    """How many blank lines belong between two statements."""
+    """The number of blank lines between two statements."""
     if isinstance(before, DEFINITIONS) or isinstance(node, DEFINITIONS):
         return 2
     if isinstance(before, ast.Expr) and isinstance(before.value, ast.Constant) and isinstance(before.value.value, str):
@@ -120,14 +119,14 @@ def _standard(node: ast.Import | ast.ImportFrom) -> bool:
 
 
 def split(lines: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Import lines at the head, and the rest."""
+    """The import lines at the head of a source, and the rest."""
     lines = list(lines)
     count = next((i for i, line in enumerate(lines) if not line.startswith(("import ", "from "))), len(lines))
     return lines[:count], lines[count:]
 
 
 def ordered(lines: Iterable[str]) -> list[str]:
-    """Import lines once each: the standard library, torch, everything else; comments kept."""
+    """The import lines, each once: the standard library, torch, then others; with their comments."""
     unique: dict[str, str] = {}
     for line in lines:
         statement = line.partition("  #")[0].strip()
@@ -143,5 +142,5 @@ def ordered(lines: Iterable[str]) -> list[str]:
 
 
 def bound(lines: Iterable[str]) -> frozenset[str]:
-    """Names that the lines bind at top level."""
+    """The names that ``lines`` bind at top level."""
     return bound_names(ast.parse("\n".join(lines)))

@@ -1,10 +1,9 @@
 """Short readable Python names for what a graph calls ``l_self_modules_layers_modules_0_parameters_weight_``.
 
-A name says the least that tells it apart: the one weight of a minimal graph is ``weight``, two of them are
-``conv1_weight`` and ``conv2_weight``. Numbers FX appended are dropped and given again in order, so the names of a
-minimized graph do not tell of the nodes that are gone. Every name is an ASCII identifier that hides no keyword, no
-builtin and no name the script uses itself. No input is called like an operation: a backend that looks for ``softmax``
-in all names of a graph would find it in an input that has taken the place of one.
+A name is as short as possible but unique: the only weight of a minimal graph is ``weight``, two of them are
+``conv1_weight`` and ``conv2_weight``. Numbers that FX appended are replaced by numbers in order, so that a minimized
+graph has no gaps. Every name is an ASCII identifier that is no keyword, no builtin and no name that the script uses. No
+input has the name of an operation, because a backend may look for names such as ``softmax`` in a graph.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from functools import cache
 
 from ...store.document.names import table
 
-#: Names a printed script uses itself.
+#: Names that a printed script uses.
 OWN = frozenset(
     {
         "actual", "compiled", "cotangents", "draw", "expected", "function", "generator", "gradients", "inf", "inputs",
@@ -32,15 +31,15 @@ _LONGEST = 32
 _DYNAMO_PREFIX = re.compile(r"^(?:l|g|self)_+(?=[a-z])", re.IGNORECASE)
 _CONTAINER = re.compile(r"_*(?<![a-z])(?:modules|parameters|buffers)_+")
 _NUMBERED = re.compile(r"_\d+$")
-#: What Dynamo says of the keys of a dictionary, such as the state of an optimizer, before it names the dictionary.
+#: The name that Dynamo gives to keys of a dictionary, such as the state of an optimizer.
 _KEYS = re.compile(r".*dict_keys_L__(?:self_+)?(?=[a-z])", re.IGNORECASE)
-#: What a reduction calls a part of a composite operation (``softmax__part2_exp``), or another node of a name.
+#: The suffix that a reduction gives to parts of a composite operation (``softmax__part2_exp``) and to copies.
 _PART = re.compile(r"^.*__part\d+_")
 _COPY = re.compile(r"__copy\d+$")
 
 
 class Scope:
-    """Names taken so far; ``outer`` are those of the scope around it."""
+    """The names that were taken. ``outer`` is the scope around it."""
 
     def __init__(self, outer: Container[str] = ()) -> None:
         self._outer = outer
@@ -50,15 +49,15 @@ class Scope:
         return name in self._taken or name in self._outer or name in RESERVED
 
     def owns(self, name: str) -> bool:
-        """Whether ``name`` was taken in this scope itself."""
+        """Whether ``name`` was taken in this scope, not in an outer one."""
         return name in self._taken
 
     def fresh(self, base: str) -> str:
-        """``base``, or ``base_1``, ``base_2``... whichever is free first."""
+        """The first free name of ``base``, ``base_1``, ``base_2``..., which is taken then."""
         return self.take(identifier(base))
 
     def take(self, base: str) -> str:
-        """As `fresh`, for a name that is an identifier as it stands."""
+        """`fresh` for a name that is an identifier already."""
         name, count = base, 1
         while name in self:
             name, count = f"{base}_{count}", count + 1
@@ -67,7 +66,7 @@ class Scope:
 
 
 def identifier(text: str) -> str:
-    """``text`` as a short lower-case ASCII identifier (capitals stay where there is no lower-case letter)."""
+    """``text`` as a short lower-case ASCII identifier. Text without lower-case letters keeps its capitals."""
     text = re.sub(r"[^A-Za-z0-9]+", "_", _KEYS.sub("", text)).strip("_")
     text = text.lower() if any(c.islower() for c in text) else text
     if len(text) > _LONGEST:
@@ -81,13 +80,13 @@ def identifier(text: str) -> str:
 
 
 def unnumbered(name: str) -> str:
-    """``name`` without the number FX appended: ``add_12`` is ``add``."""
+    """``name`` without the number that FX appended: ``add`` for ``add_12``."""
     name = _PART.sub("", _COPY.sub("", name))
     return _NUMBERED.sub("", name) or name
 
 
 def input_names(targets: Sequence[str]) -> list[str]:
-    """Names for the inputs whose FX targets are ``targets``, in order: as few trailing words as tell them apart."""
+    """Names for the inputs with the FX targets ``targets``, in order: as few last words as make them unique."""
     paths = [_path(t) for t in targets]
     lengths = [_shortest(p) for p in paths]
     while True:
@@ -101,7 +100,7 @@ def input_names(targets: Sequence[str]) -> list[str]:
 
 
 def is_operation(name: str) -> bool:
-    """Is ``name``, apart from its number, what FX calls a node of some operation?"""
+    """Whether ``name`` without its number is FX's name for a node of some operation."""
     return unnumbered(name) in _operations()
 
 
@@ -113,7 +112,7 @@ def _operations() -> frozenset[str]:
 
 
 def _path(target: str) -> list[str]:
-    """Words of a Dynamo target: module names whole, ``["layers", "0", "self_attn", "weight"]``."""
+    """The words of a Dynamo target, with whole module names: ``["layers", "0", "self_attn", "weight"]``."""
     if is_operation(target):
         return ["x"]
     text = _DYNAMO_PREFIX.sub("", _PART.sub("", _COPY.sub("", target)).strip("_"))
@@ -124,7 +123,7 @@ def _path(target: str) -> list[str]:
 
 
 def _shortest(path: list[str], least: int = 1) -> int:
-    """The least number of trailing words, not fewer than ``least``, that begins with a letter."""
+    """The least number of last words, at least ``least``, whose first word begins with a letter."""
     count = least
     while count < len(path) and not path[-count][:1].isalpha():
         count += 1

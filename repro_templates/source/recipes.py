@@ -1,7 +1,7 @@
 """Simpler tensors to try instead of recorded values: constants, sequences and seeded random numbers.
 
-A script should not carry data it does not need. The minifier asks the oracle which of these still shows the failure;
-what it accepts prints as one short call.
+A script should have no data that it does not need. The minifier asks the oracle which of these still show the failure.
+They are printed as one short call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ARANGE = FLOATS | {"int64", "int32", "int16", "int8", "uint8"}
 
 
 def recipes(spec: TensorSpec, data: bytes) -> list[TensorSpec]:
-    """Tensors like ``spec``, whose storage holds ``data``, that a generator makes; the simplest first.
+    """Generated tensors like ``spec``, whose storage has ``data``, the simplest first.
 
     Shape, dtype, strides (unless elements overlap) and autograd state stay. Integer bounds are those of the real
     values, so an index stays in range. A tensor that is one constant has its exact value proposed first.
@@ -39,7 +39,7 @@ def recipes(spec: TensorSpec, data: bytes) -> list[TensorSpec]:
 
 
 def zeros_and_ones(spec: TensorSpec) -> list[TensorSpec]:
-    """``spec`` full of zeros and full of ones."""
+    """``spec`` with all elements 0, and with all elements 1."""
     if not is_numeric(spec.dtype):
         return []
     number = _Number(spec.dtype)
@@ -72,7 +72,7 @@ def _inits(spec: TensorSpec, values: Array) -> Iterator[Json]:
 
 
 class _Number:
-    """A number of the tensor's kind as a tagged value."""
+    """Makes a tagged value of a number, of the kind of the tensor."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
@@ -102,7 +102,7 @@ def _bounds(flat: Array) -> tuple[int, int]:
 
 
 def _extremes(dtype: str, flat: Array) -> list[Any]:
-    """The values a failure may hang on: NaN, the infinities, the largest and the smallest."""
+    """The values that a failure may need: NaN, the infinities, the largest and the smallest number."""
     import numpy as np
 
     if dtype == "bool":
