@@ -116,7 +116,7 @@ class _Maker:
         return marks
 
     def read(self, failure: Failure) -> None:
-        """Set what depends on the failure: the backward pass, the tolerance of a comparison, the text of a divergence."""
+        """Set what depends on the failure: the backward pass, the tolerance, the text of a divergence."""
         detail = failure.detail
         self.result, self.backward_pass = "", list[str]()
         if failure.phase is Phase.BACKWARD:
