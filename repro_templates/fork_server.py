@@ -38,6 +38,7 @@ def main(descriptor: int) -> Callable[[], None] | None:
         exec(compile(line, module.__file__, "exec", dont_inherit=True), module.__dict__)  # noqa: S102  a script
         if seed is None and "torch" in sys.modules:
             seed = sys.modules["torch"].default_generator.initial_seed()
+    os.close(os.pidfd_open(os.getpid()))  # fails where the kernel does not know this
     if _has_threads():
         return None
     with open(first["ready"], "wb"):
@@ -84,19 +85,20 @@ def _watch(path: str) -> None:
         os.close(fifo)
         os.setsid()
         return
-    ended = os.pidfd_open(run)
-    os.write(fifo, b"%d\n" % run)
-    poll = select.poll()
-    poll.register(ended, select.POLLIN)
-    poll.register(fifo, 0)  # the end of its reader is always told
-    poll.poll()
-    _kill_group(run)
-    status: Any = os.waitid(os.P_PID, run, os.WEXITED | os.WNOWAIT)  # not reaped yet: the number stays taken
     try:
+        ended = os.pidfd_open(run)
+        os.write(fifo, b"%d\n" % run)
+        poll = select.poll()
+        poll.register(ended, select.POLLIN)
+        poll.register(fifo, 0)  # the end of its reader is always told
+        poll.poll()
+        _kill_group(run)
+        status: Any = os.waitid(os.P_PID, run, os.WEXITED | os.WNOWAIT)  # not reaped yet: the number stays taken
         os.write(fifo, b"%d\n" % (status.si_status if status.si_code == os.CLD_EXITED else -status.si_status))
         poll.unregister(ended)
         poll.poll()  # the reader may kill the group until it has read
     finally:
+        _kill_group(run)
         os._exit(0)
 
 

@@ -20,8 +20,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,8 @@ from ..backends.provenance.variables import ORDINARY, named
 SCRIPT = "repro.py"
 _RUNNER = "fxminify.repro_templates.runner"
 _SERVER = str(Path(__file__).with_name("fork_server.py"))
+#: Each holds some hundred megabytes.
+MOST_SERVERS = 3
 #: Seconds between two looks whether a server is alive.
 _TICK = 0.2
 
@@ -157,9 +159,8 @@ class Processes:
 
     def _fork(self, run: _Run) -> tuple[int | None, float]:
         """The exit code and the seconds of a child of a fork server. Raises `_CannotFork`."""
-        server = self._server(run.script)
         code = None
-        with _Answers(run.place / "fifo") as answers:
+        with self._server(run.script) as server, _Answers(run.place / "fifo") as answers:
             server.ask(run)
             leader = answers.number(run.script.timeout, lambda: server.alive() and not self._stopped)
             if leader is None:
@@ -182,8 +183,12 @@ class Processes:
             self._running.discard(leader)
             _kill(leader)
 
-    def _server(self, script: Script) -> _Server:
-        """The fork server for ``script``, which is started where there is none. Raises `_CannotFork`."""
+    @contextmanager
+    def _server(self, script: Script) -> Iterator[_Server]:
+        """The fork server for ``script``, which is started where there is none. Raises `_CannotFork`.
+
+        At most `MOST_SERVERS` are kept that serve nobody; the one that was used last stays longest.
+        """
         imports, _ = split(script.text)
         if not imports:
             raise _CannotFork
@@ -191,21 +196,30 @@ class Processes:
         with self._starting:
             if self._stopped:
                 raise Stopped
-            if key not in self._servers:
-                self._servers[key] = _Server(imports, script.environment())
-            found = self._servers[key]
+            found = self._servers.pop(key) if key in self._servers else _Server(imports, script.environment())
             if found is not None and not found.alive():
                 found.close()
-                found = self._servers[key] = None
-        if found is None:
-            raise _CannotFork
-        return found
+                found = None
+            self._servers[key] = found
+            if found is None:
+                raise _CannotFork
+            found.users += 1
+        try:
+            yield found
+        finally:
+            with self._starting:
+                found.users -= 1
+                idle = [key for key, server in self._servers.items() if server is not None and not server.users]
+                for key in idle[:-MOST_SERVERS]:
+                    if (server := self._servers.pop(key)) is not None:
+                        server.close()
 
 
 class _Server:
-    """A fork server as its driver sees it."""
+    """A fork server as its driver sees it. ``users`` count the runs at it."""
 
     def __init__(self, imports: str, environment: Mapping[str, str]) -> None:
+        self.users = 0
         self._home = tempfile.TemporaryDirectory(prefix="fxminify-verify-")
         home = Path(self._home.name)
         (home / "run").mkdir()

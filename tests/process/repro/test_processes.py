@@ -194,6 +194,14 @@ time.sleep(300)
     assert _gone([int(told.read_text())])
 
 
+def test_few_servers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fxminify.repro_templates.processes.MOST_SERVERS", 1)
+    with Processes() as processes:
+        for name in ("math", "cmath"):
+            assert processes.run(script(f"import torch\nimport {name}\n{name}.pi"), plain=True, forked=True).forked
+            assert len(processes._servers) == 1
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nobody_is_left_when_the_driver_is_gone(tmp_path: Path, how: signal.Signals) -> None:
     told = tmp_path / "told"
