@@ -11,7 +11,6 @@ order, so its result does not depend on the number of workers.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
@@ -102,14 +101,9 @@ class QueryScheduler:
         self._budgets = [first]
         self._flying: dict[str, tuple[Case, str, Future[Verdict]]] = {}
         self._keys = Keys()
-        #: How many queries were asked under each name.
-        self.asked: Counter[str] = Counter()
+        #: The number of queries that were asked, without those that an earlier run answered.
+        self.queries = 0
         self.told: Callable[[Case, str, Verdict], None] = lambda case, name, verdict: None
-
-    @property
-    def queries(self) -> int:
-        """How many queries were asked, those that an earlier run answered not counted."""
-        return self.asked.total()
 
     def key(self, case: Case) -> str:
         return self._keys.key(case)
@@ -191,7 +185,7 @@ class QueryScheduler:
             raise BudgetSpent(spent)
         for budget in self._budgets:
             budget.asked += 1
-        self.asked[name] += 1
+        self.queries += 1
         self.log.asked(key, name)
 
     def _collect(self) -> None:

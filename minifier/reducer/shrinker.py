@@ -52,34 +52,19 @@ class Progress:
     seconds: float
 
 
-@dataclass(slots=True)
-class PassStats:
-    """What one pass asked and achieved.
-
-    ``repeated`` candidates needed no query, ``invalid`` ones did not run in eager mode. ``seconds`` is wall time.
-    ``problems`` are errors of the pass itself.
-    """
-
-    queries: int = 0
-    repeated: int = 0
-    accepted: int = 0
-    nodes_removed: int = 0
-    seconds: float = 0.0
-    invalid: int = 0
-    problems: list[str] = field(default_factory=list)
-
-
 @dataclass(frozen=True, slots=True)
 class ReductionResult:
-    """The smallest case found. ``complete`` is False if the budget ended the reduction; ``reason`` says why then."""
+    """The smallest case found. ``complete`` is False if the budget ended the reduction; ``reason`` says why then.
+
+    ``problems`` has the errors of each pass itself, by its name.
+    """
 
     case: Case
     complete: bool = True
     reason: str = ""
     queries: int = 0
-    seconds: float = 0.0
     trace: Trace | None = None
-    stats: Mapping[str, PassStats] = field(default_factory=dict)
+    problems: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -158,9 +143,9 @@ class Shrinker:
     cannot be removed; it may return None. ``proceed()`` is called before the last stage, which is left out if it
     returns False.
 
-    The statistics of a pass note it if the pass raises, does not come to an end, or makes a candidate that is no valid
-    graph (see `fxminify.minifier.candidate.lint`). In the first two cases the pass does not run again. If ``strict``,
-    `run` raises `PassFailed` instead.
+    It is a problem of a pass if it raises, does not come to an end, or makes a candidate that is no valid graph (see
+    `fxminify.minifier.candidate.lint`). In the first two cases the pass does not run again. If ``strict``, `run` raises
+    `PassFailed` instead.
     """
 
     def __init__(
@@ -198,7 +183,7 @@ class Shrinker:
         #: The outlooks of cases that may become the best one, by key.
         self._imagined: dict[str, _Outlook] = {}
         self._row = passes[0] if passes else None
-        self.stats = {p.name: PassStats() for p in passes}
+        self._problems: dict[str, list[str]] = {}
 
     @property
     def best(self) -> Case:
@@ -229,12 +214,7 @@ class Shrinker:
         finally:
             self._scheduler.withdraw()
             self._scheduler.told = _nobody
-            for name, stats in self.stats.items():
-                stats.queries = self._scheduler.asked[name]
-        seconds = self._clock() - self._started
-        return ReductionResult(
-            self.best, not reason, reason, self._scheduler.queries, seconds, self._trace, self.stats
-        )  # fmt: skip
+        return ReductionResult(self.best, not reason, reason, self._scheduler.queries, self._trace, self._problems)
 
     def _round(self) -> bool:
         """Run every pass of the first two stages that is not exhausted. Returns whether there is more to do.
@@ -273,18 +253,13 @@ class Shrinker:
 
     def _run_pass(self, row: Pass, later: Sequence[Pass]) -> None:
         """Run all steps of a pass."""
-        stats, started, nodes, step = self.stats[row.name], self._clock(), self._sizes.nodes(self.best), 0
         if self._has_run(row):
             return
-        self._row, self._asked, best = row, False, self.best
-        try:
-            while (proposal := self._proposal(self._outlook, row, step, self._problem)) is not None:
-                before = self.best
-                self._search(_RunningSearch(self._outlook, row, step, later, proposal, self._problem))
-                step += not (self.best is not before and proposal.again)
-        finally:
-            stats.seconds += self._clock() - started
-            stats.nodes_removed += nodes - self._sizes.nodes(self.best)
+        self._row, self._asked, best, step = row, False, self.best, 0
+        while (proposal := self._proposal(self._outlook, row, step, self._problem)) is not None:
+            before = self.best
+            self._search(_RunningSearch(self._outlook, row, step, later, proposal, self._problem))
+            step += not (self.best is not before and proposal.again)
         self._shots[row.name] = self._sizes.nodes(self.best)
         if self._asked and self.best is best:
             self._exhausted.add(row.name)
@@ -319,7 +294,7 @@ class Shrinker:
         text = f"{type(exc).__name__}: {exc}".strip()
         if self._strict:
             raise PassFailed(f"pass {name}: {text}") from exc
-        if text not in (problems := self.stats.setdefault(name, PassStats()).problems):
+        if text not in (problems := self._problems.setdefault(name, [])):
             problems.append(text)
 
     def _search(self, search: _RunningSearch) -> None:
@@ -337,7 +312,6 @@ class Shrinker:
         known = self._answer(case, search, self._problem)
         self._asked = self._asked or (case is not None and self._is_worth(case, search))
         if case is None or known is not None:
-            self.stats[search.row.name].repeated += case is not None
             return bool(known)
         verdict = self._scheduler.ask(case, search.row.name, lambda: self._following(search))
         self._report(search.row.name)
@@ -376,9 +350,6 @@ class Shrinker:
 
     def _told(self, case: Case, name: str, verdict: Verdict) -> None:
         """Note an answer, even one to a query that was asked ahead."""
-        stats = self.stats.get(name)
-        if stats is not None:
-            stats.invalid += verdict.outcome is Outcome.INVALID
         canonicalizing = self._row is not None and self._row.stage is Stage.CANONICALIZE
         if verdict.outcome is Outcome.OTHER and self._other is not None and not canonicalizing:
             self._other(case, verdict)
@@ -392,8 +363,6 @@ class Shrinker:
         self._outlook = _Outlook(self._outlook.view.after(case))
         self._imagined.clear()
         self._best_key = key
-        assert self._row is not None
-        self.stats[self._row.name].accepted += 1
         if self._accepted is not None:
             self._accepted(case, key)
 

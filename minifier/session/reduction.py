@@ -139,8 +139,8 @@ class Reduction:
             proceed=proceed,
         )
         result = shrinker.run(self.start, self.trace)
-        for name, stats in result.stats.items():
-            for problem in stats.problems:
+        for name, problems in result.problems.items():
+            for problem in problems:
                 if self.log.problem(name, problem):
                     self.session.note(f"the pass {name} failed, and the reduction went on: {problem}")
         return self._shrink() if undone else result
