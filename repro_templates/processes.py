@@ -13,6 +13,7 @@ import ast
 import json
 import marshal
 import os
+import re
 import select
 import signal
 import subprocess
@@ -33,6 +34,7 @@ from ..backends.provenance.variables import ORDINARY, named
 SCRIPT = "repro.py"
 _RUNNER = "fxminify.repro_templates.runner"
 _SERVER = str(Path(__file__).with_name("fork_server.py"))
+_ACCELERATOR = re.compile(r"\b(cuda|hpu|mps|xpu)\b")
 #: Each holds some hundred megabytes.
 MOST_SERVERS = 3
 #: Seconds between two looks whether a server is alive.
@@ -296,8 +298,11 @@ class _Answers:
 def split(text: str) -> tuple[str, str]:
     """The import statements at the head of a script, one a line, and the script with empty lines in their place.
 
-    There are none where torch is not the first of them besides modules of Python, and where they cannot be cut off.
+    There are none where torch is not the first of them besides modules of Python, where they cannot be cut off, and
+    where the script names an accelerator, because an import may begin to use it and that does not survive a fork.
     """
+    if _ACCELERATOR.search(text):
+        return "", text
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

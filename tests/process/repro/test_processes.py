@@ -273,10 +273,14 @@ def test_the_imports_at_the_head_of_a_script() -> None:
     text = '"""Doc."""\n\nimport torch  # all of it\nfrom a import (\n    b,\n)\n\nx = 1\n'
     assert split(text) == ("import torch\nfrom a import b", "\n\n\n\n\n\n\nx = 1\n")
     assert split("import torch") == ("import torch", "")
+    assert split("import math\nimport torch\nimport a\n") == ("import math\nimport torch\nimport a", "\n\n\n")
     for text in (
         "x = 1\nimport torch",
         "import torch; x = 1",
         "from __future__ import annotations\nimport torch",
         "1 +",
+        "import math\n",
+        "import a\nimport torch",
+        "import torch\nx = torch.ones(1, device='cuda')",
     ):
         assert split(text) == ("", text)
