@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from ...store.document.case import Case, Json, TensorSpec, Value, tag
 from ...store.live import modes
@@ -151,12 +152,16 @@ class GraphSnapshot:
     @property
     def frame(self) -> str:
         """``file:line function`` of the user's code where the graph begins, without its directory."""
-        for node in self.graph.nodes:
-            found = _FRAME.findall(node.meta.get("stack_trace") or "")
-            if found:
-                file, line, function = found[-1]
-                return f"{os.path.basename(file)}:{line} {function}"
-        return ""
+        return next(filter(None, map(_line, self.graph.nodes)), "")
+
+    def place(self, name: str) -> str:
+        """``name``, such as ``output 0``, with the operator and the line of the user's code that make that output."""
+        kind, _, index = name.rpartition(" ")
+        node = tree_leaves(self.graph.output_node().args[0])[int(index)] if kind == "output" else None
+        if not isinstance(node, fx.Node) or node.op == "placeholder":
+            return name
+        target = getattr(node.target, "__name__", str(node.target))
+        return f"{name} ({', '.join(filter(None, (target, _line(node))))})"
 
     def text(self) -> str:
         """The code of the graph, which identifies it."""
@@ -252,6 +257,15 @@ def device_imports(devices: Iterable[str]) -> list[Json]:
     modules = [torch.get_device_module(d).__name__ for d in sorted(set(devices) - _DEVICES_OF_TORCH)]
     packages = dict.fromkeys(name.partition(".")[0] for name in modules)
     return [{"module": name} for name in packages if name != "torch"]
+
+
+def _line(node: fx.Node) -> str:
+    """``file:line function`` of the user's code that a node comes from, without its directory; empty if not known."""
+    found = _FRAME.findall(node.meta.get("stack_trace") or "")
+    if not found:
+        return ""
+    file, line, function = found[-1]
+    return f"{os.path.basename(file)}:{line} {function}"
 
 
 def operators(gm: fx.GraphModule) -> list[str]:

@@ -65,7 +65,7 @@ def run(
         captured = [line.split(" ", 1) for line in journal.told(directory, "captured")]
         captured += _post_mortem(db, directory, process, stuck, timeout)
         if unchecked := journal.told(directory, "unchecked"):
-            _warn(f"{count(len(unchecked), 'call')} could not be compared with eager: {unchecked[-1]}")
+            _warn(f"{count(len(unchecked), 'call')} could not be judged against eager; the last: {unchecked[-1]}")
         if captured:
             _say_captured(db, captured, hint=hint)
         elif sys.stderr.isatty() and process.returncode >= 0:

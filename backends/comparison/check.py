@@ -28,7 +28,7 @@ class CheckResult:
 
     ``failure`` is what the compiled graph did wrong: in the backward pass if ``backward``, and visible only in a
     comparison if ``compare``. It does not hold an exception of the forward run, which the program's own call will
-    raise. ``unchecked`` says why the call could not be compared.
+    raise. ``unchecked`` says why the call could not be compared, or which results could not be judged.
     """
 
     failure: Failure | None = None
@@ -85,9 +85,10 @@ def _check(
     if not isinstance(actual, Run):
         return actual
     with marked("eager"):
-        found = compare(expected, actual, Reference(graph, fresh, backward), snapshot.tolerance, short())
+        ill: dict[str, str] = {}
+        found = compare(expected, actual, Reference(graph, fresh, backward), snapshot.tolerance, short(), ill)
     if found is None:
-        return CheckResult()
+        return CheckResult(unchecked="; ".join(f"{snapshot.place(place)}: {said}" for place, said in ill.items()))
     return CheckResult(found.failure(), backward=found.phase is Phase.BACKWARD, compare=True)
 
 

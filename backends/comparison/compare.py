@@ -26,7 +26,7 @@ import torch
 from ...store.failure import PRECISION, Failure, FailureKind, Phase
 from ..running.execution import Run, differentiable
 from .reference import Drawn, Reference
-from .values import FACTOR, FACTOR_UNREFERENCED, close, judge, numbers, tolerance_of
+from .values import FACTOR, FACTOR_UNREFERENCED, close, contradicted, judge, numbers, tolerance_of
 
 #: Classes of divergences; of several divergences, the first class is reported. ``nan``, ``inf``, ``value`` and
 #: ``number`` (a result that is no tensor) have the same rank: the first result counts, as in
@@ -77,14 +77,16 @@ def compare(
     reference: Reference | None = None,
     tolerances: Mapping[str, float] = MappingProxyType({}),
     short: Iterable[str] = (),
+    ill: dict[str, str] | None = None,
 ) -> Divergence | None:
     """The divergence of ``actual`` from the eager run ``expected``, None if they agree.
 
     ``tolerances`` are absolute and relative tolerances by name of a dtype. ``short`` are the shorter dtypes in which
-    the backend is known to compute. Without a reference the eager run is the truth, with a wide margin. Raises
-    `CannotCompare`.
+    the backend is known to compute. Without a reference the eager run is the truth, with a wide margin. ``ill`` is
+    given, by place, what is said of differences that are no divergence because the result is ill-conditioned, although
+    eager has the float64 result. Raises `CannotCompare`.
     """
-    comparison = _Comparison(expected, actual, reference, tolerances)
+    comparison = _Comparison(expected, actual, reference, tolerances, {} if ill is None else ill)
     found = list(comparison.forward())
     if expected.gradients is not None and not any(f.kind in ("structure", "dtype", "shape") for f in found):
         found += comparison.backward()
@@ -99,12 +101,18 @@ def compare(
 
 
 class _Comparison:
-    """One comparison. ``doubts`` has an exception for each result that could not be judged."""
+    """One comparison. ``doubts`` has an exception for each result that could not be judged; ``ill``: see `compare`."""
 
     def __init__(
-        self, expected: Run, actual: Run, reference: Reference | None, tolerances: Mapping[str, float]
+        self,
+        expected: Run,
+        actual: Run,
+        reference: Reference | None,
+        tolerances: Mapping[str, float],
+        ill: dict[str, str],
     ) -> None:
         self.expected, self.actual, self.reference, self.tolerances = expected, actual, reference, tolerances
+        self.ill = ill
         self.doubts: list[CannotCompare] = []
         self.evidence: dict[str, Evidence] = {}
 
@@ -189,6 +197,11 @@ class _Comparison:
         if judged is None:
             if factor != FACTOR:
                 self.doubts.append(CannotCompare(f"{place}: differs, but there is no float64 run to compare with"))
+            elif (values := contradicted(e, a, exact, tolerance)) is not None:
+                self.ill[place] = (
+                    f"eager and float64 give {values[0]:.6g}, compiled {values[1]:.6g}, but inputs that differ in the "
+                    "last place change the result as much"
+                )
             return
         detail: dict[str, Any] = {"error": repr(judged.error), "eager_error": repr(judged.eager)}
         detail |= {"allowed": repr(judged.allowed), "elements": judged.count, "of": judged.of}

@@ -109,6 +109,25 @@ def judge(
     return Judged("value", int(bad.sum()), e.numel(), float(distance[bad].max()), float((e != truth).sum()), 0.0)
 
 
+def contradicted(
+    e: torch.Tensor, a: torch.Tensor, exact: torch.Tensor, tolerance: float | None = None
+) -> tuple[float, float] | None:
+    """Eager's value and the compiled one where they differ most, if eager agrees with float64 wherever they differ.
+
+    Where `judge` accepts such a difference, the result is ill-conditioned: ``x % 3`` of a large ``x``. None if there is
+    no such difference. Arguments are those of `judge`.
+    """
+    truth = exact.to(e.dtype)
+    right = (e == truth) | ((e != e) & (truth != truth))
+    rtol, atol = default_tolerances(e) if tolerance is None else (tolerance, tolerance)
+    differs = ~torch.isclose(a, e, rtol=rtol, atol=atol, equal_nan=True) if e.is_floating_point() else a != e
+    if not bool(differs.any()) or not bool(right[differs].all()):
+        return None
+    distance = torch.where(differs, (a.double() - e.double()).abs().nan_to_num(nan=torch.inf), -1.0)
+    worst = int(distance.argmax())
+    return e.flatten()[worst].item(), a.flatten()[worst].item()
+
+
 class _Noise:
     """The error that is allowed for each value, after each further run."""
 

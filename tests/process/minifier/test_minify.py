@@ -19,6 +19,7 @@ import torch
 
 import fxminify
 from fxminify.minifier.oracle.replay import Replay, replay
+from fxminify.minifier.reporting.emit import Emitter
 from fxminify.minifier.session import attempt, capture, events
 from fxminify.repro_templates.source.inputs import NeedsData
 from fxminify.store.index import Index, State
@@ -169,16 +170,16 @@ def test_a_slow_reduction_has_a_first_script(captured: Path, tmp_path: Path, mon
             concurrent.futures.wait([self.first_script[1]])
 
     monkeypatch.setattr(attempt.EntryAttempt, "begin_first_script", wait)
-    draft = attempt.Emitter.draft
+    draft = Emitter.draft
     tried: list[Any] = []
 
-    def once_too_large(self: attempt.Emitter, case: Any, *args: Any, **options: Any) -> Any:
+    def once_too_large(self: Emitter, case: Any, *args: Any, **options: Any) -> Any:
         tried.append(case)
         if len(tried) == 1:
             raise NeedsData("the values do not fit")
         return draft(self, case, *args, **options)
 
-    monkeypatch.setattr(attempt.Emitter, "draft", once_too_large)
+    monkeypatch.setattr(Emitter, "draft", once_too_large)
     scripts: list[tuple[events.Event, str, int]] = []
 
     def listen(event: events.Event) -> None:

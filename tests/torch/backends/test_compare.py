@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -338,6 +339,21 @@ def test_what_could_not_be_checked_is_logged(db: str, caplog: pytest.LogCaptureF
     [message] = [r.getMessage() for r in caplog.records if r.name == "fxminify"]
     assert message.startswith(
         "fxminify could not check a compiled graph against eager: output 0: differs, but it is random"
+    )
+
+
+def test_a_difference_in_an_ill_conditioned_result_is_no_divergence_and_is_told(
+    db: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def remainder(x: torch.Tensor) -> torch.Tensor:
+        return x % 3.0
+
+    with fxminify.capturing(db, check=True):  # Inductor gives 0
+        torch.compile(remainder, backend="inductor")(torch.arange(10, 14) * 1e9)
+    (message,) = [r.getMessage() for r in caplog.records if r.name == "fxminify"]
+    assert re.search(
+        r"output 0 \(mod, test_compare\.py:\d+ remainder\): eager and float64 give [12], compiled 0, but inputs that",
+        message,
     )
 
 
