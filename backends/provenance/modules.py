@@ -143,11 +143,15 @@ def search_path(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _roots(top: str) -> list[str]:
-    """The directories to put on ``sys.path`` for a loaded top-level module: for a package, its parent."""
+    """The directories to put on ``sys.path`` for a loaded top-level module: for a package, its parent.
+
+    None for a package that another one brings under another name, as setuptools brings ``distutils``: the modules
+    beside such a package are not at the top level.
+    """
     module = sys.modules.get(top)
     paths = getattr(module, "__path__", None)
     if paths is not None:
-        return [os.path.dirname(os.path.abspath(p)) for p in paths]
+        return [os.path.dirname(path) for p in paths if os.path.basename(path := os.path.abspath(p)) == top]
     file = getattr(module, "__file__", None)
     return [os.path.dirname(os.path.abspath(file))] if file else []
 

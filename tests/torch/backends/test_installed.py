@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from fxminify.backends.provenance.installed import describe
+from fxminify.backends.provenance.modules import search_path
 
 
 @pytest.mark.parametrize(("folder", "needed"), [("site", True), ("_vendor", False)])
@@ -27,3 +30,15 @@ def test_a_copy_inside_of_another_package_is_not_needed(
     importlib.import_module(module)
     names = [package.name for package in describe([module]).packages]
     assert (library in names) is needed
+
+
+@pytest.mark.parametrize(("alias", "found"), [("", True), ("_brought_", False)])
+def test_a_package_under_another_name_gives_no_directory(
+    alias: str, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """setuptools brings `distutils` from its folder `_distutils`; beside that lies a module `warnings`."""
+    name = f"brought{len(alias)}"
+    package = ModuleType(name)
+    package.__path__ = [str(tmp_path / f"{alias}{name}")]
+    monkeypatch.setitem(sys.modules, name, package)
+    assert search_path([name]) == ((str(tmp_path),) if found else ())
