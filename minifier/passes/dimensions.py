@@ -131,10 +131,12 @@ def sizes_of(case: Case) -> set[int]:
 
 def made(case: Case) -> set[int]:
     """The sizes above 1 of tensors that the graph makes of nothing: those in ``zeros([2, 4])`` and ``arange(9)``."""
-    sources = [node for node in case.graph.compute if not node.inputs]
-    listed = {node.name: [n for v in (*node.args, *node.kwargs.values()) for n in _listed(v)] for node in sources}
-    given = {node.name: [a for a in node.args if type(a) is int] for node in sources}
-    return {n for node in sources for n in listed[node.name] or given[node.name] if n > 1}
+    found: set[int] = set()
+    for node in case.graph.compute:
+        if not node.inputs:
+            listed = [n for value in (*node.args, *node.kwargs.values()) for n in _listed(value)]
+            found.update(listed or [a for a in node.args if type(a) is int])
+    return {n for n in found if n > 1}
 
 
 def multiples(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:
