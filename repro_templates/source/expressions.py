@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ...store.document.case import Value, tag
@@ -103,11 +104,17 @@ class Expressions:
             return string(value)
         if isinstance(value, float):
             return self._finite(repr(value))
+        with self.deeper():
+            return self._nested(value)
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Prints what stands inside of a value. Raises `Unprintable` deeper than `DEEPEST`."""
         if self._depth >= DEEPEST:
             raise Unprintable(f"a value is nested deeper than {DEEPEST}")
         self._depth += 1
         try:
-            return self._nested(value)
+            yield
         finally:
             self._depth -= 1
 

@@ -135,7 +135,8 @@ class _Printer:
             raise Unprintable("a random generator is no printable input")
         if isinstance(value, list) or tag(value) == "tuple":
             items = value if isinstance(value, list) else value["tuple"]
-            texts = [self.input(self.scope.fresh(name), item) for item in items]
+            with self.literals.expressions.deeper():
+                texts = [self.input(self.scope.fresh(name), item) for item in items]
             comma = "," if len(texts) == 1 and not isinstance(value, list) else ""
             return f"[{', '.join(texts)}]" if isinstance(value, list) else f"({', '.join(texts)}{comma})"
         return self.literals.expressions.value(value)

@@ -42,7 +42,7 @@ def state():
             pass
     return {
         "modules": modules, "argv": (sys.argv, sys.orig_argv[1:]), "path": sys.path, "flags": str(sys.flags),
-        "importers": sorted(sys.path_importer_cache), "finders": [str(f) for f in sys.meta_path],
+        "importers": sorted(sys.path_importer_cache), "finders": [str(f).partition(" at 0x")[0] for f in sys.meta_path],
         "hooks": len(sys.path_hooks),
         "main": {n: str(v).partition(" at 0x")[0] for n, v in own.items() if n.startswith("__")},
         "is main": sys.modules["__main__"].__dict__ is globals(), "names": sorted(own),
