@@ -19,7 +19,7 @@ from typing import Any
 
 from ...store import codec
 from . import syntax
-from .modules import tree_of
+from .modules import distributions, tree_of
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION = re.compile(r"[A-Za-z0-9!+._-]{1,60}")
@@ -63,7 +63,7 @@ def describe(modules: Iterable[str]) -> Installed:
     """The installation of this process: ``modules``, and what it imported since the first of them."""
     import torch
 
-    owners = metadata.packages_distributions()
+    owners = distributions()
     wanted = _with_imported({name.partition(".")[0] for name in modules}, owners)
     known = _closure(["torch"]) | _closure(["fxminify"])
     order = [name for name in sys.modules if "." not in name]

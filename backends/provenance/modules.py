@@ -180,8 +180,18 @@ def _module_of(value: object) -> object:
 
 def distribution(module: str) -> str:
     """The installed distribution of a module; empty if there is none, or if several share its package."""
-    owners = set(metadata.packages_distributions().get(module.partition(".")[0], ()))
+    owners = set(distributions().get(module.partition(".")[0], ()))
     return owners.pop() if len(owners) == 1 else ""
+
+
+def distributions() -> Mapping[str, list[str]]:
+    """The installed distributions of each top-level package. What is installed is read once: that takes long."""
+    return _distributions(tuple(sys.path))
+
+
+@lru_cache(maxsize=4)
+def _distributions(path: tuple[str, ...]) -> Mapping[str, list[str]]:
+    return metadata.packages_distributions()
 
 
 def is_installed(path: str) -> bool:

@@ -1,9 +1,7 @@
-"""What the tests of backends share: a fresh index for the hook, and backends re-created in another process."""
+"""What the tests of backends share: Python in a process of its own, and a running script."""
 
 from __future__ import annotations
 
-import fcntl
-import json
 import linecache
 import os
 import subprocess
@@ -11,7 +9,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
 
 import pytest
 
@@ -27,41 +24,6 @@ def run_python(*argv: object, cwd: Path, path: tuple[Path, ...] = ()) -> str:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
-
-
-class Recreated(Protocol):
-    """``recreated(program, *path)``: every backend of ``program``, its spec, and what came of re-creating it."""
-
-    def __call__(self, program: str, *path: Path) -> dict[str, Any]: ...
-
-
-@pytest.fixture(scope="session")
-def recreated(tmp_path_factory: pytest.TempPathFactory) -> Recreated:
-    """A program runs once, for all of the processes in which pytest-xdist runs tests."""
-    known: dict[str, dict[str, Any]] = {}
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-
-    def result(program: str, *path: Path) -> dict[str, Any]:
-        empty = tmp_path_factory.mktemp("empty")
-        recorded = json.loads(run_python(PROGRAMS / "app" / program, cwd=empty, path=(PROGRAMS, *path)))
-        file = tmp_path_factory.mktemp("cases") / "cases.json"
-        file.write_text(json.dumps({n: c for n, c in recorded.items() if not c["problem"]}))
-        again = json.loads(run_python(PROGRAMS / "recorder.py", "backends", file, *path, cwd=empty))
-        return {name: {**case, **again.get(name, {})} for name, case in recorded.items()}
-
-    def get(program: str, *path: Path) -> dict[str, Any]:
-        if program not in known:
-            with (shared / f"{program}.lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                stored = shared / f"{program}.json"
-                if not stored.exists():
-                    stored.write_text(json.dumps(result(program, *path)))
-                known[program] = json.loads(stored.read_text())
-        return known[program]
-
-    return get
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def test_a_failure_that_does_not_show_again_writes_no_script(captured: Desk) -> 
     assert done.returncode == 1
     assert captured.row(2)["state"] == "not_reproduced"
     assert "passes" in captured.row(2)["reason"]
-    assert captured.minify("repro", "repro.db", 2).returncode == 2
+    assert captured.invoke("repro", "repro.db", 2).exit_code == 2
 
 
 def test_blocked_without_its_module_and_trusted_by_another_user(captured: Desk, tmp_path: Path) -> None:

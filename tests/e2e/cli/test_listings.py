@@ -65,6 +65,7 @@ def test_backends_are_tried_in_processes_of_their_own(desk: Desk) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_doctor_takes_a_planted_failure_the_whole_way_and_says_it_is_planted(desk: Desk) -> None:
     rows = desk.json("doctor", "--synthetic")
     assert [row["check"] for row in rows if row["ok"] is False] == []

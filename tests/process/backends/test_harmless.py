@@ -236,12 +236,17 @@ SITUATIONS: list[tuple[Callable[[Backend], Any], list[int], list[int]]] = [
     (disabled_in_between, [1], [1]),
     (reset_in_between, [2], [2]),
     (threads, [1, 1, 1, 1], [1, 1, 1, 1]),
-    (loader, [2], [2]),
 ]
 
 
 @pytest.mark.parametrize("check", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["unchecked", "checked"])
-@pytest.mark.parametrize(("situation", "refused", "late_"), SITUATIONS, ids=[s[0].__name__ for s in SITUATIONS])
+@pytest.mark.parametrize(
+    ("situation", "refused", "late_"),
+    [
+        *(pytest.param(*row, id=row[0].__name__) for row in SITUATIONS),
+        pytest.param(loader, [2], [2], id="loader", marks=pytest.mark.slow),
+    ],
+)
 def test_what_the_program_sees_is_the_same(
     db: str, situation: Callable[[Backend], Any], refused: list[int], late_: list[int], check: bool
 ) -> None:

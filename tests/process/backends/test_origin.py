@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from recreation import Recreated
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop, eager
 from torch._dynamo.repro.after_dynamo import wrap_backend_debug
@@ -18,8 +17,6 @@ from torch._dynamo.repro.after_dynamo import wrap_backend_debug
 from fxminify.backends.provenance import origin, registry, syntax
 from fxminify.backends.provenance.catalog import listing
 from fxminify.backends.provenance.origin import spec_of
-
-LIB = Path(__file__).parents[2] / "programs" / "backends" / "lib"
 
 
 class Raising:
@@ -61,40 +58,6 @@ def test_odd_objects_are_problems_or_specs_never_exceptions(name: str) -> None:
     spec = spec_of(odd)
     assert spec.problem or spec.how == "attribute"
     assert spec_of(odd).problem == spec.problem
-
-
-@pytest.mark.parametrize(
-    ("name", "how"),
-    [
-        ("registered", "registered"),
-        ("late", "attribute"),
-        ("entry", "entry_point"),
-        ("entry_or_module", "entry_point"),
-        ("both", "registered"),
-        ("function", "attribute"),
-        ("closure", "source"),
-        ("stateless", "instance"),
-        ("instance", "instance"),
-        ("method", "method"),
-        ("partial", "attribute"),
-        ("partial_dtype", "partial"),
-        ("aot", "attribute"),
-        ("aot_anonymous", "aot_autograd"),
-    ],
-)
-def test_how_a_backend_is_had_back(recreated: Recreated, name: str, how: str) -> None:
-    assert recreated("library_user.py", LIB)[name]["spec"]["how"] == how
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("unknown", "no backend is registered as 'no_such_backend'"),
-        ("option_unwritable", "the option 'stream' cannot be written down"),
-    ],
-)
-def test_what_cannot_be_had_back_says_why(recreated: Recreated, name: str, reason: str) -> None:
-    assert reason in recreated("library_user.py", LIB)[name]["problem"]
 
 
 def test_wrappers_of_dynamo_and_torch_compile_are_peeled_off() -> None:

@@ -282,6 +282,7 @@ def test_real_crash(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_real_hang(tmp_path: Path) -> None:
     done = capture(tmp_path, str(FAILURES / "drive.py"), "012_reshape_t_chain_hang", timeout=15)
     assert done.returncode == 128 + signal.SIGTERM

@@ -93,10 +93,11 @@ def recreate(cases, path) -> None:
 
 def _warm() -> None:
     """Pay once for what the first compilation of a process costs; the registry stays as it is in a fresh one."""
-    import torch._inductor.compile_fx
+    import torch._inductor.config
     from torch._dynamo.backends import registry
 
-    output_of(torch.compile(forward, backend=lambda gm, inputs: gm.forward))
+    torch._inductor.config.compile_threads = 1  # no thread that a fork would lose
+    output_of(torch.compile(forward))
     registry._lazy_import.cache_clear()
     registry._discover_entrypoint_backends.cache_clear()
     for name in [n for n, point in registry._BACKENDS.items() if point is not None]:

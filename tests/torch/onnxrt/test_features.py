@@ -217,7 +217,7 @@ def test_training(name: str, compare: Comparison) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "conv with strides",
+        pytest.param("conv with strides", marks=pytest.mark.slow),
         pytest.param("conv in groups", marks=pytest.mark.slow),
         pytest.param("transposed conv", marks=pytest.mark.slow),
         "average pools that overlap",

@@ -165,7 +165,7 @@ def near(actual: torch.Tensor, expected: torch.Tensor, scale: float) -> None:
 slow = pytest.mark.slow
 #: A model, and the operators that stay islands in its inference and in its training.
 MODELS = [
-    pytest.param(dense, [], [], id="dense"),
+    pytest.param(dense, [], [], id="dense", marks=slow),
     pytest.param(gpt2, [], [], id="gpt2", marks=slow),
     pytest.param(bert, [], [], id="bert", marks=slow),
     pytest.param(llama, [], [], id="llama", marks=slow),

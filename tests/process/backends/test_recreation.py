@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
-from recreation import Recreated
+from recreation import PROGRAMS, run_python
 
-from fxminify.backends.provenance.embedded_source import EmbeddedSource
-from fxminify.backends.provenance.spec import BackendSpec, CannotLoad
+LIB = PROGRAMS / "lib"
 
-LIB = Path(__file__).parents[2] / "programs" / "backends" / "lib"
+
+class Recreated(Protocol):
+    """``recreated(program, *path)``: every backend of ``program``, its spec, and what came of re-creating it."""
+
+    def __call__(self, program: str, *path: Path) -> dict[str, Any]: ...
+
+
+@pytest.fixture(scope="module")
+def recreated(tmp_path_factory: pytest.TempPathFactory) -> Recreated:
+    """Each program runs once."""
+
+    @cache
+    def get(program: str, *path: Path) -> dict[str, Any]:
+        empty = tmp_path_factory.mktemp("empty")
+        recorded = json.loads(run_python(PROGRAMS / "app" / program, cwd=empty, path=(PROGRAMS, *path)))
+        file = tmp_path_factory.mktemp("cases") / "cases.json"
+        file.write_text(json.dumps({n: c for n, c in recorded.items() if not c["problem"]}))
+        again = json.loads(run_python(PROGRAMS / "recorder.py", "backends", file, *path, cwd=empty))
+        return {name: {**case, **again.get(name, {})} for name, case in recorded.items()}
+
+    return get
+
 
 #: name in programs/app/library_user.py: (import lines, arguments of torch.compile)
 PRINTED = {
@@ -137,81 +158,76 @@ def test_executes_names_imports_entry_points_and_carried_source(recreated: Recre
     ]
 
 
-def test_json_round_trip_keeps_everything() -> None:
-    spec = BackendSpec(
-        name="b",
-        how="source",
-        target={"embedded": "b"},
-        options={"dict": [["level", 2], ["dtype", {"import": ["torch", "float32"]}]]},
-        dynamic=False,
-        source=EmbeddedSource(("import torch",), "b = None", "train.py"),
-        search_path=("/somewhere",),
-    )
-    again = BackendSpec.from_json(json.loads(json.dumps(spec.to_json())))
-    assert (again, again.search_path) == (spec, spec.search_path)
+LIB = Path(__file__).parents[2] / "programs" / "backends" / "lib"
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("name", "how"),
     [
-        ("module", "os; import x"),
-        ("module", 3),
-        ("entry_point", "a:b:c d"),
-        ("target", {"import": ["os", "system('x')"]}),
-        ("target", {"call": {"func": 1}}),
-        ("target", {"eval": "1"}),
-        ("target", {"embedded": "a b"}),
-        ("target", float("nan")),
-        ("options", [1]),
-        ("mode", 1),
-        ("dynamic", 1),
-        ("search_path", "/x"),
-        ("source", {"text": "x"}),
-        ("surprise", 1),
+        ("registered", "registered"),
+        ("late", "attribute"),
+        ("entry", "entry_point"),
+        ("entry_or_module", "entry_point"),
+        ("both", "registered"),
+        ("function", "attribute"),
+        ("closure", "source"),
+        ("stateless", "instance"),
+        ("instance", "instance"),
+        ("method", "method"),
+        ("partial", "attribute"),
+        ("partial_dtype", "partial"),
+        ("aot", "attribute"),
+        ("aot_anonymous", "aot_autograd"),
     ],
 )
-def test_malformed_json_is_refused(field: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        BackendSpec.from_json({"name": "b", field: value})
+def test_how_a_backend_is_had_back(recreated: Recreated, name: str, how: str) -> None:
+    assert recreated("library_user.py", LIB)[name]["spec"]["how"] == how
 
 
-def test_deep_nesting_is_refused() -> None:
-    target: Any = 1
-    for _ in range(50):
-        target = [target]
-    with pytest.raises(ValueError, match="nested too deeply"):
-        BackendSpec.from_json({"target": target})
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("unknown", "no backend is registered as 'no_such_backend'"),
+        ("option_unwritable", "the option 'stream' cannot be written down"),
+    ],
+)
+def test_what_cannot_be_had_back_says_why(recreated: Recreated, name: str, reason: str) -> None:
+    assert reason in recreated("library_user.py", LIB)[name]["problem"]
 
 
-def test_a_problem_is_raised_on_use() -> None:
-    spec = BackendSpec(name="b", problem="backend 'b' cannot be re-created: no reason")
-    for use in (spec.load, spec.callable, spec.to_source):
-        with pytest.raises(CannotLoad, match="no reason"):
-            use()
+EMBEDDED = [
+    "function", "registered", "registered_object", "decorated", "instance", "dataclass", "named_lambda", "lambda",
+    "closure", "partial", "class_from_script", "aot", "aot_global",
+]  # fmt: skip
 
 
-def test_a_module_that_cannot_be_imported_is_said() -> None:
-    spec = BackendSpec(name="b", how="registered", target="b", module="no_such_module_of_ours")
-    with pytest.raises(CannotLoad, match="No module named 'no_such_module_of_ours'"):
-        spec.load()
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_backend_of_the_script_comes_back(recreated: Recreated, name: str) -> None:
+    case = recreated("train.py")[name]
+    assert case["here"].endswith("[2.0, 2.0, 2.0]\n")
+    assert case["source"] == case["here"]
+    assert case["callable"] == case["here"]
+    assert case["compile"] == case["here"]
+    assert case["unwrapped_spec"] == case["spec"]
 
 
-def test_a_module_that_does_not_register_is_said() -> None:
-    spec = BackendSpec(name="nobody", how="registered", target="nobody", module="json")
-    with pytest.raises(CannotLoad, match="importing json registers no backend called 'nobody'"):
-        spec.load()
+def test_a_registered_backend_of_the_script_keeps_its_name(recreated: Recreated) -> None:
+    case = recreated("train.py")["registered"]
+    assert case["imports"] == ["from torch._dynamo import register_backend"]
+    assert case["arguments"] == 'backend="in_script", mode="max-autotune"'
 
 
-def test_options_are_fresh_each_time() -> None:
-    spec = BackendSpec(name="inductor", target="inductor", options={"dict": [["max_autotune", False]]})
-    first = spec.options_dict()
-    assert first == {"max_autotune": False}
-    assert spec.options_dict() is not first
+def test_what_the_script_guards_can_be_imported(recreated: Recreated) -> None:
+    case = recreated("train.py")["unwritable_global"]
+    assert case["imports"] == ["from train import unwritable"]
+    assert case["callable"] == case["compile"] == case["here"]
 
 
-def test_names_already_used_are_imported_under_another() -> None:
-    spec = BackendSpec(name="forward", how="attribute", target={"import": ["team.impl", "forward"]})
-    source = spec.to_source(reserved={"forward"})
-    assert source.imports == ["from team.impl import forward as impl_forward"]
-    assert source.arguments == "backend=impl_forward"
-    assert source.names == {"backend", "impl_forward"}
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("unwritable_cell", "the closure cell 'extra' of make.<locals>.inner, a Handle, cannot be written down"),
+    ],
+)
+def test_the_reason_of_a_refusal_names_the_culprit(recreated: Recreated, name: str, reason: str) -> None:
+    assert reason in recreated("train.py")[name]["problem"]
