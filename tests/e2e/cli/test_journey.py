@@ -247,6 +247,7 @@ def desk(minified: Desk, tmp_path: Path) -> Desk:
     return copy
 
 
+@pytest.mark.slow
 def test_a_later_run_takes_up_the_child(desk: Desk) -> None:
     (row,) = desk.json("run", "repro.db", 8, "--replays", 1, "--runs", 1, "--no-explain")
     assert (row["id"], row["parent"], row["state"], row["nodes_after"]) == (8, 1, "verified", 1)

@@ -91,7 +91,11 @@ def test_a_failing_backward_compiler_is_a_compile_error_of_its_own_graph(backend
 
 @pytest.mark.parametrize(
     ("function", "requires_grad", "role"),
-    [(torch.sinh, False, "inference"), (torch.sinh, True, "forward"), (torch.cosh, True, "backward")],
+    [
+        (torch.sinh, False, "inference"),
+        (torch.sinh, True, "forward"),
+        pytest.param(torch.cosh, True, "backward", marks=pytest.mark.slow),
+    ],
 )
 def test_each_of_inductors_compilers(
     function: Callable[..., Any], requires_grad: bool, role: str, db: str, monkeypatch: pytest.MonkeyPatch

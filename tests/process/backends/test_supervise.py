@@ -250,6 +250,7 @@ torch.compile(lambda x: torch.nn.functional.dropout(x), backend="aot_eager")(tor
     assert done.stderr == ("minify: captured 2 failures (1 compile_error, 1 divergence); next: minify run repro.db\n")
 
 
+@pytest.mark.slow
 def test_processes_the_program_starts_are_captured_too(tmp_path: Path) -> None:
     write(tmp_path, "inner.py", SEGFAULT)
     program = """

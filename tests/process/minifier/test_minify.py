@@ -153,6 +153,7 @@ def test_minifying_loads_no_torch_in_the_driver() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_slow_reduction_has_a_first_script(captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here the reduction waits for the first script, so that this one is ready before the last stage ends.
 

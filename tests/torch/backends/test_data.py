@@ -98,7 +98,7 @@ print(extra("auto"), extra("full"))
 """
 
 
-@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads resident memory where Linux keeps it")
 def test_weights_are_copied_once_or_not_at_all(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", MEMORY], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -185,7 +185,9 @@ def models() -> list[tuple[nn.Module, torch.Tensor]]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("backend", "training"), [("short_products", False), ("short_kernels", True)])
+@pytest.mark.parametrize(
+    ("backend", "training"), [("short_products", False), pytest.param("short_kernels", True, marks=pytest.mark.slow)]
+)
 def test_a_backend_that_computes_in_a_shorter_type_is_one_row(db: str, backend: str, training: bool) -> None:
     with fxminify.capturing(db, check=True), torch.set_grad_enabled(training):
         for model, x in models():
