@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -17,6 +17,10 @@ from .signature_rules import installed
 #: Classes of divergences of values, and the one that is about the backend as a whole.
 VALUES = ("value", "nan", "inf", "number")
 PRECISION = "precision"
+#: Classes of divergences that a script can show alone, whatever else of its call diverges.
+ALONE = ("alias", "mutation")
+#: The most other places that the message of a divergence names.
+_MOST = 20
 
 
 class FailureKind(StrEnum):
@@ -68,6 +72,22 @@ class Failure:
     signal: int | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
 
+    def each(self) -> tuple[Failure, ...]:
+        """This failure, and in its place each other divergence of the same call that a script can show alone: an alias,
+        what became of the inputs, and beside a divergence of the forward pass one of the gradients."""
+        given = self.detail.get("others")
+        own = {k: v for k, v in self.detail.items() if k != "others"}
+        own |= {"phase": str(self.phase), "message": self.message.partition("\n")[0]}
+        if self.kind is not FailureKind.DIVERGENCE or not isinstance(given, list | tuple) or not _is_divergence(own):
+            return (self,)
+        others = [o for o in given if _is_divergence(o)]
+        alone: dict[tuple[str, str], Failure] = {}
+        for other in others:
+            kind = other["class"], other["phase"]
+            if kind not in alone and (kind[0] in ALONE or (kind[1] == Phase.BACKWARD != self.phase)):
+                alone[kind] = divergence(other, [own, *(o for o in others if o is not other)])
+        return (self, *alone.values())
+
     def headline(self) -> str:
         """One line for a person: the type and first line of the message, or a text instead of them."""
         if self.kind is FailureKind.DIVERGENCE:
@@ -105,6 +125,29 @@ class Failure:
             return ""
         kind, text = self.causes[-1]
         return f"{kind.rpartition('.')[2]}: {text.strip().splitlines()[0] if text.strip() else ''}".rstrip(": ")
+
+
+def _is_divergence(item: object) -> bool:
+    """Whether ``item`` has what `divergence` needs, which one of an older fxminify has not."""
+    texts = ("class", "where", "message")
+    return isinstance(item, dict) and all(isinstance(item.get(k), str) for k in texts) and item.get("phase") in [*Phase]
+
+
+def divergence(found: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Failure:
+    """The failure of a call of which a comparison found a divergence, and ``others`` beside it.
+
+    Each has its ``class``, ``where`` it is, its ``phase``, its ``message``, and its figures by name.
+    """
+    detail = {k: v for k, v in found.items() if k not in ("phase", "message")}
+    message = str(found["message"])
+    if others:
+        first = {(o["class"], o["phase"]): i for i, o in reversed(list(enumerate(others)))}  # one of each kind
+        named = [others[i] for i in sorted(range(len(others)), key=lambda i: i not in first.values())][:_MOST]
+        more = len(others) - len(named)
+        detail["others"] = [dict(o) for o in named]
+        message += "\nalso: " + ", ".join(f"{o['where']} ({o['class']})" for o in named)
+        message += f", {more} more" * (more > 0)
+    return Failure(FailureKind.DIVERGENCE, Phase(found["phase"]), message=message, detail=detail)
 
 
 #: A masked position in a source nobody else has, and a run of masked operands.

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ...store.failure import PRECISION, Failure, FailureKind, Phase
+from ...store.failure import PRECISION, Failure, Phase, divergence
 from ..running.execution import Run, differentiable
 from .reference import Drawn, Reference
 from .values import FACTOR, FACTOR_UNREFERENCED, close, contradicted, judge, numbers, tolerance_of
@@ -38,8 +38,6 @@ CLASSES = (
 _RANK = {name: CLASSES.index("value" if name in ("nan", "inf", "number") else name) for name in CLASSES}
 #: The compiled, the float64 and the eager result as numbers, and a function that finds the result in another run.
 Evidence = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Callable[[Run], Any]]
-#: The most other places that a message names.
-_MOST = 20
 
 
 class CannotCompare(Exception):
@@ -61,14 +59,12 @@ class Divergence:
     others: tuple[Divergence, ...] = ()
 
     def failure(self) -> Failure:
-        detail = {"class": self.kind, "where": self.where, **self.detail}
-        message = self.message
-        if self.others:
-            named = self.others[:_MOST]
-            detail["others"] = [{"class": o.kind, "where": o.where, **o.detail} for o in named]
-            more = len(self.others) - len(named)
-            message += "\nalso: " + ", ".join(f"{o.where} ({o.kind})" for o in named) + f", {more} more" * (more > 0)
-        return Failure(FailureKind.DIVERGENCE, self.phase, message=message, detail=detail)
+        return divergence(self._entry(), [other._entry() for other in self.others])
+
+    def _entry(self) -> dict[str, Any]:
+        return {
+            "class": self.kind, "where": self.where, "phase": str(self.phase), "message": self.message, **self.detail
+        }  # fmt: skip
 
 
 def compare(

@@ -157,7 +157,7 @@ def _row(spec: BackendSpec, layer: str, case: Case, blobs: Blobs, likeness: Like
 
 
 def _matches(observation: Observation, likeness: Likeness) -> bool:
-    return observation.failure is not None and likeness.holds(observation.failure)
+    return observation.failure is not None and likeness.seen_in(observation.failure) is not None
 
 
 def _enters(rows: Sequence[AblationRow]) -> str:

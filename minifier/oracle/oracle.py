@@ -80,6 +80,10 @@ class FailureTarget:
             return re.search(self.error_regex, text(failure)) is not None
         return any(signature(failure).matches(a, self.match) for a in self.allowed)
 
+    def seen_in(self, failure: Failure) -> Failure | None:
+        """``failure`` as what is under reduction, which may be a further divergence of a call; None if it is not."""
+        return next((each for each in failure.each() if self.shows(each)), None)
+
 
 class Oracle:
     """Gives a `Verdict` about each candidate. ``timeout`` is in seconds per run; see `minifier.oracle.replay`.
@@ -144,9 +148,9 @@ class Oracle:
         failure = observation.failure
         if failure is None:
             return Verdict(Outcome.PASS)
+        if (same := self.target.seen_in(failure)) is not None:
+            return Verdict(Outcome.SAME, signature(same), same)
         seen = signature(failure)
-        if self.target.shows(failure):
-            return Verdict(Outcome.SAME, seen, failure)
         outcome = {FailureKind.HANG: Outcome.TIMEOUT, FailureKind.CRASH: Outcome.CRASH}.get(failure.kind, Outcome.OTHER)
         return Verdict(outcome, seen, failure, detail=failure.headline())
 
@@ -179,6 +183,7 @@ class _Query:
             return
         try:
             reply = inner.result()
+            verdict = self.oracle.judge(of_reply(reply))
         except CancelledError:
             self.future.cancel()
             return
@@ -186,7 +191,6 @@ class _Query:
             self._fail(exc)
             return
         self.seconds += reply.seconds
-        verdict = self.oracle.judge(of_reply(reply))
         if verdict.outcome is Outcome.INFRA and not self.retried:
             self.retried = True
             self.run(fresh=True)

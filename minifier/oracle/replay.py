@@ -155,6 +155,10 @@ class Likeness:
     def holds(self, failure: Failure) -> bool:
         return self.difference(failure) is None
 
+    def seen_in(self, failure: Failure) -> Failure | None:
+        """``failure`` as the captured one, which may be a further divergence of a call; None if it is not."""
+        return next((each for each in failure.each() if self.holds(each)), None)
+
 
 class _Session:
     """The runs of one capture, by entry."""
@@ -226,8 +230,8 @@ class _Session:
         """An example for each signature that counts as the captured failure."""
         out: dict[Signature, Failure] = {}
         for observation, _ in self._all():
-            if observation.failure is not None and self._matches(observation):
-                out.setdefault(signature(observation.failure), observation.failure)
+            if observation.failure is not None and (seen := self.likeness.seen_in(observation.failure)) is not None:
+                out.setdefault(signature(seen), seen)
         return out
 
     def slowest(self, entry: str) -> float:
@@ -252,7 +256,7 @@ class _Session:
         return f"{failure.headline()} (another {self.likeness.difference(failure)})"
 
     def _matches(self, observation: Observation) -> bool:
-        return observation.failure is not None and self.likeness.difference(observation.failure) is None
+        return observation.failure is not None and self.likeness.seen_in(observation.failure) is not None
 
     def _all(self) -> Iterator[tuple[Observation, Reply]]:
         for runs in self.seen.values():

@@ -2,8 +2,9 @@
 
 Dimensions of one size count as one dimension, so all of them change together. The numbers of that value in the graph
 change with them: first those in lists (``view(x, [2, 12, 32])``), then all, then none, then all together with the sizes
-that are multiples of it. If several dimensions have the same size, those at one position in all tensors are tried
-together, then single ones. The eager run of a candidate shows whether it still is a valid program.
+that are multiples of it. If several dimensions have the same size, those that had another size in common before are
+tried together, then those at one position in all tensors, then single ones. The eager run of a candidate shows whether
+it still is a valid program.
 
 A recorded tensor keeps the order of its strides and a window of its elements, the first window that is not all zeros.
 If the failure needs a size, the smallest one that fails is searched for in leaps, then by bisection, so that the result
@@ -40,7 +41,7 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
     """Make dimensions smaller, those of one size together: most failures do not depend on sizes."""
     if case.earlier:
         return case
-    left = MOST
+    left, once = MOST, case
     # torch specializes the sizes 0 and 1, so the smallest symbolic size is 2.
     least = 2 if any(tag(value) == "sym" for value in case.inputs) else 1
 
@@ -81,7 +82,7 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
             else:
                 smaller, best = found, trial
         case = smaller
-        for group in groups(case, best) if best > least else ():
+        for group in groups(case, best, once) if best > least else ():
             case = (yield from ask({best: least}, group)) or case
     return case
 
@@ -155,14 +156,18 @@ def changeable(case: Case) -> list[int]:
     return [i for i in plain if not case.tensors[i].parts and not case.tensors[i].extra]
 
 
-def groups(case: Case, size: int) -> list[Places]:
-    """Groups of dimensions of that size: those at one position from the front, from the end, then each alone."""
+def groups(case: Case, size: int, once: Case) -> list[Places]:
+    """Groups of dimensions of that size: those of one size in the case ``once``, which had larger tensors, those at one
+    position from the front, from the end, then each alone."""
     found = [(i, d) for i in changeable(case) for d, s in enumerate(case.tensors[i].shape) if s == size]
+    were = {(i, d): once.tensors[i].shape[d] for i, d in found}
+    alike = [frozenset(p for p in found if were[p] == s) for s in sorted(set(were.values()))]
     front = [frozenset((i, d) for i, d in found if d == place) for place in sorted({d for _, d in found})]
     behind = {(i, d): d - len(case.tensors[i].shape) for i, d in found}
     end = [frozenset(p for p in found if behind[p] == place) for place in sorted(set(behind.values()))]
     single = [frozenset({place}) for place in found]
-    return [group for group in dict.fromkeys([*front, *end, *single]) if len(group) < len(found)]
+    several = [group for group in alike if len(group) > 1]
+    return [group for group in dict.fromkeys([*several, *front, *end, *single]) if len(group) < len(found)]
 
 
 def resized(case: Case, sizes: Mapping[int, int], follow: str, storages: Storages, only: Places | None = None) -> Case:

@@ -192,6 +192,15 @@ def test_dimensions_at_one_place_shrink_together_where_others_of_their_size_stay
     assert shapes(found) == [(1, 1, 2), (1, 2, 1)]
 
 
+def test_dimensions_that_had_another_size_shrink_together_where_others_of_their_new_size_stay() -> None:
+    """A batch norm in training needs two values a channel, and one channel."""
+    arguments = [{"ref": "x0"}, {"ref": "x1"}, {"ref": "x1"}, None, None, True]
+    norm = case((4, 8, 16, 16), (8,), out=("torch.nn.functional.batch_norm", arguments))
+    found, asked = smallest(norm, lambda c: True)
+    assert shapes(found) == [(2, 1, 1, 1), (1,)]
+    assert asked < 16
+
+
 def test_a_smaller_graph_computes_what_its_own_sizes_give() -> None:
     found, _ = smallest(RESHAPE, lambda c: True)
     gm, inputs = build(found, {})

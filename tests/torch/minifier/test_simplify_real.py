@@ -41,7 +41,7 @@ def unfold() -> tuple[Callable[..., Any], list[torch.Tensor]]:
 @pytest.mark.parametrize(
     ("make", "inputs", "most"),
     [
-        (put, ["a = torch.zeros(2, 2).t()", "i = torch.zeros(2, dtype=torch.int64)", "v = torch.zeros(2)"], 14),
+        (put, ["a = torch.zeros(2, 2).t()", "i = torch.zeros(1, dtype=torch.int64)", "v = torch.zeros(1)"], 14),
         pytest.param(
             grid_sample,
             ["x = torch.zeros(1, 1, 1, 1)", "g = torch.full((1, 1, 1, 2), nan)"],

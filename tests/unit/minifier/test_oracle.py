@@ -2,6 +2,8 @@
 
 import threading
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from replies import Scripted, fails, failure_of, passes
@@ -13,7 +15,7 @@ from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Reply
 from fxminify.store import codec
 from fxminify.store.document.case import Case, Graph, Json, Node
-from fxminify.store.failure import Failure, FailureKind, Frame, Phase
+from fxminify.store.failure import Failure, FailureKind, Frame, Phase, divergence
 from fxminify.store.signature import Match, Signature, signature
 
 CASE = Case(Graph((Node("output", "output", "output", (None,)),)), ())
@@ -75,6 +77,50 @@ def test_everything_else_is_not(reply: Reply, outcome: Outcome) -> None:
     answer = verdict(reply)
     assert answer.outcome is outcome
     assert (answer.failure is None) == (outcome in (Outcome.PASS, Outcome.INVALID))
+
+
+def found(kind: str, where: str, phase: str = "forward") -> dict[str, str]:
+    return {"class": kind, "where": where, "phase": phase, "message": f"{where}: 1 of 1 elements differ"}
+
+
+OUTPUT, INPUT, GRADIENT = (
+    found("value", "output 0"),
+    found("mutation", "input 0"),
+    found("value", "gradient of input 0", "backward"),
+)
+
+
+@pytest.mark.parametrize(("captured", "first", "others"), [
+    (GRADIENT, OUTPUT, [INPUT, GRADIENT]), (INPUT, OUTPUT, [INPUT]), (GRADIENT, INPUT, [OUTPUT, GRADIENT]),
+])  # fmt: skip
+def test_a_divergence_that_a_script_can_show_alone_may_stand_among_others(
+    captured: dict[str, str], first: dict[str, str], others: list[dict[str, str]]
+) -> None:
+    answer = verdict(fails(divergence(first, others)), captured=divergence(captured, []))
+    assert answer.outcome is Outcome.SAME
+    assert answer.failure is not None
+    assert answer.failure.headline() == divergence(captured, []).headline()
+    assert answer.failure.message.splitlines()[1].startswith(f"also: {first['where']} ({first['class']})")
+    assert answer.signature == signature(divergence(captured, []))
+
+
+@pytest.mark.parametrize("others", [[found("dtype", "output 0"), OUTPUT], [OUTPUT, GRADIENT], "text", [3, {}]])
+def test_a_divergence_that_a_script_shows_with_others_must_be_the_first(others: Any) -> None:
+    first = divergence(found("shape", "output 0"), [])
+    failure = replace(first, detail={**first.detail, "others": others})
+    assert verdict(fails(failure), captured=divergence(OUTPUT, [])).outcome is Outcome.OTHER
+
+
+def test_what_goes_wrong_while_an_answer_is_judged_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FailureTarget, "shows", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        verdict(fails(error()))
+
+
+def test_of_many_divergences_one_of_each_kind_is_kept() -> None:
+    failure = divergence(OUTPUT, [*(found("value", f"output {i}") for i in range(1, 60)), GRADIENT])
+    assert [o["where"] for o in failure.detail["others"]][:2] == ["output 1", "gradient of input 0"]
+    assert failure.message.endswith("output 19 (value), 40 more")
 
 
 def test_a_slip_to_another_bug_carries_its_signature() -> None:
