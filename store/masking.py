@@ -187,15 +187,15 @@ def first_error_line(text: str, *, generic: bool = False) -> str:
     return left if generic else ""
 
 
-def with_operations(text: str, nodes: Mapping[str, str]) -> str:
+def with_operations(text: str, nodes: Mapping[str, str], *, plain: bool = False) -> str:
     """``text`` with names of ``nodes`` replaced by what these call: names are the program's, and change with edits.
 
-    A plain word stays where nothing says that it is the name of a node.
+    Unless ``plain``, a plain word stays where nothing says that it is the name of a node.
     """
 
     def operation(found: re.Match[str]) -> str:
         word, before = found[0], text[max(0, found.start() - 12) : found.start()]
-        named = word in nodes and ("_" in word or word[-1].isdigit() or _NAMING.search(before))
+        named = word in nodes and (plain or "_" in word or word[-1].isdigit() or _NAMING.search(before))
         return str(nodes[word]) if named else word
 
     text = text[:_LONGEST]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from .failure import PRECISION, VALUES, Failure, FailureKind, Phase
@@ -43,6 +43,9 @@ class Signature:
     origin: str = ""
     diagnostics: str = ""
     version: int = SIGNATURE_VERSION
+    #: The message with every name of a node replaced, if one stands in ``message`` because it may be a plain word. A
+    #: node may have another name in the script. It is no part of the identity.
+    operations: str = field(default="", compare=False)
 
     @property
     def digest(self) -> str:
@@ -67,6 +70,8 @@ class Signature:
         """Whether ``part`` is alike. Of a crash a part may be missing: which of several threads dies first decides
         whether its stack and its last words get out, and what was not seen is no difference."""
         mine, theirs = getattr(self, part), getattr(other, part)
+        if part == "message" and (self.operations or mine) == (other.operations or theirs):
+            return True
         unknown = self.kind == FailureKind.CRASH and part in ("origin", "diagnostics") and not (mine and theirs)
         return mine == theirs or unknown
 
@@ -98,20 +103,25 @@ def signature(failure: Failure, version: int = SIGNATURE_VERSION) -> Signature:
         )
     nodes = failure.detail.get("nodes", {})
 
-    def words(text: str) -> str:
-        return mask(with_operations(first_paragraph(text), nodes))
+    def message(*, plain: bool) -> str:
+        def words(text: str) -> str:
+            return mask(with_operations(first_paragraph(text), nodes, plain=plain))
 
-    messages = [words(failure.message), *(f"{kind}: {words(text)}" for kind, text in failure.causes)]
+        texts = [words(failure.message), *(f"{kind}: {words(text)}" for kind, text in failure.causes)]
+        return " <- ".join(filter(None, texts))
+
+    text, operations = message(plain=False), message(plain=True)
     printed = failure.printed_error()
     written = first_error_line(failure.diagnostics, generic=failure.is_generic() and not printed)
     return Signature(
         kind=failure.kind,
         phase=failure.phase,
         type=failure.type,
-        message=" <- ".join(m for m in messages if m),
+        message=text,
         origin=origin(failure),
         diagnostics=mask((printed if version > 1 else "") or written),
         version=version,
+        operations="" if operations == text else operations,
     )
 
 

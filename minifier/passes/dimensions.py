@@ -41,7 +41,7 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
     """Make dimensions smaller, those of one size together: most failures do not depend on sizes."""
     if case.earlier:
         return case
-    left, once = MOST, case
+    left, once, known = MOST, case, made(case)
     # torch specializes the sizes 0 and 1, so the smallest symbolic size is 2.
     least = 2 if any(tag(value) == "sym" for value in case.inputs) else 1
 
@@ -63,10 +63,10 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
         return None
 
     for size in range(least, 3):
-        case = (yield from ask({s: size for s in sizes_of(case) | made(case) if s > size})) or case
+        case = (yield from ask({s: size for s in sizes_of(case) | made(case, known) if s > size})) or case
     for size in factors(case):
         case = (yield from ask({size: least}, follow=())) or case
-    present = sizes_of(case) | made(case)
+    present = sizes_of(case) | made(case, known)
     # Multiples of other sizes come last: they mostly change with those.
     for size in sorted(present, key=lambda s: (any(o > 2 and o != s and s % o == 0 for o in present), -s)):
         low, best, smaller = least - 1, size, case
@@ -130,14 +130,30 @@ def sizes_of(case: Case) -> set[int]:
     return {size for i in changeable(case) for size in case.tensors[i].shape if size > 1}
 
 
-def made(case: Case) -> set[int]:
-    """The sizes above 1 of tensors that the graph makes of nothing: those in ``zeros([2, 4])`` and ``arange(9)``."""
+def made(case: Case, known: frozenset[int] = frozenset()) -> frozenset[int]:
+    """The sizes above 1 that the graph itself names: of tensors that it makes of nothing, in ``zeros([2, 4])`` and
+    ``arange(9)``, and of results, in ``interpolate(x, size=(16, 16))``.
+
+    The shape of a result is unknown once its call has changed. Then a number in a list counts if it is above 2, which
+    strides and the like seldom are, and once dimensions have changed if it is among ``known``.
+    """
     found: set[int] = set()
     for node in case.graph.compute:
+        shape = node.meta.get("shape")
+        named = _named(node)
         if not node.inputs:
-            listed = [n for value in (*node.args, *node.kwargs.values()) for n in _listed(value)]
-            found.update(listed or [a for a in node.args if type(a) is int])
-    return {n for n in found if n > 1}
+            found.update(named)
+        elif isinstance(shape, list):
+            found.update(n for n in named if n in shape)
+        else:
+            found.update(n for n in named if (n in known if known else n > 2))
+    return frozenset(n for n in found if n > 1)
+
+
+def _named(node: Node) -> list[int]:
+    """The integers in lists; of a call without inputs the others if there are none."""
+    listed = [n for value in (*node.args, *node.kwargs.values()) for n in _listed(value)]
+    return listed or [a for a in node.args if type(a) is int and not node.inputs]
 
 
 def multiples(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:
@@ -180,7 +196,7 @@ def resized(case: Case, sizes: Mapping[int, int], follow: str, storages: Storage
         shape = tuple(sizes.get(s, s) if only is None or (i, d) in only else s for d, s in enumerate(tensors[i].shape))
         if shape != tensors[i].shape:
             tensors[i] = _cut(case, i, shape, storages)
-    if tuple(tensors) == case.tensors and made(case).isdisjoint(sizes):
+    if tuple(tensors) == case.tensors and all(sizes.keys().isdisjoint(_named(node)) for node in case.graph.compute):
         return case
     inputs = tuple(hinted(value, sizes) for value in case.inputs) if only is None else case.inputs
     return _with(replace(case, inputs=inputs), tensors, sizes, follow)

@@ -339,7 +339,7 @@ class Literals:
     def full(self, shape: tuple[int, ...], value: str, kind: str, device: str = "cpu") -> PrintedCall:
         """A call of ``torch.zeros``, ``torch.ones`` or ``torch.full``. ``value`` is source."""
         for name, texts in (("zeros", ("0", "0.0", "False")), ("ones", ("1", "1.0", "True"))):
-            if value in texts:
+            if value in (*texts, f"complex({texts[1]}, 0.0)"):
                 return PrintedCall(f"torch.{name}", (*sizes(shape), *self._keywords(kind, "float", device)))
         given = "bool" if value in ("True", "False") else "int" if value.lstrip("-").isdigit() else "float"
         given = "complex" if "j" in value or value.startswith("complex") else given

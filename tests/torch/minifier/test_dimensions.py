@@ -126,6 +126,18 @@ def test_sizes_that_the_graph_itself_makes_shrink(call: tuple[str, list[Any]], l
     assert list(node.args) == left
 
 
+@pytest.mark.parametrize(("least", "most"), [(1, 1), (2, 6)])
+def test_sizes_that_a_call_gives_its_result_shrink(least: int, most: int) -> None:
+    resize = ("torch.nn.functional.interpolate", [{"ref": "x0"}, {"tuple": [16, 16]}])
+    start = case((1, 8, 8, 8), out=resize)
+    made = replace(start.graph.nodes[1], meta={"shape": [1, 8, 16, 16]})
+    start = replace(start, graph=start.graph.map_nodes(lambda node: made if node.is_compute else node))
+    found, asked = smallest(start, lambda c: c.graph.nodes[1].args[1]["tuple"][1] >= least)
+    assert shapes(found) == [(1, 1, 1, 1)]
+    assert found.graph.nodes[1].args[1] == {"tuple": [least, least]}
+    assert asked <= most
+
+
 def test_the_smallest_size_that_the_graph_must_make_is_found() -> None:
     def fails(candidate: Case) -> bool:
         return bool(candidate.graph.compute[0].args[0][1] >= 5)

@@ -193,6 +193,9 @@ def test_plain_values_print_in_place() -> None:
     [
         ({"fn": "randn"}, "float32", (2, 8), (8, 1), "torch.randn(2, 8)"),
         ({"fn": "randn"}, "complex64", (2,), (1,), "torch.randn(2, dtype=torch.complex64)"),
+        ({"fn": "full", "value": 0}, "complex64", (2,), (1,), "torch.zeros(2, dtype=torch.complex64)"),
+        ({"fn": "full", "value": {"complex": [1.0, 0.0]}}, "complex64", (1,), (1,),
+         "torch.ones(1, dtype=torch.complex64)"),
         ({"fn": "randn"}, "float8_e5m2", (2,), (1,), "torch.randn(2).to(torch.float8_e5m2)"),
         ({"fn": "rand"}, "bfloat16", (3,), (1,), "torch.rand(3, dtype=torch.bfloat16)"),
         ({"fn": "rand"}, "float32", (), (), "torch.rand(())"),

@@ -115,6 +115,25 @@ def test_a_node_goes_by_what_it_calls_whatever_its_name_is() -> None:
     assert signature(named).message == "no kernel for roll, node erf, name='where': h is bad"
 
 
+def test_a_plain_word_may_be_the_name_of_a_node() -> None:
+    """A script calls the same node by another name, or by that of what it calls."""
+
+    def refused(name: str, nodes: dict[str, str]) -> Signature:
+        text = f"{name}: advanced index with input of rank 2"
+        return signature(
+            Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, message=text, detail={"nodes": nodes} if nodes else {})
+        )
+
+    captured = refused("w", {"w": "getitem"})
+    assert captured.message == "w: advanced index with input of rank <n>"
+    for same in (refused("getitem", {}), refused("rows", {"rows": "getitem"})):
+        assert captured.matches(same)
+        assert same.matches(captured)
+    for other in (refused("w", {"w": "roll"}), refused("roll", {}), refused("rows", {"rows": "roll"})):
+        assert captured.message == other.message or not captured.matches(other)
+    assert captured.matches(refused("w", {}))  # a word that nothing says to be a name
+
+
 def test_the_message_of_a_real_conversion_error_reads_well() -> None:
     assert mask("Could not find an implementation for Relu(14) node with name 'node_relu_2'") == (
         "Could not find an implementation for Relu(<n>) node with name 'node_relu'"
