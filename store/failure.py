@@ -17,6 +17,8 @@ from .signature_rules import installed
 #: Classes of divergences of values, and the one that is about the backend as a whole.
 VALUES = ("value", "nan", "inf", "number")
 PRECISION = "precision"
+#: In the details of a divergence of values: a shorter dtype whose rounding would explain so few errors as well.
+ROUNDING = "rounding"
 #: Classes of divergences that a script can show alone, whatever else of its call diverges.
 ALONE = ("alias", "mutation")
 #: The most other places that the message of a divergence names.
@@ -74,14 +76,19 @@ class Failure:
 
     def each(self) -> tuple[Failure, ...]:
         """This failure, and in its place each other divergence of the same call that a script can show alone: an alias,
-        what became of the inputs, and beside a divergence of the forward pass one of the gradients."""
+        what became of the inputs, and beside a divergence of the forward pass one of the gradients. Wrong values that a
+        shorter dtype would explain as well are also of the class `PRECISION`."""
         given = self.detail.get("others")
         own = {k: v for k, v in self.detail.items() if k != "others"}
         own |= {"phase": str(self.phase), "message": self.message.partition("\n")[0]}
-        if self.kind is not FailureKind.DIVERGENCE or not isinstance(given, list | tuple) or not _is_divergence(own):
+        if self.kind is not FailureKind.DIVERGENCE or not _is_divergence(own):
             return (self,)
-        others = [o for o in given if _is_divergence(o)]
+        others = [o for o in given if _is_divergence(o)] if isinstance(given, list | tuple) else []
         alone: dict[tuple[str, str], Failure] = {}
+        if own.get(ROUNDING):
+            said = precision_message(own["where"], own["message"], str(own.get("dtype")), str(own[ROUNDING]))
+            rounded = {**own, "class": PRECISION, "as": own[ROUNDING], "message": said}
+            alone[PRECISION, ""] = divergence({k: v for k, v in rounded.items() if k != ROUNDING}, others)
         for other in others:
             kind = other["class"], other["phase"]
             if kind not in alone and (kind[0] in ALONE or (kind[1] == Phase.BACKWARD != self.phase)):
@@ -125,6 +132,11 @@ class Failure:
             return ""
         kind, text = self.causes[-1]
         return f"{kind.rpartition('.')[2]}: {text.strip().splitlines()[0] if text.strip() else ''}".rstrip(": ")
+
+
+def precision_message(where: str, message: str, dtype: str, short: str) -> str:
+    """What is said of the values at ``where`` of which ``message`` says how they differ."""
+    return f"computes {dtype} as {short}: {where}: {message.partition('differ, ')[2]}"
 
 
 def _is_divergence(item: object) -> bool:

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from .failure import PRECISION, VALUES, Failure, FailureKind, Phase
+from .failure import PRECISION, ROUNDING, VALUES, Failure, FailureKind, Phase
 from .masking import first_error_line, first_paragraph, mask, with_operations
 
 #: Version 1 had nothing of what a compiler printed where the message of its exception is the same for every bug.
@@ -46,6 +46,8 @@ class Signature:
     #: The message with every name of a node replaced, if one stands in ``message`` because it may be a plain word. A
     #: node may have another name in the script. It is no part of the identity.
     operations: str = field(default="", compare=False)
+    #: Of wrong values: the shorter dtype whose rounding would explain them as well. It is no part of the identity.
+    rounding: str = field(default="", compare=False)
 
     @property
     def digest(self) -> str:
@@ -92,7 +94,8 @@ def signature(failure: Failure, version: int = SIGNATURE_VERSION) -> Signature:
             types = f"computes {failure.detail.get('dtype', '')} as {failure.detail.get('as', '')}"
             return Signature(failure.kind, Phase.FORWARD, message=f"{name}: {types}", version=version)
         name = "value" if name in VALUES else name
-        return Signature(failure.kind, failure.phase, message=name, version=version)
+        rounding = str(failure.detail.get(ROUNDING, ""))
+        return Signature(failure.kind, failure.phase, message=name, version=version, rounding=rounding)
     if failure.kind in (FailureKind.HANG, FailureKind.OUT_OF_MEMORY):
         return Signature(failure.kind, failure.phase, version=version)
     if failure.kind is FailureKind.CRASH:  # there is no message, only words of our own

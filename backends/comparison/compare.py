@@ -16,14 +16,14 @@ reference), but the condition of the graph is measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
-from ...store.failure import PRECISION, Failure, Phase, divergence
+from ...store.failure import PRECISION, ROUNDING, Failure, Phase, divergence, precision_message
 from ..running.execution import Run, differentiable
 from .reference import Drawn, Reference
 from .values import FACTOR, FACTOR_UNREFERENCED, close, contradicted, judge, numbers, tolerance_of
@@ -214,20 +214,26 @@ class _Comparison:
     def explained(self, found: list[Divergence], known: set[str]) -> list[Divergence]:
         """``found``, with the class ``precision`` for values whose error is that of a shorter dtype.
 
-        If one place shows the dtype, the size of the error suffices for the other places.
+        If one place shows the dtype, the size of the error suffices for the other places. Where too few errors show it,
+        the class stays, and the details name the dtype.
         """
         if self.reference is None:
             return found
-        explain, short = self.reference.emulations.explain, dict[str, str]()
+        explain, short, perhaps = self.reference.emulations.explain, dict[str, str](), dict[str, str]()
         for _ in range(2):
             for place in self.evidence.keys() - short:
-                said = explain(*self.evidence[place], known)
-                if said is not None:
-                    short[place] = said
+                said, enough = explain(*self.evidence[place], known) or ("", False)
+                if said:
+                    (short if enough else perhaps)[place] = said
             if not short or known.issuperset(short.values()):
                 break
             known.update(short.values())
-        return [_precision(f, short[f.where]) if f.where in short else f for f in found]
+        for i, one in enumerate(found):
+            if one.where in short:
+                found[i] = _precision(one, short[one.where])
+            elif one.where in perhaps:
+                found[i] = replace(one, detail={**one.detail, ROUNDING: perhaps[one.where]})
+        return found
 
     def _more(self, read: Callable[[Run], Any], shape: torch.Size) -> Iterator[torch.Tensor]:
         """The result in further runs on perturbed inputs."""
@@ -237,8 +243,7 @@ class _Comparison:
 
 
 def _precision(found: Divergence, short: str) -> Divergence:
-    said = found.message.partition("differ, ")[2]
-    message = f"computes {found.detail['dtype']} as {short}: {found.where}: {said}"
+    message = precision_message(found.where, found.message, found.detail["dtype"], short)
     return Divergence(PRECISION, found.where, message, found.phase, found.detail | {"as": short})
 
 

@@ -3,7 +3,8 @@
 Some accelerators multiply float32 matrices as bfloat16 or tf32, for good reason. All of their graphs differ from eager,
 and that is one finding. The emulation runs eager once more with rounding to 7 or 10 bits of mantissa: of the operands
 of matrix products and convolutions, of their results too, or of all results. The backend computes in the shorter dtype
-if its error is as large as the emulated one and correlates with it. A wrong value of the same size does not correlate.
+if its error is as large as the emulated one and correlates with it. A wrong value of the same size does not correlate,
+unless there are so few errors that it may by chance: those show no dtype that nothing else shows.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ PLACES = ("operands", "products", "operands of mm", "products of mm", "everythin
 #: The largest error, in multiples of the emulated one, and the largest part of it that may remain unexplained.
 _FACTOR = 8.0
 _LEFT = 0.75
+#: The fewest different errors of a result that show a dtype.
+_FEWEST = 8
 #: The largest error, relative to the largest value, that rounding to 7 bits may explain.
 _LARGEST = 0.25
 _MM = ("mm", "addmm", "mv", "addmv", "dot", "linear", "linear_backward", "bmm", "baddbmm", "addbmm", "matmul")
@@ -43,8 +46,9 @@ class Emulations:
         eager: torch.Tensor,
         read: Callable[[Run], Any],
         known: Container[str] = (),
-    ) -> str | None:
-        """The shorter dtype in which ``compiled`` was computed, None if no rounding explains its error.
+    ) -> tuple[str, bool] | None:
+        """The shorter dtype in which ``compiled`` was computed, and whether its errors are enough to say so. None if no
+        rounding explains them.
 
         ``exact`` and ``eager`` are the float64 and the eager result, and ``read`` finds the result in another run. For
         dtypes in ``known``, which another result showed, the size of the error suffices.
@@ -67,7 +71,9 @@ class Emulations:
             within = bool(((a - r)[both].abs() <= _FACTOR * reach).all())
             follows = SHORT[bits] in known or _norm(shift) <= _LEFT * error
             if within and follows and bool(both.eq(finite).all()):
-                return SHORT[bits]
+                errors = (a - r)[both]
+                enough = SHORT[bits] in known or errors[errors != 0].unique().numel() >= _FEWEST
+                return SHORT[bits], enough
         return None
 
     def _runs(self) -> Iterator[tuple[int, Run]]:

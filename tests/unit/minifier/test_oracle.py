@@ -111,6 +111,20 @@ def test_a_divergence_that_a_script_shows_with_others_must_be_the_first(others: 
     assert verdict(fails(failure), captured=divergence(OUTPUT, [])).outcome is Outcome.OTHER
 
 
+def test_few_errors_that_a_shorter_type_would_explain_are_that_or_a_wrong_value() -> None:
+    """Whatever is left of a wrong value could be what a backend that rounds shows in every graph."""
+    few = {**OUTPUT, "dtype": "float32", "rounding": "bfloat16"}
+    precision = {**found("precision", "output 0"), "dtype": "float32", "as": "bfloat16"}
+    assert verdict(fails(divergence(few, [])), captured=divergence(OUTPUT, [])).outcome is Outcome.OTHER
+    assert verdict(fails(divergence(few, [])), captured=divergence(few, [])).same
+    assert verdict(fails(divergence(OUTPUT, [])), captured=divergence(few, [])).same
+    answer = verdict(fails(divergence(few, [])), captured=divergence(precision, []))
+    assert answer.same
+    assert answer.failure is not None
+    assert (answer.failure.detail["class"], answer.failure.detail["as"]) == ("precision", "bfloat16")
+    assert answer.failure.message.startswith("computes float32 as bfloat16: output 0: ")
+
+
 def test_what_goes_wrong_while_an_answer_is_judged_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FailureTarget, "shows", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
