@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 DEMO := .demo
-# Three processes for two cores, as tests also wait: a file of tests to each in turn, those that start programs first.
-IN_PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+# Two processes, a file of tests to each in turn. The files come in order: those that start programs, then the quick ones.
+IN_TWO := -n 2 --dist loadfile --no-loadscope-reorder
 # Tests that start no process and take less than a second.
 QUICK := (unit or torch) and not slow
 
@@ -47,19 +47,19 @@ check:
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint quick
 
 quick: $(VENV)/.tests
-	$(BIN)/python -m pytest -q $(IN_PARALLEL) -m '$(QUICK)' tests/torch tests/unit
+	$(BIN)/python -m pytest -q $(IN_TWO) -m '$(QUICK)' tests/torch tests/unit
 
 test: $(VENV)/.tests
-	$(BIN)/python -m pytest $(IN_PARALLEL)
+	$(BIN)/python -m pytest $(IN_TWO)
 
 test-random: $(VENV)/.tests
-	$(BIN)/python -m pytest -q $(IN_PARALLEL) -p pytest_randomly -m '$(QUICK)' tests/torch tests/unit
+	$(BIN)/python -m pytest -q $(IN_TWO) -p pytest_randomly -m '$(QUICK)' tests/torch tests/unit
 
 test-server: $(VENV)/.tests
 	$(BIN)/python -m pytest -m server
 
 test-slow: $(VENV)/.tests
-	$(BIN)/python -m pytest $(IN_PARALLEL) -m slow
+	$(BIN)/python -m pytest $(IN_TWO) -m slow
 
 test-backends: $(VENV)/.backends
 	$(BIN)/python -m pytest -n 2 -m backends
