@@ -153,10 +153,11 @@ def divergence(found: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) ->
     detail = {k: v for k, v in found.items() if k not in ("phase", "message")}
     message = str(found["message"])
     if others:
-        first = {(o["class"], o["phase"]): i for i, o in reversed(list(enumerate(others)))}  # one of each kind
-        named = [others[i] for i in sorted(range(len(others)), key=lambda i: i not in first.values())][:_MOST]
+        kinds = [(other["class"], other["phase"]) for other in others]
+        first = sorted(range(len(others)), key=lambda i: kinds.index(kinds[i]) != i)  # one of each kind, then the rest
+        named = [dict(others[i]) for i in first[:_MOST]]
         more = len(others) - len(named)
-        detail["others"] = [dict(o) for o in named]
+        detail["others"] = named
         message += "\nalso: " + ", ".join(f"{o['where']} ({o['class']})" for o in named)
         message += f", {more} more" * (more > 0)
     return Failure(FailureKind.DIVERGENCE, Phase(found["phase"]), message=message, detail=detail)

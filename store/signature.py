@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from .failure import PRECISION, ROUNDING, VALUES, Failure, FailureKind, Phase
@@ -55,6 +55,11 @@ class Signature:
         parts = "\x1f".join((self.kind, self.phase, self.type, self.message, self.origin, self.diagnostics))
         text = parts.encode("utf-8", "backslashreplace")
         return f"v{self.version}:{hashlib.sha256(text).hexdigest()[:12]}"
+
+    @property
+    def named(self) -> str:
+        """The digest that a script names, with every name of a node replaced: its own graph has other names."""
+        return replace(self, message=self.operations or self.message).digest
 
     def matches(self, other: Signature, how: Match = Match.EXACT) -> bool:
         return self.difference(other, how) is None

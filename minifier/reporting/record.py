@@ -42,7 +42,7 @@ def make_header(
     spec = BackendSpec.from_json(case.backend)
     return Header(
         failure=failure,
-        signature=signature(failure).digest,
+        signature=signature(failure).named,
         torch=case.torch,
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
@@ -91,7 +91,7 @@ def _steps(index: Index, capture_id: int) -> tuple[tuple[str, int, int], ...]:
 def _read(doc: Any) -> Header | None:
     try:
         failure = codec.load(doc["failure"], Failure)
-        header = Header(failure, signature(failure).digest, installed=Installed.load(doc["installed"]))
+        header = Header(failure, signature(failure).named, installed=Installed.load(doc["installed"]))
         fields: dict[str, Any] = {name: str(doc[name]) for name in _TEXTS}
         fields |= {name: int(doc[name]) for name in _COUNTS}
         fields |= {name: doc.get(name) is True for name in _FLAGS}

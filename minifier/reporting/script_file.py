@@ -60,7 +60,8 @@ def digests(failure: Failure) -> set[str]:
     """The digests of the signature of ``failure``, in every version, whole and without what a capture may lack."""
     versions = [signature(failure, version) for version in range(1, SIGNATURE_VERSION + 1)]
     known = [one for whole in versions for one in (whole, replace(whole, diagnostics=""))]
-    return {s.digest for one in known for s in (one, replace(one, origin="") if failure.kind == "crash" else one)}
+    known += [replace(one, origin="") for one in known if failure.kind == "crash"]
+    return {digest for one in known for digest in (one.digest, one.named)}
 
 
 def python_path() -> list[str]:

@@ -109,7 +109,7 @@ class Expressions:
 
     @contextmanager
     def deeper(self) -> Iterator[None]:
-        """Prints what stands inside of a value. Raises `Unprintable` deeper than `DEEPEST`."""
+        """Within it, what stands inside of a value is printed. Raises `Unprintable` deeper than `DEEPEST`."""
         if self._depth >= DEEPEST:
             raise Unprintable(f"a value is nested deeper than {DEEPEST}")
         self._depth += 1

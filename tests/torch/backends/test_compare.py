@@ -307,6 +307,7 @@ MODELS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = {
     "gpt2": gpt2,
     "bert": bert,
 }
+#: Models that Inductor compiles for long.
 LARGE = ("convolutions", "gpt2", "bert")
 
 

@@ -129,6 +129,7 @@ def test_a_plain_word_may_be_the_name_of_a_node() -> None:
     for same in (refused("getitem", {}), refused("rows", {"rows": "getitem"})):
         assert captured.matches(same)
         assert same.matches(captured)
+        assert captured.named == same.named
     for other in (refused("w", {"w": "roll"}), refused("roll", {}), refused("rows", {"rows": "roll"})):
         assert captured.message == other.message or not captured.matches(other)
     assert captured.matches(refused("w", {}))  # a word that nothing says to be a name
