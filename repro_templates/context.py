@@ -17,7 +17,7 @@ from ..backends.provenance import variables
 from ..backends.provenance.installed import Installed
 from ..backends.running.deaths import signal_name
 from ..store.document.case import Case
-from ..store.failure import PRECISION, VALUES, Failure, FailureKind
+from ..store.failure import NUMERIC, Failure, FailureKind
 from ..store.masking import mask
 from ..store.text import count
 from .report.phrases import actual, code, docstring, expected, fits, log, markdown, one_line, prose, summary, title
@@ -229,7 +229,7 @@ def figures(failure: Failure) -> Iterator[Figures]:
         return
     others = failure.detail.get("others", ())
     for item in [dict(failure.detail), *(others if isinstance(others, list | tuple) else ())]:
-        if not isinstance(item, dict) or item.get("class") not in (*VALUES, PRECISION, "mutation"):
+        if not isinstance(item, dict) or item.get("class") not in (*NUMERIC, "mutation"):
             continue
         error, eager = _number(item.get("error")), _number(item.get("eager_error"))
         if error and eager:

@@ -15,8 +15,15 @@ from itertools import pairwise
 
 from ..backends.adapters import adapters
 from ..backends.running.exceptions import failure_of, portable, text_of, type_name, unwrap
-from ..store.failure import PRECISION, Failure, FailureKind, Phase
-from .source.action import ALIAS_PREFIX, GRADIENT_PREFIX, MISSING_PREFIX, MUTATION_PREFIX, PRECISION_PREFIX
+from ..store.failure import ILL_CONDITIONED, PRECISION, Failure, FailureKind, Phase
+from .source.action import (
+    ALIAS_PREFIX,
+    GRADIENT_PREFIX,
+    ILL_CONDITIONED_PREFIX,
+    MISSING_PREFIX,
+    MUTATION_PREFIX,
+    PRECISION_PREFIX,
+)
 
 #: ``(file, function)`` of one frame.
 Place = tuple[str, str]
@@ -122,6 +129,8 @@ def _divergence(exc: BaseException, stack: list[Place], script: str) -> Failure 
     else:
         return None
     phase = Phase.BACKWARD if text.startswith((GRADIENT_PREFIX, MISSING_PREFIX)) else Phase.FORWARD
+    if text.removeprefix(GRADIENT_PREFIX).startswith(ILL_CONDITIONED_PREFIX):
+        kind = ILL_CONDITIONED
     detail = {"class": kind}
     if short := _PRECISION.match(text):
         detail = {"class": PRECISION, "dtype": short[1], "as": short[2]}

@@ -14,9 +14,12 @@ from typing import Any
 from .masking import first_error_line, mask
 from .signature_rules import installed
 
-#: Classes of divergences of values, and the one that is about the backend as a whole.
+#: Classes of divergences of values; that of results which tiny changes of the inputs change as much, where eager has
+#: the float64 result; and the one that is about the backend as a whole.
 VALUES = ("value", "nan", "inf", "number")
+ILL_CONDITIONED = "ill-conditioned"
 PRECISION = "precision"
+NUMERIC = (*VALUES, ILL_CONDITIONED, PRECISION)
 #: In the details of a divergence of values: a shorter dtype whose rounding would explain so few errors as well.
 ROUNDING = "rounding"
 #: Classes of divergences that a script can show alone, whatever else of its call diverges.

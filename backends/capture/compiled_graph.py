@@ -77,10 +77,10 @@ class CompiledGraph:
         self.settings = settings
         self.aot = AotCalls()
         self.number = snapshot.number = next(_numbers)
-        snapshot.tolerance = settings.tolerances
         self.specialized = False
         self._findings: set[str] = set()
         self._sampling = settings.sampling
+        snapshot.tolerance, snapshot.strict = settings.tolerances, self._sampling.strict
         self._sizes = LargestSizes(snapshot.symbols) if snapshot.symbols and self._sampling.first else None
         self._wait = self._due = self._sampling.wait(0)  # calls until the next that is compared with eager; its number
         self._spec = spec

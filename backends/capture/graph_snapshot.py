@@ -117,6 +117,7 @@ class GraphSnapshot:
     shapes_before: list[str] = field(default_factory=list)
     earlier: list[list[Any]] = field(default_factory=list)
     tolerance: Mapping[str, float] = field(default_factory=dict)
+    strict: bool = False
     _text: str | None = None
 
     @classmethod
@@ -217,6 +218,7 @@ class GraphSnapshot:
             torch=str(torch.__version__),
             earlier=tuple(earlier),
             tolerance=self.tolerance if compare else {},
+            strict=self.strict and compare,
         )
         return Taken(case, blobs, "; ".join(problems), encoded.invented)
 

@@ -254,7 +254,8 @@ def _taken(gm: fx.GraphModule, values: Sequence[Any], above: GraphSnapshot) -> t
     context = {k: v for k, v in above.context.items() if k not in ("grad", "inference", "autocast")}
     taken = GraphSnapshot.take(gm, [], compile_id=above.compile_id)
     taken.context, taken.rng, taken.inputs = context, above.rng, None
-    taken.number, taken.shapes_before, taken.tolerance = above.number, above.shapes_before, above.tolerance
+    taken.number, taken.shapes_before = above.number, above.shapes_before
+    taken.tolerance, taken.strict = above.tolerance, above.strict
     return taken, KeptInputs(left, [None] * len(left))
 
 

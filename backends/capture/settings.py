@@ -33,10 +33,10 @@ class SettingsKeywords(TypedDict, total=False):
 @dataclass(frozen=True, slots=True)
 class Settings:
     """``check``: also compare calls of each compiled graph with eager, the first two or those that a sampling names
-    (``"first:2,every:1000"``, see `backends.comparison.sampling`). ``tolerance``: how much values of a dtype may differ
-    (``"float32=1e-4"`` or a mapping, see `fxminify.store.document.tolerance`). ``data``: which values of tensors are
-    kept: ``full`` keeps all, ``none`` keeps none, ``auto`` keeps all except those of compile errors, which rarely need
-    them, and large ones in the journal. Seeded numbers of the same shape and range replace what is not kept.
+    (``"first:2,every:1000,strict"``, see `backends.comparison.sampling`). ``tolerance``: how much values of a dtype may
+    differ (``"float32=1e-4"`` or a mapping, see `fxminify.store.document.tolerance`). ``data``: which values of tensors
+    are kept: ``full`` keeps all, ``none`` keeps none, ``auto`` keeps all except those of compile errors, which rarely
+    need them, and large ones in the journal. Seeded numbers of the same shape and range replace what is not kept.
     ``level``: keep the graph that Dynamo made (``"dynamo"``), the one that AOTAutograd made of it (``"aot"``), or the
     latter only if the former cannot be stored (``"auto"``).
 

@@ -86,9 +86,18 @@ def _check(
         return actual
     with marked("eager"):
         ill: dict[str, str] = {}
-        found = compare(expected, actual, Reference(graph, fresh, backward), snapshot.tolerance, short(), ill)
+        found = compare(
+            expected,
+            actual,
+            Reference(graph, fresh, backward),
+            snapshot.tolerance,
+            short(),
+            ill,
+            strict=snapshot.strict,
+        )
     if found is None:
-        return CheckResult(unchecked="; ".join(f"{snapshot.place(place)}: {said}" for place, said in ill.items()))
+        told = "; ".join(f"{snapshot.place(place)}: {said}" for place, said in ill.items())
+        return CheckResult(unchecked=told and f"{told} (captured with --check strict)")
     return CheckResult(found.failure(), backward=found.phase is Phase.BACKWARD, compare=True)
 
 

@@ -23,17 +23,17 @@ from typing import Any
 
 import torch
 
-from ...store.failure import PRECISION, ROUNDING, Failure, Phase, divergence, precision_message
+from ...store.failure import ILL_CONDITIONED, PRECISION, ROUNDING, Failure, Phase, divergence, precision_message
 from ..running.execution import Run, differentiable
 from .reference import Drawn, Reference
-from .values import FACTOR, FACTOR_UNREFERENCED, close, contradicted, judge, numbers, tolerance_of
+from .values import FACTOR, FACTOR_UNREFERENCED, Judged, close, contradicted, judge, numbers, tolerance_of
 
 #: Classes of divergences; of several divergences, the first class is reported. ``nan``, ``inf``, ``value`` and
 #: ``number`` (a result that is no tensor) have the same rank: the first result counts, as in
 #: `torch.testing.assert_close`.
 CLASSES = (
     "structure", "dtype", "shape", "nan", "inf", "value", "number", "stride", "alias", "mutation", "gradient",
-    "precision",
+    ILL_CONDITIONED, PRECISION,
 )  # fmt: skip
 _RANK = {name: CLASSES.index("value" if name in ("nan", "inf", "number") else name) for name in CLASSES}
 #: The compiled, the float64 and the eager result as numbers, and a function that finds the result in another run.
@@ -74,15 +74,17 @@ def compare(
     tolerances: Mapping[str, float] = MappingProxyType({}),
     short: Iterable[str] = (),
     ill: dict[str, str] | None = None,
+    *,
+    strict: bool = False,
 ) -> Divergence | None:
     """The divergence of ``actual`` from the eager run ``expected``, None if they agree.
 
     ``tolerances`` are absolute and relative tolerances by name of a dtype. ``short`` are the shorter dtypes in which
     the backend is known to compute. Without a reference the eager run is the truth, with a wide margin. ``ill`` is
     given, by place, what is said of differences that are no divergence because the result is ill-conditioned, although
-    eager has the float64 result. Raises `CannotCompare`.
+    eager has the float64 result. If ``strict``, they are divergences. Raises `CannotCompare`.
     """
-    comparison = _Comparison(expected, actual, reference, tolerances, {} if ill is None else ill)
+    comparison = _Comparison(expected, actual, reference, tolerances, {} if ill is None else ill, strict)
     found = list(comparison.forward())
     if expected.gradients is not None and not any(f.kind in ("structure", "dtype", "shape") for f in found):
         found += comparison.backward()
@@ -97,7 +99,7 @@ def compare(
 
 
 class _Comparison:
-    """One comparison. ``doubts`` has an exception for each result that could not be judged; ``ill``: see `compare`."""
+    """One comparison. ``doubts`` has an exception for each result that could not be judged; the rest: see `compare`."""
 
     def __init__(
         self,
@@ -106,9 +108,10 @@ class _Comparison:
         reference: Reference | None,
         tolerances: Mapping[str, float],
         ill: dict[str, str],
+        strict: bool,
     ) -> None:
         self.expected, self.actual, self.reference, self.tolerances = expected, actual, reference, tolerances
-        self.ill = ill
+        self.ill, self.strict = ill, strict
         self.doubts: list[CannotCompare] = []
         self.evidence: dict[str, Evidence] = {}
 
@@ -193,23 +196,29 @@ class _Comparison:
         if judged is None:
             if factor != FACTOR:
                 self.doubts.append(CannotCompare(f"{place}: differs, but there is no float64 run to compare with"))
-            elif (values := contradicted(e, a, exact, tolerance)) is not None:
-                self.ill[place] = (
-                    f"eager and float64 give {values[0]:.6g}, compiled {values[1]:.6g}, but inputs that differ in the "
-                    "last place change the result as much"
+            elif (ill := contradicted(e, a, exact, tolerance)) is not None:
+                said = (
+                    f"eager and float64 give {ill.eager:.6g}, compiled {ill.compiled:.6g}, but inputs that differ in "
+                    "the last place change the result as much"
                 )
+                if self.strict:
+                    detail = {
+                        **_figures(ill.judged, expected),
+                        "eager": repr(ill.eager),
+                        "compiled": repr(ill.compiled),
+                    }
+                    kind = ILL_CONDITIONED if kind == "value" else kind
+                    yield Divergence(kind, place, f"{place}: {said}", phase, detail)
+                else:
+                    self.ill[place] = said
             return
-        detail: dict[str, Any] = {"error": repr(judged.error), "eager_error": repr(judged.eager)}
-        detail |= {"allowed": repr(judged.allowed), "elements": judged.count, "of": judged.of}
-        if isinstance(expected, torch.Tensor):
-            detail["dtype"] = _dtype(expected)
         said = f"error {judged.error:.3g} (eager's own {judged.eager:.3g})"
         if kind == "value":
             kind = judged.kind if isinstance(expected, torch.Tensor) else "number"
         if kind == "value" and factor == FACTOR:
             self.evidence[place] = a, exact, e, read
         message = f"{place}: {judged.count} of {judged.of} elements differ, {said}"
-        yield Divergence(kind, place, message, phase, detail)
+        yield Divergence(kind, place, message, phase, _figures(judged, expected))
 
     def explained(self, found: list[Divergence], known: set[str]) -> list[Divergence]:
         """``found``, with the class ``precision`` for values whose error is that of a shorter dtype.
@@ -240,6 +249,13 @@ class _Comparison:
         if self.reference is not None and self.reference.exact is not None:
             found = (numbers(value) for run in self.reference.more() if (value := read(run)) is not None)
             yield from (value for value in found if value.shape == shape)
+
+
+def _figures(judged: Judged, expected: Any) -> dict[str, Any]:
+    """The details of a divergence of values."""
+    detail: dict[str, Any] = {"error": repr(judged.error), "eager_error": repr(judged.eager)}
+    detail |= {"allowed": repr(judged.allowed), "elements": judged.count, "of": judged.of}
+    return detail | ({"dtype": _dtype(expected)} if isinstance(expected, torch.Tensor) else {})
 
 
 def _precision(found: Divergence, short: str) -> Divergence:

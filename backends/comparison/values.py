@@ -109,13 +109,24 @@ def judge(
     return Judged("value", int(bad.sum()), e.numel(), float(distance[bad].max()), float((e != truth).sum()), 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class IllConditioned:
+    """A difference that perturbed inputs make, too, although eager has the float64 result wherever it differs.
+
+    ``eager`` and ``compiled`` are the values that differ most.
+    """
+
+    eager: float
+    compiled: float
+    judged: Judged
+
+
 def contradicted(
     e: torch.Tensor, a: torch.Tensor, exact: torch.Tensor, tolerance: float | None = None
-) -> tuple[float, float] | None:
-    """Eager's value and the compiled one where they differ most, if eager agrees with float64 wherever they differ.
+) -> IllConditioned | None:
+    """The difference of results that `judge` accepts, if eager agrees with float64 wherever they differ.
 
-    Where `judge` accepts such a difference, the result is ill-conditioned: ``x % 3`` of a large ``x``. None if there is
-    no such difference. Arguments are those of `judge`.
+    Then the result is ill-conditioned: ``x % 3`` of a large ``x``. Arguments are those of `judge`.
     """
     truth = exact.to(e.dtype)
     right = (e == truth) | ((e != e) & (truth != truth))
@@ -125,7 +136,8 @@ def contradicted(
         return None
     distance = torch.where(differs, (a.double() - e.double()).abs().nan_to_num(nan=torch.inf), -1.0)
     worst = int(distance.argmax())
-    return e.flatten()[worst].item(), a.flatten()[worst].item()
+    judged = Judged("value", int(differs.sum()), e.numel(), float(distance.max()), 0.0, 0.0)
+    return IllConditioned(e.flatten()[worst].item(), a.flatten()[worst].item(), judged)
 
 
 class _Noise:

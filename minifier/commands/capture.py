@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,8 @@ import click
 from .verbs import DEFAULT_DB
 
 DEFAULT_CHECK = "first:2"
+#: The beginnings of a value of ``--check``.
+_SPEC = re.compile(r"first:|every:|strict(,|$)")
 
 
 class Capture(click.Command):
@@ -21,7 +24,7 @@ class Capture(click.Command):
         index = 0
         while index < len(args) and args[index].startswith("-") and args[index] != "--":
             following = args[index + 1] if index + 1 < len(args) else ""
-            if args[index] == "--check" and not following.startswith(("first:", "every:")):
+            if args[index] == "--check" and not _SPEC.match(following):
                 args[index] = f"--check={DEFAULT_CHECK}"
             index += 1 + (args[index] in valued)
         return super().parse_args(ctx, args)
@@ -52,7 +55,8 @@ def capture_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=Setting("check"),
             default=False,
             metavar="[SPEC]",
-            help="Also compare calls of each graph with eager: the first two, or as SPEC says (first:2,every:1000).",
+            help="Also compare calls of each graph with eager: the first two, or as SPEC says (first:2,every:1000). "
+            "strict in SPEC: also where tiny changes of the inputs change a result as much (x % 3 of a large x).",
         ),
         click.option(
             "--tolerance",

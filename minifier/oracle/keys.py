@@ -45,6 +45,8 @@ class Keys:
             digest.update(_dump(case.earlier))
         if case.tolerance:
             digest.update(_dump(dict(case.tolerance)))
+        if case.strict:
+            digest.update(b"strict")
         for part in (case.graph.attrs, case.context, case.backend, case.imports):
             if part:
                 digest.update(_dump(part))

@@ -197,7 +197,7 @@ class _Observer:
         reference = Reference(self.build()[0], lambda: self.build()[1], self.case.backward)
         try:
             with self.ambient():
-                divergence = compare(expected, actual, reference, self.case.tolerance)
+                divergence = compare(expected, actual, reference, self.case.tolerance, strict=self.case.strict)
         except CannotCompare as exc:
             return Observation(Seen.INVALID, detail=f"cannot compare: {exc}")
         if divergence is None:

@@ -90,6 +90,7 @@ def case_from_json(doc: Json) -> Case:
         calls=doc.get("calls", 1),
         earlier=tuple(doc.get("earlier", ())),
         tolerance=doc.get("tolerance", {}),
+        strict=doc.get("strict", False),
     )
 
 

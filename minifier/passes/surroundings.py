@@ -51,7 +51,8 @@ def plain_tensors(case: Case, storages: Storages) -> Candidates:
 def default_context(case: Case, storages: Storages) -> Candidates:
     """Drop the recorded context and tolerances, whole or entry by entry, or make an entry plainer that must stay."""
     edits = [_without("context", path) for path in _paths(case.context, ("config", "sdp", "autocast"))]
-    case = yield from together(case, [*edits, *(_without_tolerance(dtype) for dtype in case.tolerance)])
+    edits += [_without_tolerance(dtype) for dtype in case.tolerance]
+    case = yield from together(case, [*edits, *([_lenient] if case.strict else [])])
     caches = [_without("context", ("autocast", device, "cache")) for device in case.context.get("autocast", {})]
     return (yield from together(case, [*caches, _not_only_a_warning]))
 
@@ -122,6 +123,10 @@ def _without_option(item: Any) -> Edit:
         return replace(case, backend={**case.backend, "options": {"dict": left}})
 
     return edit
+
+
+def _lenient(case: Case) -> Case:
+    return replace(case, strict=False)
 
 
 def _without_tolerance(dtype: str) -> Edit:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...store.document.case import Case, Node, tag, target_name
-from ...store.failure import VALUES, Failure, FailureKind
+from ...store.failure import ILL_CONDITIONED, VALUES, Failure, FailureKind
 from ..candidate.graph_view import leaves, reached
 from ..candidate.hop_calls import hop_calls, subgraph
 
@@ -64,7 +64,8 @@ def blamed(case: Case, failures: Iterable[Failure], first: str | None) -> frozen
         first = case.graph.compute[0].name
     for failure in failures:
         if failure.kind is FailureKind.DIVERGENCE:
-            found |= {first} if first is not None and failure.detail.get("class") in VALUES else set()
+            if first is not None and failure.detail.get("class") in (*VALUES, ILL_CONDITIONED):
+                found.add(first)
             continue
         groups = [group for group, belief in _hints(case, case.graph.compute, failure) if belief > CERTAIN]
         kinds = {plain(target_name(n)) for n in case.graph.compute for group in groups if n.name in group}

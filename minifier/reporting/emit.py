@@ -18,7 +18,7 @@ from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification, verify
 from ...store.document.case import Blobs, Case
 from ...store.errors import StoreError
-from ...store.failure import VALUES, Failure, FailureKind, Phase
+from ...store.failure import ILL_CONDITIONED, VALUES, Failure, FailureKind, Phase
 from ...store.index import CaptureInfo, Index, State
 from ..consent import Confirm, question, refuse
 from ..oracle.replay import Likeness
@@ -116,7 +116,7 @@ def _ways(failure: Failure) -> tuple[bool, ...]:
     wrong = (
         failure.kind is FailureKind.DIVERGENCE
         and failure.phase is Phase.BACKWARD
-        and failure.detail.get("class") in VALUES
+        and failure.detail.get("class") in (*VALUES, ILL_CONDITIONED)
     )
     return (True, False) if wrong else (False,)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...store.document.case import Case, Graph, Node, every_node, tag
-from ...store.failure import PRECISION, VALUES, Failure, FailureKind, Phase
+from ...store.failure import ILL_CONDITIONED, NUMERIC, PRECISION, Failure, FailureKind, Phase
 from .expressions import Unprintable, string
 from .function import PrintedGraph
 from .inputs import PrintedInputs, itemsize
@@ -29,6 +29,8 @@ ALIAS_PREFIX = "alias: "
 GRADIENT_PREFIX = "gradients differ: "
 MISSING_PREFIX = "gradients are missing: "
 PRECISION_PREFIX = "computes "
+#: What follows such a beginning, if the failure is of this class.
+ILL_CONDITIONED_PREFIX = f"{ILL_CONDITIONED}: "
 
 #: The source of `backends.running.execution.cotangents`, the gradients of the outputs (a test compares the two).
 COTANGENTS = """\
@@ -127,12 +129,13 @@ class _Maker:
         tolerance = self.case.tolerance.get(str(detail.get("dtype", "")))
         self.options = "" if tolerance is None else f", rtol={tolerance!r}, atol={tolerance!r}"
         self.said = ""
+        self.label = ILL_CONDITIONED_PREFIX if detail.get("class") == ILL_CONDITIONED else ""
         if detail.get("class") == PRECISION:
             self.said = f"{PRECISION_PREFIX}{detail.get('dtype', '')} as {detail.get('as', '')}: "
 
     def message(self, prefix: str = "") -> str:
         """The ``msg`` argument of `assert_close`, if its own text would not say what differs."""
-        prefix = self.said or prefix
+        prefix = self.said or prefix + self.label
         return f", msg=lambda text: {string(prefix)} + text" if prefix else ""
 
     def inputs_text(self) -> str:
@@ -196,7 +199,7 @@ class _Maker:
             actual = [f"compiled = {self.compiled}", f"for _ in range({self.case.calls}):", loop]
         lines += actual
         options = ", check_stride=True" if kind == "stride" else ""
-        options += ", equal_nan=True" if equal_nan and kind in (*VALUES, PRECISION) else ""
+        options += ", equal_nan=True" if equal_nan and kind in NUMERIC else ""
         return self.within(lines, self.close(options))
 
     def close(self, options: str, prefix: str = "") -> str:

@@ -191,7 +191,8 @@ class Case:
     ``backward`` asks for a backward pass after the forward one, ``compare`` for a comparison with eager. ``calls`` is
     how often the compiled graph is called: some failures need a second call. ``earlier`` has the inputs of earlier
     calls by name of the placeholder; those that are not named are the same. ``tolerance`` is a person's tolerance for
-    the comparison, by dtype (`fxminify.store.document.tolerance`).
+    the comparison, by dtype (`fxminify.store.document.tolerance`). If ``strict``, differences of ill-conditioned
+    results are divergences, too.
     """
 
     graph: Graph
@@ -206,6 +207,7 @@ class Case:
     calls: int = 1
     earlier: tuple[Json, ...] = ()
     tolerance: Mapping[str, float] = field(default_factory=dict)
+    strict: bool = False
 
     @property
     def storages(self) -> frozenset[str]:
@@ -325,6 +327,7 @@ def to_json(case: Case) -> Json:
         **({"calls": case.calls} if case.calls != 1 else {}),
         **({"earlier": list(case.earlier)} if case.earlier else {}),
         **({"tolerance": dict(case.tolerance)} if case.tolerance else {}),
+        **({"strict": True} if case.strict else {}),
     }
 
 

@@ -348,7 +348,7 @@ class _Reader:
     def case(self, doc: object) -> Case:
         if type(doc) is dict and type(doc.get("format")) is int and doc["format"] > FORMAT:
             self.fail(f"format {doc['format']} is newer than this fxminify, which reads up to {FORMAT}: update it")
-        optional = "torch tensors context backend imports backward compare calls earlier tolerance"
+        optional = "torch tensors context backend imports backward compare calls earlier tolerance strict"
         doc = self.fields(doc, "format graph inputs", optional)
         self.integer(doc["format"], 1, FORMAT)
         self.where = "imports"
@@ -383,6 +383,7 @@ class _Reader:
             calls=self.integer(doc.get("calls", 1), 1, MOST_CALLS),
             earlier=tuple(earlier),
             tolerance=self.tolerance(doc.get("tolerance", {})),
+            strict=self.flag(doc.get("strict", False)),
         )
 
     def context(self, doc: object) -> None:

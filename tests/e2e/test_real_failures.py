@@ -60,7 +60,7 @@ def minify(*args: str, cwd: Path, threads: int | None = None) -> subprocess.Comp
 @pytest.mark.parametrize("name", CASES)
 def test_from_program_to_verified_script(name: str, tmp_path: Path) -> None:
     want = constants(name)
-    options = ["--check"] if want["KIND"] == "divergence" else []
+    options = ["--check", want.get("CHECK", "first:2")] if want["KIND"] == "divergence" else []
     if want["KIND"] == "hang":
         options += ["--timeout", str(HANG)]
     # With more threads the exception of 008 and 060 leaves a parallel region, which ends the process instead.

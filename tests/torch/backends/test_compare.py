@@ -350,12 +350,13 @@ def test_what_could_not_be_checked_is_logged(db: str, caplog: pytest.LogCaptureF
     )
 
 
+def remainder(x: torch.Tensor) -> torch.Tensor:
+    return x % 3.0
+
+
 def test_a_difference_in_an_ill_conditioned_result_is_no_divergence_and_is_told(
     db: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def remainder(x: torch.Tensor) -> torch.Tensor:
-        return x % 3.0
-
     with fxminify.capturing(db, check=True):  # Inductor gives 0
         torch.compile(remainder, backend="inductor")(torch.arange(10, 14) * 1e9)
     (message,) = [r.getMessage() for r in caplog.records if r.name == "fxminify"]
@@ -363,6 +364,30 @@ def test_a_difference_in_an_ill_conditioned_result_is_no_divergence_and_is_told(
         r"output 0 \(mod, test_compare\.py:\d+ remainder\): eager and float64 give [12], compiled 0, but inputs that",
         message,
     )
+    assert message.endswith(" (captured with --check strict)")
+
+
+def test_a_strict_comparison_captures_it_under_a_class_of_its_own(db: str) -> None:
+    x = torch.arange(10, 14) * 1e9
+    with fxminify.capturing(db, check="strict"):
+        torch.compile(remainder, backend="inductor")(x)
+    with Index.open(db) as index:
+        (row,) = index.captures.find()
+        assert index.captures.case(row.id).strict
+    assert row.failure is not None
+    assert {k: row.failure.detail[k] for k in ("class", "eager", "compiled", "of")} == {
+        "class": "ill-conditioned",
+        "eager": "2.0",
+        "compiled": "0.0",
+        "of": 4,
+    }
+    assert "ill-conditioned: output 0: eager and float64 give 2, compiled 0" in row.failure.headline()
+
+
+def test_a_wrong_value_is_one_in_a_strict_comparison_too() -> None:
+    found = compare(execute(lambda x: (x,), [X]), execute(lambda x: (x + 1,), [X]), strict=True)
+    assert found is not None
+    assert found.kind == "value"
 
 
 def test_the_gradient_of_an_input_changed_in_place_goes_through_the_graph() -> None:

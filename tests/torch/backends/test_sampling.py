@@ -26,6 +26,8 @@ from fxminify.store.index import Index
         ("every:5, first:2", [1, 2, 5, 10]),
         ("first:5,every:5", [1, 2, 3, 4, 5, 10]),
         ("every:1", list(range(1, 14))),
+        ("strict", [1, 2]),
+        ("every:6,strict", [6, 12]),
     ],
 )
 def test_the_calls_that_are_due(asked: bool | str, calls: list[int]) -> None:
@@ -34,11 +36,14 @@ def test_the_calls_that_are_due(asked: bool | str, calls: list[int]) -> None:
         due += wait
         found.append(due)
     assert found == calls
+    assert sampling.strict == ("strict" in str(asked))
 
 
-@pytest.mark.parametrize("asked", ["", "first", "first:0", "last:2", "first:1,first:2", "first:-1", "every:1.5", "3"])
+@pytest.mark.parametrize(
+    "asked", ["", "first", "first:0", "last:2", "first:1,first:2", "first:-1", "every:1.5", "3", "strict,"]
+)
 def test_what_is_no_sampling_names_the_grammar(asked: str) -> None:
-    with pytest.raises(ValueError, match=r"write first:N, every:N, or both with a comma"):
+    with pytest.raises(ValueError, match=r"write first:N, every:N, strict, or several"):
         Settings(check=asked)
 
 

@@ -103,15 +103,15 @@ def dropped(simplification: Any, case: Case, same: Callable[[Case], bool]) -> tu
 
 
 def test_what_does_not_matter_goes_after_one_question() -> None:
-    case, _ = made(context=CONTEXT, tolerance={"float32": 1e-2})
+    case, _ = made(context=CONTEXT, tolerance={"float32": 1e-2}, strict=True)
     plain, asked = dropped(default_context, case, lambda c: True)
-    assert (plain.context, plain.tolerance, asked) == ({}, {}, 1)
+    assert (plain.context, plain.tolerance, plain.strict, asked) == ({}, {}, False, 1)
 
 
 def test_a_tolerance_stays_where_it_matters() -> None:
-    case, _ = made(context={"grad": False}, tolerance={"float32": 1e-9, "float64": 1e-9})
-    plain, _ = dropped(default_context, case, lambda c: "float32" in c.tolerance)
-    assert (plain.context, plain.tolerance) == ({}, {"float32": 1e-9})
+    case, _ = made(context={"grad": False}, tolerance={"float32": 1e-9, "float64": 1e-9}, strict=True)
+    plain, _ = dropped(default_context, case, lambda c: "float32" in c.tolerance and c.strict)
+    assert (plain.context, plain.tolerance, plain.strict) == ({}, {"float32": 1e-9}, True)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,12 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import aot_module_simplified
 
 from fxminify.backends.running.exceptions import failure_of
-from fxminify.repro_templates.source.action import ALIAS_PREFIX, GRADIENT_PREFIX, MUTATION_PREFIX
+from fxminify.repro_templates.source.action import (
+    ALIAS_PREFIX,
+    GRADIENT_PREFIX,
+    ILL_CONDITIONED_PREFIX,
+    MUTATION_PREFIX,
+)
 from fxminify.repro_templates.tracebacks import failure_in_script, phase_of, phase_of_crash, phase_of_places, places
 from fxminify.store.failure import FailureKind, Phase
 
@@ -156,12 +161,14 @@ def test_prefixes_tell_mutation_gradients_and_aliasing() -> None:
     def alias() -> None:
         raise AssertionError(ALIAS_PREFIX + "output 0 should lie in input 0")
 
-    seen = [failure_in_script(e, HERE) for e in (compare(MUTATION_PREFIX), compare(GRADIENT_PREFIX), raised(alias))]
-    assert [(f.phase, f.detail["class"]) for f in seen] == [
-        (Phase.FORWARD, "mutation"),
-        (Phase.BACKWARD, "value"),
-        (Phase.FORWARD, "alias"),
-    ]
+    compared = {
+        MUTATION_PREFIX: (Phase.FORWARD, "mutation"),
+        GRADIENT_PREFIX: (Phase.BACKWARD, "value"),
+        ILL_CONDITIONED_PREFIX: (Phase.FORWARD, "ill-conditioned"),
+        GRADIENT_PREFIX + ILL_CONDITIONED_PREFIX: (Phase.BACKWARD, "ill-conditioned"),
+    }
+    seen = [failure_in_script(e, HERE) for e in (*map(compare, compared), raised(alias))]
+    assert [(f.phase, f.detail["class"]) for f in seen] == [*compared.values(), (Phase.FORWARD, "alias")]
 
 
 def test_an_assertion_of_somebody_else_is_no_divergence() -> None:
