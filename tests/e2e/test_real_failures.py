@@ -16,6 +16,7 @@ import pytest
 from desks import invoke
 
 FAILURES = Path(__file__).parents[1] / "failures"
+NAMES = sorted(path.stem for path in FAILURES.glob("[0-9]*.py"))
 #: Seconds until a program is taken to hang; only the one that hangs needs it.
 HANG = 60
 #: Through every floor in the default tests. ``tests/process/minifier/test_minify.py`` and
@@ -31,17 +32,6 @@ LARGER = {
 }
 
 
-def marks(name: str) -> list[pytest.MarkDecorator]:
-    known = [pytest.mark.xfail(strict=True, reason=LARGER[name])] if name in LARGER else []
-    return [pytest.mark.slow, *known]
-
-
-CASES = [
-    pytest.param(path.stem, marks=() if path.stem in QUICK else marks(path.stem))
-    for path in sorted(FAILURES.glob("[0-9]*.py"))
-]
-
-
 def constants(name: str) -> dict[str, Any]:
     """The upper-case names of a failure's program, read without running it."""
     found = {}
@@ -49,6 +39,22 @@ def constants(name: str) -> dict[str, Any]:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.isupper():
             found[node.targets[0].id] = ast.literal_eval(node.value)
     return found
+
+
+#: The first of each kind of failure of each backend: of these, every file that is handed out is run.
+FIRSTS = {
+    (want["KIND"], want["BACKEND"]): name
+    for name in reversed(NAMES)
+    if name not in (*QUICK, *LARGER) and (want := constants(name))
+}
+
+
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    known = [pytest.mark.xfail(strict=True, reason=LARGER[name])] if name in LARGER else []
+    return [pytest.mark.slow, *known]
+
+
+CASES = [pytest.param(name, marks=() if name in QUICK else marks(name)) for name in NAMES]
 
 
 def minify(*args: str, cwd: Path, threads: int | None = None) -> subprocess.CompletedProcess[str]:
@@ -79,7 +85,7 @@ def test_from_program_to_verified_script(name: str, tmp_path: Path) -> None:
     assert len(script.splitlines()) < 40 + want["MIN_NODES"]
     if want["BACKEND"] == "ort_export":
         assert "import ort_export" in script
-    if name not in QUICK:  # every file that is handed out runs in fresh processes, and is what it says
+    if name in FIRSTS.values():
         made = minify("report", "repro.db", str(row["id"]), "--bundle", "all.zip", "--json", cwd=tmp_path)
         files = {f["name"]: f for f in json.loads(made.stdout)["files"]}
         ran = [n for n in files if n.endswith((".py", ".ipynb"))]
