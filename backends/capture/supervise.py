@@ -31,6 +31,7 @@ from ...store.errors import without_password
 from ...store.failure import Failure, Phase
 from ...store.text import count
 from ..running import deaths
+from ..running.processor_wait import ProcessorWait, stretched
 from . import child, journal
 from .settings import Settings
 
@@ -110,21 +111,33 @@ def _supervise(
 
 
 class _Stopwatch:
-    """Measures how long each operation has been in flight."""
+    """Measures how long each operation has been in flight, without the time in which it waited for a processor."""
 
     def __init__(self, directory: Path, timeout: float | None) -> None:
         self._directory = directory
         self._timeout = timeout
-        self._since: dict[tuple[int, int], float] = {}
+        self._running: dict[tuple[int, int], _Operation] = {}
 
     def stuck(self) -> journal.InFlight | None:
         if self._timeout is None:
             return None
-        now = time.monotonic()
         current = {(m.pid, m.sequence): m for m in journal.in_flight(self._directory).values()}
-        self._since = {key: self._since.get(key, now) for key in current}
-        late = [key for key, since in self._since.items() if now - since > self._timeout]
+        late = [key for key, operation in self._running.items() if key in current and operation.exceeds(self._timeout)]
+        self._running = {key: self._running.get(key) or _Operation(key[0]) for key in current}
         return current[late[0]] if late else None
+
+
+class _Operation:
+    """What a process has in flight, since it was first seen."""
+
+    def __init__(self, pid: int) -> None:
+        self._began = time.monotonic()
+        self._waits = ProcessorWait(pid)
+        self._waited = 0.0
+
+    def exceeds(self, timeout: float) -> bool:
+        self._waited += self._waits.look()
+        return time.monotonic() - self._began > stretched(timeout, self._waited)
 
 
 @contextmanager

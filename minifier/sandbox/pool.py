@@ -21,15 +21,14 @@ from typing import Any, Self
 
 import psutil
 
+from ...backends.running.processor_wait import ProcessorWait, stretched
 from .launcher import Launcher, Mode, SandboxError, Worker
 from .messages import Answer, Imported, Json, Mark, ProtocolError, Ready, Request, Setup
-from .processes import cpu_wait_s, oom_kills
+from .processes import oom_kills
 from .scratch import Scratch, read_output
 
 #: Seconds between two looks at the memory and life of a busy worker.
 TICK = 0.1
-#: The most by which the time limit of a request is stretched on a busy machine.
-MOST_STRETCH = 10.0
 _SIGKILL = 9
 
 
@@ -222,6 +221,7 @@ class _Slot:
     def __init__(self, pool: Pool, index: int) -> None:
         self.pool = pool
         self.worker: Worker | None = None
+        self.waits = ProcessorWait(0)
         self.used = False
         self.thread = threading.Thread(target=self._serve, daemon=True, name=f"worker-{index}")
 
@@ -262,7 +262,7 @@ class _Slot:
         else:
             return Reply(Ended.INFRA, error="workers die before they take a request")
         self.used = True
-        watch = _Watch(worker, job, self.pool.memory, self.pool._launcher.learn)
+        watch = _Watch(worker, job, self.waits, self.pool.memory, self.pool._launcher.learn)
         ended = watch.until_end()
         if ended is not Ended.DONE or watch.dirty:
             with self.pool._lock:
@@ -284,6 +284,7 @@ class _Slot:
             if self.pool._closing:
                 raise SandboxError("the pool is closed")
             self.worker = self.pool._launcher.launch()
+            self.waits = ProcessorWait(self.worker.pid)
             self.used = False
             with self.pool._lock:
                 self.pool.counts.workers += 1
@@ -299,10 +300,13 @@ class _Slot:
 class _Watch:
     """Waits for one answer: reads marks, looks at the clock and the memory, and says how it ended."""
 
-    def __init__(self, worker: Worker, job: _Job, cap: int, learn: Callable[[Sequence[str]], None]) -> None:
+    def __init__(
+        self, worker: Worker, job: _Job, waits: ProcessorWait, cap: int, learn: Callable[[Sequence[str]], None]
+    ) -> None:
         self.learn = learn
         self.worker = worker
         self.job = job
+        self.waits = waits
         self.cap = cap
         self.phase = ""
         self.marks: dict[str, float] = {}
@@ -314,7 +318,6 @@ class _Watch:
         self.seconds = 0.0
         self._began = time.monotonic()
         self.cpu_wait_s = 0.0
-        self._cpu_wait_before = cpu_wait_s(worker.pid)
         self._oom_kills = oom_kills()
 
     def until_end(self) -> Ended:
@@ -331,8 +334,7 @@ class _Watch:
 
     def _wait(self) -> Ended:
         while True:
-            self.cpu_wait_s = max(self.cpu_wait_s, cpu_wait_s(self.worker.pid) - self._cpu_wait_before)
-            left = self._left()
+            left = stretched(self.job.timeout, self.cpu_wait_s) - (time.monotonic() - self._began)
             message = self.worker.channel.receive(max(0.0, min(TICK, left)))
             if isinstance(message, Mark) and message.query == self.job.number:
                 self.phase = message.phase
@@ -349,15 +351,12 @@ class _Watch:
             elif left <= 0:
                 self.worker.kill()
                 return Ended.TIMEOUT
-            elif self.cap and (size := self.worker.resident()) > self.cap:
-                self.worker.kill()
-                self.error = f"{size >> 20} MiB resident, the cap is {self.cap >> 20} MiB"
-                return Ended.MEMORY
-
-    def _left(self) -> float:
-        """Seconds until the time limit."""
-        longest = min(self.job.timeout + self.cpu_wait_s, MOST_STRETCH * self.job.timeout)
-        return longest - (time.monotonic() - self._began)
+            else:
+                self.cpu_wait_s += self.waits.look()
+                if self.cap and (size := self.worker.resident()) > self.cap:
+                    self.worker.kill()
+                    self.error = f"{size >> 20} MiB resident, the cap is {self.cap >> 20} MiB"
+                    return Ended.MEMORY
 
     def _died(self) -> Ended:
         status = self.worker.wait(2.0)

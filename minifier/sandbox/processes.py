@@ -97,18 +97,6 @@ def resident(pid: int) -> int:
     return total
 
 
-def cpu_wait_s(pid: int) -> float:
-    """Seconds that the process has waited for a processor while it could have run; 0 where the kernel does not say.
-
-    It is the main thread's time (https://docs.kernel.org/scheduler/sched-stats.html).
-    """
-    try:
-        with open(f"/proc/{pid}/schedstat") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
-
-
 def limit_resources(memory: int) -> None:
     """No core files; and allocations fail where ``memory`` bytes of private data are added to those in use now."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

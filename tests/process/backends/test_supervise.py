@@ -169,6 +169,30 @@ for _ in range(4):
     assert captures(tmp_path / "repro.db") == []
 
 
+def test_a_healthy_compilation_on_a_busy_machine_is_no_hang(tmp_path: Path) -> None:
+    """It takes a second of a processor that six others want, too."""
+    program = """
+import os, subprocess, sys, time
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6)]
+def backend(gm, inputs):
+    began, end = time.monotonic(), time.process_time() + 1
+    while time.process_time() < end:
+        pass
+    print(time.monotonic() - began)
+    return gm.forward
+try:
+    torch.compile(lambda x: x + 1, backend=backend)(torch.ones(3))
+finally:
+    for other in others:
+        other.kill()
+"""
+    done = capture(tmp_path, write(tmp_path, "program.py", program), timeout=2)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert float(done.stdout) > 3, "it was not that busy"
+    assert captures(tmp_path / "repro.db") == []
+
+
 PROGRAM = """
 import atexit, sys
 atexit.register(lambda: print("at exit"))

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+from alive import alive
 from captured import capture, spec
 from replies import failure_of
 
@@ -306,5 +307,5 @@ def test_a_compiler_started_by_a_worker_ends_with_it() -> None:
         own.close()
         with pytest.raises(SandboxError):
             futures.result(1)
-    assert not [pid for pid in family if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+    assert not [pid for pid in family if alive(pid)]
     assert os.getpid() not in family

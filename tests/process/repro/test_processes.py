@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from alive import alive
 
 from fxminify.repro_templates.processes import Processes, Script, split
 from fxminify.repro_templates.verify import Verification, verify
@@ -244,7 +245,7 @@ def test_nobody_is_left_when_the_driver_is_gone(tmp_path: Path, how: signal.Sign
 
 def _gone(pids: list[int]) -> bool:
     end = time.monotonic() + 20
-    while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids):
+    while any(map(alive, pids)):
         if time.monotonic() > end:
             return False
         time.sleep(0.1)
