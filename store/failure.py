@@ -16,12 +16,15 @@ from .signature_rules import installed
 
 #: Classes of divergences of values; that of results which tiny changes of the inputs change as much, where eager has
 #: the float64 result; and the one that is about the backend as a whole.
-VALUES = ("value", "nan", "inf", "number")
+NOT_FINITE = ("nan", "inf")
+VALUES = ("value", *NOT_FINITE, "number")
 ILL_CONDITIONED = "ill-conditioned"
 PRECISION = "precision"
 NUMERIC = (*VALUES, ILL_CONDITIONED, PRECISION)
 #: In the details of a divergence of values: a shorter dtype whose rounding would explain so few errors as well.
 ROUNDING = "rounding"
+#: In the details of a divergence of class `NOT_FINITE`: whether eager has no finite number wherever the results differ.
+UNDEFINED = "undefined"
 #: Classes of divergences that a script can show alone, whatever else of its call diverges.
 ALONE = ("alias", "mutation")
 #: The most other places that the message of a divergence names.

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from .failure import PRECISION, ROUNDING, VALUES, Failure, FailureKind, Phase
+from .failure import NOT_FINITE, PRECISION, ROUNDING, UNDEFINED, VALUES, Failure, FailureKind, Phase
 from .masking import first_error_line, first_paragraph, mask, with_operations
 
 #: Version 1 had nothing of what a compiler printed where the message of its exception is the same for every bug.
@@ -48,6 +48,8 @@ class Signature:
     operations: str = field(default="", compare=False)
     #: Of wrong values: the shorter dtype whose rounding would explain them as well. It is no part of the identity.
     rounding: str = field(default="", compare=False)
+    #: Of wrong values: eager has no finite number where they differ. It is no part of the identity.
+    undefined: bool = field(default=False, compare=False)
 
     @property
     def digest(self) -> str:
@@ -98,9 +100,14 @@ def signature(failure: Failure, version: int = SIGNATURE_VERSION) -> Signature:
         if name == PRECISION:
             types = f"computes {failure.detail.get('dtype', '')} as {failure.detail.get('as', '')}"
             return Signature(failure.kind, Phase.FORWARD, message=f"{name}: {types}", version=version)
-        name = "value" if name in VALUES else name
-        rounding = str(failure.detail.get(ROUNDING, ""))
-        return Signature(failure.kind, failure.phase, message=name, version=version, rounding=rounding)
+        return Signature(
+            failure.kind,
+            failure.phase,
+            message="value" if name in VALUES else name,
+            version=version,
+            rounding=str(failure.detail.get(ROUNDING, "")),
+            undefined=failure.detail.get(UNDEFINED, name in NOT_FINITE) is True,  # an older fxminify did not say it
+        )
     if failure.kind in (FailureKind.HANG, FailureKind.OUT_OF_MEMORY):
         return Signature(failure.kind, failure.phase, version=version)
     if failure.kind is FailureKind.CRASH:  # there is no message, only words of our own

@@ -23,7 +23,17 @@ from typing import Any
 
 import torch
 
-from ...store.failure import ILL_CONDITIONED, PRECISION, ROUNDING, Failure, Phase, divergence, precision_message
+from ...store.failure import (
+    ILL_CONDITIONED,
+    NOT_FINITE,
+    PRECISION,
+    ROUNDING,
+    UNDEFINED,
+    Failure,
+    Phase,
+    divergence,
+    precision_message,
+)
 from ..running.execution import Run, differentiable
 from .reference import Drawn, Reference
 from .values import FACTOR, FACTOR_UNREFERENCED, Judged, close, contradicted, judge, numbers, tolerance_of
@@ -255,6 +265,7 @@ def _figures(judged: Judged, expected: Any) -> dict[str, Any]:
     """The details of a divergence of values."""
     detail: dict[str, Any] = {"error": repr(judged.error), "eager_error": repr(judged.eager)}
     detail |= {"allowed": repr(judged.allowed), "elements": judged.count, "of": judged.of}
+    detail |= {UNDEFINED: judged.undefined} if judged.kind in NOT_FINITE else {}
     return detail | ({"dtype": _dtype(expected)} if isinstance(expected, torch.Tensor) else {})
 
 

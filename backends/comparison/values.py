@@ -27,7 +27,8 @@ class Judged:
     """A divergence in ``count`` of ``of`` values. ``kind`` is ``value``, ``nan`` or ``inf``.
 
     ``error`` is the largest absolute error of the divergent values, ``eager`` the largest one of eager. ``allowed`` is
-    the error that would have been allowed at the worst value (0 for integers and booleans).
+    the error that would have been allowed at the worst value (0 for integers and booleans). ``undefined``: eager has no
+    finite number at any of them.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Judged:
     error: float
     eager: float
     allowed: float
+    undefined: bool = False
 
 
 def numbers(t: Any) -> torch.Tensor:
@@ -194,7 +196,8 @@ class _Noise:
         if bool(unlike.any()):
             nan = bool(((self.kinds[0] == 1) | (self.kinds[1] == 1))[unlike].any())
             kind = "nan" if nan else "inf"
-            return Judged(kind, int(bad.sum()), bad.numel(), float("nan" if nan else "inf"), eager, 0.0)
+            undefined = bool((self.kinds[0][bad] != 0).all())
+            return Judged(kind, int(bad.sum()), bad.numel(), float("nan" if nan else "inf"), eager, 0.0, undefined)
         error = torch.where(finite, (self.a - self.r).abs(), self.zero)
         worst = int(error.argmax())
         allowed = float(self.allowed().flatten()[worst])

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...repro_templates.source.elements import COMPLEX, contiguous, numbers, raw, strided
+from ...repro_templates.source.elements import COMPLEX, numbers, raw, strided
 from ...store.document.case import Case, TensorSpec
 from ...store.document.names import table
+from ...store.document.strides import contiguous
 from ..candidate.graph_view import Storages
 from .candidates import Candidates, Edit, data_tensors, own_key, together, with_tensor
 

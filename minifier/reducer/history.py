@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ...repro_templates.source.elements import contiguous
 from ...repro_templates.source.expressions import shown, shown_target
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, tag
+from ...store.document.strides import contiguous
 from ...store.errors import StoreError
 from ...store.index import Index, StepInfo
 from ..oracle.verdict import Outcome

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ...repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS, contiguous
+from ...repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS
 from ...repro_templates.source.expressions import Unprintable, shown_target
 from ...repro_templates.source.function import print_graph
 from ...store.document.case import Blobs, Case, Graph, Node, TensorSpec, Value, refs, tag
 from ...store.document.names import UnknownName, check_target
+from ...store.document.strides import contiguous
 from ..candidate.hop_calls import renamed
 from ..passes.dimensions import hinted, renumbered
 from ..passes.dtypes import retyped

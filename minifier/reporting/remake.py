@@ -10,8 +10,9 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS, contiguous, is_numeric, numbers, raw, strided
+from ...repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS, is_numeric, numbers, raw, strided
 from ...store.document.case import Blobs, TensorSpec
+from ...store.document.strides import contiguous
 
 if TYPE_CHECKING:
     from ...repro_templates.source.elements import Array

@@ -1,11 +1,7 @@
-"""The content of strided tensors: bytes as numbers, the shortest source of a number, and calls that make strides.
+"""The content of strided tensors: bytes as numbers, and the shortest source of a number.
 
 numpy has most dtypes. bfloat16 and float8 dtypes are converted to float32, which represents each of their values
 exactly. Other dtypes (packed and quantized ones) have no numbers here, see `is_numeric`.
-
-Strides are printed as the call that makes them: `.t()`, `.permute(...)`, `.expand(...)`, a memory format. `view` starts
-from values in memory order and does not copy. `restride` starts from a contiguous tensor with values in logical order,
-and copies them into another layout. Both compute as torch does, also for dimensions of size 1.
 """
 
 from __future__ import annotations
@@ -149,65 +145,3 @@ def _float8(dtype: str) -> tuple[float, ...]:
             value = math.nan
         values.append(value)
     return tuple(values)
-
-
-Shape = tuple[int, ...]
-
-_FORMATS = {4: ("channels_last", (0, 2, 3, 1)), 5: ("channels_last_3d", (0, 2, 3, 4, 1))}
-
-
-def contiguous(shape: Shape) -> Shape:
-    """Row-major strides, as torch gives them to a new tensor (a size of 0 counts as 1)."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
-
-
-def view(shape: Shape, stride: Shape) -> tuple[Shape, str] | None:
-    """The shape of a contiguous tensor, and the view of it with ``shape`` and ``stride``; None if there is none."""
-    if stride == contiguous(shape):
-        return shape, ""
-    if 0 in shape:
-        return None
-    return _expanded(shape, stride) or _permuted(shape, stride)
-
-
-def restride(shape: Shape, stride: Shape) -> str | None:
-    """The call on a contiguous tensor of ``shape`` that lays its values out by ``stride``; None if they overlap."""
-    permuted = _permuted(shape, stride)
-    if permuted and len(shape) in _FORMATS and min(shape) > 1:
-        name, order = _FORMATS[len(shape)]
-        if permuted[0] == tuple(shape[d] for d in order):
-            return f".to(memory_format=torch.{name})"
-    if permuted and len(shape) == 2 and min(shape) > 1:
-        return ".t().contiguous().t()"
-    if permuted and permuted[1] == ".mT" and min(shape) > 1:
-        return ".mT.contiguous().mT"
-    return None
-
-
-def _permuted(shape: Shape, stride: Shape) -> tuple[Shape, str] | None:
-    order = sorted(range(len(shape)), key=lambda d: (-stride[d], d))
-    source = tuple(shape[d] for d in order)
-    if tuple(stride[d] for d in order) != contiguous(source):
-        return None
-    back = tuple(order.index(d) for d in range(len(shape)))
-    if len(shape) == 2:
-        return source, ".t()"
-    if back == (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2):
-        return source, ".mT"
-    return source, f".permute({', '.join(map(repr, back))})"
-
-
-def _expanded(shape: Shape, stride: Shape) -> tuple[Shape, str] | None:
-    source = tuple(1 if step == 0 and size > 1 else size for size, step in zip(shape, stride, strict=True))
-    kept = tuple(
-        0 if step == 0 and size > 1 else c for size, step, c in zip(shape, stride, contiguous(source), strict=True)
-    )
-    if source == shape or kept != stride:
-        return None
-    while source and source[0] == 1 and shape[len(shape) - len(source)] > 1:
-        source = source[1:]
-    return source, f".expand({', '.join(map(repr, shape))})"

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...store.document.case import Blobs, Case, TensorSpec, Value, is_drawn_natively, tag, tensors_in
 from ...store.document.names import table
-from .elements import COMPLEX, FLOATS, INTEGERS, contiguous, element, is_numeric, numbers, restride, strided, view
+from ...store.document.strides import contiguous, memory_format, view
+from .elements import COMPLEX, FLOATS, INTEGERS, element, is_numeric, numbers, strided
 from .expressions import Expressions, Unprintable, dtype, string
 from .layout import WIDTH, PrintedCall, Statement
 from .naming import Scope
@@ -185,15 +186,15 @@ class _Printer:
 
     def generated(self, spec: TensorSpec, grow: str) -> PrintedCall:
         """The tensor that ``spec.init`` describes, with its strides."""
-        if spec.init is not None and spec.init.get("fn") == "full":
-            as_view = None if spec.offset else view(spec.shape, spec.stride)
+        named = None if spec.offset else memory_format(spec.shape, spec.stride)
+        full = spec.init is not None and spec.init.get("fn") == "full"
+        as_view = None if spec.offset or (named and not full) else view(spec.shape, spec.stride)
+        if full or as_view:
             shape, tail = as_view or ((spec.reach,), as_strided(spec))
             return self.literals.generated(replace(spec, shape=shape)).then(grow + tail)
         made = self.literals.generated(spec)
-        if spec.stride == contiguous(spec.shape) and not spec.offset:
-            return made.then(grow)
-        if not spec.offset and (laid_out := restride(spec.shape, spec.stride)) is not None:
-            return made.then(laid_out + grow)
+        if named:
+            return made.then(f".to(memory_format=torch.{named})" + grow)
         # A copy of a tensor that requires a gradient is no leaf, and keeps strides that `clone` would not.
         source = made.then(".requires_grad_()") if grow else made
         whole = spec.reach == spec.numel

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...store.document.case import Json, TensorSpec
-from .elements import COMPLEX, FLOATS, INTEGERS, contiguous, is_numeric, numbers, strided
+from ...store.document.strides import contiguous
+from .elements import COMPLEX, FLOATS, INTEGERS, is_numeric, numbers, strided
 
 if TYPE_CHECKING:
     from .elements import Array

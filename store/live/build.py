@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -17,6 +18,7 @@ from torch import fx
 
 from ..document.case import Blobs, Case, Graph, Json, TensorSpec, Value, is_drawn_natively, tag, tensors_in
 from ..document.decode import InvalidDocument, check_storage
+from ..document.strides import memory_format, view
 from . import modes
 from .leaf_modules import construct
 from .resolve import ANNOTATION_CLASSES, enumeration, resolve
@@ -270,7 +272,8 @@ class Builder:
 def draw(spec: TensorSpec) -> torch.Tensor:
     """The tensor that ``spec.init`` describes, made by the same calls as in a printed script.
 
-    A constant fills the whole storage, the gaps between elements, too; random numbers leave zeros in the gaps. A dtype
+    A constant fills the whole storage, the gaps between elements, too; random numbers leave zeros in the gaps. They are
+    drawn in memory order, but for a memory format and where there are gaps (`fxminify.store.document.strides`). A dtype
     that torch cannot draw (float8, most unsigned ones) is drawn as float32 or int64 and converted.
     """
     assert spec.init is not None
@@ -282,12 +285,14 @@ def draw(spec: TensorSpec) -> torch.Tensor:
         made = torch.full(spec.shape, value, **options)
         in_order = made.stride() == spec.stride and not spec.offset
         return made if in_order else torch.full((spec.reach,), value, **options).as_strided(*place)
+    as_view = None if spec.offset or memory_format(spec.shape, spec.stride) else view(spec.shape, spec.stride)
+    drawn = spec if as_view is None else replace(spec, shape=as_view[0])
     if is_drawn_natively(fn, spec.dtype):
-        made = _generate(fn, spec, options)
+        made = _generate(fn, drawn, options)
     else:
-        made = _generate(fn, spec, options | {"dtype": _DEFAULT_DRAW[fn in ("randint", "arange")]}).to(dtype)
-    if made.stride() == spec.stride and not spec.offset:
-        return made
+        made = _generate(fn, drawn, options | {"dtype": _DEFAULT_DRAW[fn in ("randint", "arange")]}).to(dtype)
+    if as_view is not None:
+        return made.as_strided(spec.shape, spec.stride)
     if spec.reach == spec.numel:
         return torch.empty_strided(spec.shape, spec.stride, **options).copy_(made)
     return torch.zeros(spec.reach, **options).as_strided(*place).copy_(made)

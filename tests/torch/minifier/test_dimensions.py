@@ -13,8 +13,9 @@ from made import Held
 
 from fxminify.minifier.passes.candidates import Canonicalize
 from fxminify.minifier.passes.dimensions import fewer_dimensions, resized, smaller_dimensions
-from fxminify.repro_templates.source.elements import contiguous, numbers
+from fxminify.repro_templates.source.elements import numbers
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
+from fxminify.store.document.strides import contiguous
 from fxminify.store.live.build import build
 from fxminify.store.live.encode import encode
 

@@ -19,8 +19,8 @@ from fxminify.minifier.reducer.history import EXPLAIN
 from fxminify.minifier.reporting import remake
 from fxminify.minifier.reporting.explain import explain
 from fxminify.minifier.reporting.explanation import Aspect, Explanation
-from fxminify.repro_templates.source.elements import contiguous
 from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
+from fxminify.store.document.strides import contiguous
 from fxminify.store.live.build import build, build_value
 
 OUTPUT = Node("output", "output", "output", ({"tuple": [{"ref": "out"}]},))
