@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...repro_templates.source.elements import COMPLEX, numbers, raw, strided
 from ...store.document.case import Case, TensorSpec
 from ...store.document.names import table
-from ...store.document.strides import contiguous
+from ...store.document.strides import contiguous, memory_order
 from ..candidate.graph_view import Storages
 from .candidates import Candidates, Edit, data_tensors, own_key, together, with_tensor
 
@@ -33,7 +33,7 @@ def plain_layouts(case: Case, storages: Storages) -> Candidates:
 
 def gapless(shape: Shape, stride: Shape) -> Shape:
     """Strides without gaps for ``shape``, with the order of dimensions of ``stride``. Strides of 0 stay."""
-    order = sorted(range(len(shape)), key=lambda d: (-stride[d], d))
+    order = memory_order(shape, stride)
     repeated = [stride[d] == 0 and shape[d] > 1 for d in range(len(shape))]
     packed = contiguous(tuple(1 if repeated[d] else shape[d] for d in order))
     return tuple(0 if repeated[d] else packed[order.index(d)] for d in range(len(shape)))

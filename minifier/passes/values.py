@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...repro_templates.source.elements import INTEGERS, is_numeric, numbers, raw, strided
+from ...repro_templates.source.elements import FLOATS, INTEGERS, is_numeric, numbers, raw, strided
 from ...repro_templates.source.recipes import recipes, zeros_and_ones
 from ...store.document.case import Case, Json, TensorSpec
 from ...store.document.names import table
@@ -34,6 +34,8 @@ MOST = 40
 MOST_ELEMENTS = 1 << 20
 #: The most elements of a tensor whose numbers are made round: a script shows no larger one.
 READABLE = 64
+#: The largest integer that is taken for an index.
+LARGEST_INDEX = 1 << 20
 _RANDOM = ("randn", "rand", "randint")
 
 
@@ -50,6 +52,13 @@ def plain_values(case: Case, storages: Storages) -> Candidates:
             if level < len(ways) and (spec.storage, spec.init) == (start[i].storage, start[i].init):
                 edits.append(partial(with_tensor, index=i, spec=_as(spec, ways[level])))
         case = yield from together(case, edits)
+    edits = []
+    for i in ranked:
+        if (value := _constant_for(case.tensors[i], start[i], storages)) is not None:
+            edits.append(partial(with_tensor, index=i, spec=_filled(case.tensors[i], value)))
+    case = yield from together(case, edits)
+    for i in ranked:
+        case = yield from _smallest(case, i)
     return case
 
 
@@ -100,6 +109,43 @@ def _ranked(spec: TensorSpec, storages: Storages, drawn_first: bool) -> Iterator
     for made in recipes(spec, storages[str(spec.storage)]):
         if not drawn_first or (made.init or {}).get("fn") not in _RANDOM:
             yield replace(made, conj=False, neg=False)
+
+
+def _constant_for(spec: TensorSpec, was: TensorSpec, storages: Storages) -> int | float | None:
+    """A constant to try instead of a sequence or random numbers: the largest integer that there ``was``, or 2, because
+    many operations leave 0 and 1 as they are."""
+    init = spec.init or {}
+    if init.get("fn") not in (*_RANDOM, "arange") or not spec.numel or spec.dtype == "bool":
+        return None
+    if spec.dtype not in INTEGERS:
+        return 2.0 if spec.dtype in FLOATS else None
+    if was.storage is not None:
+        return int(strided(numbers(was.dtype, storages[was.storage]), was.shape, was.stride, was.offset).max())
+    return int(init["high"]) - 1 if "high" in init else spec.numel - 1
+
+
+def _filled(spec: TensorSpec, value: float) -> TensorSpec:
+    return replace(spec, init={"fn": "full", "value": value})
+
+
+def _smallest(case: Case, index: int) -> Candidates:
+    """The smallest integer that will do where one integer fills a tensor: mostly an index, and a bound of a size.
+
+    0 and 1 were tried before.
+    """
+    spec = case.tensors[index]
+    fails = (spec.init or {}).get("value")
+    if spec.dtype not in INTEGERS or not isinstance(fails, int) or fails > LARGEST_INDEX:
+        return case
+    passes = 1
+    while fails - passes > 1:
+        middle = (passes + fails) // 2
+        candidate = with_tensor(case, index, _filled(spec, middle))
+        if (yield candidate):
+            case, fails = candidate, middle
+        else:
+            passes = middle
+    return case
 
 
 def _can_thin(case: Case, index: int) -> bool:

@@ -20,6 +20,11 @@ def contiguous(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
+def memory_order(shape: Shape, stride: Shape) -> list[int]:
+    """The dimensions from the outermost to the innermost. Of equal strides those of one element come last."""
+    return sorted(range(len(shape)), key=lambda d: (-stride[d], shape[d] == 1, d))
+
+
 def view(shape: Shape, stride: Shape) -> tuple[Shape, str] | None:
     """The shape of a contiguous tensor, and the view of it with ``shape`` and ``stride``; None if there is none."""
     if stride == contiguous(shape):
@@ -39,7 +44,7 @@ def memory_format(shape: Shape, stride: Shape) -> str | None:
 
 
 def _permuted(shape: Shape, stride: Shape) -> tuple[Shape, str] | None:
-    order = sorted(range(len(shape)), key=lambda d: (-stride[d], d))
+    order = memory_order(shape, stride)
     source = tuple(shape[d] for d in order)
     if tuple(stride[d] for d in order) != contiguous(source):
         return None

@@ -168,6 +168,19 @@ def test_recorded_values_keep_their_first_elements_that_are_no_zeros() -> None:
     ]
 
 
+def test_a_memory_format_stays_one_without_gaps_where_a_size_is_one() -> None:
+    """Strides that are equal because a size is 1 are still those of channels_last."""
+    given = case((4, 2, 2, 2), out=("torch.relu", [{"ref": "x0"}]))
+    given = replace(given, tensors=(replace(given.tensors[0], stride=(8, 1, 4, 2)),))
+
+    def last(c: Case) -> bool:
+        shape, stride = c.tensors[0].shape, c.tensors[0].stride
+        return shape[0] == 4 and shape[3] == 2 and stride[1] == 1 and stride[2] > stride[3]
+
+    found, _ = smallest(given, last)
+    assert (found.tensors[0].shape, found.tensors[0].stride) == ((4, 1, 1, 2), (2, 1, 2, 1))
+
+
 def test_symbolic_sizes_shrink_to_two_with_the_numbers_they_stand_for() -> None:
     x = Node("x0", "placeholder", "x0")
     size = Node("s77", "placeholder", "s77")

@@ -301,6 +301,15 @@ def test_values_that_a_capture_left_out_become_constants_where_they_do_not_matte
     ]  # fmt: skip
 
 
+def test_one_number_is_preferred_to_a_sequence_and_an_index_is_as_small_as_it_can_be() -> None:
+    case, held = captured(lambda x, i: x.sum() + i, noise(6), torch.tensor([5, 901, 40]))
+    plain, asked = plainest(
+        plain_values, case, held, lambda x, i, out: bool(((x != 0) & (x != 1)).any()) and int(i.max()) > 255
+    )
+    assert source(plain, held) == ["x = torch.full((6,), 2.0)", "i = torch.full((3,), 256)"]
+    assert asked < 25
+
+
 # What stands around
 
 

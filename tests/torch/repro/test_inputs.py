@@ -213,6 +213,8 @@ def test_plain_values_print_in_place() -> None:
         ({"fn": "rand"}, "float64", (2, 3, 4), (1, 8, 2), "torch.rand(3, 4, 2, dtype=torch.float64).permute(2, 0, 1)"),
         ({"fn": "arange"}, "int64", (2, 2, 3), (6, 1, 2), "torch.arange(12).reshape(2, 3, 2).mT"),
         ({"fn": "randint", "low": 0, "high": 9}, "int64", (4, 3), (0, 1), "torch.randint(0, 9, (3,)).expand(4, 3)"),
+        ({"fn": "full", "value": 0.0}, "float32", (4, 1, 1, 2), (2, 1, 2, 1),
+         "torch.zeros(4, 1, 2, 1).permute(0, 3, 1, 2)"),
         ({"fn": "randn"}, "float32", (2, 3, 4, 5), (60, 1, 15, 3),
          "torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)"),
         ({"fn": "randn"}, "float32", (3,), (2,), "torch.zeros(5).as_strided((3,), (2,)).copy_(torch.randn(3))"),
