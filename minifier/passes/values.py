@@ -52,11 +52,12 @@ def plain_values(case: Case, storages: Storages) -> Candidates:
             if level < len(ways) and (spec.storage, spec.init) == (start[i].storage, start[i].init):
                 edits.append(partial(with_tensor, index=i, spec=_as(spec, ways[level])))
         case = yield from together(case, edits)
-    edits = []
-    for i in ranked:
-        if (value := _constant_for(case.tensors[i], start[i], storages)) is not None:
-            edits.append(partial(with_tensor, index=i, spec=_filled(case.tensors[i], value)))
-    case = yield from together(case, edits)
+    for which in range(2):
+        edits = []
+        for i in ranked:
+            if len(found := _constants_for(case.tensors[i], start[i], storages)) > which:
+                edits.append(partial(with_tensor, index=i, spec=_filled(case.tensors[i], found[which])))
+        case = yield from together(case, edits)
     for i in ranked:
         case = yield from _smallest(case, i)
     return case
@@ -111,17 +112,20 @@ def _ranked(spec: TensorSpec, storages: Storages, drawn_first: bool) -> Iterator
             yield replace(made, conj=False, neg=False)
 
 
-def _constant_for(spec: TensorSpec, was: TensorSpec, storages: Storages) -> int | float | None:
-    """A constant to try instead of a sequence or random numbers: the largest integer that there ``was``, or 2, because
-    many operations leave 0 and 1 as they are."""
+def _constants_for(spec: TensorSpec, was: TensorSpec, storages: Storages) -> list[int | float]:
+    """Numbers to try instead of a sequence or random numbers: the largest and the smallest integer that there ``was``,
+    or 2, because many operations leave 0 and 1 as they are."""
     init = spec.init or {}
     if init.get("fn") not in (*_RANDOM, "arange") or not spec.numel or spec.dtype == "bool":
-        return None
+        return []
     if spec.dtype not in INTEGERS:
-        return 2.0 if spec.dtype in FLOATS else None
+        return [2.0] if spec.dtype in FLOATS else []
     if was.storage is not None:
-        return int(strided(numbers(was.dtype, storages[was.storage]), was.shape, was.stride, was.offset).max())
-    return int(init["high"]) - 1 if "high" in init else spec.numel - 1
+        values = strided(numbers(was.dtype, storages[was.storage]), was.shape, was.stride, was.offset)
+        ends = [int(values.max()), int(values.min())]
+    else:
+        ends = [int(init.get("high", spec.numel)) - 1, int(init.get("low", 0))]
+    return [n for n in ends if n not in (0, 1)]
 
 
 def _filled(spec: TensorSpec, value: float) -> TensorSpec:
@@ -129,18 +133,18 @@ def _filled(spec: TensorSpec, value: float) -> TensorSpec:
 
 
 def _smallest(case: Case, index: int) -> Candidates:
-    """The smallest integer that will do where one integer fills a tensor: mostly an index, and a bound of a size.
+    """The integer nearest to 0 that will do where one integer fills a tensor: mostly an index, and a bound of a size.
 
     0 and 1 were tried before.
     """
     spec = case.tensors[index]
-    fails = (spec.init or {}).get("value")
-    if spec.dtype not in INTEGERS or not isinstance(fails, int) or fails > LARGEST_INDEX:
+    value = (spec.init or {}).get("value")
+    if spec.dtype not in INTEGERS or not isinstance(value, int) or abs(value) > LARGEST_INDEX:
         return case
-    passes = 1
+    sign, fails, passes = (-1, -value, 0) if value < 0 else (1, value, 1)
     while fails - passes > 1:
         middle = (passes + fails) // 2
-        candidate = with_tensor(case, index, _filled(spec, middle))
+        candidate = with_tensor(case, index, _filled(spec, sign * middle))
         if (yield candidate):
             case, fails = candidate, middle
         else:

@@ -308,6 +308,9 @@ def test_one_number_is_preferred_to_a_sequence_and_an_index_is_as_small_as_it_ca
     )
     assert source(plain, held) == ["x = torch.full((6,), 2.0)", "i = torch.full((3,), 256)"]
     assert asked < 25
+    case, held = captured(lambda i: i >> 1, torch.tensor([5, -901, 40]))
+    plain, _ = plainest(plain_values, case, held, lambda i, out: bool((i < 0).any()))
+    assert source(plain, held) == ["i = torch.full((3,), -1)"]
 
 
 # What stands around
