@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 
 from ...store.document.case import Case, Graph, Node, TensorSpec
@@ -30,6 +30,8 @@ LIMIT = 600.0
 MORE = 3
 #: What Python says of a missing file.
 _NO_FILE = re.compile(r"No such file or directory: (['\"])(.+?)\1")
+#: Seconds between two calls of ``meanwhile``.
+_TICK = 0.2
 #: How much slower ``direct`` may be and still be preferred.
 PREFERENCE = 1.2
 
@@ -95,14 +97,16 @@ def replay(
     error_regex: str | None = None,
     prefer: str = "",
     limit: float = LIMIT,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Replay:
     """Replay ``case``, whose storages are in ``pool.scratch``. ``prefer`` names the entry to take where it
     shows the failure as often as any. ``limit`` is the longest a run may take, in seconds: for a hang the time after
-    which the capture was given up. Raises `SandboxError` when the workers cannot work."""
+    which the capture was given up. ``meanwhile`` is called now and then. Raises `SandboxError` when the workers cannot
+    work."""
     hangs = captured.kind is FailureKind.HANG
     one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
     timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
-    session = _Session(pool, case, Likeness(captured, match, error_regex), timeout)
+    session = _Session(pool, case, Likeness(captured, match, error_regex), timeout, meanwhile)
     entries = session.first_sight(again=0 if hangs else runs - 1) or session.second_sight(runs)
     target = FailureTarget((signature(captured),), match, error_regex)
     if not entries:
@@ -163,11 +167,14 @@ class Likeness:
 class _Session:
     """The runs of one capture, by entry."""
 
-    def __init__(self, pool: Workers, case: Case, likeness: Likeness, timeout: float) -> None:
+    def __init__(
+        self, pool: Workers, case: Case, likeness: Likeness, timeout: float, meanwhile: Callable[[], None]
+    ) -> None:
         self.pool = pool
         self.case = case
         self.likeness = likeness
         self.timeout = timeout
+        self.meanwhile = meanwhile
         self.threads = 1
         self.seen: dict[tuple[str, int], list[tuple[Observation, Reply]]] = {}
 
@@ -175,6 +182,8 @@ class _Session:
         """Replay through each of ``entries``, in parallel where there are workers. Returns those that failed alike."""
         shows = []
         for entry, reply in zip(entries, [self._submit(entry) for entry in entries], strict=True):
+            while not wait([reply], _TICK).done:
+                self.meanwhile()
             observation = of_reply(seen := reply.result())
             if observation.seen is Seen.INFRA:
                 observation = of_reply(seen := self._submit(entry, fresh=True).result())

@@ -6,8 +6,8 @@ Every query is logged before it is asked, so a second run repeats none; see `fxm
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ...backends.provenance import libraries
 from ...backends.provenance.spec import CannotLoad
@@ -35,7 +35,7 @@ from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Ended
 from ..tracing.content_address import content_addressed
 from .capture_session import CaptureSession
-from .events import FirstScript, ScriptVerified
+from .events import ScriptVerified
 from .reduction import Reduction
 from .script_oracle import ScriptOracle
 from .verdict_log import VerdictLog
@@ -93,8 +93,6 @@ class EntryAttempt:
         self.nodes = 0
         self.asked_first = False
         self.shown_fresh = False
-        self.first_script: tuple[int, Future[Draft]] | None = None
-        self.told_first_script = False
 
     def _oracle(self) -> Oracle | ScriptOracle:
         if self.entry == SCRIPT:
@@ -217,29 +215,18 @@ class EntryAttempt:
         shown, options = self.session.shown, self.session.options
         slow = shown.entries[shown.entry].seconds >= SLOW
         hangs = any(failure.kind is FailureKind.HANG for failure in shown.failures)
-        if not slow or hangs or shown.rate < 1.0 or self.entry == SCRIPT:
-            return
-        if self.first_script is not None and not _needs_data(self.first_script[1]):
+        if not slow or hangs or shown.rate < 1.0 or self.entry == SCRIPT or not self.session.early.is_wanted():
             return
         case, blobs = self.self_contained(case)
-        beside = ThreadPoolExecutor(1)
-        draft = beside.submit(
-            self.emitter(case).draft, case, blobs, failure=shown.failures[0], queries=self.log.total, runs=1,
-            embed=options.embed_data,
-        )  # fmt: skip
-        self.first_script = case.graph.count, draft
-        beside.shutdown(wait=False)
+        emitter, queries = self.emitter(case), self.log.total
 
-    def tell_first_script(self) -> None:
-        """Store the first script once its run is over, if that showed the failure."""
-        if self.first_script is None or self.told_first_script:
-            return
-        nodes, draft = self.first_script
-        if draft.done() and not _needs_data(draft):
-            self.told_first_script = True
-            if draft.exception() is None and draft.result().done.shown:
-                self.emitter(self.session.case).store(draft.result())
-                self.session.listener(FirstScript(self.session.capture.id, nodes))
+        def make() -> tuple[Case, Draft]:
+            embed = options.embed_data
+            return case, emitter.draft(
+                case, blobs, failure=shown.failures[0], queries=queries, runs=1, embed=embed
+            )  # fmt: skip
+
+        self.session.early.begin(emitter, make)
 
     def emitter(self, case: Case) -> Emitter:
         return Emitter(
@@ -311,13 +298,13 @@ class EntryAttempt:
         """Render the script, run it, store it with the record of its verification."""
         emitter = self.emitter(case)
         self.listen(case.graph.count, "verifying the script")
-        self.told_first_script = True  # what comes now is better
         self.session.pool.scratch.put(blobs)
         hang = self.margin.failure(case)
         last = self.oracle.ask(case, fresh=True) if hang is None else Verdict(Outcome.SAME, signature(hang), hang)
         self.shown_fresh = last.same
         try:
-            draft = emitter.draft(
+            draft = partial(
+                emitter.draft,
                 case,
                 blobs,
                 failure=(last.failure if last.same else None) or self.session.shown.failures[0],
@@ -327,7 +314,7 @@ class EntryAttempt:
                 replays=self.session.shown.seldom(),
                 installed=self.session.installed(),
             )
-            state, reason = emitter.store(draft)
+            state, reason = emitter.store(self.session.early.tell_while(draft))
             if (kept := self.session.index.repros.get(self.session.capture.id, "script")) is not None:
                 self.session.listener(ScriptVerified(self.session.capture.id, kept.verified, kept.runs))
             if state is State.UNVERIFIED and not last.same:
@@ -342,13 +329,8 @@ class EntryAttempt:
             return State.UNVERIFIED, f"no script can be printed: {error}"
 
     def listen(self, nodes: int, stage: str) -> None:
-        self.tell_first_script()
+        self.session.early.tell()
         self.session.answered(nodes, stage, self.log.total)
-
-
-def _needs_data(draft: Future[Draft]) -> bool:
-    """Whether the script could not be printed because of the values of its case."""
-    return draft.done() and isinstance(draft.exception(), NeedsData)
 
 
 def keep(session: CaptureSession, result: AttemptResult, *, finished: bool) -> None:

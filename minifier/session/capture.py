@@ -8,19 +8,23 @@ itself as the oracle. If that fails, too, the capture ends as unverified.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...store.document.case import Case, tag
-from ...store.failure import METADATA
+from ...store.failure import METADATA, Failure
 from ...store.index import CaptureInfo, Index, State
 from ...store.signature import Match
-from ..oracle.replay import LIMIT, Replay, Shown, replay
+from ..oracle.replay import LIMIT, Likeness, Replay, Shown, replay
 from ..oracle.scheduler import Budget
+from ..reducer.guess import guess
 from ..reducer.history import begin_at
+from ..reporting.emit import Draft, Emitter
 from ..sandbox.launcher import BackendImportError, SandboxError
 from .attempt import SCRIPT, AttemptResult, EntryAttempt, keep
 from .capture_session import CaptureSession
+from .early_script import EarlyScript
 from .events import Listener, ReplayFinished, ReplayStarted
 from .options import MinifyOptions
 from .resources import SharedResources
@@ -54,6 +58,9 @@ def reduce_capture(
     if options.from_step is not None:
         reduction, case = begin_at(index, capture.id, options.from_step)
         begun, ways = (reduction, options.from_step), [case]
+    early = EarlyScript(listener, resources.processes)
+    if begun is None and index.repros.get(capture.id, "script") is None:
+        early.begin(*_first_guess(index, capture, case, failure, options, resources))
     try:
         pool = resources.workers(case)
         pool.scratch.put(index.blobs.view(case.storages))
@@ -69,16 +76,19 @@ def reduce_capture(
                 error_regex=options.error_regex,
                 prefer=entry_to_resume(index, capture.id, options, begun),
                 limit=options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT),
+                meanwhile=early.tell,
             )
             if shown.reproduced:
                 break
         listener(replay_event(capture.id, shown))
         if not shown.reproduced:
+            if early.finish():
+                return CaptureOutcome(State.VERIFIED, "the culprit alone shows it, the whole graph does not")
             return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(capture))
         budget = Budget(options.max_queries, options.budget)
         return _attempts(
             CaptureSession(
-                index, capture, case, shown, pool, resources.processes, options, listener, begun, budget=budget
+                index, capture, case, shown, pool, resources.processes, options, listener, early, begun, budget=budget
             )
         )
     except BackendImportError as error:
@@ -88,6 +98,27 @@ def reduce_capture(
     except SandboxError as error:
         resources.end_workers()
         return CaptureOutcome(State.BLOCKED, f"the workers cannot work: {error}")
+
+
+def _first_guess(
+    index: Index,
+    capture: CaptureInfo,
+    case: Case,
+    failure: Failure,
+    options: MinifyOptions,
+    resources: SharedResources,
+) -> tuple[Emitter, Callable[[], tuple[Case, Draft] | None]]:
+    """What draws up a script of the culprit that ``failure`` names, which can run while the workers import."""
+    likeness = Likeness(failure, Match(options.match), options.error_regex)
+    emitter = Emitter(index, capture, likeness.holds, options.timeout or LIMIT, resources.processes)
+
+    def make() -> tuple[Case, Draft] | None:
+        found = guess(case, failure)
+        if found is None:
+            return None
+        return found, emitter.draft(found, {}, failure=failure, queries=0, runs=1, embed=False)
+
+    return emitter, make
 
 
 def entry_to_resume(index: Index, capture_id: int, options: MinifyOptions, begun: tuple[int, int] | None = None) -> str:

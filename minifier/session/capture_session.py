@@ -16,6 +16,7 @@ from ..oracle.scheduler import Budget
 from ..oracle.verdict import Verdict
 from ..sandbox.pool import Ended, Workers
 from ..tracing.content_address import content_addressed
+from .early_script import EarlyScript
 from .events import Listener, Noted, QueryAnswered, StepAccepted
 from .options import MinifyOptions
 
@@ -32,6 +33,7 @@ class CaptureSession:
     processes: Processes
     options: MinifyOptions
     listener: Listener
+    early: EarlyScript
     #: The reduction and the number of its step that ``case`` comes from; None for the captured case.
     begun: tuple[int, int] | None = None
     budget: Budget = field(default_factory=Budget)

@@ -67,7 +67,7 @@ class StepAccepted:
 @dataclass(frozen=True, slots=True)
 class FirstScript:
     """A script with ``nodes`` compute nodes is stored, and a fresh run of it showed the failure. The work goes on: the
-    final script replaces it. This is told only where a query takes long."""
+    final script replaces it. This is told where the failure names the culprit, and where a query takes long."""
 
     capture_id: int
     nodes: int

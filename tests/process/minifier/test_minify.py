@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import inspect
 import shutil
@@ -21,6 +20,7 @@ import fxminify
 from fxminify.minifier.oracle.replay import Replay, replay
 from fxminify.minifier.reporting.emit import Emitter
 from fxminify.minifier.session import attempt, capture, events
+from fxminify.minifier.session.early_script import EarlyScript
 from fxminify.repro_templates.source.inputs import NeedsData
 from fxminify.store.index import Index, State
 
@@ -163,14 +163,14 @@ def test_a_slow_reduction_has_a_first_script(captured: Path, tmp_path: Path, mon
     with contextlib.closing(sqlite3.connect(captured)) as source, contextlib.closing(sqlite3.connect(db)) as target:
         source.backup(target)
     monkeypatch.setattr(attempt, "SLOW", 0.0)
-    begin = attempt.EntryAttempt.begin_first_script
+    monkeypatch.setattr(capture, "guess", lambda case, failure: None)
+    begin = EarlyScript.begin
 
-    def wait(self: attempt.EntryAttempt, case: Any) -> None:
-        begin(self, case)
-        if self.first_script is not None:
-            concurrent.futures.wait([self.first_script[1]])
+    def wait(self: EarlyScript, emitter: Emitter, make: Any) -> None:
+        begin(self, emitter, make)
+        self.finish()
 
-    monkeypatch.setattr(attempt.EntryAttempt, "begin_first_script", wait)
+    monkeypatch.setattr(EarlyScript, "begin", wait)
     draft = Emitter.draft
     tried: list[Any] = []
 

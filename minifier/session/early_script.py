@@ -1,0 +1,90 @@
+"""A script beside the work: stored and told as soon as a run of it has shown the failure, replaced by the final one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from ...repro_templates.processes import Processes
+from ...repro_templates.source.inputs import NeedsData
+from ...store.document.case import Case
+from ..reporting.emit import Draft, Emitter
+from .events import FirstScript, Listener
+
+#: Seconds between two looks whether the run of the script is over.
+_TICK = 0.1
+#: Scripts that are run and do not show the failure, at most. Those whose values are too large to print do not count.
+_VAIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A script that is made and run in a thread, of the case that comes with it. None where there is no such case."""
+
+    emitter: Emitter
+    made: Future[tuple[Case, Draft] | None]
+
+    def shown(self) -> tuple[Case, Draft] | None:
+        """The script if its run is over and showed the failure."""
+        if not self.made.done() or self.made.exception() is not None:
+            return None
+        made = self.made.result()
+        return made if made is not None and made[1].done.shown else None
+
+
+class EarlyScript:
+    """At most one script at a time is run in a thread. All methods are for the thread that minifies."""
+
+    def __init__(self, listener: Listener, processes: Processes) -> None:
+        self.told = False
+        self._listener = listener
+        self._processes = processes
+        self._running: _Running | None = None
+        self._vain = 0
+
+    def is_wanted(self) -> bool:
+        """Whether none is running, none has shown the failure, and not too many were run in vain."""
+        running = self._running
+        if self.told or self._vain == _VAIN or (running is not None and not running.made.done()):
+            return False
+        return running is None or running.shown() is None
+
+    def begin(self, emitter: Emitter, make: Callable[[], tuple[Case, Draft] | None]) -> None:
+        """Run ``make`` in a thread: it draws a script up with ``emitter``. Only where one `is_wanted`."""
+        beside = ThreadPoolExecutor(1)
+        self._running = _Running(emitter, beside.submit(make))
+        self._running.made.add_done_callback(self._count)
+        beside.shutdown(wait=False)
+
+    def tell(self) -> None:
+        """Store the script once its run is over, if that showed the failure."""
+        if self.told or self._running is None or (shown := self._running.shown()) is None:
+            return
+        self.told = True
+        case, draft = shown
+        self._running.emitter.store(draft)
+        self._listener(FirstScript(self._running.emitter.capture.id, case.graph.count))
+
+    def tell_while(self, work: Callable[[], Draft]) -> Draft:
+        """The result of ``work``, which is the final script. One that is ready before that is told."""
+        with ThreadPoolExecutor(1) as beside:
+            final = beside.submit(work)
+            try:
+                while not wait([final], _TICK).done:
+                    self.tell()
+            except BaseException:
+                self._processes.stop()  # else the thread would wait for its runs
+                raise
+        self.told = True
+        return final.result()
+
+    def finish(self) -> bool:
+        """Wait for a script that is running, and `tell`. Returns whether one has shown the failure."""
+        if self._running is not None:
+            wait([self._running.made])
+        self.tell()
+        return self.told
+
+    def _count(self, made: Future[tuple[Case, Draft] | None]) -> None:
+        self._vain += made.exception() is None or not isinstance(made.exception(), NeedsData)
