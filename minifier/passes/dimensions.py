@@ -39,8 +39,6 @@ Places = frozenset[tuple[int, int]]
 
 def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
     """Make dimensions smaller, those of one size together: most failures do not depend on sizes."""
-    if case.earlier:
-        return case
     left, once, known = MOST, case, made(case)
     # torch specializes the sizes 0 and 1, so the smallest symbolic size is 2.
     least = 2 if any(tag(value) == "sym" for value in case.inputs) else 1
@@ -89,7 +87,7 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
 
 def fewer_dimensions(case: Case, storages: Storages) -> Candidates:
     """Leave out leading dimensions of size 1, in all tensors together: all but the last, or else one after another."""
-    if case.earlier or any(tag(value) == "sym" for value in case.inputs):
+    if any(tag(value) == "sym" for value in case.inputs):
         return case
     rank = max((len(case.tensors[i].shape) for i in changeable(case)), default=0)
     candidate = of_rank(case, 1)
@@ -165,8 +163,9 @@ def multiples(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:
 
 
 def changeable(case: Case) -> list[int]:
-    """Indices of the plain tensors that are inputs or attributes of the graph."""
-    used = [v["tensor"] for v in case.inputs if tag(v) == "tensor"]
+    """Indices of the plain tensors that are inputs of a call or attributes of the graph."""
+    given = [*case.inputs, *(value for call in case.earlier for value in call.values())]
+    used = [v["tensor"] for v in given if tag(v) == "tensor"]
     used += [attr["tensor"] for attr in case.graph.attrs.values() if "tensor" in attr]
     plain = (i for i in dict.fromkeys(used) if case.tensors[i].layout == "strided")
     return [i for i in plain if not case.tensors[i].parts and not case.tensors[i].extra]
@@ -198,8 +197,11 @@ def resized(case: Case, sizes: Mapping[int, int], follow: str, storages: Storage
             tensors[i] = _cut(case, i, shape, storages)
     if tuple(tensors) == case.tensors and all(sizes.keys().isdisjoint(_named(node)) for node in case.graph.compute):
         return case
-    inputs = tuple(hinted(value, sizes) for value in case.inputs) if only is None else case.inputs
-    return _with(replace(case, inputs=inputs), tensors, sizes, follow)
+    if only is None:
+        inputs = tuple(hinted(value, sizes) for value in case.inputs)
+        earlier = tuple({name: hinted(value, sizes) for name, value in call.items()} for call in case.earlier)
+        case = replace(case, inputs=inputs, earlier=earlier)
+    return _with(case, tensors, sizes, follow)
 
 
 def _with(case: Case, tensors: list[TensorSpec], sizes: Mapping[int, int], follow: str) -> Case:

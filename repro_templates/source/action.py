@@ -64,12 +64,12 @@ def make_action(
     ``earlier`` has the inputs of earlier calls; None stands for an input of the last call. If ``summed``, the script
     compares gradients of the sum of all outputs instead of those that the worker compared.
     """
-    if earlier and (failure.kind is FailureKind.DIVERGENCE or case.calls > 1):
-        raise Unprintable("a failure that needs other calls first is printed only where it is an exception")
     kind = str(failure.detail.get("class", "value")) if failure.kind is FailureKind.DIVERGENCE else ""
     backward = failure.phase is Phase.BACKWARD
+    if earlier and (case.calls > 1 or (backward and kind)):
+        raise Unprintable("gradients that differ only after calls with other inputs are not printed")
     twice = bool(kind) and kind != "alias"
-    separate = kind == "mutation" or ((twice or case.calls > 1) and mutates(case.graph))
+    separate = kind == "mutation" or ((twice or case.calls > 1 or earlier) and mutates(case.graph))
     in_function = separate or len(inputs.arguments) > _FEW_INPUTS
     maker = _Maker(case, printed, inputs, f"torch.compile({printed.name}, {arguments})", managers, in_function)
     maker.earlier = earlier
@@ -173,17 +173,23 @@ class _Maker:
             *self.backward_pass,
         ]
 
-    def sequence(self) -> str:
-        """Calls with other inputs, then the call that fails."""
-        if self.in_function:
-            raise Unprintable("too many inputs for a script that calls with several of them")
+    def calls_before(self) -> list[str]:
+        """The compiled function, and its calls with the inputs of earlier calls, each with its backward pass."""
         lines = [f"compiled = {self.compiled}"]
         for before in self.earlier:
-            pairs = zip(before.arguments, self.inputs.arguments, strict=True)
-            arguments = ", ".join(last if first == "None" else first for first, last in pairs)
             lines += [s.layout() for s in (*before.statements, *self.marks(before.arguments))]
-            lines += self.again(arguments)
-        return self.within([*lines, *self.seed, *self.again(self.arguments)])
+            if self.in_function:
+                others = [(i, name) for i, name in enumerate(before.arguments) if name != "None"]
+                lines += ["before = make_inputs()", *(f"before[{i}] = {name}" for i, name in others)]
+                lines += self.again("*before")
+            else:
+                pairs = zip(before.arguments, self.inputs.arguments, strict=True)
+                lines += self.again(", ".join(last if first == "None" else first for first, last in pairs))
+        return lines
+
+    def sequence(self) -> str:
+        """Calls with other inputs, then the call that fails."""
+        return self.within([*self.calls_before(), *self.seed, *self.again(self.arguments)])
 
     def repeated(self) -> str:
         """Several calls of the compiled function, each with its backward pass."""
@@ -192,8 +198,10 @@ class _Maker:
         return f"compiled = {self.compiled}\n" + self.within(loop)
 
     def divergence(self, kind: str, equal_nan: bool) -> str:
-        lines = [*self.seed, *self.called(self.printed.name, "expected")]
-        actual = [*self.seed, *self.called("compiled" if self.case.calls > 1 else self.compiled, "actual")]
+        again = self.case.calls > 1 or bool(self.earlier)
+        lines = [*(self.calls_before() if self.earlier else []), *self.seed]
+        lines += self.called(self.printed.name, "expected")
+        actual = [*self.seed, *self.called("compiled" if again else self.compiled, "actual")]
         if self.case.calls > 1:
             loop = textwrap.indent("\n".join(actual), INDENT)
             actual = [f"compiled = {self.compiled}", f"for _ in range({self.case.calls}):", loop]
@@ -213,11 +221,12 @@ class _Maker:
     def mutation(self, equal_nan: bool) -> str:
         options = ", equal_nan=True" if equal_nan else ""
         lines = [
+            *(self.calls_before() if self.earlier else []),
             "expected, actual = make_inputs(), make_inputs()",
             *self.seed,
             f"{self.printed.name}(*expected)",
             *self.seed,
-            f"{self.compiled}(*actual)",
+            f"{'compiled' if self.earlier else self.compiled}(*actual)",
         ]
         return self.within(lines, self.close(options, MUTATION_PREFIX))
 
@@ -235,9 +244,10 @@ class _Maker:
         )
         output = "actual" if self.printed.single else f"actual[{place[1]}]"
         same = "==" if owner else "!="
-        lines = ["inputs = make_inputs()"] if self.in_function else []
+        lines = self.calls_before() if self.earlier else []
+        lines += ["inputs = make_inputs()"] if self.in_function else []
         arguments = "*inputs" if self.in_function else self.arguments
-        lines += [*self.seed, *self.called(self.compiled, "actual", arguments)]
+        lines += [*self.seed, *self.called("compiled" if self.earlier else self.compiled, "actual", arguments)]
         lines.append(f"storage = {output}.untyped_storage().data_ptr()")
         message = (
             f"{ALIAS_PREFIX}{place[0]} should lie in {(owner or ['no input'])[0]}, not in {(found or ['no input'])[0]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,3 +168,49 @@ def test_symbolic_sizes_reproduce_and_only_those_that_matter_stay(desk: Desk) ->
     assert ["earlier_" in line for line in calls_of(desk, 5)] == [True, False]
     assert rows[3]["state"] == "not_reproduced"
     assert "it was graph" in rows[3]["reason"]
+
+
+STALE = """
+import torch
+from torch._dynamo import register_backend
+
+
+@register_backend
+def stale(gm, inputs):
+    kept = []
+
+    def run(*args):
+        if not any("where" in str(node.target) for node in gm.graph.nodes):
+            return gm(*args)
+        kept.append(gm(*args))
+        return tuple(o.clone() for o in kept[0])
+
+    return run
+"""
+STEPS = """
+import torch
+import stale
+
+
+def step(x, limit):
+    return torch.where(torch.tanh(x) > limit, x, -x).sum(-1)
+
+
+compiled = torch.compile(step, backend="stale")
+for number in range(3):
+    compiled(torch.randn(5, 4), torch.tensor(0.1 * number))
+"""
+
+
+@pytest.mark.slow
+def test_a_result_of_an_earlier_call_is_wrong_in_a_later_one(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    (tmp_path / "stale.py").write_text(STALE)
+    (tmp_path / "steps.py").write_text(STEPS)
+    desk.minify("capture", "--check", "steps.py")
+    (row,) = minified(desk, 1)
+    assert (row["kind"], row["state"], row["nodes_after"], row["verified"]) == ("divergence", "verified", 1, 1)
+    assert len(calls_of(desk, 1)) == 1
+    script = desk.invoke("repro", "repro.db", 1).stdout
+    assert "actual = compiled(" in script
+    assert "(5, 4)" not in script

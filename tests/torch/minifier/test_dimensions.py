@@ -181,6 +181,19 @@ def test_a_memory_format_stays_one_without_gaps_where_a_size_is_one() -> None:
     assert (found.tensors[0].shape, found.tensors[0].stride) == ((4, 1, 1, 2), (2, 1, 2, 1))
 
 
+def test_inputs_of_earlier_calls_shrink_with_those_of_the_last() -> None:
+    given = case((5, 4), (5, 4), out=("torch.add", [{"ref": "x0"}, {"ref": "x1"}]))
+    before = replace(given.tensors[0], init={"fn": "full", "value": 0.0})
+    given = replace(given, tensors=(*given.tensors, before), earlier=({"x0": {"tensor": 2}},))
+    found, asked = smallest(given, lambda c: c.tensors[2].shape == c.tensors[0].shape)
+    assert (shapes(found), asked) == ([(1, 1)] * 3, 1)
+    found, _ = smallest(found, lambda c: bool(c.earlier), fewer_dimensions)
+    assert shapes(found) == [(1,)] * 3
+    other = replace(given, tensors=(*given.tensors[:2], replace(before, shape=(7, 4), stride=(4, 1))))
+    found, _ = smallest(other, lambda c: c.tensors[2].shape != c.tensors[0].shape)
+    assert sorted(shapes(found)) == [(1, 1), (1, 1), (2, 1)]
+
+
 def test_symbolic_sizes_shrink_to_two_with_the_numbers_they_stand_for() -> None:
     x = Node("x0", "placeholder", "x0")
     size = Node("s77", "placeholder", "s77")

@@ -17,7 +17,7 @@ from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.repro_templates.context import Header
 from fxminify.repro_templates.formats import OURS
 from fxminify.repro_templates.render import render
-from fxminify.repro_templates.source.expressions import public_function
+from fxminify.repro_templates.source.expressions import Unprintable, public_function
 from fxminify.repro_templates.tracebacks import failure_in_script
 from fxminify.store.document.case import Case
 from fxminify.store.document.names import table
@@ -289,6 +289,24 @@ def unwritten(gm, inputs):
 @register_backend
 def copies(gm, inputs):
     return lambda *args: [o.clone() for o in gm(*args)]
+
+
+def later(faulty):
+    # Right until it is called with other values than at first.
+    def backend(gm, inputs):
+        kept, wrong = [], faulty(gm, inputs)
+
+        def run(*args):
+            kept.append(torch.cat([a.detach().flatten() for a in args]).clone())
+            return gm(*args) if torch.equal(kept[0], kept[-1]) else wrong(*args)
+        return run
+    return backend
+
+
+stale = register_backend(later(lambda gm, inputs: lambda *args: [o + 1 for o in gm(*args)]), name="stale")
+later_unwritten = register_backend(later(unwritten), name="later_unwritten")
+later_copies = register_backend(later(copies), name="later_copies")
+later_error = register_backend(later(lambda gm, inputs: lambda *args: [].pop()), name="later_error")
 """
 
 
@@ -307,9 +325,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
 
 
 def faulty(
-    name: str, function: Callable[..., Any], *inputs: Any, failure: Failure, backend: str = "", summed: bool = False
+    name: str,
+    function: Callable[..., Any],
+    *inputs: Any,
+    failure: Failure,
+    backend: str = "",
+    summed: bool = False,
+    **fields: Any,
 ) -> str:
-    case, blobs = case_of(function, *inputs)
+    case, blobs = case_of(function, *inputs, **fields)
     spec = BackendSpec(name=name, how="registered", target=name, module="faulty")
     good = BackendSpec(name="eager", how="registered", target="eager")
     case = replace(case, backend=(good if backend == "eager" else spec).to_json())
@@ -338,6 +362,46 @@ def test_faults_that_only_a_comparison_finds(
         failure.detail["class"],
     )
     run(faulty(name, function, x, failure=failure, backend="eager"))
+
+
+def adds(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x + y
+
+
+def writes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x.add_(y)
+
+
+def views(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return x[1:], y.sin()
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "failure", "message"),
+    [
+        ("stale", adds, DIVERGENCE, "Tensor-likes are not close"),
+        ("stale", writes, DIVERGENCE, "Tensor-likes are not close"),
+        ("later_unwritten", writes, replace(DIVERGENCE, detail={"class": "mutation"}), "inputs differ after"),
+        ("later_copies", views, ALIAS, "alias: output 0 should lie in input 0"),
+        ("later_error", writes, ERROR, "pop from empty list"),
+    ],
+)  # fmt: skip
+def test_faults_that_only_a_call_with_other_values_shows(
+    name: str, function: Callable[..., Any], failure: Failure, message: str, run: Callable[[str], None]
+) -> None:
+    """The earlier call has another ``x`` and the same ``y``. Without it nothing is wrong."""
+    inputs = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    before = ({"l_x_": {"tensor": 1}},)
+    text = faulty(name, function, *inputs, failure=failure, earlier=before)
+    with pytest.raises((AssertionError, IndexError), match=message):
+        run(text)
+    run(faulty(name, function, *inputs, failure=failure))
+    run(faulty(name, function, *inputs, failure=failure, earlier=before, backend="eager"))
+
+
+def test_gradients_after_a_call_with_other_values_are_not_printed() -> None:
+    with pytest.raises(Unprintable, match="gradients that differ only after calls with other inputs"):
+        faulty("stale", adds, X, X + 1, failure=GRADIENT, earlier=({"l_x_": {"tensor": 1}},))
 
 
 @pytest.mark.parametrize("function", [lambda x: x.sin(), lambda x: (x.sin(), x.cos())])
