@@ -4,8 +4,9 @@
 
 A case is a program with a planted backend. The program is run by itself and under `minify capture`, with two failures,
 and both are minified by one command. Each row is a capture, with the seconds of wall time from the start of the command
-until the modules are imported, the workers are ready, the replays, the search and the verification of the script are
-done, all about the capture is done, and the process has ended. On a busy machine compare the ratios.
+until the modules are imported, the workers are ready, the replays and the search are done, the first script is stored
+(mostly that of the first guess), the final script is verified, all about the capture is done, and the process has
+ended. On a busy machine compare the ratios.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ torch.compile(model, backend="{backend}")(torch.randn(2, 5, 16))
 """
 CASES = {"small": (1, "raises"), "transformer": (5, "raises"), "crash": (5, "dies")}
 #: The columns of a row, in the order of time.
-PHASES = ("imports", "workers", "replays", "search", "script", "all", "end")
+PHASES = ("imports", "workers", "replays", "search", "first", "script", "all", "end")
 
 
 def minify(db: str, started: float) -> None:
@@ -87,6 +88,8 @@ def minify(db: str, started: float) -> None:
                 tell("replays")
             case events.QueryAnswered(stage="verifying the script"):
                 tell("search")
+            case events.FirstScript():
+                tell("first")
             case events.ScriptVerified():
                 tell("script")
             case events.CaptureFinished():
@@ -137,7 +140,8 @@ def main() -> None:
         print(f"{case}: the program takes {program} s")
         for capture in row["captures"]:
             times = "  ".join(f"{phase} {capture[phase]:.1f}" for phase in PHASES if phase in capture)
-            print(f"  {times}  (script / program: {capture.get('script', 0) / program:.1f})")
+            first = capture.get("first", capture.get("script", 0))
+            print(f"  {times}  (first script / program: {first / program:.1f})")
 
 
 if __name__ == "__main__":

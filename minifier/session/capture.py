@@ -29,6 +29,9 @@ from .events import Listener, ReplayFinished, ReplayStarted
 from .options import MinifyOptions
 from .resources import SharedResources
 
+#: Seconds that one operator may take.
+_GUESS_LIMIT = 120.0
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureOutcome:
@@ -110,7 +113,7 @@ def _first_guess(
 ) -> tuple[Emitter, Callable[[], tuple[Case, Draft] | None]]:
     """What draws up a script of the culprit that ``failure`` names, which can run while the workers import."""
     likeness = Likeness(failure, Match(options.match), options.error_regex)
-    emitter = Emitter(index, capture, likeness.holds, options.timeout or LIMIT, resources.processes)
+    emitter = Emitter(index, capture, likeness.holds, options.timeout or _GUESS_LIMIT, resources.processes)
 
     def make() -> tuple[Case, Draft] | None:
         found = guess(case, failure)

@@ -11,7 +11,7 @@ import io
 import re
 import textwrap
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...store.document.case import Case, Graph, Node, every_node, tag
@@ -66,10 +66,9 @@ def make_action(
     """
     kind = str(failure.detail.get("class", "value")) if failure.kind is FailureKind.DIVERGENCE else ""
     backward = failure.phase is Phase.BACKWARD
-    if earlier and (case.calls > 1 or (backward and kind)):
-        raise Unprintable("gradients that differ only after calls with other inputs are not printed")
     twice = bool(kind) and kind != "alias"
     separate = kind == "mutation" or ((twice or case.calls > 1 or earlier) and mutates(case.graph))
+    separate = separate or bool(earlier and backward and kind)
     in_function = separate or len(inputs.arguments) > _FEW_INPUTS
     maker = _Maker(case, printed, inputs, f"torch.compile({printed.name}, {arguments})", managers, in_function)
     maker.earlier = earlier
@@ -173,18 +172,22 @@ class _Maker:
             *self.backward_pass,
         ]
 
-    def calls_before(self) -> list[str]:
-        """The compiled function, and its calls with the inputs of earlier calls, each with its backward pass."""
+    def calls_before(self, call: Callable[[str], list[str]] | None = None) -> list[str]:
+        """The compiled function, and its calls with the inputs of earlier calls, each with its backward pass.
+
+        ``call(arguments)`` are the lines of one call, by default those of `again`.
+        """
+        call = self.again if call is None else call
         lines = [f"compiled = {self.compiled}"]
         for before in self.earlier:
             lines += [s.layout() for s in (*before.statements, *self.marks(before.arguments))]
             if self.in_function:
                 others = [(i, name) for i, name in enumerate(before.arguments) if name != "None"]
                 lines += ["before = make_inputs()", *(f"before[{i}] = {name}" for i, name in others)]
-                lines += self.again("*before")
+                lines += call("*before")
             else:
                 pairs = zip(before.arguments, self.inputs.arguments, strict=True)
-                lines += self.again(", ".join(last if first == "None" else first for first, last in pairs))
+                lines += call(", ".join(last if first == "None" else first for first, last in pairs))
         return lines
 
     def sequence(self) -> str:
@@ -261,13 +264,13 @@ class _Maker:
         wanted = [a for a, value in zip(self.inputs.arguments, self.case.inputs, strict=True)
                   if tag(value) == "tensor" and self.case.tensors[value["tensor"]].requires_grad]  # fmt: skip
         inner = [*self.seed]
-        if self.in_function:
+        if self.in_function and not self.earlier:
             inner.append(f"[{', '.join(self.inputs.arguments)}] = make_inputs()")
         single = self.printed.single
         plain = ", ".join(self.inputs.arguments)
         options = ", equal_nan=True" if equal_nan else ""
         unused = ", allow_unused=True" if len(wanted) > 1 else ""
-        if summed and single and not inner:
+        if summed and single and not inner and not self.earlier:
             lines = [
                 f"{name} = torch.autograd.grad({function}({plain}).sum(), [{', '.join(wanted)}]{unused})"
                 for name, function in (("expected", self.printed.name), ("actual", "compiled"))
@@ -283,12 +286,20 @@ class _Maker:
             inner.append(COTANGENTS)
             inner.append(f"return torch.autograd.grad(outputs, [{', '.join(wanted)}], cotangents, allow_unused=True)")
         lines = [f"expected = gradients({self.printed.name})", f"actual = gradients({self.compiled})"]
+        given = ""
+        if self.earlier:
+            given = "".join(f", {name}" for name in self.inputs.arguments)
+            lines = [
+                *self.calls_before(lambda arguments: [f"gradients(compiled, {arguments})"]),
+                f"expected = gradients({self.printed.name}, *make_inputs())",
+                "actual = gradients(compiled, *make_inputs())",
+            ]
         after = self.close(options, GRADIENT_PREFIX)
         if self.missing:
             there = "[g is not None for g in {}]"
             after = f"assert {there.format('actual')} == {there.format('expected')}, {string(MISSING_PREFIX)}"
         return "\n".join([
-            "def gradients(function):",
+            f"def gradients(function{given}):",
             textwrap.indent("\n".join(inner), INDENT),
             "",
             self.within(lines, after),
