@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -44,6 +45,7 @@ PROGRAM = """
 import sys
 import torch
 from torch import fx
+import torch._dynamo  # torch itself imports it to take an operation apart, and that is no memory of the reduction
 import fxminify.minifier.tracing.recorder
 from fxminify.minifier.reduce import reduce
 
@@ -79,15 +81,16 @@ print("peak", peak() - before)
 def test_a_reduction_needs_little_more_memory_than_one_eager_run() -> None:
     """120 values of 4 MiB are recorded: kept in memory they would be ten times what one run on its own inputs needs.
 
-    The least of three runs counts: an allocator keeps more of what was freed in some than in others.
+    glibc gives freed values back to the system: else it keeps as many as it likes.
     """
 
     def peak(mode: str) -> float:
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(PROGRAM), mode], capture_output=True, text=True, check=True
-        )
+            [sys.executable, "-c", textwrap.dedent(PROGRAM), mode], capture_output=True, text=True, check=True,
+            env={**os.environ, "MALLOC_MMAP_THRESHOLD_": str(1 << 20)},
+        )  # fmt: skip
         found = re.search(r"peak ([\d.]+)", done.stdout)
         assert found is not None
         return float(found[1])
 
-    assert min(peak("reduce") for _ in range(3)) <= 1.5 * min(peak("eager") for _ in range(3))
+    assert peak("reduce") <= 1.5 * peak("eager")
