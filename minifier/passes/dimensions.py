@@ -86,19 +86,31 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
 
 
 def fewer_dimensions(case: Case, storages: Storages) -> Candidates:
-    """Leave out leading dimensions of size 1, in all tensors together: all but the last, or else one after another."""
+    """Leave out dimensions of size 1, in all tensors together: leading ones, all or else one after another, and
+    then trailing ones behind a larger dimension."""
     if any(tag(value) == "sym" for value in case.inputs):
         return case
     rank = max((len(case.tensors[i].shape) for i in changeable(case)), default=0)
-    candidate = of_rank(case, 1)
-    if candidate != case and (yield candidate):
-        return candidate
-    for least in range(rank - 1, 1, -1):
+    for least in (1, *range(rank - 1, 1, -1)):
         candidate = of_rank(case, least)
-        if candidate == case or not (yield candidate):
+        if candidate != case and (yield candidate):
+            case = candidate
+        elif least > 1:
             break
+    while (candidate := without_last(case)) != case and (yield candidate):
         case = candidate
     return case
+
+
+def without_last(case: Case) -> Case:
+    """``case`` without the last dimension of its tensors, where that is 1 and one of them has a larger dimension."""
+    tensors, larger = list(case.tensors), False
+    for i in changeable(case):
+        spec = tensors[i]
+        if len(spec.shape) > 1 and spec.shape[-1] == 1 and not spec.dynamic:
+            tensors[i] = replace(spec, shape=spec.shape[:-1], stride=spec.stride[:-1])
+            larger = larger or spec.numel > 1
+    return _with(case, tensors, {}, "none") if larger else case
 
 
 def of_rank(case: Case, rank: int) -> Case:

@@ -254,6 +254,14 @@ def test_dimensions_of_size_one_go_after_a_single_question() -> None:
     assert smallest(found, lambda candidate: True, fewer_dimensions) == (found, 0)
 
 
+def test_a_last_dimension_of_size_one_goes_behind_a_larger_one() -> None:
+    summed = case((1, 5, 1), out=("torch.cumsum", [{"ref": "x0"}, 1]))
+    found, asked = smallest(summed, lambda c: c.tensors[0].shape[1:2] == (5,), fewer_dimensions)
+    assert (shapes(found), asked) == ([(1, 5)], 3)
+    ones = case((1, 1, 1), out=("torch.relu", [{"ref": "x0"}]))
+    assert smallest(ones, lambda candidate: False, fewer_dimensions) == (ones, 2)
+
+
 def test_what_needs_its_rank_keeps_it() -> None:
     convolved = case((1, 1, 5), (1, 1, 3), out=("torch.conv1d", [{"ref": "x0"}, {"ref": "x1"}]))
     assert smallest(convolved, lambda candidate: True, fewer_dimensions) == (convolved, 2)
