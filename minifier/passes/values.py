@@ -133,15 +133,15 @@ def _filled(spec: TensorSpec, value: float) -> TensorSpec:
 
 
 def _smallest(case: Case, index: int) -> Candidates:
-    """The integer nearest to 0 that will do where one integer fills a tensor: mostly an index, and a bound of a size.
-
-    0 and 1 were tried before.
-    """
+    """The integer nearest to 0 that will do where one fills a tensor: it is mostly an index, and a bound of a size."""
     spec = case.tensors[index]
     value = (spec.init or {}).get("value")
-    if spec.dtype not in INTEGERS or not isinstance(value, int) or abs(value) > LARGEST_INDEX:
+    if spec.dtype not in INTEGERS or not isinstance(value, int) or not 1 < abs(value) <= LARGEST_INDEX:
         return case
     sign, fails, passes = (-1, -value, 0) if value < 0 else (1, value, 1)
+    plainest = yield from first_of(case, [with_tensor(case, index, _filled(spec, number)) for number in (0, 1)])
+    if plainest != case:
+        return plainest
     while fails - passes > 1:
         middle = (passes + fails) // 2
         candidate = with_tensor(case, index, _filled(spec, sign * middle))

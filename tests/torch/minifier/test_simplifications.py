@@ -311,6 +311,9 @@ def test_one_number_is_preferred_to_a_sequence_and_an_index_is_as_small_as_it_ca
     case, held = captured(lambda i: i >> 1, torch.tensor([5, -901, 40]))
     plain, _ = plainest(plain_values, case, held, lambda i, out: bool((i < 0).any()))
     assert source(plain, held) == ["i = torch.full((3,), -1)"]
+    case, held = captured(lambda x, i: x.sum() + i, noise(6), torch.full((3,), 900))
+    plain, asked = plainest(plain_values, case, held, lambda x, i, out: bool((x != 0).any() and (x != 1).any()))
+    assert (source(plain, held)[1], asked) == ("i = torch.zeros(3, dtype=torch.int64)", 6)
 
 
 # What stands around
