@@ -26,17 +26,26 @@ class Verbs(click.Group):
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
-        from ...backends.provenance.spec import InvalidSpec
-        from ...store.errors import StoreError
-        from ..reducer.shrinker import PassFailed
-
         try:
             return super().invoke(ctx)
-        except (StoreError, InvalidSpec, PassFailed) as error:
-            raise Problem(str(error)) from error
         except (KeyboardInterrupt, click.Abort) as interrupt:
             click.echo("Interrupted.", err=True)
             raise click.exceptions.Exit(130) from interrupt
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except Exception as error:
+            if isinstance(error, _ours()):
+                raise Problem(str(error)) from error
+            raise
+
+
+def _ours() -> tuple[type[Exception], ...]:
+    """The errors whose message is for the user. They are imported where there is one: that takes as long as a list."""
+    from ...backends.provenance.spec import InvalidSpec
+    from ...store.errors import StoreError
+    from ..reducer.shrinker import PassFailed
+
+    return StoreError, InvalidSpec, PassFailed
 
 
 class FormatName(click.types.StringParamType):
