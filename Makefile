@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 DEMO := .demo
-# Two processes, a file of tests to each in turn. The files come in order: those that start programs, then the quick ones.
-IN_TWO := -n 2 --dist loadfile --no-loadscope-reorder
+# A file of tests to each process in turn: first those that start programs, then the quick ones.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 # Tests that start no process and take less than a second.
 QUICK := (unit or torch) and not slow
 
@@ -47,19 +47,20 @@ check:
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint quick
 
 quick: $(VENV)/.tests
-	$(BIN)/python -m pytest -q $(IN_TWO) -m '$(QUICK)' tests/torch tests/unit
+	$(BIN)/python -m pytest -q -n 2 $(BY_FILE) -m '$(QUICK)' tests/torch tests/unit
 
+# Three processes on two cores: one of them usually waits for a program that it started.
 test: $(VENV)/.tests
-	$(BIN)/python -m pytest $(IN_TWO)
+	$(BIN)/python -m pytest -n 3 $(BY_FILE)
 
 test-random: $(VENV)/.tests
-	$(BIN)/python -m pytest -q $(IN_TWO) -p pytest_randomly -m '$(QUICK)' tests/torch tests/unit
+	$(BIN)/python -m pytest -q -n 2 $(BY_FILE) -p pytest_randomly -m '$(QUICK)' tests/torch tests/unit
 
 test-server: $(VENV)/.tests
 	$(BIN)/python -m pytest -m server
 
 test-slow: $(VENV)/.tests
-	$(BIN)/python -m pytest $(IN_TWO) -m slow
+	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m slow
 
 test-backends: $(VENV)/.backends
 	$(BIN)/python -m pytest -n 2 -m backends

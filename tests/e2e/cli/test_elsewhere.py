@@ -19,6 +19,7 @@ def captured(make_desk: MakeDesk) -> Desk:
         return make_desk("two_bugs", "moody")
 
 
+@pytest.mark.slow
 def test_a_failure_that_does_not_show_again_writes_no_script(captured: Desk) -> None:
     done = captured.minify("run", "repro.db", 2, *QUICK)
     assert done.returncode == 1

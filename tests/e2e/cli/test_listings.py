@@ -48,9 +48,9 @@ def test_passes_are_listed_with_what_they_do(desk: Desk) -> None:
 
 
 def test_backends_are_listed(desk: Desk) -> None:
-    listed = {row["name"]: row for row in desk.json("backends")}
-    assert {"inductor", "eager", "aot_eager"} <= listed.keys()
-    assert max(map(len, desk.minify("backends", COLUMNS="80").stdout.splitlines())) <= 80
+    lines = desk.minify("backends", COLUMNS="80").stdout.splitlines()
+    assert {"inductor", "eager", "aot_eager"} <= {line.split()[0] for line in lines}
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.slow

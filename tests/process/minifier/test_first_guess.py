@@ -66,6 +66,7 @@ def test_the_culprit_alone_is_a_script_before_anything_was_replayed(captured: Pa
     assert "torch.zeros(1)" in result.script
 
 
+@pytest.mark.slow
 def test_a_wrong_guess_leaves_no_script_and_is_not_told(captured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(case: Any, failure: Any) -> Any:
         return guess(case, replace(failure, message="cannot lower cos"))
@@ -84,6 +85,7 @@ def test_a_wrong_guess_leaves_no_script_and_is_not_told(captured: Path, monkeypa
     assert (result.state, result.capture.nodes_after) == (State.VERIFIED, 1)
 
 
+@pytest.mark.slow
 def test_a_failure_that_the_whole_graph_does_not_show_keeps_its_first_script(
     captured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
