@@ -49,9 +49,8 @@ check:
 quick: $(VENV)/.tests
 	$(BIN)/python -m pytest -q -n 2 $(BY_FILE) -m '$(QUICK)' tests/torch tests/unit
 
-# Three processes on two cores: one of them usually waits for a program that it started.
 test: $(VENV)/.tests
-	$(BIN)/python -m pytest -n 3 $(BY_FILE)
+	$(BIN)/python -m pytest -n 2 $(BY_FILE)
 
 test-random: $(VENV)/.tests
 	$(BIN)/python -m pytest -q -n 2 $(BY_FILE) -p pytest_randomly -m '$(QUICK)' tests/torch tests/unit
