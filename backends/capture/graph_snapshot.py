@@ -8,8 +8,6 @@ parameters are kept by reference. Inputs are copied, storage by storage, up to a
 from __future__ import annotations
 
 import copy
-import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from ...store.document.case import Case, Json, TensorSpec, Value, tag
 from ...store.live import modes
-from ...store.live.encode import Encoder, Unsupported, encode
+from ...store.live.encode import Encoder, Unsupported, encode, user_line
 from ..provenance import libraries
 from ..provenance.spec import BackendSpec
 from ..running import ambient, collectives
@@ -34,7 +32,6 @@ _RANDOM = (
     "exponential_", "uniform", "cauchy", "geometric", "scaled_dot_product", "multi_head_attention", "rng",
 )  # fmt: skip
 _DEVICES_OF_TORCH = frozenset({"cpu", "cuda", "meta", "mkldnn", "mps", "xpu"})
-_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
 _FROM_STORAGE = ("as_strided", "set_.", "storage", "resize_")
 
 
@@ -162,7 +159,7 @@ class GraphSnapshot:
         if not isinstance(node, fx.Node) or node.op == "placeholder":
             return name
         target = getattr(node.target, "__name__", str(node.target))
-        return f"{name} ({', '.join(filter(None, (target, _line(node))))})"
+        return f"{name} ({', '.join(filter(None, (target, user_line(node.meta))))})"
 
     def text(self) -> str:
         """The code of the graph, which identifies it."""
@@ -259,15 +256,6 @@ def device_imports(devices: Iterable[str]) -> list[Json]:
     modules = [torch.get_device_module(d).__name__ for d in sorted(set(devices) - _DEVICES_OF_TORCH)]
     packages = dict.fromkeys(name.partition(".")[0] for name in modules)
     return [{"module": name} for name in packages if name != "torch"]
-
-
-def _line(node: fx.Node) -> str:
-    """``file:line function`` of the user's code that a node comes from, without its directory; empty if not known."""
-    found = _FRAME.findall(node.meta.get("stack_trace") or "")
-    if not found:
-        return ""
-    file, line, function = found[-1]
-    return f"{os.path.basename(file)}:{line} {function}"
 
 
 def operators(gm: fx.GraphModule) -> list[str]:

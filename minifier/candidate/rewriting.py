@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from ...store.document.case import Case, Node, Value, map_refs, tag, target_name
+from ...store.document.origin import of_node
 from .graph_view import PAIRS, REGIONS, WRAPPERS, GraphView
 from .hop_calls import Path, exists, items, subgraph, with_subgraph
 from .subgraphs import SubgraphView, picks, without_dead
@@ -41,9 +42,10 @@ class Become:
         return -len(self.path), 0
 
     def apply(self, view: GraphView) -> Case:
-        return _edited(
-            view, self.path, self.node, lambda n: Node(n.name, self.op, self.target, self.args, dict(self.kwargs))
-        )
+        return _edited(view, self.path, self.node, self._replaced)
+
+    def _replaced(self, node: Node) -> Node:
+        return Node(node.name, self.op, self.target, self.args, dict(self.kwargs), node.meta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,8 @@ class TakeApart:
         nodes: list[Node] = []
         for node in graph.nodes:
             if node.name == self.node:
-                nodes += parts.compute
+                place = of_node(node)
+                nodes += (replace(part, meta={**part.meta, **place}) for part in parts.compute)
             elif not results or node.name not in substitutes:
                 nodes.append(node.map_values(lambda v: map_refs(v, lambda n: substitutes.get(n, {"ref": n}))))
         return replace(case, graph=with_subgraph(case.graph, self.path, replace(graph, nodes=tuple(nodes))))

@@ -6,6 +6,7 @@ can neither colour the terminal nor move its cursor. Only the verbs import this 
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,9 +66,15 @@ def table(captures: Sequence[CaptureInfo], db: str, *, each: bool = False, conso
     for row, group in zip(cells[1:], found, strict=True):
         style = STATES.get(groups.state(group)[0], "")
         console.print(_cells(row, widths, "", style), no_wrap=True, overflow="ellipsis")
-        message = printable(group[0].reason if group[0].kind == "" else group[0].headline or group[0].reason, 1000)
-        line = Text(f"{'':{widths[0]}}  {' '.join(message.split())}", style="dim" if console.is_terminal else "")
+        line = Text(f"{'':{widths[0]}}  {_what(group)}", style="dim" if console.is_terminal else "")
         console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def _what(group: Sequence[CaptureInfo]) -> str:
+    """Which line of the program fails, where it is known, and the error, on one line."""
+    message = printable(group[0].reason if group[0].kind == "" else group[0].headline or group[0].reason, 1000)
+    place = next((re.split(r" \(|, | and ", capture.origin)[0] for capture in group if capture.origin), "")
+    return " ".join(f"{printable(place, 100)}: {message}".split() if place else message.split())
 
 
 #: The most columns of each cell of a listing.
@@ -149,6 +156,7 @@ def show(
     field("failure", f"{found['kind']} in {found['phase']}" if found["kind"] else None, console)
     field("error", f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": "), console)
     field("begins at", _first_node(found.get("first_node") or {}), console)
+    field("comes from", found.get("origin"), console)
     field("backend", found["backend"], console)
     field("state", f"{found['state']}{runs}{reason}", console)
     field("nodes", f"{found['nodes_before']} → {found['nodes_after']}" if smaller else found["nodes_before"], console)

@@ -17,9 +17,11 @@ from ...repro_templates.render import Rendered, render
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification, verify
 from ...store.document.case import Blobs, Case
+from ...store.document.origin import sentence
 from ...store.errors import StoreError
 from ...store.failure import ILL_CONDITIONED, VALUES, Failure, FailureKind, Phase
 from ...store.index import CaptureInfo, Index, State
+from ...store.index.captures import ORIGIN
 from ..consent import Confirm, question, refuse
 from ..oracle.replay import Likeness
 from . import record
@@ -34,11 +36,12 @@ START = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A script that was run, and is not stored yet."""
+    """A script that was run, and is not stored yet. ``origin`` is `fxminify.store.document.origin.sentence`."""
 
     done: Verification
     header: Header
     rendered: Rendered
+    origin: str
 
 
 class Emitter:
@@ -86,7 +89,7 @@ class Emitter:
                 processes=self.processes,
             )
             if best is None or done.shown > best.done.shown:
-                best = Draft(done, header, rendered)
+                best = Draft(done, header, rendered, sentence(case.graph))
             if done.shown == done.runs:
                 break
         assert best is not None
@@ -94,7 +97,7 @@ class Emitter:
             return best
         seen = f"{done.shown} of {done.runs}"
         header = replace(best.header, runs=seen, tentative=done.mismatch if not done.shown else "")
-        return Draft(done, header, render(case, blobs, header=header, embed=embed))
+        return replace(best, header=header, rendered=render(case, blobs, header=header, embed=embed))
 
     def store(self, draft: Draft) -> tuple[State, str]:
         """Store a script. Returns the state that it deserves, and why it is not better."""
@@ -103,6 +106,7 @@ class Emitter:
             self.capture.id, "script", draft.rendered.text, verified=done.shown, runs=done.runs, log=done.log
         )
         record.keep(self.index, self.capture.id, draft.header)
+        self.index.artifacts.save(self.capture.id, ORIGIN, draft.origin)
         if done.shown:
             return State.VERIFIED, "" if done.shown == done.runs else f"shown in {done.shown} of {done.runs} runs"
         return State.UNVERIFIED, f"the script does not show the failure: {done.mismatch}"

@@ -12,6 +12,7 @@ from ...repro_templates.report.html import FailureReport
 from ...repro_templates.report.phrases import one_line
 from ...repro_templates.report.privacy import revealing
 from ...store.document.case import Case, operators
+from ...store.document.origin import sentence
 from ...store.failure import Failure
 from ...store.text import count
 
@@ -30,6 +31,7 @@ def listing(case: Case, failure: Failure | None, files: Mapping[str, bytes], *, 
     inside = [
         f"graph: {_few(_operators(case))}",
         "names: neutral ones" if renamed else f"names, as in the program: {_few(_names(case))}",
+        *([f"places in the program: {origin}"] if not renamed and (origin := sentence(case.graph)) else []),
         *_values(case),
         *_backend(case),
         *([f"error: {' and '.join(parts)}, without paths"] if parts else []),

@@ -17,15 +17,20 @@ from sqlalchemy.orm import Session, load_only
 
 from .. import codec
 from ..document.case import Blobs, Case, Json
+from ..document.decode import InvalidDocument, parse_value
 from ..errors import ForeignValue, StoreError
 from ..failure import Failure
 from ..signature import Signature, signature
+from ..text import printable
 from .cases import CaseStore
 from .database import Database, now
 from .documents import digest, dumps, graph_hash, loads, plain
 from .reductions import precedence
-from .tables import CaptureRow, ReductionRow, ReproRow, State
+from .tables import ArtifactRow, CaptureRow, ReductionRow, ReproRow, State
 from .trust import origin_tag
+
+#: The kind of the artifact with the lines of the program that the case of the script comes from.
+ORIGIN = "origin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +39,8 @@ class CaptureInfo:
 
     ``signature`` is the digest. ``nodes_after``, ``inputs_after`` and ``queries`` are of the last finished reduction,
     or of the running one. ``verified`` of ``runs`` fresh processes showed the failure with the script.
-    ``operators`` names what the smallest case calls, sorted, empty before a reduction.
+    ``operators`` names what the smallest case calls, sorted, empty before a reduction. ``origin`` says which lines of
+    the program the case of the script comes from (`fxminify.store.document.origin`), empty without a script.
     ``failure`` is None if no failure was seen, ``nodes_before`` if the graph could not be stored.
     """
 
@@ -51,6 +57,7 @@ class CaptureInfo:
     inputs_before: int | None
     inputs_after: int | None = None
     operators: str = ""
+    origin: str = ""
     queries: int = 0
     verified: int = 0
     runs: int = 0
@@ -140,20 +147,23 @@ class Captures:
         repros = (
             select(ReproRow).options(load_only(ReproRow.verified, ReproRow.runs)).where(ReproRow.format == "script")
         )
+        origins = select(ArtifactRow).where(ArtifactRow.kind == ORIGIN)
         if ids:
             possible = [id for id in ids if 0 < id < 1 << 63]
             query = query.where(CaptureRow.id.in_(possible))
             reductions = reductions.where(ReductionRow.capture.in_(possible))
             repros = repros.where(ReproRow.capture.in_(possible))
+            origins = origins.where(ArtifactRow.capture.in_(possible))
         with self._database.reading() as session:
             rows = session.scalars(query).all()
             scripts = {row.capture: row for row in session.scalars(repros)}
             last = _last_reductions(session.scalars(reductions))
+            places = {row.capture: _text(row.content) for row in session.scalars(origins)}
             found = {row.id for row in rows}
             for wanted in ids:
                 if wanted not in found:
                     self._database.need(session, CaptureRow, wanted)
-            infos = [_info(row, last.get(row.id), scripts.get(row.id)) for row in rows]
+            infos = [_info(row, last.get(row.id), scripts.get(row.id), places.get(row.id, "")) for row in rows]
         return [info for info in infos if not states or info.state in states]
 
     def get(self, id: int) -> CaptureInfo:
@@ -250,13 +260,22 @@ def _last_reductions(rows: Iterable[ReductionRow]) -> dict[int, ReductionRow]:
     return last
 
 
-def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | None) -> CaptureInfo:
+def _text(content: str) -> str:
+    """The text in an artifact, empty where it holds anything else."""
+    try:
+        found = parse_value(content)
+    except InvalidDocument:
+        return ""
+    return printable(found) if isinstance(found, str) else ""
+
+
+def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | None, origin: str) -> CaptureInfo:
     try:
         state = State(row.state)
         failure = None if row.failure is None else codec.load(loads(row.failure), Failure)
     except ValueError as exc:
         raise ForeignValue(f"a state or a failure of capture {row.id} that cannot be read: {exc}") from exc
-    info = row.to(CaptureInfo, state=state, failure=failure, provenance=loads(row.provenance))
+    info = row.to(CaptureInfo, state=state, failure=failure, provenance=loads(row.provenance), origin=origin)
     if script is not None:
         info = replace(info, verified=script.verified, runs=script.runs)
     if reduction is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,8 @@ from .resolve import annotation, describe, enumeration, forget, triton_kernel
 from .snapshot import CannotSnapshot, Put, Tensors, digest, hint
 
 _ROOT = re.compile(r"L\['\w+'\]\.?")
-_LAST_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
+_FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 class Unsupported(Exception):
@@ -295,6 +297,21 @@ def _short(x: Any) -> str:
     return f"<{type(x).__name__}>"
 
 
+def user_line(meta: Mapping[str, Any]) -> str:
+    """``file:line function`` of the innermost frame outside of torch in the ``stack_trace`` of a node, without its
+    directory; that of the innermost frame if all are torch's, empty if none is known."""
+    trace = meta.get("stack_trace")
+    innermost, end = "", len(trace) if isinstance(trace, str) else 0
+    while isinstance(trace, str) and (end := trace.rfind('File "', 0, end)) >= 0:
+        if (found := _FRAME.match(trace, end)) is None:
+            continue
+        line = printable(f"{re.split(r'[/\\]', found[1])[-1]}:{found[2]} {found[3]}", 300)
+        if not found[1].startswith(_TORCH):
+            return line
+        innermost = innermost or line
+    return innermost
+
+
 def printable(text: str, length: int) -> str:
     """``text`` as printable ASCII on one line, cut to ``length``, for comments and terminals."""
     text = text[:length]
@@ -314,10 +331,8 @@ def _meta(meta: Mapping[str, Any]) -> Json:
         out["shape"] = [s if type(s) is int else printable(str(s), 200) for s in value.shape]
     elif isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         out["dtype"] = type(value).__name__
-    trace = meta.get("stack_trace")
-    if isinstance(trace, str) and (found := _LAST_FRAME.search(trace, max(trace.rfind('File "'), 0))):
-        file = re.split(r"[/\\]", found[1])[-1]
-        out["stack"] = printable(f"{file}:{found[2]} {found[3]}", 300)
+    if line := user_line(meta):
+        out["stack"] = line
     stack = meta.get("nn_module_stack")
     if isinstance(stack, Mapping) and stack:
         last = list(stack.values())[-1]

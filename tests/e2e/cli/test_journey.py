@@ -111,6 +111,19 @@ def test_the_history_tells_what_each_step_changed(minified: Desk, rows: dict[int
     )
 
 
+def test_the_line_of_the_program_is_kept(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
+    """The culprit of row 1 is ``torch.relu`` of ``two_bugs``: listing, details, script, issue and page name its line."""
+    assert rows[1]["origin"] == "program.py:17 two_bugs"
+    assert rows[4]["origin"] == ""  # not minified
+    assert "program.py:17 two_bugs: " in minified.invoke("list", "repro.db").output
+    assert "comes from  program.py:17 two_bugs\n" in minified.invoke("show", "repro.db", 1).output
+    assert "\nFrom program.py:17 two_bugs.\n" in minified.invoke("repro", "repro.db", 1).output
+    issue = minified.invoke("repro", "repro.db", 1, "--format", "issue").output
+    assert "**Where in the program:** `program.py:17 two_bugs`" in issue
+    assert minified.invoke("report", "repro.db", "-o", "places.html").exit_code == 0
+    assert "<dt>Comes from</dt><dd>program.py:17 two_bugs</dd>" in (minified.path / "places.html").read_text()
+
+
 def test_what_matters_is_shown_and_reported(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
     """Row 3 needs its option, row 1 nothing but its operator."""
     details = minified.json("show", "repro.db", 3)

@@ -19,7 +19,7 @@ from work import Lines
 from fxminify.store.document.case import Case, Graph, Node, to_json
 from fxminify.store.document.decode import parse, validate
 from fxminify.store.live.build import build, build_value
-from fxminify.store.live.encode import Encoder, Unsupported, encode, graph_text
+from fxminify.store.live.encode import Encoder, Unsupported, encode, graph_text, user_line
 
 torch.set_num_threads(1)
 FAST = [n for n in corpus.SOURCES if n not in corpus.SLOW]
@@ -206,6 +206,20 @@ def test_metadata_shows_the_users_line_and_no_path() -> None:
     assert [type(s) for s in node.meta["shape"]] == [str, str]
     assert node.meta["stack"].startswith("test_graphs.py:")
     assert "/" not in node.meta["stack"]
+
+
+@pytest.mark.parametrize(
+    "files, shown",
+    [
+        (["/home/me/model.py", f"{os.path.dirname(torch.__file__)}/nn/functional.py"], "model.py:1 f0"),
+        ([f"{os.path.dirname(torch.__file__)}/nn/functional.py"], "functional.py:1 f0"),
+        (["C:\\me\\model.py", "/lib/transformers/bert.py"], "bert.py:2 f1"),
+        ([], ""),
+    ],
+)
+def test_the_users_line_is_the_innermost_outside_of_torch(files: list[str], shown: str) -> None:
+    trace = "".join(f'  File "{file}", line {i + 1}, in f{i}\n    return y\n' for i, file in enumerate(files))
+    assert user_line({"stack_trace": trace}) == shown
 
 
 def test_metadata_of_a_module_is_its_path() -> None:
