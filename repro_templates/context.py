@@ -17,7 +17,7 @@ from ..backends.provenance import variables
 from ..backends.provenance.installed import Installed
 from ..backends.running.deaths import signal_name
 from ..store.document.case import Case
-from ..store.document.origin import sentence
+from ..store.document.program_lines import comes_from
 from ..store.failure import NUMERIC, Failure, FailureKind
 from ..store.masking import mask
 from ..store.text import count
@@ -117,7 +117,7 @@ class Context:
     title: str
     comment: str
     summary: str
-    origin: str
+    comes_from: str
     backend: str
     expected: str
     actual: str
@@ -158,8 +158,8 @@ def about(case: Case, header: Header) -> list[str]:
     found = next(figures(failure), None)
     if found and not (found.error in failure.message and found.eager in failure.message):
         lines += _wrapped(f"Largest error against float64: {found.error} compiled, {found.eager} in eager.")
-    if origin := sentence(case.graph):
-        lines += _wrapped(f"From {origin}.")
+    if place := comes_from(case.graph):
+        lines += _wrapped(f"From {place}.")
     lines += _wrapped(" ".join(filter(None, (minified(case, header), sure(header)))))
     lines += _wrapped(", ".join(versions(header)) + "." if versions(header) else "")
     lines += _wrapped(needs(header.installed))
@@ -291,7 +291,7 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
         "title": named,
         "comment": re.sub(r"-(?=-)", "- ", named),  # two hyphens have no place in a comment
         "summary": summary(case, failure),
-        "origin": one_line(sentence(case.graph), 400),
+        "comes_from": one_line(comes_from(case.graph), 400),
         "backend": one_line(str(case.backend.get("name", "")), 80),
         "expected": expected(failure),
         "actual": actual(failure, header.timeout),

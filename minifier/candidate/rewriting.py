@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from ...store.document.case import Case, Node, Value, map_refs, tag, target_name
-from ...store.document.origin import of_node
+from ...store.document.program_lines import place_of
 from .graph_view import PAIRS, REGIONS, WRAPPERS, GraphView
 from .hop_calls import Path, exists, items, subgraph, with_subgraph
 from .subgraphs import SubgraphView, picks, without_dead
@@ -150,7 +150,7 @@ class TakeApart:
         nodes: list[Node] = []
         for node in graph.nodes:
             if node.name == self.node:
-                place = of_node(node)
+                place = place_of(node)
                 nodes += (replace(part, meta={**part.meta, **place}) for part in parts.compute)
             elif not results or node.name not in substitutes:
                 nodes.append(node.map_values(lambda v: map_refs(v, lambda n: substitutes.get(n, {"ref": n}))))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, map_refs, refs, tag
-from ...store.document.origin import of_node
+from ...store.document.program_lines import place_of
 from .graph_view import GraphView, reached
 from .hop_calls import HopCall, Path, deciding, exists, hop_calls, items, paths, subgraph, with_subgraph
 from .patch import Patch, reduced
@@ -341,7 +341,7 @@ def _renamed_aside(graph: Graph, name: str, source: str) -> tuple[Graph, bool]:
     for old in graph.nodes:
         node = old
         if node.name == name:
-            node = replace(node, name=new, meta=of_node(node))
+            node = replace(node, name=new, meta=place_of(node))
         elif node.op == "output":
             node = node.map_values(lambda v: map_refs(v, lambda n: {"ref": new if n == name else n}))
         else:

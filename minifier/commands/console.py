@@ -73,7 +73,7 @@ def table(captures: Sequence[CaptureInfo], db: str, *, each: bool = False, conso
 def _what(group: Sequence[CaptureInfo]) -> str:
     """Which line of the program fails, where it is known, and the error, on one line."""
     message = printable(group[0].reason if group[0].kind == "" else group[0].headline or group[0].reason, 1000)
-    place = next((re.split(r" \(|, | and ", capture.origin)[0] for capture in group if capture.origin), "")
+    place = next((re.split(r" \(|, | and ", capture.comes_from)[0] for capture in group if capture.comes_from), "")
     return " ".join(f"{printable(place, 100)}: {message}".split() if place else message.split())
 
 
@@ -156,7 +156,7 @@ def show(
     field("failure", f"{found['kind']} in {found['phase']}" if found["kind"] else None, console)
     field("error", f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": "), console)
     field("begins at", _first_node(found.get("first_node") or {}), console)
-    field("comes from", found.get("origin"), console)
+    field("comes from", found.get("comes_from"), console)
     field("backend", found["backend"], console)
     field("state", f"{found['state']}{runs}{reason}", console)
     field("nodes", f"{found['nodes_before']} → {found['nodes_after']}" if smaller else found["nodes_before"], console)

@@ -7,7 +7,7 @@ from typing import Any
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
 from ...store.document.case import Case
-from ...store.document.origin import sentence
+from ...store.document.program_lines import comes_from
 from ...store.index import Index
 from ..oracle import first_node
 from ..passes import Stage, in_stage
@@ -36,7 +36,7 @@ def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[st
         return {**out, "graph": info.graph_text}
     best = index.best(info)
     if best is not None:
-        out["origin"] = sentence(best.graph)
+        out["comes_from"] = comes_from(best.graph)
     case = index.captures.case(capture_id) if captured or best is None else best
     out["backend_spec"] = {k: v for k, v in case.backend.items() if k != "search_path"}
     out["context"] = {k: v for k, v in case.context.items() if k != "rng"}

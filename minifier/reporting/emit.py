@@ -17,11 +17,11 @@ from ...repro_templates.render import Rendered, render
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification, verify
 from ...store.document.case import Blobs, Case
-from ...store.document.origin import sentence
+from ...store.document.program_lines import comes_from
 from ...store.errors import StoreError
 from ...store.failure import ILL_CONDITIONED, VALUES, Failure, FailureKind, Phase
 from ...store.index import CaptureInfo, Index, State
-from ...store.index.captures import ORIGIN
+from ...store.index.captures import COMES_FROM
 from ..consent import Confirm, question, refuse
 from ..oracle.replay import Likeness
 from . import record
@@ -36,12 +36,12 @@ START = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A script that was run, and is not stored yet. ``origin`` is `fxminify.store.document.origin.sentence`."""
+    """A script that was run, and is not stored yet. ``comes_from`` names the lines of the program that it stands for."""
 
     done: Verification
     header: Header
     rendered: Rendered
-    origin: str
+    comes_from: str
 
 
 class Emitter:
@@ -89,7 +89,7 @@ class Emitter:
                 processes=self.processes,
             )
             if best is None or done.shown > best.done.shown:
-                best = Draft(done, header, rendered, sentence(case.graph))
+                best = Draft(done, header, rendered, comes_from(case.graph))
             if done.shown == done.runs:
                 break
         assert best is not None
@@ -106,7 +106,7 @@ class Emitter:
             self.capture.id, "script", draft.rendered.text, verified=done.shown, runs=done.runs, log=done.log
         )
         record.keep(self.index, self.capture.id, draft.header)
-        self.index.artifacts.save(self.capture.id, ORIGIN, draft.origin)
+        self.index.artifacts.save(self.capture.id, COMES_FROM, draft.comes_from)
         if done.shown:
             return State.VERIFIED, "" if done.shown == done.runs else f"shown in {done.shown} of {done.runs} runs"
         return State.UNVERIFIED, f"the script does not show the failure: {done.mismatch}"

@@ -144,8 +144,8 @@ def _facts(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
     ]
     if (first := first_node.stored(index, capture.id)) is not None:
         facts.append(("Begins at", f"{first.get('node')}, node {first.get('position')} of {first.get('of')}"))
-    if capture.origin:
-        facts.append(("Comes from", without_paths(capture.origin, 500)))
+    if capture.comes_from:
+        facts.append(("Comes from", without_paths(capture.comes_from, 500)))
     if capture.parent is not None:
         facts.append(("Found while", f"minifying #{capture.parent}"))
     facts += [("Retested", without_paths(line, 500)) for line in retested(index, capture)]

@@ -12,7 +12,7 @@ from ...repro_templates.report.html import FailureReport
 from ...repro_templates.report.phrases import one_line
 from ...repro_templates.report.privacy import revealing
 from ...store.document.case import Case, operators
-from ...store.document.origin import sentence
+from ...store.document.program_lines import comes_from
 from ...store.failure import Failure
 from ...store.text import count
 
@@ -31,7 +31,7 @@ def listing(case: Case, failure: Failure | None, files: Mapping[str, bytes], *, 
     inside = [
         f"graph: {_few(_operators(case))}",
         "names: neutral ones" if renamed else f"names, as in the program: {_few(_names(case))}",
-        *([f"places in the program: {origin}"] if not renamed and (origin := sentence(case.graph)) else []),
+        *([f"places in the program: {lines}"] if not renamed and (lines := comes_from(case.graph)) else []),
         *_values(case),
         *_backend(case),
         *([f"error: {' and '.join(parts)}, without paths"] if parts else []),

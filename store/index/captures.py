@@ -30,7 +30,7 @@ from .tables import ArtifactRow, CaptureRow, ReductionRow, ReproRow, State
 from .trust import origin_tag
 
 #: The kind of the artifact with the lines of the program that the case of the script comes from.
-ORIGIN = "origin"
+COMES_FROM = "comes-from"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,8 @@ class CaptureInfo:
 
     ``signature`` is the digest. ``nodes_after``, ``inputs_after`` and ``queries`` are of the last finished reduction,
     or of the running one. ``verified`` of ``runs`` fresh processes showed the failure with the script.
-    ``operators`` names what the smallest case calls, sorted, empty before a reduction. ``origin`` says which lines of
-    the program the case of the script comes from (`fxminify.store.document.origin`), empty without a script.
+    ``operators`` names what the smallest case calls, sorted, empty before a reduction. ``comes_from`` says which lines
+    of the program the case of the script comes from (`fxminify.store.document.program_lines`), empty without a script.
     ``failure`` is None if no failure was seen, ``nodes_before`` if the graph could not be stored.
     """
 
@@ -57,7 +57,7 @@ class CaptureInfo:
     inputs_before: int | None
     inputs_after: int | None = None
     operators: str = ""
-    origin: str = ""
+    comes_from: str = ""
     queries: int = 0
     verified: int = 0
     runs: int = 0
@@ -147,23 +147,23 @@ class Captures:
         repros = (
             select(ReproRow).options(load_only(ReproRow.verified, ReproRow.runs)).where(ReproRow.format == "script")
         )
-        origins = select(ArtifactRow).where(ArtifactRow.kind == ORIGIN)
+        places = select(ArtifactRow).where(ArtifactRow.kind == COMES_FROM)
         if ids:
             possible = [id for id in ids if 0 < id < 1 << 63]
             query = query.where(CaptureRow.id.in_(possible))
             reductions = reductions.where(ReductionRow.capture.in_(possible))
             repros = repros.where(ReproRow.capture.in_(possible))
-            origins = origins.where(ArtifactRow.capture.in_(possible))
+            places = places.where(ArtifactRow.capture.in_(possible))
         with self._database.reading() as session:
             rows = session.scalars(query).all()
             scripts = {row.capture: row for row in session.scalars(repros)}
             last = _last_reductions(session.scalars(reductions))
-            places = {row.capture: _text(row.content) for row in session.scalars(origins)}
+            lines = {row.capture: _text(row.content) for row in session.scalars(places)}
             found = {row.id for row in rows}
             for wanted in ids:
                 if wanted not in found:
                     self._database.need(session, CaptureRow, wanted)
-            infos = [_info(row, last.get(row.id), scripts.get(row.id), places.get(row.id, "")) for row in rows]
+            infos = [_info(row, last.get(row.id), scripts.get(row.id), lines.get(row.id, "")) for row in rows]
         return [info for info in infos if not states or info.state in states]
 
     def get(self, id: int) -> CaptureInfo:
@@ -269,13 +269,15 @@ def _text(content: str) -> str:
     return printable(found) if isinstance(found, str) else ""
 
 
-def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | None, origin: str) -> CaptureInfo:
+def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | None, comes_from: str) -> CaptureInfo:
     try:
         state = State(row.state)
         failure = None if row.failure is None else codec.load(loads(row.failure), Failure)
     except ValueError as exc:
         raise ForeignValue(f"a state or a failure of capture {row.id} that cannot be read: {exc}") from exc
-    info = row.to(CaptureInfo, state=state, failure=failure, provenance=loads(row.provenance), origin=origin)
+    info = row.to(
+        CaptureInfo, state=state, failure=failure, provenance=loads(row.provenance), comes_from=comes_from
+    )  # fmt: skip
     if script is not None:
         info = replace(info, verified=script.verified, runs=script.runs)
     if reduction is None:

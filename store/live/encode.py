@@ -305,7 +305,8 @@ def user_line(meta: Mapping[str, Any]) -> str:
     while isinstance(trace, str) and (end := trace.rfind('File "', 0, end)) >= 0:
         if (found := _FRAME.match(trace, end)) is None:
             continue
-        line = printable(f"{re.split(r'[/\\]', found[1])[-1]}:{found[2]} {found[3]}", 300)
+        file = re.split(r"[/\\]", found[1])[-1]
+        line = printable(f"{file}:{found[2]} {found[3]}", 300)
         if not found[1].startswith(_TORCH):
             return line
         innermost = innermost or line

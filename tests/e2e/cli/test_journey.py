@@ -112,9 +112,9 @@ def test_the_history_tells_what_each_step_changed(minified: Desk, rows: dict[int
 
 
 def test_the_line_of_the_program_is_kept(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
-    """The culprit of row 1 is ``torch.relu`` of ``two_bugs``: listing, details, script, issue and page name its line."""
-    assert rows[1]["origin"] == "program.py:17 two_bugs"
-    assert rows[4]["origin"] == ""  # not minified
+    """The culprit of row 1 is ``torch.relu`` of ``two_bugs``: whatever tells of the failure names its line."""
+    assert rows[1]["comes_from"] == "program.py:17 two_bugs"
+    assert rows[4]["comes_from"] == ""  # not minified
     assert "program.py:17 two_bugs: " in minified.invoke("list", "repro.db").output
     assert "comes from  program.py:17 two_bugs\n" in minified.invoke("show", "repro.db", 1).output
     assert "\nFrom program.py:17 two_bugs.\n" in minified.invoke("repro", "repro.db", 1).output

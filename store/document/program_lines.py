@@ -18,7 +18,7 @@ _MOST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ProgramLine:
     """One place: ``line`` is ``model.py:16 forward``, without a directory; ``modules`` are paths such as
     ``encoder.layer.0`` of the modules that were running there, in order. One of the two may be empty."""
 
@@ -31,22 +31,22 @@ class Origin:
         return f"{self.line} ({kind} {named})" if self.line and named else self.line or f"{kind} {named}"
 
 
-def origins(graph: Graph) -> tuple[Origin, ...]:
+def program_lines(graph: Graph) -> tuple[ProgramLine, ...]:
     """The places that the compute nodes of ``graph`` and its subgraphs come from, in order of their first node."""
     found: dict[str, dict[str, None]] = {}
     for node in _compute(graph):
         line, module = (str(node.meta.get(key, "")) for key in KEYS)
         if line or module:
             found.setdefault(line, {}).update({module: None} if module else {})
-    return tuple(Origin(line, tuple(modules)) for line, modules in found.items())
+    return tuple(ProgramLine(line, tuple(modules)) for line, modules in found.items())
 
 
-def sentence(graph: Graph) -> str:
-    """``origins`` as one line; empty if no node says where it comes from."""
-    return _few([str(origin) for origin in origins(graph)])
+def comes_from(graph: Graph) -> str:
+    """`program_lines` as one line; empty if no node says where it comes from."""
+    return _few([str(line) for line in program_lines(graph)])
 
 
-def of_node(node: Node) -> Json:
+def place_of(node: Node) -> Json:
     """The part of ``node.meta`` that says where it comes from."""
     return {key: node.meta[key] for key in KEYS if key in node.meta}
 

@@ -11,26 +11,28 @@ from rich.console import Console
 
 from fxminify.minifier.commands import console
 from fxminify.store.document.case import Graph, Json, Node
-from fxminify.store.document.origin import Origin, of_node, origins, sentence
+from fxminify.store.document.program_lines import ProgramLine, comes_from, place_of, program_lines
 from fxminify.store.index import Index
-from fxminify.store.index.captures import ORIGIN
+from fxminify.store.index.captures import COMES_FROM
 
 
 def graph(*metas: Json, inner: Graph | None = None) -> Graph:
     nodes = [Node(f"n{i}", "call_function", {"fn": "torch.relu"}, (), meta=meta) for i, meta in enumerate(metas)]
     attrs: dict[str, Json] = {} if inner is None else {"body": {"graph": inner}}
-    return Graph((Node("x", "placeholder", "x", meta={"stack": "not.py:1 this"}), *nodes, Node("o", "output", "output")), attrs)
+    return Graph(
+        (Node("x", "placeholder", "x", meta={"stack": "not.py:1 this"}), *nodes, Node("o", "output", "output")), attrs
+    )
 
 
 def test_nodes_of_one_line_are_one_place_with_all_modules_that_ran_it() -> None:
     line = "model.py:16 forward"
     found = graph({"stack": line, "module": "up"}, {"stack": line, "module": "down"}, {"stack": line, "module": "up"})
-    assert origins(found) == (Origin(line, ("up", "down")),)
-    assert sentence(found) == "model.py:16 forward (modules up, down)"
+    assert program_lines(found) == (ProgramLine(line, ("up", "down")),)
+    assert comes_from(found) == "model.py:16 forward (modules up, down)"
 
 
 @pytest.mark.parametrize(
-    "metas, expected",
+    ("metas", "expected"),
     [
         ([{"stack": "a.py:1 f"}], "a.py:1 f"),
         ([{"module": "layer.0"}], "module layer.0"),
@@ -40,20 +42,20 @@ def test_nodes_of_one_line_are_one_place_with_all_modules_that_ran_it() -> None:
     ],
 )
 def test_a_sentence_has_three_places_at_most(metas: list[Json], expected: str) -> None:
-    assert sentence(graph(*metas)) == expected
+    assert comes_from(graph(*metas)) == expected
 
 
 def test_subgraphs_come_after_their_graph() -> None:
-    assert sentence(graph({"stack": "a.py:1 f"}, inner=graph({"stack": "b.py:2 g"}))) == "a.py:1 f, b.py:2 g"
+    assert comes_from(graph({"stack": "a.py:1 f"}, inner=graph({"stack": "b.py:2 g"}))) == "a.py:1 f, b.py:2 g"
 
 
 def test_of_a_node_only_the_place_is_kept() -> None:
     node = Node("n", "call_function", {"fn": "torch.relu"}, (), meta={"stack": "a.py:1 f", "shape": [2]})
-    assert of_node(node) == {"stack": "a.py:1 f"}
+    assert place_of(node) == {"stack": "a.py:1 f"}
 
 
 @pytest.mark.parametrize(
-    "stored, shown",
+    ("stored", "shown"),
     [
         ("model.py:16 forward (module up), b.py:2 g", "model.py:16 forward: RuntimeError: planted"),
         ("", "RuntimeError: planted"),
@@ -65,7 +67,7 @@ def test_a_listing_begins_with_the_place(tmp_path: Path, stored: object, shown: 
     path = str(tmp_path / "repro.db")
     with Index.open(path, create=True) as index:
         id = index_tasks.add(index, *index_tasks.small_case(), text="planted")
-        index.artifacts.save(id, ORIGIN, stored)
+        index.artifacts.save(id, COMES_FROM, stored)
         rows = index.captures.find()
     out = Console(width=80, file=io.StringIO())
     console.table(rows, path, console=out)
