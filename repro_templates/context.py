@@ -159,7 +159,7 @@ def about(case: Case, header: Header) -> list[str]:
     if found and not (found.error in failure.message and found.eager in failure.message):
         lines += _wrapped(f"Largest error against float64: {found.error} compiled, {found.eager} in eager.")
     if place := comes_from(case.graph):
-        lines += _wrapped(f"From {place}.")
+        lines += _wrapped(f"From {place} of the program.")
     lines += _wrapped(" ".join(filter(None, (minified(case, header), sure(header)))))
     lines += _wrapped(", ".join(versions(header)) + "." if versions(header) else "")
     lines += _wrapped(needs(header.installed))

@@ -150,7 +150,7 @@ class GraphSnapshot:
     @property
     def frame(self) -> str:
         """``file:line function`` of the user's code where the graph begins, without its directory."""
-        return next(filter(None, map(_line, self.graph.nodes)), "")
+        return next(filter(None, (user_line(node.meta) for node in self.graph.nodes)), "")
 
     def place(self, name: str) -> str:
         """``name``, such as ``output 0``, with the operator and the line of the user's code that make that output."""

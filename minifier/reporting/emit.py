@@ -36,7 +36,7 @@ START = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A script that was run, and is not stored yet. ``comes_from`` names the lines of the program that it stands for."""
+    """A script that was run, and is not stored yet. ``comes_from`` names lines of the program."""
 
     done: Verification
     header: Header

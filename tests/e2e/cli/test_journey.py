@@ -117,7 +117,7 @@ def test_the_line_of_the_program_is_kept(minified: Desk, rows: dict[int, dict[st
     assert rows[4]["comes_from"] == ""  # not minified
     assert "program.py:17 two_bugs: " in minified.invoke("list", "repro.db").output
     assert "comes from  program.py:17 two_bugs\n" in minified.invoke("show", "repro.db", 1).output
-    assert "\nFrom program.py:17 two_bugs.\n" in minified.invoke("repro", "repro.db", 1).output
+    assert "\nFrom program.py:17 two_bugs of the program.\n" in minified.invoke("repro", "repro.db", 1).output
     issue = minified.invoke("repro", "repro.db", 1, "--format", "issue").output
     assert "**Where in the program:** `program.py:17 two_bugs`" in issue
     assert minified.invoke("report", "repro.db", "-o", "places.html").exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import subprocess
 import sys
@@ -59,7 +60,8 @@ def script(
     function: Callable[..., Any], *inputs: Any, failure: Failure = ERROR, format: str = "script", **fields: Any
 ) -> str:
     case, blobs = case_of(function, *inputs, **fields)
-    return render(case, blobs, format=format, header=replace(HEADER, failure=failure)).text
+    text = render(case, blobs, format=format, header=replace(HEADER, failure=failure)).text
+    return re.sub(r"test_render\.py:\d+ <lambda>", "model.py:16 forward", text)
 
 
 def code(text: str) -> str:
@@ -73,6 +75,7 @@ def test_a_minimal_divergence_reads_as_a_person_would_write_it() -> None:
         == '''\
 """inductor: divergence in forward: output 0: 1 of 2 elements differ
 
+From model.py:16 forward of the program.
 Minified by fxminify 0.1.0 from 214 nodes to 1 (14 oracle calls). Signature v1:ab12cd34ef56.
 torch 2.13.0+cpu, Python 3.11, Linux x86_64.
 Run it: it fails while the bug is there; exit code 0 means the bug is gone.
@@ -106,8 +109,9 @@ LONG = Failure(
 
 
 def about(failure: Failure) -> str:
-    """The docstring of a script, its last three lines left out: versions, how it was minified, what the exit means."""
-    return "\n".join(script(lambda x: x.sin(), X, failure=failure).split('"""')[1].rstrip().split("\n")[:-3])
+    """The docstring of a script without its last four lines: the line of the program, how it was minified, versions,
+    what the exit code means."""
+    return "\n".join(script(lambda x: x.sin(), X, failure=failure).split('"""')[1].rstrip().split("\n")[:-4])
 
 
 def test_an_error_that_does_not_fit_the_first_line_stands_whole_below_it_and_once() -> None:
@@ -141,7 +145,7 @@ def test_numbers_of_a_divergence_are_said_once() -> None:
 
 def test_a_hang_states_one_time() -> None:
     text = script(lambda x: x.sin(), X, failure=Failure(FailureKind.HANG, Phase.COMPILE, message="no answer in 40 s"))
-    assert text.startswith('"""inductor: hang in compile\n\nMinified by')
+    assert text.startswith('"""inductor: hang in compile\n\nFrom model.py:16 forward of the program.\nMinified by')
     assert "SIGALRM ends it after 60 s" in text
     assert "40" not in text
 
