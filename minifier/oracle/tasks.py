@@ -75,6 +75,14 @@ def describe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> J
     return codec.dump(describe(argument["modules"]))
 
 
+def load(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: load the backend of the `BackendSpec` ``argument``. Raises `CannotLoad`."""
+    from ...backends.provenance.spec import BackendSpec
+
+    BackendSpec.from_json(argument).load()
+    return {}
+
+
 def case_from_json(doc: Json) -> Case:
     """Inverse of `to_json`, without checks."""
     return Case(

@@ -37,6 +37,7 @@ TASKS = {
     "record": "fxminify.minifier.oracle.tasks:record",
     "study": "fxminify.minifier.oracle.tasks:study",
     "describe": "fxminify.minifier.oracle.tasks:describe",
+    "load": "fxminify.minifier.oracle.tasks:load",
 }
 
 

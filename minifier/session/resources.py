@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from ...backends.adapters import adapter_of
+from ...backends.provenance.spec import BackendSpec
 from ...repro_templates.processes import Processes
-from ...store.document.case import Case
+from ...store.document.case import Case, Json
 from ..sandbox.cluster import Cluster
 from ..sandbox.launcher import Mode
-from ..sandbox.pool import Pool, Workers
+from ..sandbox.pool import Ended, Pool, Workers
 from .options import MinifyOptions
+
+#: Seconds in which a worker loads a backend whose module is imported already.
+_LOADING = 60.0
 
 
 class SharedResources:
-    """The workers that were used last stay: the next capture has them, renewed, if it needs the same imports.
+    """The workers that were used last stay: the next capture has them, renewed, if it needs the same imports. So do
+    backends of one module, and one backend with other options.
 
     On a ``cluster`` every capture has workers of its own, because others use it, too.
     """
@@ -26,6 +32,7 @@ class SharedResources:
         self._cluster = cluster
         self._workers: Workers | None = None
         self._imports = ""
+        self._backend: Json = {}
 
     def workers(self, case: Case) -> Workers:
         """Workers that have imported what ``case`` needs, and have answered nothing yet.
@@ -33,9 +40,8 @@ class SharedResources:
         Raises `BackendImportError`, or another `SandboxError`.
         """
         mode: Mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
-        imports = json.dumps([mode, case.backend, case.imports], sort_keys=True)
-        if isinstance(self._workers, Pool) and imports == self._imports:
-            self._workers.renew()
+        imports = json.dumps([mode, *_imports(case)], sort_keys=True)
+        if isinstance(self._workers, Pool) and imports == self._imports and self._serves(self._workers, case.backend):
             return self._workers
         self.end_workers()
         memory = None if self._options.memory is None else int(self._options.memory * 2**30)
@@ -43,13 +49,23 @@ class SharedResources:
             self._workers = self._cluster.pool(case.backend, case.imports, memory=memory, mode=mode)
         else:
             self._workers = Pool(case.backend, case.imports, jobs=self._options.jobs, memory=memory, mode=mode)
-        self._imports = imports
+        self._imports, self._backend = imports, case.backend
         try:
             self._workers.start()
         except BaseException:
             self.end_workers()
             raise
         return self._workers
+
+    def _serves(self, pool: Pool, backend: Json) -> bool:
+        """Whether the workers of ``pool``, which are renewed, can load ``backend``, too."""
+        pool.renew()
+        if backend == self._backend:
+            return True
+        loaded = pool.submit("load", backend, timeout=_LOADING).result()
+        pool.renew()
+        self._backend = backend
+        return loaded.ended is Ended.DONE
 
     def end_workers(self) -> None:
         if self._workers is not None:
@@ -64,3 +80,10 @@ class SharedResources:
             self.end_workers()
         finally:
             self.processes.close()
+
+
+def _imports(case: Case) -> list[Any]:
+    """What the workers of ``case`` import, and where from."""
+    spec, own = BackendSpec.from_json(case.backend), case.backend
+    modules = spec.modules() or [spec.name]
+    return [modules, adapter_of(spec.name).preload, own.get("search_path"), own.get("source"), case.imports]
