@@ -172,6 +172,7 @@ def show(
         explanation(explained, console=console)
     if details or not verified:
         _details(found, console)
+    field("the rest", found.get("rest"), console)
     field("retested", "\n".join(found.get("retested") or ()), console)
     if verified:
         field("script", f"minify repro {this} -o repro.py", console)

@@ -9,7 +9,7 @@ from ...repro_templates.source.function import print_graph
 from ...store.document.case import Case
 from ...store.document.program_lines import comes_from
 from ...store.index import Index
-from ..oracle import first_node
+from ..oracle import first_node, rest
 from ..passes import Stage, in_stage
 from ..reducer import history
 from .standing import retested
@@ -32,6 +32,8 @@ def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[st
         out["retested"] = lines
     if (first := first_node.stored(index, capture_id)) is not None:
         out["first_node"] = first
+    if (behind := rest.stored(index, capture_id)) is not None and behind.sentence():
+        out["rest"] = behind.sentence()
     if info.state == "unsupported":
         return {**out, "graph": info.graph_text}
     best = index.best(info)

@@ -19,7 +19,7 @@ from ...store.index import State
 from ...store.signature import signature
 from ..candidate.hop_calls import with_distinct_names
 from ..candidate.trace import Trace, lacks_shapes, with_shapes
-from ..oracle import first_node, tasks
+from ..oracle import first_node, rest, tasks
 from ..oracle.hang_margin import MARGIN, HangMargin
 from ..oracle.oracle import Oracle
 from ..oracle.replay import LIMIT
@@ -163,6 +163,8 @@ class EntryAttempt:
             self.begins(trace)
             if self.session.options.explain and self.complete:
                 self.explain(found.case)
+            if self.complete:
+                self.ask_about_the_rest(start, trace)
         if not self.session.spent():
             seen = illustrations.find(self.session.pool, self.final_case, self.entry, self.timeout)
             if seen:
@@ -293,6 +295,27 @@ class EntryAttempt:
             self.session.note(f"what matters could not be found out: {error!r}")
             return
         explanation.keep(self.session.index, self.session.capture.id, replace(found, reduction=self.log.reduction))
+
+    def ask_about_the_rest(self, start: Case, trace: Trace) -> None:
+        """Find out what ``start`` does without the operations that its failure needs. As the replays, this is asked
+        once and not counted as a query."""
+        hangs = any(failure.kind is FailureKind.HANG for failure in self.session.shown.failures)
+        if hangs or self.entry == SCRIPT or self.session.spent():
+            return
+        try:
+            found = rest.without(start, trace, self.final_case.graph)
+            if found is None:
+                return
+            case, called = found
+            self.listen(self.nodes, "the rest of the graph")
+            verdict = self.oracle.ask(case)
+        except SandboxError as error:  # the script is verified already: this must not cost it
+            self.session.note(f"the rest of the graph could not be asked about: {error}")
+            return
+        if verdict.outcome is Outcome.OTHER:
+            self.session.add_other_failure(case, verdict)
+        known = rest.Rest(called, case.graph.count, verdict.outcome)
+        rest.keep(self.session.index, self.session.capture.id, known)
 
     def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
         """Render the script, run it, store it with the record of its verification."""

@@ -1,0 +1,50 @@
+"""A failure behind the failure: the captured graph is asked once more without the culprit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import faulty_backends  # noqa: F401  registers the backends
+import pytest
+import torch
+
+import fxminify
+from fxminify.minifier.reporting.details import details
+from fxminify.store.index import Index, State
+
+
+@pytest.mark.parametrize(
+    ("function", "others", "sentence"),
+    [
+        (
+            lambda x: torch.relu(torch.sin(torch.cos(x))).sum(),
+            ["cannot lower sin"],
+            "without torch.relu the captured graph (3 nodes) fails in another way",
+        ),
+        (
+            lambda x: torch.relu(torch.cos(torch.relu(x))).sum(),
+            [],
+            "without torch.relu the captured graph (2 nodes) passes",
+        ),
+    ],
+)
+def test_another_failure_behind_it_is_a_capture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: object, others: list[str], sentence: str
+) -> None:
+    """The message names the operator, so the search asks about nothing but it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = tmp_path / "repro.db"
+    torch._dynamo.reset()
+    fxminify.install(path, check=False)
+    try:
+        with pytest.raises(Exception, match="cannot lower relu"):
+            torch.compile(function, backend="cannot_lower")(torch.randn(40))  # type: ignore[call-overload]
+    finally:
+        fxminify.uninstall()
+    (result,) = fxminify.minify(path, options=fxminify.MinifyOptions(replays=1, runs=1, explain=False))
+    assert (result.state, result.capture.nodes_after) == (State.VERIFIED, 1)
+    with Index.open(str(path), readonly=True) as index:
+        found = [row for row in index.captures.find() if row.parent == 1]
+        assert details(index, 1)["rest"] == sentence
+    assert [row.headline.partition(": ")[2] for row in found] == others
+    assert [row.id for row in found] == list(result.others)

@@ -1,0 +1,75 @@
+"""The captured graph without what its failure needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import index_tasks
+import made
+import pytest
+
+from fxminify.minifier.oracle import rest
+from fxminify.minifier.oracle.rest import Rest
+from fxminify.minifier.oracle.verdict import Outcome
+from fxminify.store.document.case import Graph, Node
+from fxminify.store.index import Index
+
+CASE, TRACE = made.make(
+    ["x"], [("a", "sin", "x"), ("b", "relu", "a"), ("c", "cos", "b"), ("d", "relu", "c"), ("e", "exp", "d")], ["e"]
+)
+
+
+def minimal(*names: str) -> Graph:
+    nodes = {node.name: node for node in CASE.graph.nodes}
+    kept = [replace(nodes.get(name.partition("__")[0], nodes["a"]), name=name) for name in names]
+    return Graph((*kept, CASE.graph.nodes[-1]))
+
+
+@pytest.mark.parametrize(
+    ("names", "code", "called"),
+    [
+        (["b"], "x, b, d -> a = sin(x) -> c = cos(b) -> e = exp(d) -> a, c, e", ("torch.relu",)),
+        (["b", "c"], "x, d -> a = sin(x) -> e = exp(d) -> a, e", ("torch.relu", "torch.cos")),
+        (["d__part1_maximum"], "x, b, d -> a = sin(x) -> c = cos(b) -> e = exp(d) -> a, c, e", ("torch.relu",)),
+        (["c__copy1"], "x, c -> a = sin(x) -> b = relu(a) -> d = relu(c) -> e = exp(d) -> b, e", ("torch.cos",)),
+    ],
+)
+def test_every_node_that_calls_the_same_is_gone(names: list[str], code: str, called: tuple[str, ...]) -> None:
+    found = rest.without(CASE, TRACE, minimal(*names))
+    assert found is not None
+    assert (made.code(found[0]), found[1]) == (code, called)
+
+
+@pytest.mark.parametrize("names", [["of_another_graph"], ["a", "b", "c", "e"]])
+def test_where_nothing_or_all_would_be_gone_nobody_is_asked(names: list[str]) -> None:
+    assert rest.without(CASE, TRACE, minimal(*names)) is None
+
+
+def test_a_method_is_named_with_its_dot() -> None:
+    case, trace = made.make(["x"], [("a", "sin", "x"), ("b", "cos", "a")], ["b"])
+    nodes = tuple(Node("a", "call_method", "view", n.args) if n.name == "a" else n for n in case.graph.nodes)
+    found = rest.without(replace(case, graph=Graph(nodes)), trace, Graph((nodes[1],)))
+    assert found is not None
+    assert found[1] == (".view",)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "sentence"),
+    [
+        (Outcome.PASS, "without torch.relu the captured graph (3 nodes) passes"),
+        (Outcome.OTHER, "without torch.relu the captured graph (3 nodes) fails in another way"),
+        (Outcome.SAME, "without torch.relu the captured graph (3 nodes) still fails in this way"),
+        (Outcome.INVALID, ""),
+    ],
+)
+def test_the_answer_is_kept(tmp_path: Path, outcome: Outcome, sentence: str) -> None:
+    with Index.open(str(tmp_path / "repro.db"), create=True) as index:
+        id = index_tasks.add(index, *index_tasks.small_case())
+        assert rest.stored(index, id) is None
+        rest.keep(index, id, Rest(("torch.relu",), 3, outcome))
+        found = rest.stored(index, id)
+        assert found is not None
+        assert found.sentence() == sentence
+        index.artifacts.save(id, rest.ARTIFACT, {"without": 3})
+        assert rest.stored(index, id) is None
