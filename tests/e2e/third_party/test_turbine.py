@@ -31,7 +31,8 @@ def test_a_reduction_does_not_slip_from_one_bug_to_the_other(journey: Journey) -
     assert captured["nodes_before"] > 50
     first, second = journey.run()
     assert (first["state"], calls(journey.script(1))) == ("verified", ["torch.lgamma"])
-    assert (second["state"], second["parent"], second["headline"]) == ("pending", 1, MESSAGE)
+    assert (second["state"], second["parent"]) == ("pending", 1)
+    assert "failed to legalize operation 'torch.aten.erfinv'" in second["headline"]
     assert journey.run()[1]["state"] == "verified"
     assert calls(journey.script(2)) == ["torch.erfinv"]
 
