@@ -19,8 +19,7 @@ FAILURES = Path(__file__).parents[1] / "failures"
 NAMES = sorted(path.stem for path in FAILURES.glob("[0-9]*.py"))
 #: Seconds until a program is taken to hang; only the one that hangs needs it.
 HANG = 60
-#: Through every floor in the default tests. ``tests/process/minifier/test_minify.py`` and
-#: ``tests/e2e/cli/test_extension.py`` take one of TorchScript.
+#: Through every floor in the default tests. ``tests/process/minifier/test_minify.py`` takes one of TorchScript.
 QUICK = {"005_put_stride"}
 
 #: Where the kind is not the one its author gave: onnxruntime refuses while the backend still makes its session.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-from desks import Desk
+import pytest
+from desks import Desk, MakeDesk
 
 BACKEND = """
 import torch
@@ -34,11 +34,20 @@ except Exception:
 """
 
 
-def test_a_program_ends_as_a_script_that_the_printed_command_runs(desk: Desk) -> None:
+@pytest.fixture(scope="module")
+def caught(make_desk: MakeDesk) -> tuple[Desk, subprocess.CompletedProcess[str]]:
+    """A desk after ``minify catch`` of `PROGRAM`, and what that said."""
+    desk = make_desk()
     (desk.path / "lib").mkdir()
     (desk.path / "lib" / "without_relu.py").write_text(BACKEND)
     (desk.path / "program.py").write_text(PROGRAM)
-    done = desk.minify("catch", "-o", "scripts", "program.py")
+    return desk, desk.minify("catch", "-o", "scripts", "program.py")
+
+
+def test_a_program_ends_as_a_script_that_the_printed_command_runs(
+    caught: tuple[Desk, subprocess.CompletedProcess[str]],
+) -> None:
+    desk, done = caught
     assert done.returncode == 1, done.stderr
     script = (desk.path / "scripts" / "repro_1.py").read_text()
     assert "torch.relu(" in script
@@ -51,10 +60,15 @@ def test_a_program_ends_as_a_script_that_the_printed_command_runs(desk: Desk) ->
     ran = subprocess.run(command, shell=True, cwd=desk.path, capture_output=True, text=True, check=False)
     assert (ran.returncode, "no lowering for relu" in ran.stderr) == (1, True)
 
+
+@pytest.mark.slow
+def test_a_script_that_is_there_is_not_overwritten(caught: tuple[Desk, subprocess.CompletedProcess[str]]) -> None:
+    desk, _ = caught
+    script = (desk.path / "scripts" / "repro_1.py").read_text()
     again = desk.minify("catch", "-o", "scripts", "program.py", "--raise")
     assert again.returncode == 1
     assert "scripts/repro_1.py exists; add --force to overwrite it." in again.stderr
-    assert Path(desk.path / "scripts" / "repro_1.py").read_text() == script
+    assert (desk.path / "scripts" / "repro_1.py").read_text() == script
 
 
 def test_where_nothing_fails_the_exit_code_is_that_of_the_program(desk: Desk) -> None:

@@ -31,6 +31,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
+@pytest.mark.slow
 def test_a_package_adds_one_of_each_and_minifies_a_real_failure_with_them(desk: Desk, site: Path) -> None:
     asked, warm = desk.path / "asked.txt", desk.path / "warm.txt"
     environment = {"PYTHONPATH": str(site), "ACME_ASKED": str(asked), "ACME_WARM": str(warm)}

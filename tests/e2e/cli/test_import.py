@@ -19,6 +19,7 @@ def dynamo(make_desk: MakeDesk) -> Desk:
     return desk
 
 
+@pytest.mark.slow
 def test_a_launcher_becomes_a_capture_with_its_values(dynamo: Desk) -> None:
     """The backend's module is imported when asked; the folder with the data may have moved."""
     done = dynamo.minify("import", "refused/refused.py", "--trust", "--import", "foreign")

@@ -87,6 +87,7 @@ def result(desk: Desk) -> tuple[int, int, str]:
     return row["nodes_after"], row["queries"], desk.invoke("repro", "repro.db", 1).stdout
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_kill_lose_nothing_and_leave_nobody(desk: Desk) -> None:
     assert end_in_the_middle(desk, signal.SIGINT, answers=3) == 130
     assert desk.row()["state"] == "pending"

@@ -16,6 +16,10 @@ from desks import Desk, MakeDesk
 
 #: Failures of one process, in the order of their ids.
 NAMES = ["two_bugs", "imported", "fuses", "edits", "no_kernel", "wrong", "segfaults"]
+QUICK = ("--replays", 1, "--runs", 1, "--no-explain")
+#: The ids of those that are minified in every test run, and what the row of each says then.
+MINIFIED = (1, 3, 6, 7)
+VERIFIED = ("verified", 1, 1, 1)
 #: What `minify list --json` promises.
 KEYS = {
     "id", "parent", "state", "kind", "phase", "backend", "signature", "occurrences", "nodes_before", "nodes_after",
@@ -38,7 +42,7 @@ def pending(captured: Desk) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def run(captured: Desk, pending: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
     """`minify run` on the same desk; what matters of the result is found out for failures 1 and 3."""
-    rest = captured.minify("run", "repro.db", 2, 5, 6, 7, "--replays", 1, "--runs", 1, "--no-explain")
+    rest = captured.minify("run", "repro.db", 6, 7, *QUICK)
     assert rest.returncode == 0, rest.stdout
     return captured.minify("run", "repro.db", 1, 3, "--replays", 2, "--runs", 1)
 
@@ -76,10 +80,10 @@ def test_the_graph_is_the_one_the_backend_received(captured: Desk) -> None:
 def test_all_are_minified_to_one_node_and_verified(
     run: subprocess.CompletedProcess[str], rows: dict[int, dict[str, Any]]
 ) -> None:
-    """Rows 1, 2, 5, 6, 9: registered, imported, with options, with a custom operator."""
+    """Registered, with options, wrong numbers, a crash. Those that are left out are as they were."""
     assert run.returncode == 0, run.stdout
     assert {i: (r["state"], r["nodes_after"], r["inputs_after"], r["verified"]) for i, r in rows.items()} == (
-        dict.fromkeys((1, 2, 3, 5, 6, 7), ("verified", 1, 1, 1)) | dict.fromkeys((4, 8), ("pending", None, None, 0))
+        dict.fromkeys(MINIFIED, VERIFIED) | dict.fromkeys((2, 4, 5, 8), ("pending", None, None, 0))
     )
     assert "Print a script: minify repro repro.db 1" in run.stdout
 
@@ -149,9 +153,13 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("id", SCRIPTS)
+@pytest.mark.parametrize("id", MINIFIED)
 def test_the_script_is_short_plain_and_needs_nothing_of_ours(minified: Desk, id: int) -> None:
-    text = minified.invoke("repro", "repro.db", id).stdout
+    check_script(minified, id)
+
+
+def check_script(desk: Desk, id: int) -> None:
+    text = desk.invoke("repro", "repro.db", id).stdout
     assert text.isascii()
     assert len(text.splitlines()) < 40
     assert "import fxminify" not in text
@@ -173,23 +181,27 @@ def test_a_script_fails_elsewhere_with_the_same_error(minified: Desk, tmp_path: 
     assert "RuntimeError: planted: cannot lower this" in done.stderr
 
 
-@pytest.fixture(scope="module")
-def handed(minified: Desk, rows: dict[int, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Failure 1 in each format that is run before it is shown."""
-    return {f: minified.json("repro", "repro.db", 1, "--format", f) for f in ("pytest", "notebook", "bisect")}
+def test_the_pytest_file_expects_the_failure(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
+    made = minified.json("repro", "repro.db", 1, "--format", "pytest")
+    assert made["verified"] == 2
+    assert "@pytest.mark.xfail(" in made["text"]
+    check_privacy(minified, 1, made["text"])
 
 
-def test_the_pytest_file_expects_the_failure(handed: dict[str, dict[str, Any]]) -> None:
-    assert handed["pytest"]["verified"] == 2
-    assert "@pytest.mark.xfail(" in handed["pytest"]["text"]
-
-
-def test_bisect_says_there_or_gone(minified: Desk, handed: dict[str, dict[str, Any]], tmp_path: Path) -> None:
-    (tmp_path / "is_bad.py").write_text(handed["bisect"]["text"])
+@pytest.mark.slow
+def test_bisect_says_there_or_gone(minified: Desk, rows: dict[int, dict[str, Any]], tmp_path: Path) -> None:
+    text = minified.json("repro", "repro.db", 1, "--format", "bisect")["text"]
+    check_privacy(minified, 1, text)
+    (tmp_path / "is_bad.py").write_text(text)
     assert run_in(tmp_path, minified, "is_bad.py").returncode == 1
     planted = (minified.path / "planted.py").read_text()
     (tmp_path / "planted.py").write_text(planted.replace('"relu"', '"no such operator"'))
     assert run_in(tmp_path, minified, "is_bad.py").returncode == 0
+
+
+@pytest.mark.slow
+def test_nothing_of_this_machine_is_in_the_notebook(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
+    check_privacy(minified, 1, minified.json("repro", "repro.db", 1, "--format", "notebook")["text"])
 
 
 def test_the_issue_holds_the_script(minified: Desk) -> None:
@@ -199,15 +211,17 @@ def test_the_issue_holds_the_script(minified: Desk) -> None:
     assert "RuntimeError: planted: cannot lower this" in issue
 
 
-@pytest.mark.parametrize("id", [1, 2, 5, 6, 7, 8])
-def test_nothing_of_this_machine_is_shown(minified: Desk, handed: dict[str, dict[str, Any]], id: int) -> None:
+@pytest.mark.parametrize("id", [*MINIFIED, 8])
+def test_nothing_of_this_machine_is_shown(minified: Desk, rows: dict[int, dict[str, Any]], id: int) -> None:
+    check_privacy(minified, id)
+
+
+def check_privacy(desk: Desk, id: int, *said: str) -> None:
     """No directory, user or host name, in whatever may be handed on."""
-    said = [minified.invoke("show", "repro.db", id, *options).stdout for options in ([], ["--json"])]
+    said += tuple(desk.invoke("show", "repro.db", id, *options).stdout for options in ([], ["--json"]))
     if id < 8:
-        said += [minified.invoke("repro", "repro.db", id, "--format", f).stdout for f in ("script", "issue")]
-    if id == 1:
-        said += [format["text"] for format in handed.values()]
-    private = [str(minified.path), minified.path.name, os.path.expanduser("~"), socket.gethostname(), sys.prefix]
+        said += tuple(desk.invoke("repro", "repro.db", id, "--format", f).stdout for f in ("script", "issue"))
+    private = [str(desk.path), desk.path.name, os.path.expanduser("~"), socket.gethostname(), sys.prefix]
     assert all(said)
     assert [(word, text) for text in said for word in private if word in text] == []
 
@@ -262,25 +276,36 @@ def desk(minified: Desk, tmp_path: Path) -> Desk:
 
 
 @pytest.mark.slow
+def test_imported_backends_and_custom_operators_are_minified_alike(desk: Desk) -> None:
+    rows = desk.json("run", "repro.db", 2, 5, *QUICK)
+    assert {r["id"]: (r["state"], r["nodes_after"], r["inputs_after"], r["verified"]) for r in rows} == (
+        dict.fromkeys((2, 5), VERIFIED)
+    )
+    for id in (2, 5):
+        check_script(desk, id)
+        check_privacy(desk, id)
+
+
+@pytest.mark.slow
 def test_a_later_run_takes_up_the_child(desk: Desk) -> None:
-    (row,) = desk.json("run", "repro.db", 8, "--replays", 1, "--runs", 1, "--no-explain")
+    (row,) = desk.json("run", "repro.db", 8, *QUICK)
     assert (row["id"], row["parent"], row["state"], row["nodes_after"]) == (8, 1, "verified", 1)
     assert "torch.tanh" in desk.invoke("repro", "repro.db", 8).stdout
 
 
 @pytest.mark.slow
 def test_a_run_goes_on_from_a_step(desk: Desk) -> None:
-    before = desk.json("history", "repro.db", 2)
-    (row,) = desk.json("run", "repro.db", 2, "--from-step", 1, "--replays", 1, "--runs", 1, "--no-explain")
-    assert (row["id"], row["state"], row["nodes_after"]) == (2, "verified", 1)
-    after = desk.json("history", "repro.db", 2)
+    before = desk.json("history", "repro.db", 3)
+    (row,) = desk.json("run", "repro.db", 3, "--from-step", 1, *QUICK)
+    assert (row["id"], row["state"], row["nodes_after"]) == (3, "verified", 1)
+    after = desk.json("history", "repro.db", 3)
     assert after["config"]["from"] == [before["reduction"], 1]
     assert after["start_nodes"] == before["steps"][0]["nodes"]
-    said = desk.invoke("history", "repro.db", 2).output
+    said = desk.invoke("history", "repro.db", 3).output
     assert f"Reduction {after['reduction']}, begun at step 1 of reduction {before['reduction']}, from" in said
-    for words in (["--from-step", 2], ["2", "3", "--from-step", 2], ["2", "--from-step", 99]):
+    for words in (["--from-step", 2], ["1", "3", "--from-step", 2], ["3", "--from-step", 99]):
         assert desk.invoke("run", "repro.db", *words).exit_code == 2
-    assert desk.row(2)["state"] == "verified"
+    assert desk.row(3)["state"] == "verified"
 
 
 @pytest.fixture
@@ -292,6 +317,7 @@ def planted(minified: Desk) -> Iterator[Path]:
     file.write_text(text)
 
 
+@pytest.mark.slow
 def test_verify_says_when_the_bug_is_gone(desk: Desk, planted: Path, rows: dict[int, dict[str, Any]]) -> None:
     shown = desk.minify("verify", "repro.db", 1, "--runs", 1).stdout
     assert shown == f"1: 1 of 1 runs show {rows[1]['signature']}\n"

@@ -79,6 +79,7 @@ def test_builtin_namespaces_need_nothing() -> None:
     assert libraries.imports_for(ops) == ([], [])
 
 
+@pytest.mark.slow
 def test_every_namespace_that_torch_registers_is_builtin() -> None:
     import subprocess
     import sys

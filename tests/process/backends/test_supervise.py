@@ -88,6 +88,7 @@ compiled(torch.full((3,), 2.0))
         assert build(case, index.blobs.view(case.storages))[1][0].tolist() == [2.0, 2.0, 2.0]
 
 
+@pytest.mark.slow
 def test_a_crash_in_backward(tmp_path: Path) -> None:
     program = """
 import os
@@ -156,6 +157,7 @@ def test_a_hang_is_ended_with_all_it_started(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_slow_healthy_program_is_no_hang(tmp_path: Path) -> None:
     program = """
 import time
@@ -169,6 +171,7 @@ for _ in range(4):
     assert captures(tmp_path / "repro.db") == []
 
 
+@pytest.mark.slow
 def test_a_healthy_compilation_on_a_busy_machine_is_no_hang(tmp_path: Path) -> None:
     """It takes a second of a processor that six others want, too."""
     program = """
@@ -298,6 +301,7 @@ if __name__ == "__main__":
     assert kinds == [("compile_error", "program.py"), ("compile_error", "program.py"), ("crash", "inner.py")]
 
 
+@pytest.mark.slow
 def test_real_crash(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     done = capture(tmp_path, str(FAILURES / "drive.py"), "037_ort_floor_divide_intmin")
@@ -333,6 +337,7 @@ def test_a_crash_outside_every_graph_is_said(tmp_path: Path) -> None:
     assert captures(tmp_path / "repro.db") == []
 
 
+@pytest.mark.slow
 def test_a_crash_outside_leaves_a_row_of_the_last_graph(tmp_path: Path) -> None:
     compiled = 'import torch; torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))'
     done = capture(tmp_path, write(tmp_path, "program.py", OUTSIDE.format(compiled)))
@@ -367,7 +372,7 @@ GRAPHS = "2 graphs compiled by aot_eager, 2 graphs compiled by eager, none faile
     [
         ("print('done')\n", [], "nothing captured: the program compiled no graph"),
         (HEALTHY, [], f"{GRAPHS}; compared: no (--check compares calls with eager)"),
-        (HEALTHY, ["--check"], f"{GRAPHS}; compared: 4 calls"),
+        pytest.param(HEALTHY, ["--check"], f"{GRAPHS}; compared: 4 calls", marks=pytest.mark.slow),
     ],
 )
 def test_a_person_is_told_what_was_watched(tmp_path: Path, program: str, options: list[str], said: str) -> None:

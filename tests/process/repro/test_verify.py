@@ -145,6 +145,7 @@ def test_a_child_that_stays_behind_is_killed(tmp_path: Path) -> None:
     assert the(run(script, timeout=60)).message == "left"
 
 
+@pytest.mark.slow
 def test_a_failing_comparison_is_a_divergence_of_its_class() -> None:
     script = """
         import torch
