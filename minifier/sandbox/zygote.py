@@ -116,7 +116,6 @@ def main(argv: list[str]) -> int:
     die_with_parent(driver, 0)  # from here on the end of the channel says it, and leaves time to clean up
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     adopt_orphans()
-    gc.collect()
     gc.freeze()
     try:
         channel.send(ready)

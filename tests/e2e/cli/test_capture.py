@@ -58,6 +58,7 @@ def test_a_module_is_run_as_python_does(desk: Desk) -> None:
     assert same(captured, plainly(desk, "-m", "package.work", "--flag"))
 
 
+@pytest.mark.slow
 def test_a_backend_failure_is_reported_in_one_line_after_the_programs_own(desk: Desk) -> None:
     (desk.path / "once.py").write_text("import program\nprogram.run('edits')\n")
     captured, plain = desk.minify("capture", "once.py"), plainly(desk, "once.py")

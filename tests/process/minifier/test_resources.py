@@ -15,6 +15,7 @@ from fxminify.minifier.session.resources import SharedResources
 EAGER = {"name": "eager", "how": "registered", "target": "eager"}
 
 
+@pytest.mark.slow
 def test_captures_of_one_backend_share_its_imports() -> None:
     first = replace(indexes.chain(["sin"]), backend=EAGER)
     other = replace(first, backend={**EAGER, "name": "aot_eager", "target": "aot_eager"})

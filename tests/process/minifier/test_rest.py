@@ -21,10 +21,11 @@ from fxminify.store.index import Index, State
             ["cannot lower sin"],
             "without torch.relu the captured graph (3 nodes) fails in another way",
         ),
-        (
+        pytest.param(
             lambda x: torch.relu(torch.cos(torch.relu(x))).sum(),
             [],
             "without torch.relu the captured graph (2 nodes) passes",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -74,6 +74,7 @@ def test_a_parallel_region_in_a_child(pool: Pool) -> None:
     assert run(pool, "two_threads").result == {"total": float(2 << 20)}
 
 
+@pytest.mark.slow
 def test_a_parallel_region_in_the_driver_does_not_matter() -> None:
     """The driver may be any program: it ran in parallel, and has threads."""
     torch.set_num_threads(2)
@@ -261,6 +262,7 @@ def test_spawned_workers_observe_alike() -> None:
         assert failure_of(observe(own, "segfaults")).signal == signal.SIGSEGV
 
 
+@pytest.mark.slow
 def test_a_spawned_worker_that_cannot_import_names_the_module() -> None:
     with Pool(spec("team", "team_backend").to_json(), mode="spawn") as own:
         reply = own.submit("observe", {}, timeout=5).result(60)
