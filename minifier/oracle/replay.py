@@ -97,12 +97,13 @@ def replay(
     error_regex: str | None = None,
     prefer: str = "",
     limit: float = LIMIT,
+    again: str = "minify run --again",
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Replay:
     """Replay ``case``, whose storages are in ``pool.scratch``. ``prefer`` names the entry to take where it
     shows the failure as often as any. ``limit`` is the longest a run may take, in seconds: for a hang the time after
-    which the capture was given up. ``meanwhile`` is called now and then. Raises `SandboxError` when the workers cannot
-    work."""
+    which the capture was given up. ``again`` is the command that replays it again, for the reason why it did not show.
+    ``meanwhile`` is called now and then. Raises `SandboxError` when the workers cannot work."""
     hangs = captured.kind is FailureKind.HANG
     one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
     timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
@@ -110,7 +111,7 @@ def replay(
     entries = session.first_sight(again=0 if hangs else runs - 1) or session.second_sight(runs)
     target = FailureTarget((signature(captured),), match, error_regex)
     if not entries:
-        return Replay(False, target, entries=session.shown(), reason=session.why_not(captured))
+        return Replay(False, target, entries=session.shown(), reason=session.why_not(captured, again))
     entry = fastest(entries)
     if prefer in entries and entries[prefer].rate >= entries[entry].rate:
         entry = prefer
@@ -246,8 +247,8 @@ class _Session:
     def slowest(self, entry: str) -> float:
         return max(reply.seconds for _, reply in self.seen[entry, self.threads])
 
-    def why_not(self, captured: Failure) -> str:
-        """For a person: what the runs showed instead."""
+    def why_not(self, captured: Failure, again: str) -> str:
+        """For a person: what the runs showed instead, and what to do before the command ``again``."""
         lines = []
         for (entry, threads), runs in self.seen.items():
             shown = dict.fromkeys(self._said(observation) for observation, _ in runs)
@@ -255,7 +256,8 @@ class _Session:
             with_threads = f" with {threads} threads" if threads != 1 else ""
             lines.append(f"{entry}{with_threads}, {times}: {'; '.join(shown)}")
         seen = (observation.failure for observation, _ in self._all())
-        lines += missing(self.case.backend.get("variables", ()), (failure for failure in seen if failure is not None))
+        failures = (failure for failure in seen if failure is not None)
+        lines += missing(self.case.backend.get("variables", ()), failures, again)
         return "\n".join([f"captured: {captured.headline()}", *lines])
 
     def _said(self, observation: Observation) -> str:
@@ -272,18 +274,19 @@ class _Session:
             yield from runs
 
 
-def missing(variables: Iterable[str], failures: Iterable[Failure]) -> list[str]:
-    """What a backend had where it failed and does not have in replays, and what to do: variables and files."""
+def missing(variables: Iterable[str], failures: Iterable[Failure], again: str) -> list[str]:
+    """What a backend had where it failed and does not have in replays, and what to do before the command
+    ``again``: variables and files."""
     lines = []
     if unset := ", ".join(name for name in variables if name not in os.environ):
         lines.append(
             f"the backend reads {unset}, set where it failed and not set in this environment: "
-            f"set {unset} as the program does, then minify run --again"
+            f"set {unset} as the program does, then {again}"
         )
     found = (_NO_FILE.search(failure.message) for failure in failures if failure.type == "FileNotFoundError")
     for path in dict.fromkeys(match[2] for match in found if match is not None):
         if os.path.isabs(path):
-            lines.append(f"the file {path} is missing: put it there, then minify run --again")
+            lines.append(f"the file {path} is missing: put it there, then {again}")
         else:
             lines.append(
                 f"the backend reads the file {path} of the program's directory, but replays run in an empty directory: "

@@ -34,7 +34,7 @@ from ..reporting.explain import explain
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Ended
 from ..tracing.content_address import content_addressed
-from .capture_session import CaptureSession
+from .capture_session import CaptureSession, again
 from .events import ScriptVerified
 from .reduction import Reduction
 from .script_oracle import ScriptOracle
@@ -170,8 +170,7 @@ class EntryAttempt:
             if seen:
                 illustrations.keep(self.session.index, self.session.capture.id, seen)
         if not self.complete:
-            command = f"minify run {self.session.index.name} {self.session.capture.id} --again"
-            stopped = f"stopped by its budget; to go on: {command}"
+            stopped = f"stopped by its budget; to go on: {again(self.session.index, self.session.capture.id)}"
             reason = "; ".join(filter(None, (reason, stopped)))
         return self.result(state, reason)
 
@@ -345,7 +344,7 @@ class EntryAttempt:
             return state, reason
         except NeedsData as error:
             self.unprintable = True
-            command = f"minify run {self.session.index.name} {self.session.capture.id} --again --embed-data"
+            command = again(self.session.index, self.session.capture.id, "--embed-data")
             return State.UNVERIFIED, f"{error}: {command}"
         except (Unprintable, CannotLoad) as error:
             self.unprintable = True

@@ -23,7 +23,7 @@ from ..reducer.history import begin_at
 from ..reporting.emit import Draft, Emitter
 from ..sandbox.launcher import BackendImportError, SandboxError
 from .attempt import SCRIPT, AttemptResult, EntryAttempt, keep
-from .capture_session import CaptureSession
+from .capture_session import CaptureSession, again
 from .early_script import EarlyScript
 from .events import Listener, ReplayFinished, ReplayStarted
 from .options import MinifyOptions
@@ -79,6 +79,7 @@ def reduce_capture(
                 error_regex=options.error_regex,
                 prefer=entry_to_resume(index, capture.id, options, begun),
                 limit=options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT),
+                again=again(index, capture.id),
                 meanwhile=early.tell,
             )
             if shown.reproduced:

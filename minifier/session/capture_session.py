@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 
 from ...backends.provenance.installed import Installed
@@ -19,6 +20,11 @@ from ..tracing.content_address import content_addressed
 from .early_script import EarlyScript
 from .events import Listener, Noted, QueryAnswered, StepAccepted
 from .options import MinifyOptions
+
+
+def again(index: Index, capture: int, *options: str) -> str:
+    """The command that minifies a capture again."""
+    return shlex.join(["minify", "run", index.name, str(capture), "--again", *options])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ import pytest
 from fxminify.minifier.oracle.replay import missing
 from fxminify.store.failure import Failure, FailureKind, Phase
 
+AGAIN = "minify run repro.db 3 --again"
+
 
 def failed(type_name: str, message: str) -> Failure:
     return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, type=type_name, message=message)
@@ -22,9 +24,9 @@ def no_file(path: str) -> Failure:
 def test_a_variable_that_the_program_sets_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IS_SET", "1")
     monkeypatch.delenv("MY_MODE", raising=False)
-    assert missing(["IS_SET", "MY_MODE"], [failed("KeyError", "'MY_MODE'")]) == [
+    assert missing(["IS_SET", "MY_MODE"], [failed("KeyError", "'MY_MODE'")], AGAIN) == [
         "the backend reads MY_MODE, set where it failed and not set in this environment: "
-        "set MY_MODE as the program does, then minify run --again"
+        "set MY_MODE as the program does, then minify run repro.db 3 --again"
     ]
 
 
@@ -36,12 +38,15 @@ def test_a_variable_that_the_program_sets_is_named_with_what_to_do(monkeypatch: 
             "the backend reads the file no config.json of the program's directory, but replays run in an empty "
             "directory: open it by its absolute path, then minify capture the program again",
         ),
-        ("/nowhere/it's.json", "the file /nowhere/it's.json is missing: put it there, then minify run --again"),
+        (
+            "/nowhere/it's.json",
+            "the file /nowhere/it's.json is missing: put it there, then minify run repro.db 3 --again",
+        ),
     ],
 )
 def test_a_missing_file_is_named_once(path: str, line: str) -> None:
-    assert missing([], [no_file(path), no_file(path)]) == [line]
+    assert missing([], [no_file(path), no_file(path)], AGAIN) == [line]
 
 
 def test_nothing_is_missing() -> None:
-    assert missing([], [failed("RuntimeError", "no lowering")]) == []
+    assert missing([], [failed("RuntimeError", "no lowering")], AGAIN) == []
