@@ -40,7 +40,7 @@ def test_a_variable_that_the_program_sets_is_named_with_what_to_do(monkeypatch: 
         ),
         (
             "/nowhere/it's.json",
-            "the file /nowhere/it's.json is missing: put it there, then minify run repro.db 3 --again",
+            f"the file /nowhere/it's.json is missing: put it there, then {AGAIN}",
         ),
     ],
 )
