@@ -139,6 +139,14 @@ class Processes:
                 return EndedRun(code, seconds, (place / "output").read_text("utf-8", errors="replace"), report, forked)
         return self.run(script, plain=plain)
 
+    def prepare(self, script: Script) -> None:
+        """Start the fork server for scripts with the imports and the environment of ``script``, and do not wait for it.
+
+        Does nothing where no server can serve them.
+        """
+        with suppress(_CannotFork), self._server(script):
+            return
+
     def _start(self, run: _Run) -> tuple[int | None, float]:
         """The exit code and the seconds of a fresh process."""
         started, code = time.monotonic(), None

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...backends.provenance.installed import Installed
 from ...repro_templates.context import Header
-from ...repro_templates.processes import Processes
+from ...repro_templates.processes import Processes, Script
 from ...repro_templates.render import Rendered, render
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification, verify
@@ -98,6 +98,14 @@ class Emitter:
         seen = f"{done.shown} of {done.runs}"
         header = replace(best.header, runs=seen, tentative=done.mismatch if not done.shown else "")
         return replace(best, header=header, rendered=render(case, blobs, header=header, embed=embed))
+
+    def prepare(self, case: Case, failure: Failure) -> None:
+        """Begin with the imports of scripts for the backend of ``case``, and do not wait for them.
+
+        Raises `Unprintable` and `CannotLoad`."""
+        header = make_header(self.capture, case, failure, queries=0, timeout=self.timeout, runs="", replays="")
+        text = render(case, {}, header=header).text
+        self.processes.prepare(Script(text, self.timeout + START, search_path(case)))
 
     def store(self, draft: Draft) -> tuple[State, str]:
         """Store a script. Returns the state that it deserves, and why it is not better."""

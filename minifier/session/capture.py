@@ -8,6 +8,7 @@ itself as the oracle. If that fails, too, the capture ends as unverified.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,7 @@ from ...store.document.case import Case, tag
 from ...store.failure import METADATA, Failure
 from ...store.index import CaptureInfo, Index, State
 from ...store.signature import Match
-from ..oracle.replay import LIMIT, Likeness, Replay, Shown, replay
+from ..oracle.replay import LIMIT, Likeness, Replay, Shown, healthy, replay
 from ..oracle.scheduler import Budget
 from ..reducer.guess import guess
 from ..reducer.history import begin_at
@@ -112,13 +113,18 @@ def _first_guess(
     options: MinifyOptions,
     resources: SharedResources,
 ) -> tuple[Emitter, Callable[[], tuple[Case, Draft] | None]]:
-    """What draws up a script of the culprit that ``failure`` names, which can run while the workers import."""
+    """What draws up a script of the culprit that ``failure`` names, which can run while the workers import.
+
+    Where it names none, the imports of the script are done in that time: they are those of any graph of one operator.
+    """
     likeness = Likeness(failure, Match(options.match), options.error_regex)
     emitter = Emitter(index, capture, likeness.holds, options.timeout or _GUESS_LIMIT, resources.processes)
 
     def make() -> tuple[Case, Draft] | None:
         found = guess(case, failure)
         if found is None:
+            if len(os.sched_getaffinity(0)) > 1:
+                emitter.prepare(replace(healthy(case), compare=case.compare, imports=()), failure)
             return None
         return found, emitter.draft(found, {}, failure=failure, queries=0, runs=1, embed=False)
 

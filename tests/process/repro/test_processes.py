@@ -136,6 +136,18 @@ def test_a_script_cannot_tell_a_forked_run_from_a_fresh_one(processes: Processes
     assert outputs[1:] == outputs[:1] * 2
 
 
+def test_imports_that_were_begun_serve_the_scripts_that_have_them(light: str, tmp_path: Path) -> None:
+    count = tmp_path / "imported"
+    (tmp_path / "counted.py").write_text(f"open({str(count)!r}, 'a').write('x')\n")
+    head = "import torch\nimport counted\n"
+    with Processes() as processes:
+        processes.prepare(script(head, light, str(tmp_path)))
+        for said in ("print(1)\n", "print(2)\n"):
+            assert processes.run(script(head + said, light, str(tmp_path)), plain=True, forked=True).forked
+        processes.prepare(script("print('no imports')\n", light))
+    assert count.read_text() == "x"
+
+
 def test_a_reported_run_says_the_same_forked(processes: Processes, beside: str) -> None:
     text = "import torch\nimport beside\ndef go():\n    torch.zeros(2) @ torch.zeros(3)\ngo()"
     fresh, forked = (processes.run(script(text, beside), plain=False, forked=f) for f in (False, True))
