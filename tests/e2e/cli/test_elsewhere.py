@@ -28,18 +28,16 @@ def test_a_failure_that_does_not_show_again_writes_no_script(captured: Desk) -> 
     assert captured.invoke("repro", "repro.db", 2).exit_code == 2
 
 
-def test_another_user_is_told_what_would_run(captured: Desk, tmp_path: Path) -> None:
-    done = captured.minify("run", "repro.db", 1, XDG_STATE_HOME=str(tmp_path / "state"))
+@pytest.mark.slow
+def test_blocked_without_its_module_and_trusted_by_another_user(captured: Desk, tmp_path: Path) -> None:
+    """In order: not asked, not trusted; trusted, but the backend is gone; it is back."""
+    planted, away = captured.path / "planted.py", tmp_path / "planted.py"
+    stranger = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    done = captured.minify("run", "repro.db", 1, **stranger)
     assert done.returncode == 1
     assert "Capture 1 was not made here. Running it\n  - imports planted\n" in done.stderr
     assert "--trust" in captured.row()["reason"]
 
-
-@pytest.mark.slow
-def test_blocked_without_its_module_and_trusted_by_another_user(captured: Desk, tmp_path: Path) -> None:
-    """In order: trusted, but the backend is gone; it is back; not trusted."""
-    planted, away = captured.path / "planted.py", tmp_path / "planted.py"
-    stranger = {"XDG_STATE_HOME": str(tmp_path / "state")}
     shutil.move(planted, away)
     shutil.rmtree(captured.path / "__pycache__", ignore_errors=True)
     done = captured.minify("run", "repro.db", 1, "--trust", **stranger)

@@ -115,6 +115,7 @@ def _team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(__import__("sys").modules, "team_of_this_test", raising=False)
 
 
+@pytest.mark.slow
 def test_listing_has_a_row_for_every_backend() -> None:
     rows = {row["name"]: row for row in listing()}
     assert set(rows) == set(registry.registered())

@@ -45,6 +45,7 @@ def captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_culprit_alone_is_a_script_before_anything_was_replayed(captured: Path) -> None:
     told: list[events.Event] = []
     first: list[tuple[str, int, int]] = []

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 from captured import capture, spec
 
@@ -18,6 +19,7 @@ def program(x: torch.Tensor) -> Any:
     return (torch.acosh(low.exp() + 1e20) - high).sum()
 
 
+@pytest.mark.slow
 def test_the_first_node_is_named_although_all_that_follow_differ_too() -> None:
     """Row 45, with a real bug: Inductor's acosh overflows."""
     case, blobs = capture(program, [torch.linspace(-1, 1, 8)], spec("inductor", module=""), compare=True)

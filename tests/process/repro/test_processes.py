@@ -172,6 +172,7 @@ def test_random_numbers_are_not_those_of_another_run(processes: Processes, tmp_p
     assert not set(first) & set(second)
 
 
+@pytest.mark.slow
 def test_a_seed_that_the_imports_set_stays(processes: Processes, beside: str, tmp_path: Path) -> None:
     Path(beside, "beside.py").write_text("import torch\ntorch.manual_seed(5)\n")
     told = tmp_path / "told"
