@@ -19,6 +19,8 @@ from .searches import farthest
 
 #: Parameters whose lists name dimensions. A call with fewer dimensions is valid; one with fewer sizes is not.
 DIMENSIONS = frozenset({"dim", "dims", "axis", "axes"})
+#: Parameters whose lists name no sizes, even where a number in them happens to equal one.
+NO_SIZES = frozenset({"pad", "padding", "stride", "dilation", "output_padding", "shifts", "scale_factor"})
 #: The numbers that are tried instead of large ones: powers of two, above 1024 powers of ten.
 LADDER = (*(1 << n for n in range(1, 11)), *(10**n for n in range(4, 19)))
 #: If more numbers than this are left, only 0 and 1 are tried.
@@ -59,18 +61,19 @@ def _lists(view: GraphView) -> Iterator[Patch]:
                     continue
                 if (
                     any(True for _ in refs(listed))
-                    or _names_dimensions(inner, node, place[0])
+                    or (_parameter(inner, node, place[0]) in DIMENSIONS and target_name(node) != "permute")
                     or _is_index(node, place)
                 ):
                     for i in range(len(listed)):
                         yield Patch(edits=(Shorten(path, node.name, place, i),))
 
 
-def _names_dimensions(view: GraphView, node: Node, argument: int | str) -> bool:
+def _parameter(view: GraphView, node: Node, argument: int | str) -> str:
+    """The name of the parameter that takes an argument of ``node``, as far as it was recorded."""
+    if isinstance(argument, str):
+        return argument
     signature = view.trace.signatures.get(node.name, ())
-    if isinstance(argument, int):
-        argument = signature[argument][0] if argument < len(signature) else ""
-    return argument in DIMENSIONS and target_name(node) != "permute"
+    return signature[argument][0] if argument < len(signature) else ""
 
 
 def _is_index(node: Node, place: tuple[int | str, ...]) -> bool:
@@ -110,7 +113,10 @@ def _numbers(view: GraphView) -> Iterator[tuple[Node, Place, Value]]:
         shapes = {
             place
             for place, value in places(node)
-            if (items := inside(value)) and tag(value) != "slice" and any(type(i) is int and i in sizes for i in items)
+            if (items := inside(value))
+            and tag(value) != "slice"
+            and any(type(i) is int and i in sizes for i in items)
+            and _parameter(view, node, place[0]) not in NO_SIZES
         }
         if node.op == "call_method" and not view.trace.signatures.get(node.name):  # sizes, or dimensions to permute
             shapes |= {(i,) for i, a in enumerate(node.args) if type(a) is int}
