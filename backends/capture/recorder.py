@@ -214,8 +214,8 @@ class CaptureRecorder:
         if "://" not in self.db and not os.path.exists(self.db):
             return []
         with Index.open(self.db, create=True) as index:
-            rows = index.captures.find()
-        return [row.id for row in rows if row.signature == known.digest and row.backend == spec.name]
+            rows = index.captures.find(backend=spec.name, signatures=[known.digest])
+        return [row.id for row in rows]
 
     def _lowered(self, below: Below, rng: dict[str, Any], asked: Json) -> tuple[Lowered | None, Taken]:
         """The first graph of AOTAutograd that can be stored, and its case; or why there is none."""

@@ -46,6 +46,7 @@ def catch(
     from ...backends.capture import supervise
     from ...backends.capture.settings import Settings
     from ...store.index import Index
+    from ...store.index.changes import Changes
     from ...store.text import count
     from ..reporting.export import ExportRequest, export
     from ..session.options import MinifyOptions
@@ -54,9 +55,9 @@ def catch(
     from .run import minify_with_progress
 
     Index.check(db)
-    before = _occurrences(db)
+    changes = Changes(db)
     code = supervise.run(db, [program, *args], Settings(**settings), module=module, timeout=timeout, hint=False)
-    met = [id for id, times in _occurrences(db).items() if times != before.get(id)]
+    met = changes.ids()
     if not met:
         sys.exit(code)
     minify_with_progress(db, met, MinifyOptions(budget=budget))
@@ -81,13 +82,3 @@ def catch(
 
 def script_name(capture: CaptureInfo) -> str:
     return f"repro_{capture.id}.py"
-
-
-def _occurrences(db: str) -> dict[int, int]:
-    """How often each failure of ``db`` was met; none where there is no index yet."""
-    from ...store.index import Index
-
-    if "://" not in db and not Path(db).exists():
-        return {}
-    with Index.open(db, readonly=True) as index:
-        return {capture.id: capture.occurrences for capture in index.captures.find() if capture.parent is None}

@@ -84,7 +84,7 @@ class CaptureSession:
 
     def store_other_failures(self) -> list[int]:
         """Store each remembered other failure as a capture of its own. Returns the capture ids."""
-        known = {c.signature for c in self.index.captures.find()}
+        known = self.index.captures.known(self._other_failures)
         ids = []
         for digest, (case, verdict) in self._other_failures.items():
             if digest in known or verdict.signature is None:

@@ -88,8 +88,8 @@ def minify(
     ):
         if not options.jobs:
             options = replace(options, jobs=1 if cluster is None else cluster.threads)
-        chosen = index.captures.find(tuple(ids or ()))
         again = options.again or options.from_step is not None
+        chosen = index.captures.find(tuple(ids or ()), () if ids or again else OPEN)
         if options.from_step is not None:
             for capture in chosen:  # raises before any work is begun
                 begin_at(index, capture.id, options.from_step)

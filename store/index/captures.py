@@ -140,31 +140,60 @@ class Captures:
             self.set_state(id, State.BLOCKED, reason)
         return id
 
-    def find(self, ids: Sequence[int] = (), states: Sequence[State] = ()) -> list[CaptureInfo]:
-        """The captures with these ids and states (empty: all), by id. Raises `StoreError` for an unknown id."""
-        query = select(CaptureRow).order_by(CaptureRow.id)
-        reductions = select(ReductionRow).order_by(ReductionRow.id)
-        repros = (
-            select(ReproRow).options(load_only(ReproRow.verified, ReproRow.runs)).where(ReproRow.format == "script")
-        )
-        places = select(ArtifactRow).where(ArtifactRow.kind == COMES_FROM)
+    def find(
+        self,
+        ids: Sequence[int] = (),
+        states: Sequence[State] = (),
+        *,
+        backend: str = "",
+        signatures: Sequence[str] = (),
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[CaptureInfo]:
+        """The captures with these ids, states, backend and signatures (empty: all), by id.
+
+        ``signatures`` are digests. Of those above the id ``after`` at most ``limit`` are returned: the next page begins
+        after the last id of this one. Raises `StoreError` for an unknown id.
+        """
+        chosen = select(CaptureRow.id)
         if ids:
-            possible = [id for id in ids if 0 < id < 1 << 63]
-            query = query.where(CaptureRow.id.in_(possible))
-            reductions = reductions.where(ReductionRow.capture.in_(possible))
-            repros = repros.where(ReproRow.capture.in_(possible))
-            places = places.where(ArtifactRow.capture.in_(possible))
+            chosen = chosen.where(CaptureRow.id.in_([id for id in ids if 0 < id < 1 << 63]))
+        if states:
+            chosen = chosen.where(CaptureRow.state.in_([State(state).value for state in states]))
+        if backend:
+            chosen = chosen.where(CaptureRow.backend == backend)
+        if signatures:
+            chosen = chosen.where(CaptureRow.signature.in_(signatures))
+        if after:
+            chosen = chosen.where(CaptureRow.id > after)
+        if limit is not None:
+            chosen = chosen.order_by(CaptureRow.id).limit(limit)
+        reductions = select(ReductionRow).where(ReductionRow.capture.in_(chosen)).order_by(ReductionRow.id)
+        repros = (
+            select(ReproRow)
+            .options(load_only(ReproRow.verified, ReproRow.runs))
+            .where(ReproRow.format == "script", ReproRow.capture.in_(chosen))
+        )
+        places = select(ArtifactRow).where(ArtifactRow.kind == COMES_FROM, ArtifactRow.capture.in_(chosen))
         with self._database.reading() as session:
-            rows = session.scalars(query).all()
+            rows = session.scalars(select(CaptureRow).where(CaptureRow.id.in_(chosen)).order_by(CaptureRow.id)).all()
             scripts = {row.capture: row for row in session.scalars(repros)}
             last = _last_reductions(session.scalars(reductions))
             lines = {row.capture: _text(row.content) for row in session.scalars(places)}
-            found = {row.id for row in rows}
-            for wanted in ids:
-                if wanted not in found:
-                    self._database.need(session, CaptureRow, wanted)
-            infos = [_info(row, last.get(row.id), scripts.get(row.id), lines.get(row.id, "")) for row in rows]
-        return [info for info in infos if not states or info.state in states]
+            for missing in set(ids) - {row.id for row in rows}:
+                self._database.need(session, CaptureRow, missing)
+            return [_info(row, last.get(row.id), scripts.get(row.id), lines.get(row.id, "")) for row in rows]
+
+    def seen_since(self, time: str) -> dict[int, int]:
+        """How often each capture was met that was seen at ``time`` (ISO, UTC) or later, by id."""
+        query = select(CaptureRow).options(load_only(CaptureRow.occurrences)).where(CaptureRow.last_seen >= time)
+        with self._database.reading() as session:
+            return {row.id: row.occurrences for row in session.scalars(query.order_by(CaptureRow.id))}
+
+    def known(self, signatures: Iterable[str]) -> set[str]:
+        """Those of these digests of signatures that a capture has."""
+        with self._database.reading() as session:
+            return set(session.scalars(select(CaptureRow.signature).where(CaptureRow.signature.in_(list(signatures)))))
 
     def get(self, id: int) -> CaptureInfo:
         """One capture. Raises `StoreError` if there is none with this id."""

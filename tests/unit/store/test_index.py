@@ -19,6 +19,7 @@ from fxminify.store.document.case import Node
 from fxminify.store.errors import without_password
 from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index, State, StoreError
+from fxminify.store.index.changes import Changes
 from fxminify.store.index.tables import SCHEMA, Base
 from fxminify.store.signature import signature
 
@@ -308,3 +309,39 @@ def test_an_accepted_case_may_come_from_the_index_itself(path: str) -> None:
         smaller = replace(case, graph=replace(case.graph, training=True))
         index.reductions.accept(reduction.id, smaller, index.blobs.view(case.storages))
         assert dict(index.blobs.view(smaller.storages)) == blobs
+
+
+def test_a_listing_can_be_narrowed_and_read_by_pages(index: Index) -> None:
+    case, blobs = small_case()
+    ids = [add(index, case, blobs, f"no {letter}") for letter in "abcde"]
+    index.captures.set_state(ids[1], State.VERIFIED)
+    digests = [row.signature for row in index.captures.find()]
+
+    def found(*args: Any, **narrowed: Any) -> list[int]:
+        return [row.id for row in index.captures.find(*args, **narrowed)]
+
+    assert found() == ids
+    assert found(states=[State.VERIFIED]) == ids[1:2]
+    assert found(ids[:2], [State.PENDING]) == ids[:1]
+    assert found(signatures=[digests[2], digests[4], "0" * 32]) == [ids[2], ids[4]]
+    assert found(backend="inductor") == ids
+    assert found(backend="eager") == []
+    assert [found(limit=2), found(after=ids[1], limit=2), found(after=ids[4], limit=2)] == [ids[:2], ids[2:4], []]
+    assert found(limit=0) == []
+    assert index.captures.known([digests[0], "0" * 32]) == {digests[0]}
+
+
+def test_what_was_seen_since_is_what_changed(path: str) -> None:
+    changes = Changes(path)
+    assert (changes.ids(), changes.rows()) == ([], [])
+    case, blobs = small_case()
+    with Index.open(path, create=True) as index:
+        first = add(index, case, blobs, "no a")
+        assert [changes.is_new(row) for row in changes.rows()] == [True]
+        later = Changes(path)
+        second = add(index, case, blobs, "no b")
+        assert add(index, case, blobs, "no a") == first
+        assert index.captures.seen_since("2000-01-01") == {first: 2, second: 1}
+        assert index.captures.seen_since("3000-01-01") == {}
+    assert later.ids() == [first, second]
+    assert [later.is_new(row) for row in later.rows()] == [False, True]
