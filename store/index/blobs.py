@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import delete, exists, insert, select
+from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 
 from ..errors import ForeignValue, StoreError
-from .database import Database
+from .database import Database, insert_missing
 from .documents import digest, inflate
 from .sqlite import MAX_VALUE
 from .tables import BlobRow, DocumentBlobRow
@@ -65,7 +65,7 @@ class BlobStore:
     def insert(
         self, session: Session, keys: Iterable[str], staged: Iterable[Packed], blobs: Mapping[str, bytes]
     ) -> None:
-        """Store ``keys``, of which some were staged. ``session`` holds the write lock, so `sweep` cannot interfere."""
+        """Store ``keys``, of which some were staged. In a file ``session`` holds the write lock, so `sweep` waits."""
         ready = {item.digest: item for item in staged}
         for key in sorted(keys):
             if _stored(session, key):
@@ -74,7 +74,7 @@ class BlobStore:
             if item is None or (item.data is None and not self._file(key).exists()):
                 item = self._pack(key, blobs)  # removed by another process since it was staged
             row = {c.key: getattr(item, c.key) for c in BlobRow.__table__.columns}
-            session.execute(insert(BlobRow), [row])
+            insert_missing(session, BlobRow, [row])
 
     def forget(self, session: Session, digests: Iterable[str]) -> list[str]:
         """Delete the rows of those ``digests`` that no document needs. Pass the result to `sweep` after the commit."""

@@ -8,11 +8,11 @@ adds them. The first case is kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, load_only
 
 from .. import codec
@@ -98,30 +98,25 @@ class Captures:
         backend. Of ``blobs`` only what the case needs is stored. Raises `ValueError` for a case that contradicts
         its blobs or is too large.
         """
-        row = _row(case, failure, signature, provenance, parent, graph_text, reason)
-        known = self._seen_again(row.identity)
+        new = _row(case, failure, signature, provenance, parent, graph_text, reason)
+        known = self._database.write(lambda session: _count(session, new["identity"]))
         if known is not None:
             return known
-        try:
-            with ExitStack() as stack:
-                staged = None if case is None else stack.enter_context(self._cases.staged(case, blobs))
-                session = stack.enter_context(self._database.writing())
-                known = _count(session, row.identity)
+        with self._cases.staged(case, blobs) if case is not None else nullcontext() as staged:
+
+            def insert(session: Session) -> int:
+                known = _count(session, new["identity"])
                 if known is not None:
                     return known
-                row.document = None if staged is None else staged.insert(session)
+                document = None if staged is None else staged.insert(session)
                 if parent is not None:
                     self._database.need(session, CaptureRow, parent)
+                row = CaptureRow(document=document, **new)
                 session.add(row)
                 session.flush()
                 return row.id
-        except StoreError as exc:
-            # Only on a server can another writer insert it between look-up and insertion.
-            if isinstance(exc.__cause__, IntegrityError):
-                known = self._seen_again(row.identity)
-                if known is not None:
-                    return known
-            raise
+
+            return self._database.write(insert)
 
     def record(
         self, *, case: Case | None, blobs: Blobs, failure: Failure, provenance: Json, graph_text: str, reason: str
@@ -226,10 +221,6 @@ class Captures:
             row.occurrences = CaptureRow.occurrences + times
             row.last_seen = now()
 
-    def _seen_again(self, identity: str) -> int | None:
-        with self._database.writing() as session:
-            return _count(session, identity)
-
 
 def _count(session: Session, identity: str) -> int | None:
     """Count one more occurrence of a known capture. Returns its id, None for a new capture."""
@@ -249,7 +240,8 @@ def _row(
     parent: int | None,
     graph_text: str,
     reason: str,
-) -> CaptureRow:
+) -> dict[str, Any]:
+    """The columns of a new capture but for its document."""
     shape = digest(dumps([graph_text, reason]).encode()) if case is None else graph_hash(case)
     backend = plain({"name": provenance.get("backend", "")} if case is None else case.backend)
     name = backend.get("name") or ":".join(str(backend[k]) for k in ("module", "attr") if backend.get(k))
@@ -257,27 +249,27 @@ def _row(
     known = signature.digest if signature is not None else ""
     kind = failure.kind.value if failure is not None else signature.kind if signature is not None else ""
     phase = failure.phase.value if failure is not None else signature.phase if signature is not None else ""
-    return CaptureRow(
-        identity=digest(dumps([own, shape, known]).encode()),
-        parent=parent,
-        state=(State.UNSUPPORTED if case is None else State.PENDING).value,
-        reason=reason,
-        kind=kind,
-        phase=phase,
-        backend=str(name),
-        headline=failure.headline() if failure is not None else reason,
-        signature=known,
-        signature_parts=None if signature is None else dumps(plain(codec.dump(signature))),
-        failure=None if failure is None else dumps(plain(codec.dump(failure))),
-        provenance=dumps(plain(provenance)),
-        graph_hash=shape,
-        graph_text=graph_text,
-        nodes_before=None if case is None else case.graph.count,
-        inputs_before=None if case is None else len(case.inputs),
-        occurrences=1,
-        created=now(),
-        last_seen=now(),
-    )
+    return {
+        "identity": digest(dumps([own, shape, known]).encode()),
+        "parent": parent,
+        "state": (State.UNSUPPORTED if case is None else State.PENDING).value,
+        "reason": reason,
+        "kind": kind,
+        "phase": phase,
+        "backend": str(name),
+        "headline": failure.headline() if failure is not None else reason,
+        "signature": known,
+        "signature_parts": None if signature is None else dumps(plain(codec.dump(signature))),
+        "failure": None if failure is None else dumps(plain(codec.dump(failure))),
+        "provenance": dumps(plain(provenance)),
+        "graph_hash": shape,
+        "graph_text": graph_text,
+        "nodes_before": None if case is None else case.graph.count,
+        "inputs_before": None if case is None else len(case.inputs),
+        "occurrences": 1,
+        "created": now(),
+        "last_seen": now(),
+    }
 
 
 def _last_reductions(rows: Iterable[ReductionRow]) -> dict[int, ReductionRow]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import delete, exists, insert, select
+from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 
 from ..document.case import Blobs, Case
 from ..document.decode import InvalidDocument, validate
 from ..errors import ForeignValue, StoreError
 from .blobs import BlobStore, Packed
-from .database import Database
+from .database import Database, insert_missing
 from .documents import pack, unpack
 from .tables import CaptureRow, DocumentBlobRow, DocumentRow, ReductionRow, StepRow
 
@@ -30,10 +30,9 @@ class StagedCase:
         if not session.scalar(select(exists().where(DocumentRow.digest == self.key))):
             self._store.insert(session, self._case.storages, self.staged, self._blobs)
             links = [{"document": self.key, "blob": blob} for blob in sorted(self._case.storages)]
-            session.add(DocumentRow(digest=self.key, size=self._size, data=self._data))
-            session.flush()
+            insert_missing(session, DocumentRow, [{"digest": self.key, "size": self._size, "data": self._data}])
             if links:
-                session.execute(insert(DocumentBlobRow), links)
+                insert_missing(session, DocumentBlobRow, links)
         return self.key
 
 

@@ -1,8 +1,9 @@
 """One open index: the engine, its transactions, and its schema version.
 
-A `Database` makes sessions: `reading` sees one consistent state, `writing` is one transaction that holds the write
-lock from its start. Both raise a `StoreError` for every error of the database or the disk. A path opens a
-SQLite file; a URL (``postgresql+psycopg://...``) opens a server, with the same tables and no side files.
+A `Database` makes sessions: `reading` sees one consistent state, `writing` is one transaction. Both raise a
+`StoreError` for every error of the database or the disk. A path opens a SQLite file, which has one writer at a time. A
+URL (``postgresql+psycopg://...``) opens a server, with the same tables and no side files. There writers wait for each
+other only at the same row, and `write` does again what another writer came between.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import os
 import shlex
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, create_engine, func, select
+from sqlalchemy import Connection, create_engine, select
 from sqlalchemy import inspect as reflect
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -28,10 +29,22 @@ from ..errors import ForeignValue, StoreError, explain
 from . import sqlite
 from .tables import SCHEMA, Base, CaptureRow, ReductionRow, RoundRow
 
+_T = TypeVar("_T")
 _Row = TypeVar("_Row", CaptureRow, ReductionRow, RoundRow)
 
 _ATTEMPTS = 50
-#: The advisory lock of a writer to an index on a PostgreSQL server. The number is arbitrary.
+#: SQLSTATEs of a transaction that another one came between: a key that is there or gone by now, and deadlocks.
+_BETWEEN = ("23505", "23503", "40001", "40P01")
+#: How often a transaction is tried that others come between.
+_TRIES = 10
+#: What a connection to a server is opened with, by driver. A dead server is noticed, and nothing stays on the server
+#: from one transaction to the next, because a pooler such as PgBouncer may give each one another connection.
+_CONNECT: Mapping[str, Mapping[str, Any]] = {
+    "psycopg": {
+        "connect_timeout": 10, "prepare_threshold": None, "keepalives_idle": 30, "tcp_user_timeout": 30_000,
+    },
+}  # fmt: skip
+#: The advisory lock of those who make or change the tables on a PostgreSQL server. The number is arbitrary.
 _LOCK = 0x66786D696E696679
 #: The first half of the advisory locks of `fxminify.store.index.claims`; the other half is the number of a capture.
 CLAIMS = 0x66786D69
@@ -66,8 +79,19 @@ class Database:
         if self.readonly:
             raise StoreError(f"{self.name} was opened for reading only")
         with self.explained(), Session(self._write, expire_on_commit=False) as session, session.begin():
-            lock(session.connection())
             yield session
+
+    def write(self, work: Callable[[Session], _T]) -> _T:
+        """What ``work`` returns, which is done in one transaction: again where another writer came between."""
+        for left in reversed(range(_TRIES)):
+            try:
+                with self.writing() as session:
+                    return work(session)
+            except StoreError as exc:
+                state = getattr(getattr(exc.__cause__, "orig", None), "sqlstate", None)
+                if state not in _BETWEEN or not left:
+                    raise
+        raise AssertionError
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -84,12 +108,17 @@ class Database:
         with _explained(self.name):
             yield
 
-    def need(self, session: Session, table: type[_Row], key: int) -> _Row:
-        """The row ``key`` of ``table``. If there is none, raises `StoreError`, which names the nearest one."""
-        row = session.get(table, key) if 0 < key < 1 << 63 else None
+    def need(self, session: Session, table: type[_Row], key: int, *, lock: bool = False) -> _Row:
+        """The row ``key`` of ``table``; with ``lock``, no other transaction changes it before this one ends.
+
+        If there is none, raises `StoreError`, which names the nearest one.
+        """
+        row = session.get(table, key, with_for_update=lock) if 0 < key < 1 << 63 else None
         if row is None:
-            noun = table.__tablename__.removesuffix("s")
-            near = session.scalars(select(table.id).order_by(func.abs(table.id - min(key, 1 << 32))).limit(1)).first()
+            noun, place = table.__tablename__.removesuffix("s"), max(0, min(key, 1 << 62))
+            below = session.scalars(select(table.id).where(table.id < place).order_by(table.id.desc()).limit(1)).first()
+            above = session.scalars(select(table.id).where(table.id > place).order_by(table.id).limit(1)).first()
+            near = min((id for id in (below, above) if id is not None), key=lambda id: abs(id - place), default=None)
             nearest = "" if near is None else f"; the nearest is {near}"
             raise StoreError(f"{self.name} has no {noun} {key}: `minify list {self.name}` shows what it has{nearest}")
         return row
@@ -183,7 +212,8 @@ def open_server_engine(url: URL, *, readonly: bool) -> Database:
     """The engine of a database server, without a check of its tables."""
     name = url.render_as_string(hide_password=True)
     try:
-        engine = create_engine(url)
+        connect = dict(_CONNECT.get(url.get_driver_name(), {}))
+        engine = create_engine(url, pool_pre_ping=True, connect_args=connect)
     except (ArgumentError, NoSuchModuleError, ImportError) as exc:
         raise StoreError(f"{name} cannot be opened here ({exc}): install the driver it names") from exc
     return Database(name, engine, None, readonly=readonly)
@@ -232,8 +262,20 @@ def parse_url(name: str) -> URL:
         raise StoreError(f"{name.rpartition('@')[2]} is neither a file nor the URL of a database: {exc}") from exc
 
 
+def insert_missing(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert the rows whose keys are not there yet, whoever else inserts them at the same time."""
+    if session.get_bind().dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert as on_server
+
+        session.execute(on_server(table).on_conflict_do_nothing(), rows)
+    else:
+        from sqlalchemy.dialects.sqlite import insert as in_file
+
+        session.execute(in_file(table).on_conflict_do_nothing(), rows)
+
+
 def lock(connection: Connection) -> None:
-    """Let one writer in at a time: SQLite's transactions do so; on a server, take a lock until the transaction ends."""
+    """Wait until no other transaction holds this lock, and hold it to the end: SQLite's transactions do so anyway."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 

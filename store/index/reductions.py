@@ -95,7 +95,7 @@ class Reductions:
         text = dumps(config)
         key = digest(text.encode())
         with self._database.writing() as session:
-            self._database.need(session, CaptureRow, capture_id)
+            self._database.need(session, CaptureRow, capture_id, lock=True)
             row = session.scalars(
                 select(ReductionRow)
                 .where(ReductionRow.capture == capture_id, ReductionRow.config_digest == key)
@@ -205,46 +205,47 @@ class Reductions:
 
     def accept(self, reduction_id: int, case: Case, blobs: Blobs, *, step: int | None = None) -> None:
         """Make ``case`` the best of this reduction. If ``step`` is given, store it as the case of that step, too."""
-        with self._cases.staged(case, blobs) as staged, self._database.writing() as session:
-            row = self._database.need(session, ReductionRow, reduction_id)
-            old = row.best
-            key = staged.insert(session)
-            row.best, row.origin = key, origin_tag(case)
-            row.nodes_after, row.inputs_after = case.graph.count, len(case.inputs)
-            row.operators = ", ".join(sorted({target_name(node) for node in case.graph.compute}))[:LONGEST_OPERATORS]
-            if step is not None and (kept := session.get(StepRow, (reduction_id, step))) is not None:
-                kept.document = key
-            session.flush()
-            dropped = [] if old == key else self._cases.drop(session, old)
+        with self._cases.staged(case, blobs) as staged:
+
+            def replace_best(session: Session) -> list[str]:
+                row = self._database.need(session, ReductionRow, reduction_id, lock=True)
+                old = row.best
+                key = staged.insert(session)
+                row.best, row.origin = key, origin_tag(case)
+                row.nodes_after, row.inputs_after = case.graph.count, len(case.inputs)
+                names = sorted({target_name(node) for node in case.graph.compute})
+                row.operators = ", ".join(names)[:LONGEST_OPERATORS]
+                if step is not None and (kept := session.get(StepRow, (reduction_id, step))) is not None:
+                    kept.document = key
+                session.flush()
+                return [] if old == key else self._cases.drop(session, old)
+
+            dropped = self._database.write(replace_best)
         self._cases.sweep(dropped)
 
     def add_step(self, reduction_id: int, step: StepInfo, case: Case | None = None, blobs: Blobs | None = None) -> None:
         """Store ``step``. A ``case`` is stored with it and becomes the best of the reduction."""
-        with self._database.writing() as session:
-            row = self._database.need(session, ReductionRow, reduction_id)
+        text = step.difference
+        if len(text) > LONGEST_DIFFERENCE:
+            text = f"{text[: LONGEST_DIFFERENCE // 2]}\n[...]\n{text[-LONGEST_DIFFERENCE // 2 :]}"
+
+        def put(session: Session) -> list[str]:
+            row = self._database.need(session, ReductionRow, reduction_id, lock=True)
             known = session.get(StepRow, (reduction_id, step.number))
-            dropped: list[str] = []
-            if known is None or known.key != step.key:
-                dropped = self._forget_from(session, reduction_id, step.number)
-                row.accepted = step.number
-                text = step.difference
-                if len(text) > LONGEST_DIFFERENCE:
-                    text = f"{text[: LONGEST_DIFFERENCE // 2]}\n[...]\n{text[-LONGEST_DIFFERENCE // 2 :]}"
-                session.add(
-                    StepRow(
-                        reduction=reduction_id,
-                        number=step.number,
-                        pass_name=step.pass_name,
-                        key=step.key,
-                        nodes=step.nodes,
-                        inputs=step.inputs,
-                        queries=step.queries,
-                        seconds=float(step.seconds),
-                        difference=text,
-                        at=now(),
-                    )
+            if known is not None and known.key == step.key:
+                return []
+            dropped = self._forget_from(session, reduction_id, step.number)
+            row.accepted = step.number
+            session.add(
+                StepRow(
+                    reduction=reduction_id, number=step.number, pass_name=step.pass_name, key=step.key,
+                    nodes=step.nodes, inputs=step.inputs, queries=step.queries, seconds=float(step.seconds),
+                    difference=text, at=now(),
                 )
-        self._cases.sweep(dropped)
+            )  # fmt: skip
+            return dropped
+
+        self._cases.sweep(self._database.write(put))
         if case is not None and blobs is not None:
             self.accept(reduction_id, case, blobs, step=step.number)
 

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from .. import codec
 from ..document.case import Json
 from ..errors import ForeignValue
-from .database import Database, now
+from .database import Database, lock, now
 from .documents import digest, dumps, loads
 from .tables import CaptureRow, RetestResult, RetestRow, RoundRow
 
@@ -61,6 +61,7 @@ class Retests:
         key = digest(text.encode())
         oldest = (datetime.now(UTC) - RESUMED).isoformat(timespec="seconds")
         with self._database.writing() as session:
+            lock(session.connection())  # else two commands would begin the same round at the same time
             row = session.scalars(
                 select(RoundRow).where(RoundRow.config_digest == key).order_by(RoundRow.id.desc()).limit(1)
             ).one_or_none()
