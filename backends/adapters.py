@@ -102,6 +102,16 @@ def adapters() -> dict[str, BackendAdapter]:
     return {name: adapter for name, adapter in found.items() if isinstance(adapter, BackendAdapter)}
 
 
+def broken() -> dict[str, str]:
+    """Entry points of adapters that cannot be used, by name, with the reason."""
+    reasons = {e.name: e.problem or _fault(e.object) for e in extensions.installed(extensions.BACKENDS)}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _fault(adapter: object) -> str:
+    return "" if isinstance(adapter, BackendAdapter) else f"it is a {type(adapter).__name__}, not a BackendAdapter"
+
+
 def adapter_of(backend: object) -> BackendAdapter:
     """The adapter of the backend that is registered as ``backend``; one that adds nothing where there is none."""
     return next((a for a in adapters().values() if backend in a.backends), _NONE)

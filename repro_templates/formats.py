@@ -6,7 +6,7 @@ format, add a template and a row of `OURS`. Another package adds one with an ent
 
 A file is run as its receiver would run it: the code cells of a notebook from top to bottom, a test under pytest, which
 must report an expected failure and nothing else, a bisection driver until it answers that the bug is present. `verify`
-does this in fresh processes and an empty directory.
+does this in processes of their own and an empty directory.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
+from ..store import extensions
 from ..store.failure import Failure, FailureKind
 from .notebook import code
 from .verify import Verification, verify
 
-GROUP = "fxminify.formats"
 PACKAGE = "fxminify.repro_templates"
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,29}\Z")
 
@@ -137,16 +136,16 @@ def find(name: str) -> Format:
 @cache
 def _found() -> tuple[Mapping[str, Format], Mapping[str, str]]:
     usable, refused = dict(OURS), {}
-    for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+    for extension in extensions.installed(extensions.FORMATS):
+        reason = extension.problem
         try:
-            format = entry.load()
-            reason = _fault(entry.name, format, usable)
-        except Exception as error:  # noqa: BLE001  a package that does not import must not take the others along
-            reason = f"{entry.value} does not load: {type(error).__name__}: {error}"
+            reason = reason or _fault(extension.name, extension.object, usable)
+        except Exception as error:  # noqa: BLE001  a package that is not whole must not take the others along
+            reason = f"{type(error).__name__}: {error}"
         if reason:
-            refused[entry.name] = reason
+            refused[extension.name] = reason
         else:
-            usable[entry.name] = format
+            usable[extension.name] = extension.object
     return MappingProxyType(usable), MappingProxyType(refused)
 
 

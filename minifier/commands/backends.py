@@ -16,6 +16,7 @@ def backends(names: tuple[str, ...], test: bool, json_: bool) -> None:
 
     With NAMEs only these.
     """
+    from ...backends import adapters
     from ...backends.provenance import catalog
     from . import console
 
@@ -23,6 +24,8 @@ def backends(names: tuple[str, ...], test: bool, json_: bool) -> None:
     if unknown := set(names) - {row["name"] for row in rows}:
         raise Problem(f"no backend is registered as {min(unknown)!r}; `minify backends` lists those that are.")
     rows = [row for row in rows if not names or row["name"] in names]
+    for name, reason in adapters.broken().items():
+        click.echo(f"the adapter {name} cannot be used: {reason}", err=True)
     if test:
         catalog.try_each(rows, done=lambda row: click.echo(f"{row['name']}: {row['test']}", err=True))
     if json_:

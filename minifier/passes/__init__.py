@@ -40,8 +40,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 
+from ...store import extensions
 from . import arguments, ends, nodes, operators, parts, reroute, simpler
 from .candidates import Canonicalize
 from .dimensions import fewer_dimensions, smaller_dimensions
@@ -253,17 +253,19 @@ def installed() -> InstalledPasses:
     found: list[tuple[str, str, Pass]] = []
     problems: list[str] = []
     taken = {p.name for p in PASSES}
-    for point in sorted(entry_points(group="fxminify.passes"), key=lambda p: (_distribution(p), p.name)):
-        source = _distribution(point)
+    for extension in sorted(extensions.installed(extensions.PASSES), key=lambda e: (e.source, e.name)):
+        source, loaded = extension.source, extension.object
+        if extension.problem:
+            problems.append(f"{extension.name} of {source}: {extension.problem}")
+            continue
         try:
-            loaded = point.load()
             rows = sorted((loaded,) if isinstance(loaded, Pass) else loaded, key=lambda p: p.name)
             if wrong := [row for row in rows if not isinstance(row, Pass)]:
                 raise TypeError(f"{wrong[0]!r} is no Pass")
             if twice := [row.name for row in rows if row.name in taken]:
                 raise ValueError(f"there is a pass called {twice[0]!r} already")
         except Exception as error:  # noqa: BLE001  whatever a foreign package raises: the passes of ours still run
-            problems.append(f"{point.name} of {source}: {type(error).__name__}: {error}")
+            problems.append(f"{extension.name} of {source}: {type(error).__name__}: {error}")
             continue
         for row in rows:
             taken.add(row.name)
@@ -271,7 +273,3 @@ def installed() -> InstalledPasses:
     more = [row for _, _, row in found]
     table = tuple(p for stage in Stage for p in (*in_stage(stage), *in_stage(stage, passes=more)))
     return InstalledPasses(table, {name: source for name, source, _ in found}, tuple(problems))
-
-
-def _distribution(point: EntryPoint) -> str:
-    return "" if point.dist is None else str(point.dist.name)

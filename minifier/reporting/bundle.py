@@ -19,11 +19,11 @@ from typing import Any
 
 from ... import __version__
 from ...backends.provenance.spec import BackendSpec
+from ...repro_templates.anonymous import anonymous
 from ...repro_templates.formats import OURS, find
 from ...repro_templates.formats import formats as every_format
 from ...repro_templates.processes import Processes
 from ...repro_templates.report.phrases import one_line, title
-from ...repro_templates.source.anonymous import anonymous
 from ...store.errors import StoreError
 from ...store.index import Index
 from . import record

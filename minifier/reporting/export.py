@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ...backends.provenance.spec import BackendSpec
+from ...repro_templates.anonymous import anonymous
 from ...repro_templates.formats import UnknownFormat, find
 from ...repro_templates.processes import Processes
 from ...repro_templates.render import TemplateError, render
-from ...repro_templates.source.anonymous import anonymous
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification
 from ...store.document.case import Case

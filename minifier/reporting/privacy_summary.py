@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...backends.provenance.spec import BackendSpec
+from ...repro_templates.privacy import revealing
 from ...repro_templates.report.html import FailureReport
 from ...repro_templates.report.phrases import one_line
-from ...repro_templates.report.privacy import revealing
 from ...store.document.case import Case, operators
 from ...store.document.program_lines import comes_from
 from ...store.failure import Failure

@@ -10,7 +10,7 @@ from ...backends.running.deaths import signal_name
 from ...store.document.case import Case
 from ...store.failure import Failure, FailureKind, Frame, Phase
 from ...store.masking import mask
-from .privacy import private
+from ..privacy import private
 
 
 def one_line(text: str, length: int, *, lines: int = 1) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from ...backends.adapters import adapter_of
 from ...store.document.case import Case, Graph, Node, Value, refs, tag
-from ..report.privacy import private
+from ..privacy import private
 from .expressions import Expressions, Unprintable, is_name
 from .layout import PrintedCall, Statement, signature
 from .naming import Scope, input_names, unnumbered

@@ -15,12 +15,13 @@ from click.testing import CliRunner
 
 from fxminify.cli import main
 from fxminify.repro_templates import formats as formats_module
+from fxminify.repro_templates.anonymous import anonymous
 from fxminify.repro_templates.context import Context, Header, sure, versions
 from fxminify.repro_templates.formats import OURS, UnknownFormat, broken, find, formats
 from fxminify.repro_templates.notebook import code
 from fxminify.repro_templates.render import TemplateError, render
 from fxminify.repro_templates.source.action import with_device
-from fxminify.repro_templates.source.anonymous import anonymous
+from fxminify.store import extensions
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, FailureKind, Phase
 
@@ -115,9 +116,11 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     names += ["missing = acme.nowhere:FORMAT", "text = acme:__name__", "other = acme:TICKET"]
     (about / "entry_points.txt").write_text("\n".join(["[fxminify.formats]", *names]))
     monkeypatch.syspath_prepend(str(tmp_path))
-    formats_module._found.cache_clear()
+    for known in (extensions.installed, formats_module._found):
+        known.cache_clear()
     yield
-    formats_module._found.cache_clear()
+    for known in (extensions.installed, formats_module._found):
+        known.cache_clear()
     sys.modules.pop("acme", None)
 
 

@@ -23,10 +23,10 @@ from fxminify.backends.adapters import Illustration
 from fxminify.backends.provenance.installed import Installed, Package
 from fxminify.backends.running import ambient
 from fxminify.minifier.oracle.tasks import case_from_json
+from fxminify.repro_templates.anonymous import anonymous
 from fxminify.repro_templates.context import Header
 from fxminify.repro_templates.formats import OURS
 from fxminify.repro_templates.render import render
-from fxminify.repro_templates.source.anonymous import anonymous
 from fxminify.repro_templates.source.expressions import Unprintable
 from fxminify.store.document.case import Case
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase

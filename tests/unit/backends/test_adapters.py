@@ -40,7 +40,7 @@ adapter = Acme()
 
 PROGRAM = """
 import json, sys
-from fxminify.backends.adapters import adapter_of, adapters
+from fxminify.backends.adapters import adapter_of, adapters, broken
 from fxminify.minifier.sandbox.prepare import worker_environment
 from fxminify.store.document import context
 from fxminify.store.failure import Failure, FailureKind, Phase
@@ -51,7 +51,8 @@ failure = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "com
                   diagnostics="acme info: an error is near\\ncannot lower slot3\\nmore")
 context.check({"config": {"acme.config": {"level": 2}}})
 print(json.dumps({
-    "adapters": list(adapters()), "masked": mask("acme_kernel_ab12: slot7"), "torch": "torch" in sys.modules,
+    "broken": broken(), "adapters": list(adapters()),
+    "masked": mask("acme_kernel_ab12: slot7"), "torch": "torch" in sys.modules,
     "diagnosis": signature(failure).diagnostics, "threads": worker_environment()["ACME_THREADS"],
     "needs": adapter_of("acme").needs["acme"][1], "checks": list(adapter_of("acme").checks()),
 }))
@@ -75,8 +76,13 @@ def acme(tmp_path: Path) -> dict[str, Any]:
     return {"warned": done.stderr, **json.loads(done.stdout)}
 
 
+@pytest.mark.process
 def test_a_package_adds_an_adapter_and_a_broken_one_is_only_reported(acme: dict[str, Any]) -> None:
     assert acme["adapters"] == sorted(["acme", *adapters()])
+    assert acme["broken"] == {
+        "broken": "acme.nowhere:adapter does not load: ModuleNotFoundError: No module named 'acme.nowhere'",
+        "text": "it is a str, not a BackendAdapter",
+    }
     assert acme["masked"] == "<kernel>: slot"
     assert acme["diagnosis"] == "cannot lower slot"
     assert (acme["threads"], acme["needs"]) == ("1", "pip install acme-runtime")
@@ -103,7 +109,6 @@ def test_the_core_knows_no_compiler_by_name() -> None:
     name = re.compile(r"(?i)[\"'/._](inductor|openvino|iree|turbine_cpu|onnxruntime|halide)\b")
     allowed = {
         "backends/provenance/libraries.py", "store/live/names_generate.py", "backends/capture/foreign_run.py",
-        "repro_templates/source/effects.py",
     }  # fmt: skip
     found = []
     for floor in ("store", "backends", "repro_templates", "minifier"):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from made import Fails, has, ops, shrinker, tower
 
 from fxminify.minifier.passes import PASSES, Stage, in_stage, installed
+from fxminify.store import extensions
 
 MODULE = """
 from fxminify.minifier.candidate.patch import Patch
@@ -25,7 +27,7 @@ TWICE = Pass("nodes", "Has a name that is taken.", propose)
 
 
 @pytest.fixture
-def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An installed distribution, as pip leaves it."""
     info = tmp_path / "other_passes-1.0.dist-info"
     info.mkdir()
@@ -36,6 +38,9 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other_passes.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "other_passes", raising=False)
+    extensions.installed.cache_clear()
+    yield
+    extensions.installed.cache_clear()
 
 
 @pytest.mark.usefixtures("distribution")
@@ -50,7 +55,7 @@ def test_they_stand_at_the_end_of_their_stage() -> None:
 @pytest.mark.usefixtures("distribution")
 def test_what_cannot_be_loaded_is_reported_and_the_others_run() -> None:
     gone, twice = installed().problems
-    assert gone.startswith("gone of other-passes: AttributeError")
+    assert gone.startswith("gone of other-passes: other_passes:NOWHERE does not load: AttributeError")
     assert twice == "twice of other-passes: ValueError: there is a pass called 'nodes' already"
 
 

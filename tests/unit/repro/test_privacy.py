@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fxminify.repro_templates.report.privacy import private, revealing
+from fxminify.repro_templates.privacy import private, revealing
 
 
 @pytest.mark.parametrize(

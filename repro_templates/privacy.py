@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...store.signature_rules import installed
+from ..store.signature_rules import installed
 
 _PART = r"[\w.~+@%=-]+"
 #: Absolute paths: POSIX ones of at least two parts, home directories, Windows drives and shares.

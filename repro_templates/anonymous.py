@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...store.document.case import Case, Graph, Node, map_refs, tag
-from ...store.failure import Failure
-from ..context import Header
+from ..store.document.case import Case, Graph, Node, map_refs, tag
+from ..store.failure import Failure
+from .context import Header
 
 
 def anonymous(case: Case, header: Header) -> tuple[Case, Header]:
