@@ -59,6 +59,9 @@ class BackendAdapter:
     #: Environment variables that only say where caches lie: fresh runs of a script inherit them.
     cache_variables: tuple[str, ...] = ()
 
+    #: Names of backends that an ablation does not try: they need a device, print, or call other backends.
+    not_tried: tuple[str, ...] = ()
+
     #: Whether the compiler is given graphs of AOTAutograd, whatever operators the program calls.
     lowers_with_aot_autograd: bool = False
     #: Directories of the compiler's source, relative to site-packages, that only a compilation passes through.

@@ -6,7 +6,7 @@
 nothing. PyTorch's minifier is ended after ``--limit`` seconds of it: its overhead is then at least what the table
 says. **Memory** is what a process needs at the most beyond the graph and its inputs: for one run of the graph in eager,
 and for a whole reduction. The **chains** are synthetic graphs of small tensors, again with one or two planted
-operations: *search* is what the engine takes for a question, all that it sets up included, and *whole* what
+operations: *search* is what the search takes for a query, all that it sets up included, and *whole* what
 `fxminify.reduce` takes besides, for recording the values and for making the modules that the predicate is given.
 **Workers**: the same searches with an oracle that sleeps, answered by one and by two threads.
 
@@ -141,7 +141,7 @@ def _shrinker(oracle: Looks, jobs: int) -> Shrinker:
 
 
 def search(graph: Graph, names: tuple[str, ...]) -> Row:
-    """The engine alone, from a case and its recorded values."""
+    """The search alone, from a case and its recorded values."""
     blobs: dict[str, bytes] = {}
     encoded = encode(*graph, put=blobs.__setitem__)
     case = Case(encoded.graph, encoded.inputs, encoded.tensors)

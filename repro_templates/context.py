@@ -35,7 +35,7 @@ class Header:
 
     ``failure`` is that of the case. ``torch``, ``python`` and ``platform`` are versions (``2.13.0+cpu``, ``3.11``,
     ``Linux x86_64``). ``backend`` is the backend's name, and its version if it is no part of torch. ``installed`` has
-    more versions. ``nodes`` and ``inputs`` count those of the capture before minification, ``queries`` the questions to
+    more versions. ``nodes`` and ``inputs`` count those of the capture before minification, ``queries`` the queries to
     the backend. ``runs`` is the result of the verification and ``replays`` that of replays of the whole capture (``3 of
     3``). ``timeout`` is the number of seconds after which a run counts as a hang. ``equal_nan`` is False if eager is
     known to return no NaN. ``summed`` is True if the script takes gradients of the sum of the outputs. ``layers`` has

@@ -81,7 +81,7 @@ def _versioned(values: Iterable[Any]) -> list[torch.Tensor]:
 
 
 #: Seeds of the two runs on perturbed inputs, and of further ones, with a larger perturbation, if few values differ.
-_SHAKES = (1, 2)
+_SEEDS = (1, 2)
 _MORE = tuple(range(3, 13))
 _UNITS, _MORE_UNITS = 8, 32
 
@@ -114,7 +114,7 @@ class Reference:
     @cached_property
     def perturbed(self) -> list[Run]:
         """Runs in float64 on inputs that are changed by a few units in the last place."""
-        return [run for run in map(self._wide, _SHAKES) if run is not None]
+        return [run for run in map(self._wide, _SEEDS) if run is not None]
 
     def more(self) -> Iterator[Run]:
         """Further runs on perturbed inputs, one at a time; none if no input is a floating-point tensor."""

@@ -56,7 +56,7 @@ def selftest(name: str, timeout: float = TIMEOUT) -> str:
     if done.returncode < 0:
         return f"crashes: {signal_name(-done.returncode)}"
     answers = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return str(json.loads(answers[-1])["said"]) if answers else f"exits with code {done.returncode}"
+    return str(json.loads(answers[-1])["result"]) if answers else f"exits with code {done.returncode}"
 
 
 def _row(name: str, obj: Any) -> BackendRow:

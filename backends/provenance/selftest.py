@@ -1,6 +1,6 @@
 """A small module under one backend, forward and backward: ``python -m fxminify.backends.provenance.selftest NAME``.
 
-The last line of standard output is the answer, ``{"said": str}``. `catalog.try_each` runs it in a process of its own.
+The last line of standard output is the answer, ``{"result": str}``. `catalog.try_each` runs it in a process of its own.
 """
 
 from __future__ import annotations
@@ -52,4 +52,4 @@ def _said(exc: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"said": run(sys.argv[1])}), flush=True)
+    print(json.dumps({"result": run(sys.argv[1])}), flush=True)

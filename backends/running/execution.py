@@ -25,7 +25,7 @@ from ...store.live.modes import as_it_was, is_fake
 
 Mark = Callable[[str], None]
 #: How inputs are perturbed: the seed, and the most units in the last place.
-Shake = tuple[torch.Generator, int]
+Perturbation = tuple[torch.Generator, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +167,11 @@ def copy_inputs(
     for t in values:
         if _plain(t):
             groups.setdefault(t.untyped_storage()._cdata, []).append(t)
-    shake = (torch.Generator().manual_seed(noise), units) if noise is not None else None
+    perturbation = (torch.Generator().manual_seed(noise), units) if noise is not None else None
     done: dict[int, Any] = {}
     with torch.no_grad():
         for group in groups.values():
-            for original, bare in zip(group, _copy_storage(group, wide, shake, whole), strict=True):
+            for original, bare in zip(group, _copy_storage(group, wide, perturbation, whole), strict=True):
                 done.setdefault(id(original), _like(original, bare))
         for t in values:
             if isinstance(t, torch.Tensor) and id(t) not in done:
@@ -185,7 +185,9 @@ def copy_inputs(
     return [done.get(id(v), v) if isinstance(v, torch.Tensor) else v for v in values]
 
 
-def _copy_storage(group: list[torch.Tensor], wide: bool, shake: Shake | None, whole: bool) -> list[torch.Tensor]:
+def _copy_storage(
+    group: list[torch.Tensor], wide: bool, perturbation: Perturbation | None, whole: bool
+) -> list[torch.Tensor]:
     first = group[0]
     low, high = (0, first.untyped_storage().nbytes()) if whole else span(group)
     with torch.inference_mode(first.is_inference()):
@@ -195,19 +197,19 @@ def _copy_storage(group: list[torch.Tensor], wide: bool, shake: Shake | None, wh
             storage = source.clone().untyped_storage()
             return [_view(t, storage, t.dtype, low) for t in group]
         if any(t.dtype != first.dtype for t in group):
-            return [_view(t, _widened(t, *span([t]), shake), widened(t.dtype), span([t])[0]) for t in group]
-        storage = _widened(first, low, high, shake)
+            return [_view(t, _widened(t, *span([t]), perturbation), widened(t.dtype), span([t])[0]) for t in group]
+        storage = _widened(first, low, high, perturbation)
         return [_view(t, storage, widened(t.dtype), low) for t in group]
 
 
-def _widened(t: torch.Tensor, low: int, high: int, shake: Shake | None) -> torch.UntypedStorage:
+def _widened(t: torch.Tensor, low: int, high: int, perturbation: Perturbation | None) -> torch.UntypedStorage:
     """Bytes ``low`` to ``high`` of the storage of ``t``, read as its type, as a storage of the wide type."""
     size = t.element_size()
     narrow = torch.empty(0, dtype=t.dtype, device=t.device)
     narrow.set_(t.untyped_storage(), low // size, ((high - low) // size,), (1,))
     values = narrow.to(widened(t.dtype), copy=True)
-    if shake is not None:
-        generator, units = shake
+    if perturbation is not None:
+        generator, units = perturbation
         moves = torch.rand(values.shape, generator=generator, dtype=torch.float64) * 2 - 1
         values *= 1 + units * torch.finfo(t.dtype).eps * moves.to(values.device)
     return values.untyped_storage()

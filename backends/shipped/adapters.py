@@ -119,6 +119,7 @@ class OnnxRuntime(BackendAdapter):
     """The backends ``fxminify_ort`` and ``fxminify_onnx_reference``. A report shows the ONNX models that they make."""
 
     backends = ("fxminify_ort", "fxminify_onnx_reference")
+    not_tried = ("fxminify_onnx_reference",)
     signature = SignatureRules(
         noise=(r"\[[IWV]:",), errors=(r"\[[EF]:",), prefixes=(r"^\d{4}-\d\d-\d\d [\d:.]+ (?=\[[EF]:)",)
     )
@@ -155,8 +156,19 @@ class RegisteredByTorch(BackendAdapter):
         "ipex": ("intel_extension_for_pytorch", "pip install intel-extension-for-pytorch"),
     }
     backends = tuple(needs)
+    not_tried = ("cudagraphs", "openxla", "openxla_eval", "tvm")
 
 
+class Own(BackendAdapter):
+    """The other backends of fxminify: they print, explain, chain backends or raise."""
+
+    backends = (
+        "fxminify_chain", "fxminify_explain", "fxminify_faulty", "fxminify_print_graph", "fxminify_torchscript",
+    )  # fmt: skip
+    not_tried = backends
+
+
+own = Own()
 aot_eager = AotEager()
 inductor = Inductor()
 openvino = OpenVino()

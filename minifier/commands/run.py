@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     "--explain/--no-explain",
     default=True,
     show_default=True,
-    help="Also find out what of the result matters, by at most 40 further questions: minify show.",
+    help="Also find out what of the result matters, by at most 40 further queries: minify show.",
 )
 @click.option("--embed-data", is_flag=True, help="Keep input data beside the script where no seed reproduces.")
 @click.option("--trust", is_flag=True, help="Run captures made elsewhere without asking.")
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 def run(db: str, ids: tuple[int, ...], json_: bool, **options: Any) -> None:
     """Minify every pending failure of DB, or those with the given IDs.
 
-    Interrupted runs resume where they stopped: no question is put to the backend twice.
+    Interrupted runs resume where they stopped: no query of the search is put to the backend twice.
     """
     if options["from_step"] is not None and len(ids) != 1:
         raise Problem("--from-step is about one failure: give its ID, as in minify run DB ID --from-step N.")

@@ -117,15 +117,12 @@ def named(name: str, own: BackendSpec) -> BackendSpec:
 
 def others(own: str) -> list[str]:
     """Backends installed here that compile: none that only debug, and none that lacks its package."""
+    from ...backends.adapters import adapters
     from ...backends.provenance.catalog import listing
 
-    aside = {own, *(name for name, _ in LAYERS)}
+    aside = {own, *(name for name, _ in LAYERS), *(name for a in adapters().values() for name in a.not_tried)}
     usual = [row for row in listing() if not {"debug", "experimental"} & set(row["tags"]) and not row["needs"]]
-    return [
-        row["name"] for row in usual if row["name"] not in aside and row["recreatable"]
-        and row["name"] not in ("cudagraphs", "openxla", "openxla_eval", "tvm")
-        and not (row["name"].startswith("fxminify_") and row["name"] != "fxminify_ort")
-    ]  # fmt: skip
+    return [row["name"] for row in usual if row["name"] not in aside and row["recreatable"]]
 
 
 def stored(index: Index, id: int) -> Ablation | None:
@@ -141,7 +138,7 @@ def _row(spec: BackendSpec, layer: str, case: Case, blobs: Blobs, likeness: Like
         with Pool(case.backend, case.imports, mode=mode) as pool:  # type: ignore[arg-type]
             pool.scratch.put(blobs)
             for entry in reversed(tasks.ENTRIES):  # as the script does it first
-                reply = pool.submit("observe", tasks.observation(case, entry), timeout=timeout).result()
+                reply = pool.submit("observe", tasks.observe_argument(case, entry), timeout=timeout).result()
                 seen.append((of_reply(reply), reply.seconds))
                 if _matches(seen[-1][0], likeness):
                     break

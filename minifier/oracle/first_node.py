@@ -37,7 +37,7 @@ def find(
     asked, names = returning_all(case, trace)
     if not names:
         return None
-    seen = of_reply(pool.submit("observe", tasks.observation(asked, entry), timeout=timeout).result()).failure
+    seen = of_reply(pool.submit("observe", tasks.observe_argument(asked, entry), timeout=timeout).result()).failure
     if seen is None or seen.kind is not FailureKind.DIVERGENCE or seen.phase is not Phase.FORWARD:
         return None
     found = {}

@@ -75,7 +75,7 @@ class Flakiness:
         # A flaky failure passes many votes by chance, so the first vote about the result is a confirmation vote.
         self._at_once = rate < 1.0
         known = scheduler.log.known.items()
-        if any(key.endswith(f"/{name}/firm") and not verdict.same for key, verdict in known):
+        if any(key.endswith(f"/{name}/confirmed") and not verdict.same for key, verdict in known):
             self.use_stricter_votes()
 
     def first_flaky(self, start: Case, path: Path, *, doubted: bool = False) -> int | None:
@@ -102,7 +102,7 @@ class Flakiness:
 
     def confirms(self, case: Case, key: str) -> bool:
         """Whether a confirmation vote on ``case`` says that it fails. True where the budget is spent."""
-        return self._shows(case, key, self._confirm, "/firm")
+        return self._shows(case, key, self._confirm, "/confirmed")
 
     def use_stricter_votes(self) -> None:
         """Use the stricter vote for every candidate from now on. What must always fail is out after two misses."""

@@ -133,7 +133,7 @@ class Oracle:
 
     def submit(self, case: Case, *, fresh: bool = False, votes: Votes | None = None) -> Future[Verdict]:
         """`ask`, without waiting. Cancelling the future withdraws what has not started."""
-        argument = tasks.observation(case, self.entry, self.threads)
+        argument = tasks.observe_argument(case, self.entry, self.threads)
         query = _Query(self, argument, fresh, self.timeout_of(case), votes or self.votes)
         query.run(fresh)
         return query.future

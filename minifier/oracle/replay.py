@@ -193,7 +193,7 @@ class _Session:
         return shows
 
     def _submit(self, entry: str, *, fresh: bool = False) -> Future[Reply]:
-        argument = tasks.observation(self.case, entry, self.threads)
+        argument = tasks.observe_argument(self.case, entry, self.threads)
         return self.pool.submit("observe", argument, timeout=self.timeout, fresh=fresh)
 
     def first_sight(self, *, again: int) -> dict[str, Shown]:
@@ -312,7 +312,7 @@ def _threads(case: Case) -> tuple[int, ...]:
 
 
 def _healthy_seconds(pool: Workers, case: Case, limit: float) -> float:
-    argument = tasks.observation(healthy(case), "direct")
+    argument = tasks.observe_argument(healthy(case), "direct")
     reply = pool.submit("observe", argument, timeout=limit, fresh=True).result()
     return reply.seconds - reply.cpu_wait_s
 

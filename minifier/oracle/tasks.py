@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 ENTRIES = ("direct", "compile")
 
 
-def observation(case: Case, entry: str, threads: int = 1) -> Json:
+def observe_argument(case: Case, entry: str, threads: int = 1) -> Json:
     """The argument of the ``observe`` task. ``threads`` is what torch may use where the context does not say."""
     return {"case": to_json(case), "entry": entry, "threads": threads}
 
 
-def recording(case: Case) -> Json:
+def record_argument(case: Case) -> Json:
     """The argument of the ``record`` task."""
     return {"case": to_json(case)}
 
 
-def studying(case: Case, prefix: str) -> Json:
+def study_argument(case: Case, prefix: str) -> Json:
     """The argument of the ``study`` task. Storages get keys that begin with ``prefix``."""
     return {"case": to_json(case), "prefix": prefix}
 

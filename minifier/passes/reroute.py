@@ -21,7 +21,7 @@ from ..candidate.subgraphs import Inside, graphs
 from .proposal import Proposal, each
 from .searches import farthest
 
-#: With at most so many nodes, single steps need no more questions than big ones.
+#: With at most so many nodes, single steps need no more queries than big ones.
 FEW_NODES = 4
 #: The most sources that are tried for one node, the farthest ones.
 MOST_SOURCES = 4

@@ -1,14 +1,14 @@
-"""Searches for the items that a failure needs. They ask few questions and work on any items, not only on nodes.
+"""Searches for the items that a failure needs. They take few queries and work on any items, not only on nodes.
 
 A search is a generator. It yields a set of items (ascending indices), and is sent whether the failure still occurs if
 exactly these items stay. It returns a set for which the answer was yes. A search is a deterministic function of the
 answers, so it can be replayed with assumed answers. The shrinker uses this to keep several workers busy without a
 change of the result.
 
-`sparse` expects that very few items are needed. Failures are mostly in rare operations, so a question splits the prior
+`sparse` expects that very few items are needed. Failures are mostly in rare operations, so a query splits the prior
 weight, not the number of items: each needed item costs about ``log2`` of the number of *kinds* of items. `sweep`
 expects nothing and removes one item after the other, in growing windows. Neither assumes that failures are monotone: a
-wrong guess costs questions and does not change the result.
+wrong guess costs queries and does not change the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Items = tuple[int, ...]
 Search = Generator[Items, bool, Items]
 
 #: After so many halves in a row that do not fail, the search asks about the other half instead of assuming it fails.
-PATIENCE = 2
+MOST_MISSES = 2
 #: If there are at most ``TINY`` items, the last ``LEAST`` are removed one by one, so that each that stays is needed.
 TINY = 16
 LEAST = 5
@@ -165,7 +165,7 @@ def _locate(space: Space, window: Items) -> Generator[Items, bool, Items]:
             window, guess, misses = first, first, 0
             continue
         guess, misses = second, misses + 1
-        if misses == PATIENCE or len(guess) == 1:
+        if misses == MOST_MISSES or len(guess) == 1:
             if not (yield guess):
                 return window
             window, misses = guess, 0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: The number of blocks into which the elements are divided at a time.
 BLOCKS = 16
-#: The most questions about the elements of one tensor.
+#: The most queries about the elements of one tensor.
 MOST = 40
 #: The most elements of a tensor that is made sparse: each candidate is a file of its size.
 MOST_ELEMENTS = 1 << 20

@@ -31,7 +31,7 @@ INLINE = 1 << 16
 #: How often storages that are missing are sent again before all of them are.
 RESENT = 2
 #: Seconds to wait for a scheduler, and for its first worker.
-PATIENCE = 60.0
+CONNECT_TIMEOUT = 60.0
 
 
 _LOG = logging.getLogger(__name__)
@@ -79,8 +79,8 @@ def connect(where: str) -> Iterator[Cluster]:
             local = distributed.LocalCluster(n_workers=int(place), threads_per_worker=1, dashboard_address=None)
         address = local if local is not None else f"{'tcp' if kind == 'dask' else kind}:{place}"
         try:
-            client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
-            client.wait_for_workers(1, timeout=PATIENCE)
+            client = distributed.Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
+            client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
         except (OSError, TimeoutError) as error:
             raise NoCluster(f"no cluster with a worker answers at {where}: {error}") from error
         with client:

@@ -158,7 +158,7 @@ class EntryAttempt:
             return replace(result, next=self.with_longer_limits())
         state, reason = self.finish(found)
         if self.seldom() and not self.session.spent():
-            found, state, reason = self.steadier(found, state, reason)
+            found, state, reason = self.more_reliable(found, state, reason)
         if state is State.VERIFIED and not self.session.spent():
             self.begins(trace)
             if self.session.options.explain and self.complete:
@@ -247,12 +247,12 @@ class EntryAttempt:
         repro = self.session.index.repros.get(self.session.capture.id, "script")
         return 0.0 if repro is None or not repro.runs else repro.verified / repro.runs
 
-    def steadier(self, found: ReductionResult, state: State, reason: str) -> tuple[ReductionResult, State, str]:
+    def more_reliable(self, found: ReductionResult, state: State, reason: str) -> tuple[ReductionResult, State, str]:
         """An earlier case of the reduction that shows the failure more often than ``found``, if there is one."""
         share = self.share()
         other = self.reduction.doubted()
         if other is None and share and self.session.shown.rate >= 1.0:
-            other = self.reduction.steadier(self.script_oracle())
+            other = self.reduction.more_reliable(self.script_oracle())
         if other is None:
             return found, state, reason
         done = other, *self.finish(other)
@@ -276,7 +276,7 @@ class EntryAttempt:
 
     def record(self, case: Case) -> Trace:
         """The values of one eager run, made in a worker."""
-        reply = self.session.pool.submit("record", tasks.recording(case), timeout=LIMIT).result()
+        reply = self.session.pool.submit("record", tasks.record_argument(case), timeout=LIMIT).result()
         if reply.ended is not Ended.DONE:
             raise SandboxError(f"recording the values of the graph ended in {reply.ended}: {reply.error}")
         return Trace.from_json(reply.result)

@@ -30,7 +30,7 @@ ROUNDS = 5
 #: How often a script must show the failure to be taken for one that always does.
 SCRIPTS = Votes(4, 4)
 #: The name of a step back.
-BACK = "steadier"
+BACK = "more reliable"
 #: Tells how a reduction goes: compute nodes, and what is being done.
 Tell = Callable[[int, str], None]
 
@@ -93,7 +93,7 @@ class Reduction:
         """The result without the steps that confirmation votes call flaky; None if there are none."""
         return self.run() if self._undo_flaky(doubted=True) else None
 
-    def steadier(self, script: ScriptOracle) -> ReductionResult | None:
+    def more_reliable(self, script: ScriptOracle) -> ReductionResult | None:
         """The last case whose script fails in each of several runs, None where it is the one that was found."""
         by_script = Flakiness(script, self.scheduler, confirm=SCRIPTS, name="script")
         if not self.path or by_script.confirms(*self.path[-1]):
@@ -108,7 +108,7 @@ class Reduction:
     def study(self, case: Case) -> Trace | None:
         """The values and decompositions of the nodes of a smaller case; None if the worker fails."""
         prefix = f"{self.scheduler.key(case)[:12]}:"
-        reply = self.session.pool.submit("study", tasks.studying(case, prefix), timeout=self.timeout).result()
+        reply = self.session.pool.submit("study", tasks.study_argument(case, prefix), timeout=self.timeout).result()
         return Trace.from_json(reply.result) if reply.ended is Ended.DONE else None
 
     def _shrink(self) -> ReductionResult:

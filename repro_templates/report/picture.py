@@ -38,7 +38,7 @@ class _Entry:
 
     box: Box
     reads: tuple[int, ...]
-    bodies: tuple[int, ...] = ()
+    subgraphs: tuple[int, ...] = ()
 
 
 def picture(
@@ -54,7 +54,7 @@ def picture(
     for old, new in places.items():
         entry = entries[old]
         edges += [Edge(places[r], new) for r in entry.reads if r in places]
-        edges += [Edge(places[b], new, dashed=True) for b in entry.bodies if b in places]
+        edges += [Edge(places[b], new, dashed=True) for b in entry.subgraphs if b in places]
     boxes = [entries[old].box for old in chosen]
     marked = sum(box.mark == "culprit" for box in boxes)
     return Picture(svg(boxes, edges, label=label), len(boxes), len(entries), marked)
@@ -68,15 +68,15 @@ def _collect(graph: Graph, marks: Mapping[str, str], entries: list[_Entry], pref
         (n.name for n in graph.placeholders), input_names([str(n.target) for n in graph.placeholders]), strict=True
     ))  # fmt: skip
     for node in graph.nodes:
-        bodies = []
+        subgraphs = []
         for path in _held(node):
             attr = graph.attrs.get(path, {})
             if "graph" in attr and path not in ends:
                 ends[path] = _collect(attr["graph"], marks, entries, f"{prefix}{path}: ")
-            bodies += [ends[path]] if path in ends else []
+            subgraphs += [ends[path]] if path in ends else []
         known[node.name] = len(entries)
         box = _box(node, names.get(node.name, node.name), marks.get(node.name, ""), prefix)
-        entries.append(_Entry(box, tuple(known[name] for name in node.inputs if name in known), tuple(bodies)))
+        entries.append(_Entry(box, tuple(known[name] for name in node.inputs if name in known), tuple(subgraphs)))
     return len(entries) - 1
 
 
@@ -139,7 +139,7 @@ def _nearest(entries: Sequence[_Entry], limit: int) -> list[int]:
         return list(range(len(entries)))
     near: list[set[int]] = [set() for _ in entries]
     for place, entry in enumerate(entries):
-        for other in (*entry.reads, *entry.bodies):
+        for other in (*entry.reads, *entry.subgraphs):
             near[place].add(other)
             near[other].add(place)
     starts = [i for i, e in enumerate(entries) if e.box.mark == "culprit"]

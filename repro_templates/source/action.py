@@ -127,14 +127,14 @@ class _Maker:
         self.missing = detail.get("class") == "gradient"
         tolerance = self.case.tolerance.get(str(detail.get("dtype", "")))
         self.options = "" if tolerance is None else f", rtol={tolerance!r}, atol={tolerance!r}"
-        self.said = ""
+        self.precision = ""
         self.label = ILL_CONDITIONED_PREFIX if detail.get("class") == ILL_CONDITIONED else ""
         if detail.get("class") == PRECISION:
-            self.said = f"{PRECISION_PREFIX}{detail.get('dtype', '')} as {detail.get('as', '')}: "
+            self.precision = f"{PRECISION_PREFIX}{detail.get('dtype', '')} as {detail.get('as', '')}: "
 
     def message(self, prefix: str = "") -> str:
         """The ``msg`` argument of `assert_close`, if its own text would not say what differs."""
-        prefix = self.said or prefix + self.label
+        prefix = self.precision or prefix + self.label
         return f", msg=lambda text: {string(prefix)} + text" if prefix else ""
 
     def inputs_text(self) -> str:

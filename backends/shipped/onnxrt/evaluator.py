@@ -28,7 +28,7 @@ class Comparison:
     target: str
     source: str
     difference: float
-    said: str = ""
+    message: str = ""
 
 
 class Evaluation:
@@ -109,8 +109,8 @@ def _row(node: torch.fx.Node, expected: torch.Tensor, actual: Any) -> Comparison
     actual = np.asarray(actual)
     known = (node.name, str(node.target), source_line(node))
     if array.shape != actual.shape or array.dtype != actual.dtype:
-        said = f"{actual.dtype} {list(actual.shape)} for {array.dtype} {list(array.shape)}"
-        return Comparison(*known, float("inf"), said)
+        message = f"{actual.dtype} {list(actual.shape)} for {array.dtype} {list(array.shape)}"
+        return Comparison(*known, float("inf"), message)
     if not array.size:
         return Comparison(*known, 0.0)
     one, other = array.astype(np.float64), actual.astype(np.float64)

@@ -37,7 +37,7 @@ def test_a_refused_model_stands_in_the_issue(tmp_path: Path) -> None:
         (capture,) = index.captures.find()
         case = index.captures.case(capture.id)
         scratch.put(index.blobs.view(case.storages))
-        asked = {**tasks.observation(case, "direct"), "adapter": "onnxruntime"}
+        asked = {**tasks.observe_argument(case, "direct"), "adapter": "onnxruntime"}
         found = illustrations.collect(asked, scratch, lambda phase: None)
         illustrations.keep(index, capture.id, illustrations.Illustrations.from_json(found))
         shown = illustrations.stored(index, capture.id)

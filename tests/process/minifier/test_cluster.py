@@ -144,7 +144,7 @@ def test_what_is_no_executor_is_said(where: str) -> None:
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusters, "PATIENCE", 0.5)
+    monkeypatch.setattr(clusters, "CONNECT_TIMEOUT", 0.5)
     with (
         pytest.raises(NoCluster, match=r"no cluster with a worker answers at dask://127.0.0.1:9"),
         connect("dask://127.0.0.1:9"),

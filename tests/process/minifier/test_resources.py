@@ -21,9 +21,9 @@ def test_captures_of_one_backend_share_its_imports() -> None:
     other = replace(first, backend={**EAGER, "name": "aot_eager", "target": "aot_eager"})
     with SharedResources(MinifyOptions()) as resources:
         pool = resources.workers(first)
-        assert pool.submit("observe", tasks.observation(first, "direct"), timeout=60).result().ended is Ended.DONE
+        assert pool.submit("observe", tasks.observe_argument(first, "direct"), timeout=60).result().ended is Ended.DONE
         assert resources.workers(replace(indexes.chain(["cos"]), backend=EAGER)) is pool
-        assert pool.submit("observe", tasks.observation(first, "direct"), timeout=60).result().ended is Ended.DONE
+        assert pool.submit("observe", tasks.observe_argument(first, "direct"), timeout=60).result().ended is Ended.DONE
         assert resources.workers(other) is not pool
 
 
@@ -59,6 +59,8 @@ def test_backends_of_one_module_share_its_imports(tmp_path: Path) -> None:
         for backend in ({**one.backend, "options": {"dict": [["fast", True]]}}, other, one.backend):
             case = replace(one, backend=backend)
             assert resources.workers(case) is pool
-            assert pool.submit("observe", tasks.observation(case, "direct"), timeout=60).result().ended is Ended.DONE
+            assert (
+                pool.submit("observe", tasks.observe_argument(case, "direct"), timeout=60).result().ended is Ended.DONE
+            )
         with pytest.raises(BackendImportError, match="importing two_backends registers no backend called 'absent'"):
             resources.workers(replace(one, backend=absent))

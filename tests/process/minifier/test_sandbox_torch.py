@@ -56,7 +56,7 @@ def observe(
 ) -> Reply:
     case, blobs = capture(function, (torch.ones(4),), spec(backend))
     pool.scratch.put(blobs)
-    argument = tasks.observation(case, entry)
+    argument = tasks.observe_argument(case, entry)
     return pool.submit("observe", argument, timeout=timeout, fresh=fresh).result(120)
 
 
@@ -89,7 +89,7 @@ def test_a_parallel_region_in_the_driver_does_not_matter() -> None:
 def test_threads_for_one_observation_only(pool: Pool) -> None:
     case, blobs = capture(relu, (torch.ones(4),), spec("healthy"))
     pool.scratch.put(blobs)
-    argument = tasks.observation(case, "direct", threads=2)
+    argument = tasks.observe_argument(case, "direct", threads=2)
     assert of_reply(pool.submit("observe", argument, timeout=60).result()).seen is Seen.PASS
     assert run(pool, "threads").result["threads"] == 1
 
@@ -193,7 +193,7 @@ def test_a_crash_of_eager_is_no_failure_of_the_backend(pool: Pool) -> None:
 
 def test_a_case_whose_storage_is_missing_is_our_own_trouble(pool: Pool) -> None:
     case, _ = capture(relu, (torch.full((4,), 0.12345),), spec("healthy"))
-    reply = pool.submit("observe", tasks.observation(case, "direct"), timeout=60).result()
+    reply = pool.submit("observe", tasks.observe_argument(case, "direct"), timeout=60).result()
     assert of_reply(reply).seen is Seen.INFRA
     assert "are missing" in reply.error
 
@@ -203,7 +203,7 @@ def test_a_recording_lies_in_the_scratch_directory(pool: Pool) -> None:
 
     case, blobs = capture(lambda x: torch.relu(x).sin(), (torch.ones(4),), spec("healthy"))
     pool.scratch.put(blobs)
-    reply = pool.submit("record", tasks.recording(case), timeout=60).result()
+    reply = pool.submit("record", tasks.record_argument(case), timeout=60).result()
     trace = Trace.from_json(reply.result)
     tensor = trace.tensor("relu")
     assert tensor is not None
@@ -285,7 +285,7 @@ def test_inductor_compiles_in_workers() -> None:
         case, blobs = capture(relu, (torch.ones(4),), spec("inductor", ""))
         own.scratch.put(blobs)
         for entry in tasks.ENTRIES:
-            reply = own.submit("observe", tasks.observation(case, entry), timeout=300).result()
+            reply = own.submit("observe", tasks.observe_argument(case, entry), timeout=300).result()
             assert of_reply(reply).seen is Seen.PASS
         assert own.counts.workers == 2
         assert own.counts.dirty == 0

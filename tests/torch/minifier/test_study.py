@@ -129,7 +129,7 @@ def test_a_worker_keeps_what_it_studied_apart_from_what_was_recorded_before() ->
     scratch = Scratch.create()
     try:
         scratch.put(blobs)
-        trace = Trace.from_json(tasks.study(tasks.studying(case, "k:"), scratch, lambda phase: None))
+        trace = Trace.from_json(tasks.study(tasks.study_argument(case, "k:"), scratch, lambda phase: None))
         assert all(t.storage is None or (t.storage.startswith("k:") and t.storage in scratch) for t in trace.tensors)
         assert trace.parts["softmax"].compute[2].name == "softmax__part2_exp"
         assert trace.values["softmax__part2_exp"].kind is ValueKind.TENSOR

@@ -106,7 +106,9 @@ def test_one_message_for_every_bug_is_told_apart_by_the_diagnosis_alone() -> Non
 
 def test_the_core_knows_no_compiler_by_name() -> None:
     """Names of torch's operator libraries, of its modules, and comments about examples are no such knowledge."""
-    name = re.compile(r"(?i)[\"'/._](inductor|openvino|iree|turbine_cpu|onnxruntime|halide)\b")
+    name = re.compile(
+        r"(?i)[\"'/._](inductor|openvino|iree|turbine_cpu|onnxruntime|halide|cudagraphs|openxla|tvm|fxminify_ort)\b"
+    )
     allowed = {
         "backends/provenance/libraries.py", "store/live/names_generate.py", "backends/capture/foreign_run.py",
     }  # fmt: skip

@@ -212,7 +212,7 @@ def test_where_only_scripts_are_flaky_the_last_steady_one_is_handed_out(seed: in
     assert way.doubted() is None
     asked = oracle.asked
     script: Any = Moody(both, seed, Votes())
-    found = way.steadier(script)
+    found = way.more_reliable(script)
     if found is None:  # four lucky runs
         assert script.runs == 4
         return
@@ -220,7 +220,7 @@ def test_where_only_scripts_are_flaky_the_last_steady_one_is_handed_out(seed: in
     assert (book.steps[-1].pass_name, oracle.asked) == (BACK, asked)
     assert script.asked <= 6
     always: Any = Moody(lambda case: 1.0, seed, Votes())
-    assert descent(case, trace, both, 0)[0].steadier(always) is None
+    assert descent(case, trace, both, 0)[0].more_reliable(always) is None
 
 
 @pytest.mark.parametrize(
@@ -247,9 +247,9 @@ def test_an_earlier_case_is_handed_out_only_if_its_script_is_better(
     told: list[Case] = []
     there: Any = attempt
     there.session = SimpleNamespace(shown=SimpleNamespace(rate=rate))
-    there.reduction = SimpleNamespace(doubted=lambda: None, steadier=lambda script: earlier, keep=told.append)
+    there.reduction = SimpleNamespace(doubted=lambda: None, more_reliable=lambda script: earlier, keep=told.append)
     there.unprintable = False
-    what, state, _ = attempt.steadier(found, State.VERIFIED, "")
+    what, state, _ = attempt.more_reliable(found, State.VERIFIED, "")
     assert (what, state) == (found if kept == "found" else earlier, State.VERIFIED)
     assert (emitted[-1], attempt.unprintable) == (what, False)
     assert told == ([case] if kept == "found" and rate == 1.0 else [])

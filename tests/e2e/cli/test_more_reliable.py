@@ -21,7 +21,7 @@ def test_steps_that_made_a_failure_come_and_go_are_taken_back(make_desk: MakeDes
     assert (row["state"], row["verified"], row["runs"], row["nodes_after"]) == ("verified", 3, 3, 2)
     script = desk.minify("repro", "repro.db", 1).stdout
     assert "torch.relu(torch.sigmoid(" in script or ("torch.relu(" in script and "torch.sigmoid(" in script)
-    assert "steadier" in [step["pass_name"] for step in desk.json("history", "repro.db", 1)["steps"]]
+    assert "more reliable" in [step["pass_name"] for step in desk.json("history", "repro.db", 1)["steps"]]
 
 
 @pytest.mark.slow
