@@ -48,7 +48,7 @@ def modules() -> str:
 
 
 def package_of(module: str) -> str:
-    """``fxminify.minifier.session.run`` is in ``minifier.session``."""
+    """``fxminify.minifier.session.attempt`` is in ``minifier.session``."""
     parts = module.split(".")[1:]
     package = parts[:2] if (ROOT / Path(*parts[:2])).is_dir() else parts[:1]
     return ".".join(package)

@@ -1,7 +1,7 @@
 """Dataclasses to and from JSON: one codec for everything that fxminify itself writes and reads back.
 
-`dump` and `load` are msgspec's conversions with our defaults. They serve messages between the driver and a worker, and
-what an index keeps besides cases. The document of a case may come from a stranger and has rules that no type can state;
+`dump` and `load` are msgspec's conversions with our defaults. They serve the answers of workers, and what an index
+keeps besides cases. The document of a case may come from a stranger and has rules that no type can state;
 `fxminify.store.document.decode` reads it.
 """
 

@@ -81,9 +81,9 @@ class Failure:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def each(self) -> tuple[Failure, ...]:
-        """This failure, and in its place each other divergence of the same call that a script can show alone: an alias,
-        what became of the inputs, and beside a divergence of the forward pass one of the gradients. Wrong values that a
-        shorter dtype would explain as well are also of the class `PRECISION`."""
+        """This failure, then each other divergence of the call that a script can show alone, as a failure of its own:
+        an alias, what became of the inputs, and beside a divergence of the forward pass one of the gradients. Wrong
+        values that a shorter dtype would explain as well are also of the class `PRECISION`."""
         given = self.detail.get("others")
         own = {k: v for k, v in self.detail.items() if k != "others"}
         own |= {"phase": str(self.phase), "message": self.message.partition("\n")[0]}

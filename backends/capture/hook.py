@@ -146,7 +146,7 @@ class CapturedBackend:
         return getattr(self._backend, name)
 
 
-class _Thread(threading.local):
+class _Compiling(threading.local):
     """``graph`` is the last one that a backend compiled, until the guards of its frame are built."""
 
     graph: CompiledGraph | None = None
@@ -160,7 +160,7 @@ class _Hook:
     def __init__(self) -> None:
         self.everything: CaptureTarget | None = None
         self.single: weakref.WeakSet[CapturedBackend] = weakref.WeakSet()
-        self.thread = _Thread()
+        self.thread = _Compiling()
 
     def compiling(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
         captured, given = _captured(wrapped)

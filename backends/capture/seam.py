@@ -228,13 +228,13 @@ def compiled_autograd() -> bool:
     return module is not None and bool(module.compiled_autograd_enabled)
 
 
-class _Thread(threading.local):
+class _Recording(threading.local):
     ours = False
     entries = 0
     recorded = (0, 0)  # id of the last exception recorded, and the number of the call that recorded it
 
 
-_thread = _Thread()
+_thread = _Recording()
 
 
 def ours() -> bool:

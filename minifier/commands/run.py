@@ -38,7 +38,13 @@ if TYPE_CHECKING:
 )
 @click.option("--error-regex", metavar="REGEX", help="A failure is the same one when its text matches REGEX.")
 @click.option("--replays", default=3, show_default=True, type=click.IntRange(1, 100), help="Replays before a search.")
-@click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100), help="Fresh runs of a script.")
+@click.option(
+    "--runs",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    help="Runs of a script, each in a process of its own.",
+)
 @click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for one capture.")
 @click.option("--max-queries", type=click.IntRange(1), help="Oracle calls for one capture.")
 @click.option(

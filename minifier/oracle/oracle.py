@@ -86,7 +86,8 @@ class FailureTarget:
         return any(seen.matches(a, self.match) for a in self.allowed)
 
     def seen_in(self, failure: Failure) -> Failure | None:
-        """``failure`` as what is under reduction, which may be a further divergence of a call; None if it is not."""
+        """The part of ``failure`` that is under reduction: itself, or one of its further divergences; None if none
+        is."""
         return next((each for each in failure.each() if self.shows(each)), None)
 
 

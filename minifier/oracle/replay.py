@@ -54,8 +54,8 @@ class Replay:
     """What the replays showed.
 
     ``failures`` has one example for each signature of ``target.allowed``; ``entries`` what each entry showed;
-    ``threads`` what torch must be given; ``healthy`` for a hang what a graph of one node takes; ``reason`` why it did
-    not reproduce, for a person.
+    ``threads`` is torch's number of threads; ``healthy``, for a hang, the seconds that a graph of one node takes, else
+    0; ``reason`` says why it did not reproduce, for a person.
     """
 
     reproduced: bool
@@ -107,7 +107,7 @@ def replay(
     hangs = captured.kind is FailureKind.HANG
     one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
     timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
-    session = _Session(pool, case, Likeness(captured, match, error_regex), timeout, meanwhile)
+    session = _Runs(pool, case, Likeness(captured, match, error_regex), timeout, meanwhile)
     entries = session.first_sight(again=0 if hangs else runs - 1) or session.second_sight(runs)
     target = FailureTarget((signature(captured),), match, error_regex)
     if not entries:
@@ -161,11 +161,12 @@ class Likeness:
         return self.difference(failure) is None
 
     def seen_in(self, failure: Failure) -> Failure | None:
-        """``failure`` as the captured one, which may be a further divergence of a call; None if it is not."""
+        """The part of ``failure`` that is the captured one: itself, or one of its further divergences; None if none
+        is."""
         return next((each for each in failure.each() if self.holds(each)), None)
 
 
-class _Session:
+class _Runs:
     """The runs of one capture, by entry."""
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The query scheduler: the one place from which an oracle is asked.
+"""The query scheduler: all queries of a search, which are logged and counted, go through it.
 
-It owns the key of a candidate, the verdicts that are known, the write-ahead log, the budget and the workers. The
-shrinker, explanations, confirmation votes and hang margins are its clients.
+It owns the key of a candidate, the verdicts that are known, the write-ahead log and the budget, and keeps the workers
+of the oracle busy. The shrinker, explanations, confirmation votes and hang margins are its clients.
 
 A client asks for one verdict at a time and may name candidates that it is likely to ask about next. Idle workers answer
 those ahead of time. Such a query counts and is logged like any other. The client still receives the verdicts in its own

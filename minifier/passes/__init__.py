@@ -18,7 +18,7 @@ A pass of the first two stages promises
 * **completeness**: a pass that is not ``one_shot`` proposes every single edit it stands for, so that a fixpoint of all
   passes is 1-minimal;
 * **modesty**: it does not know what fails. Only the oracle says whether the failure is still there. The summary of a
-  pass says why it may be.
+  pass says why the failure is likely to survive it.
 
 A canonicalization pass is a generator. It yields whole candidates, the plainest first, is sent whether the candidate
 still fails in the same way, and returns the plainest case it reached. The shrinker accepts its candidates even if they

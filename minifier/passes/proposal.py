@@ -79,7 +79,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The candidates of a canonicalization pass; of a larger ``group`` the one with all its changes made."""
+    """The candidates of one canonicalization function; for several functions, one candidate with all their changes."""
 
     case: Case
     storages: Storages

@@ -7,8 +7,9 @@ change of the result.
 
 `sparse` expects that very few items are needed. Failures are mostly in rare operations, so a query splits the prior
 weight, not the number of items: each needed item costs about ``log2`` of the number of *kinds* of items. `sweep`
-expects nothing and removes one item after the other, in growing windows. Neither assumes that failures are monotone: a
-wrong guess costs queries and does not change the result.
+expects nothing and removes one item after the other, in growing windows. Both do what ddmin, the search of delta
+debugging (Zeller and Hildebrandt, 2002), does by halves and their complements. Neither assumes that failures are
+monotone: a wrong guess costs queries and does not change the result.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _within(space: Space, window: Items) -> Search:
 
 
 def farthest(chances: Sequence[float]) -> Search:
-    """A search among steps, the longest first, each of which includes all later ones: for the longest that is possible.
+    """Finds the longest step that keeps the failure. Steps are sorted, longest first; each includes all later ones.
 
     It returns the items before that step. ``chances`` has, for each step, the chance that the failure needs something
     that the next step would not remove.

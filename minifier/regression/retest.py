@@ -1,9 +1,9 @@
 """`minify retest`: runs every minimal case of an index with the packages that are installed now.
 
-A case is a verified script, run as `minify verify` runs it: in fresh processes, in an empty directory. For another
-backend the case is rendered again with that backend. The outcome is a `RetestResult`: the captured failure still shows,
-every run of the script ends without a failure, something else fails, or the compiler was never reached. Each result is
-stored at once, so an interrupted retest can be resumed.
+A case is a verified script, run as `minify verify` runs it: in processes of their own, in an empty directory. For
+another backend the case is rendered again with that backend. The outcome is a `RetestResult`: the captured failure
+still shows, every run of the script ends without a failure, something else fails, or the compiler was never reached.
+Each result is stored at once, so an interrupted retest can be resumed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CHANCE, MOST_RUNS = 0.05, 20
 
 @dataclass(frozen=True, slots=True)
 class RetestOptions:
-    """``runs`` fresh processes for each case (at least 2), ``timeout`` seconds for each; ``jobs`` cases at a time."""
+    """``runs`` processes for each case (at least 2), ``timeout`` seconds for each; ``jobs`` cases at a time."""
 
     backends: tuple[str, ...] = ()
     expect: Expect = Expect.KNOWN

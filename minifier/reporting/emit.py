@@ -1,7 +1,8 @@
 """Render, verify and store the script of a minimal case, and verify stored scripts again.
 
-A script is stored with the result of its verification: k of n fresh runs showed the signature. It is shown only if k is
-not 0. The script names these numbers itself, so it is rendered again where fewer runs than expected showed the failure.
+A script is stored with the result of its verification: k of n runs, each in a process of its own, showed it. It is
+shown only if k is not 0. The script names these numbers itself, so it is rendered again where fewer runs than expected
+showed the failure.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from . import record
 from .export import embedded_from, search_path, stored_repro
 from .record import make_header
 
-#: Whether a failure that was seen in a fresh process is the captured one.
+#: Whether a failure that a run of the script showed is the captured one.
 Shows = Callable[[Failure], bool]
 #: Seconds that a fresh process may take to import torch and a backend, besides what the failure itself takes.
 START = 120.0

@@ -1,6 +1,7 @@
 """One attempt at a capture through one entry to the backend: reduce it, then render and verify its script.
 
-Every query is logged before it is asked, so a second run repeats none; see `fxminify.minifier.oracle.scheduler`.
+Queries of the search are logged before they are asked, so a second run repeats none of them; see
+`fxminify.minifier.oracle.scheduler`. Replays, the check of the final case and the query about the rest are not logged.
 """
 
 from __future__ import annotations
@@ -296,8 +297,8 @@ class EntryAttempt:
         explanation.keep(self.session.index, self.session.capture.id, replace(found, reduction=self.log.reduction))
 
     def ask_about_the_rest(self, start: Case, trace: Trace) -> None:
-        """Find out what ``start`` does without the operations that its failure needs. As the replays, this is asked
-        once and not counted as a query."""
+        """Find out what ``start`` does without the operations that its failure needs. This is asked at the end of
+        each complete attempt and, like the replays, not counted as a query."""
         hangs = any(failure.kind is FailureKind.HANG for failure in self.session.shown.failures)
         if hangs or self.entry == SCRIPT or self.session.spent():
             return

@@ -75,7 +75,7 @@ class FirstScript:
 
 @dataclass(frozen=True, slots=True)
 class ScriptVerified:
-    """The script was run in ``runs`` fresh processes, and ``shown`` of them showed the failure."""
+    """The script was run in ``runs`` processes of their own, and ``shown`` of them showed the failure."""
 
     capture_id: int
     shown: int

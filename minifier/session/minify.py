@@ -55,7 +55,7 @@ class MinifyResult:
 
     @property
     def verified(self) -> bool:
-        """Whether at least one fresh run of the script showed the failure."""
+        """Whether at least one run of the script, in a process of its own, showed the failure."""
         return self.capture.state is State.VERIFIED
 
 

@@ -14,7 +14,8 @@ class MinifyOptions:
     * ``executor``: a Dask cluster, ``dask://HOST:PORT`` or ``local:N``.
     * ``match``: how much of the signature must agree, ``exact``, ``origin`` or ``any``; ``error_regex`` instead says
       that a failure is the same one when its text matches.
-    * ``replays``: runs of the captured graph before the search; ``runs``: fresh runs of the finished script.
+    * ``replays``: runs of the captured graph before the search; ``runs``: runs of the finished script in
+      processes of their own, of which at least one is fresh.
     * ``min_rate``: the share of its runs in which a candidate, and the result, must fail.
     * ``budget``, ``max_queries``: seconds and oracle calls for one capture; ``timeout``: seconds for one oracle call,
       by default derived from the replays; ``memory``: the most a worker may allocate.

@@ -20,7 +20,7 @@ _LOADING = 60.0
 
 
 class SharedResources:
-    """The workers that were used last stay: the next capture has them, renewed, if it needs the same imports. So do
+    """Keeps the last pool of workers. The next capture uses it, with new workers, if it needs the same imports: so do
     backends of one module, and one backend with other options.
 
     On a ``cluster`` every capture has workers of its own, because others use it, too.

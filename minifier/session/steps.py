@@ -1,7 +1,7 @@
 """Writes the steps of one reduction as they are accepted: what each changed, and its case where that is small.
 
-The values that the kept cases need besides the captured ones may take so much room in the index and no more: what is
-too large is still told about, and cannot be gone on from.
+Kept cases may add at most `MOST_BYTES` of values to those that were captured. A larger step is listed without its case;
+``--from-step`` cannot start there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tagged values and targets (``docs/format.md``) as Python expressions.
 
 All that comes from the case passes through ``repr`` or a strict pattern before it becomes source, so no string of a
-foreign file can end a line, a literal or a comment. `Namer` returns the name of a reference. ``Expressions.imports``
-collects the imports that expressions need.
+foreign file can end a line, a literal or a comment. `Expressions` is given a function that returns the name of a
+reference. ``Expressions.imports`` collects the imports that expressions need.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from .trust import script_tag
 
 @dataclass(frozen=True, slots=True)
 class ReproInfo:
-    """One rendered file; ``verified`` of ``runs`` fresh processes showed the signature.
+    """One rendered file; ``verified`` of ``runs`` processes of their own showed the signature.
 
     ``origin`` is the tag of `fxminify.store.index.trust.script_tag`.
     """

@@ -38,7 +38,7 @@ class CaptureInfo:
     """What a listing shows of a capture. To read it opens no case document.
 
     ``signature`` is the digest. ``nodes_after``, ``inputs_after`` and ``queries`` are of the last finished reduction,
-    or of the running one. ``verified`` of ``runs`` fresh processes showed the failure with the script.
+    or of the running one. ``verified`` of ``runs`` runs of the script showed the failure.
     ``operators`` names what the smallest case calls, sorted, empty before a reduction. ``comes_from`` says which lines
     of the program the case of the script comes from (`fxminify.store.document.program_lines`), empty without a script.
     ``failure`` is None if no failure was seen, ``nodes_before`` if the graph could not be stored.

@@ -29,8 +29,8 @@ class State(StrEnum):
 
     PENDING = "pending"
     REDUCING = "reducing"
-    VERIFIED = "verified"  # a script was written and fresh processes showed the failure
-    UNVERIFIED = "unverified"  # a script was written, but fresh processes did not show the failure
+    VERIFIED = "verified"  # a script was written, and runs of it showed the failure
+    UNVERIFIED = "unverified"  # a script was written, but no run of it showed the failure
     NOT_REPRODUCED = "not_reproduced"  # the replay of the capture itself did not fail
     UNSUPPORTED = "unsupported"  # the graph could not be stored; the reason says which node
     BLOCKED = "blocked"  # something must be done first (a module to install...); the reason says what
@@ -198,7 +198,7 @@ class StepRow(Base):
 
 
 class ReproRow(Base):
-    """One rendered file of a capture; ``verified`` of ``runs`` fresh processes showed the signature.
+    """One rendered file of a capture; ``verified`` of ``runs`` processes of their own showed the signature.
 
     ``origin`` is the tag of `fxminify.store.index.trust.script_tag`.
     """

@@ -43,7 +43,8 @@ def undisturbed(*, inference: bool = False) -> Iterator[None]:
 
 @contextmanager
 def as_it_was() -> Iterator[None]:
-    """End with the block every state that a graph enters and does not leave, because it raises or is part of another.
+    """On leaving the block, end every state that a graph entered and did not leave, because it raised or lost that
+    node.
 
     These are functorch and forward-mode levels, function and dispatch modes, autocast, gradients, inference mode,
     saved-tensor hooks and deterministic algorithms. All are read from torch's own stacks, because graphs of Dynamo

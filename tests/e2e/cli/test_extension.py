@@ -31,24 +31,25 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-@pytest.mark.slow
-def test_a_package_adds_one_of_each_and_minifies_a_real_failure_with_them(desk: Desk, site: Path) -> None:
-    asked, warm = desk.path / "asked.txt", desk.path / "warm.txt"
-    environment = {"PYTHONPATH": str(site), "ACME_ASKED": str(asked), "ACME_WARM": str(warm)}
-
+def test_a_package_adds_one_of_each(desk: Desk, site: Path) -> None:
     def listed(verb: str, *names: str) -> Any:
-        return desk.json(verb, *names, **environment)
+        return desk.json(verb, *names, PYTHONPATH=str(site))
 
     assert [row["from"] for row in listed("passes") if row["pass"] == "acme-middle"] == ["acme-fxminify"]
     assert [row["package"] for row in listed("formats")["formats"] if row["name"] == "ticket"] == ["acme"]
     assert [row["adapter"] for row in listed("backends", "ts")] == ["acme"]
 
+
+@pytest.mark.slow
+def test_a_real_failure_is_minified_with_all_that_a_package_adds(desk: Desk, site: Path) -> None:
+    asked, warm = desk.path / "asked.txt", desk.path / "warm.txt"
+    environment = {"PYTHONPATH": str(site), "ACME_ASKED": str(asked), "ACME_WARM": str(warm)}
     (desk.path / "fails.py").write_text(PROGRAM)
     captured = desk.minify("capture", "fails.py", **environment)
     assert desk.db.exists(), captured.stderr
     done = desk.minify("run", "repro.db", "--replays", 1, "--runs", 1, "--no-explain", **environment)
     assert done.returncode == 0, done.stderr
-    (row,) = listed("list", "repro.db")
+    (row,) = desk.json("list", "repro.db", **environment)
     assert (row["state"], row["nodes_after"]) == ("verified", 1)
     assert warm.read_text() == "1", "the adapter prepared the workers"
     desk.minify("capture", "--db", "without.db", "fails.py")

@@ -114,6 +114,7 @@ def test_what_is_accepted_reads_back_the_same() -> None:
     assert validate(parse(json.dumps(to_json(case)))) == case
 
 
+@pytest.mark.process
 def test_validating_never_loads_torch() -> None:
     import subprocess
     import sys

@@ -285,6 +285,7 @@ def test_no_hint_shows_a_password(given: str) -> None:
     assert without_password(given) == given.replace("se:cr/et", "***")
 
 
+@pytest.mark.process
 def test_the_index_needs_no_torch() -> None:
     code = "import sys, fxminify.store.index; assert 'torch' not in sys.modules and 'alembic' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
