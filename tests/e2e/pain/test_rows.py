@@ -208,7 +208,7 @@ def test_13_every_script_was_run_before_it_is_shown(session: Session) -> None:
 
 @pytest.mark.slow
 def test_14_a_failure_that_comes_and_goes_is_minified_by_votes(session: Session) -> None:
-    """It fails in six of ten runs, so three runs of the script may all pass: then the row says so."""
+    """It fails in half of its runs, so all three runs of the script may pass: then the row says so."""
     row = session.row("row14")
     assert row["nodes_after"] == 1
     assert row["state"] in ("verified", "unverified")

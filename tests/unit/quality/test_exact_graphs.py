@@ -101,12 +101,7 @@ def test_an_input_that_is_returned() -> None:
         inputs = {n.name for n in case.graph.placeholders}
         return "atan" in ops(case) and not inputs.isdisjoint(case.graph.output.inputs)
 
-    assert minimal(fails, ["x", "y"], CHAIN, ["y", "e", "x"]) in (
-        "x, c -> d = atan(c) -> x, d",
-        "y, c -> d = atan(c) -> y, d",
-        "x -> d = atan(x) -> x, d",
-        "y -> d = atan(y) -> y, d",
-    )
+    assert minimal(fails, ["x", "y"], CHAIN, ["y", "e", "x"]) == "x -> d = atan(x) -> x, d"
 
 
 def test_dead_code_goes() -> None:
