@@ -1,6 +1,7 @@
 """An index on a PostgreSQL server."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -90,6 +91,54 @@ def test_many_writers_make_one_row_of_one_failure(url: str) -> None:
     with Index.open(url) as index:
         rows = index.captures.find()
     assert sorted(row.occurrences for row in rows) == [1] * 40 + [40]
+
+
+def test_a_document_that_one_writer_drops_and_another_needs_is_there(url: str) -> None:
+    """Each new best case drops the one before, and captures of the same cases arrive meanwhile."""
+    cases = [chain(names) for names in (["sin"], ["cos"], ["tan"])]
+    errors: list[BaseException] = []
+
+    def guarded(work: Callable[[Index], None]) -> None:
+        try:
+            with Index.open(url) as index:
+                work(index)
+        except BaseException as error:  # noqa: BLE001  reported by the test
+            errors.append(error)
+
+    with Index.open(url, create=True) as index:
+        begun = [
+            index.reductions.begin(add_capture(index, chain(["exp"]), failing(f"no exp {'x' * n}")), {}).id
+            for n in range(2)
+        ]
+
+    def reduce(reduction: int) -> Callable[[Index], None]:
+        def work(index: Index) -> None:
+            for number in range(60):
+                case, blobs = cases[number % 3]
+                index.reductions.accept(reduction, case, blobs)
+
+        return work
+
+    def capture(letter: str) -> Callable[[Index], None]:
+        def work(index: Index) -> None:
+            for number in range(60):
+                add_capture(index, cases[number % 3], failing(f"no {letter} {'y' * number}"))
+
+        return work
+
+    work = [*(reduce(id) for id in begun), capture("b"), capture("c")]
+    threads = [threading.Thread(target=guarded, args=(each,)) for each in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    with Index.open(url) as index:
+        rows = index.captures.find()
+        assert len(rows) == 122
+        for row in rows:
+            assert index.captures.case(row.id).graph.count == 1
+        assert [best.graph.count for id in begun if (best := index.reductions.best(id)) is not None] == [1, 1]
 
 
 def test_a_claim_ends_with_its_connection(url: str) -> None:
