@@ -10,11 +10,12 @@ from index_tasks import add, small_case
 from indexes import add as add_capture
 from indexes import chain, failing, minify
 from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
 
 from fxminify.store.errors import StoreError
 from fxminify.store.failure import FailureKind
 from fxminify.store.index import Index, State
-from fxminify.store.index.tables import SCHEMA, Base
+from fxminify.store.index.tables import SCHEMA, Base, DocumentRow
 from fxminify.store.index.upgrade import upgrade
 
 pytestmark = pytest.mark.server
@@ -142,6 +143,24 @@ def test_a_document_that_one_writer_drops_and_another_needs_is_there(url: str) -
             assert case.graph.count == 1
             assert len(dict(index.blobs.view(case.storages))) == len(case.storages)
         assert [best.graph.count for id in begun if (best := index.reductions.best(id)) is not None] == [1, 1]
+
+
+def test_what_another_writer_came_between_is_done_again(url: str) -> None:
+    key, calls = "0" * 64, 0
+
+    def work(session: Session) -> str:
+        nonlocal calls
+        calls += 1
+        if session.get(DocumentRow, key) is not None:
+            return "the other's"
+        with other._database.writing() as theirs:
+            theirs.add(DocumentRow(digest=key, size=1, data=b"x"))
+        session.add(DocumentRow(digest=key, size=1, data=b"x"))
+        session.flush()
+        return "ours"
+
+    with Index.open(url, create=True) as index, Index.open(url) as other:
+        assert (index._database.write(work), calls) == ("the other's", 2)
 
 
 def test_a_claim_ends_with_its_connection(url: str) -> None:
