@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session, load_only
 
 from .. import codec
@@ -224,12 +224,10 @@ class Captures:
 
 def _count(session: Session, identity: str) -> int | None:
     """Count one more occurrence of a known capture. Returns its id, None for a new capture."""
-    row = session.scalars(select(CaptureRow).where(CaptureRow.identity == identity)).one_or_none()
-    if row is None:
-        return None
-    row.occurrences = CaptureRow.occurrences + 1
-    row.last_seen = now()
-    return row.id
+    more = {"occurrences": CaptureRow.occurrences + 1, "last_seen": now()}
+    return session.scalar(
+        update(CaptureRow).where(CaptureRow.identity == identity).values(more).returning(CaptureRow.id)
+    )
 
 
 def _row(
