@@ -87,7 +87,7 @@ ACTIONS: dict[str, Action] = {
 
 def work(place: str, action: str, process: int, seconds: float, began: Any, out: Any) -> None:
     """In a process of its own: repeat ``action`` for ``seconds``, and send the seconds of each call."""
-    took = []
+    took: list[float] = []
     with Index.open(place, create=True) as index:
         began.wait()
         end = time.monotonic() + seconds
