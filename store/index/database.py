@@ -65,12 +65,14 @@ class Database:
         self.path = path
         self._engine = engine
         self._write = engine.execution_options(write=True)
+        on_server = engine.dialect.name == "postgresql"  # in a file each transaction sees one state anyway
+        self._read = engine.execution_options(isolation_level="REPEATABLE READ") if on_server else engine
         self._pid = os.getpid()
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session on one consistent state of the index."""
-        with self.explained(), Session(self._engine, expire_on_commit=False) as session:
+        with self.explained(), Session(self._read, expire_on_commit=False) as session:
             yield session
 
     @contextmanager

@@ -9,13 +9,13 @@ from alembic.migration import MigrationContext
 from index_tasks import add, small_case
 from indexes import add as add_capture
 from indexes import chain, failing, minify
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, select
 from sqlalchemy.orm import Session
 
 from fxminify.store.errors import StoreError
 from fxminify.store.failure import FailureKind
 from fxminify.store.index import Index, State
-from fxminify.store.index.tables import SCHEMA, Base, DocumentRow
+from fxminify.store.index.tables import SCHEMA, Base, CaptureRow, DocumentRow
 from fxminify.store.index.upgrade import upgrade
 
 pytestmark = pytest.mark.server
@@ -143,6 +143,16 @@ def test_a_document_that_one_writer_drops_and_another_needs_is_there(url: str) -
             assert case.graph.count == 1
             assert len(dict(index.blobs.view(case.storages))) == len(case.storages)
         assert [best.graph.count for id in begun if (best := index.reductions.best(id)) is not None] == [1, 1]
+
+
+def test_a_reader_sees_one_state(url: str) -> None:
+    with Index.open(url, create=True) as index, Index.open(url) as other:
+        add(index, *small_case(2), "no a")
+        with index._database.reading() as session:
+            seen = [len(session.scalars(select(CaptureRow.id)).all())]
+            add(other, *small_case(2), "no b")
+            seen.append(len(session.scalars(select(CaptureRow.id)).all()))
+        assert (seen, len(index.captures.find())) == ([1, 1], 2)
 
 
 def test_what_another_writer_came_between_is_done_again(url: str) -> None:
