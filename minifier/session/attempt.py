@@ -70,6 +70,24 @@ class AttemptResult:
     next: EntryAttempt | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What a reduction ended with, and what became of its script. ``case`` is that with all that the script needs.
+
+    ``share`` is the share of its runs in which the script showed the failure, ``shown_fresh`` whether the case showed
+    it in a fresh worker. Where it is not ``printable``, there is no script to disagree with: another entry would not
+    help.
+    """
+
+    found: ReductionResult
+    case: Case
+    state: State
+    reason: str
+    share: float = 0.0
+    shown_fresh: bool = False
+    printable: bool = True
+
+
 class EntryAttempt:
     """The reduction of ``session`` through one entry to the backend, or (``script``) with the script itself as oracle.
 
@@ -87,13 +105,7 @@ class EntryAttempt:
         self.oracle = self._oracle()
         self.before = before
         self.started = time.monotonic()
-        #: There is no script to disagree with: another entry would not help.
-        self.unprintable = False
-        #: The reduction came to its end; else a later run can go on with it.
-        self.complete = False
-        self.nodes = 0
         self.asked_first = False
-        self.shown_fresh = False
 
     def _oracle(self) -> Oracle | ScriptOracle:
         if self.entry == SCRIPT:
@@ -153,35 +165,37 @@ class EntryAttempt:
         )  # fmt: skip
         found = self.reduction.run()
         if not self.margin.lasts(found.case):
-            self.nodes, self.complete = found.case.graph.count, found.complete
-            result = self.result(State.UNVERIFIED, "what is left of the hang only takes long")
+            short = "what is left of the hang only takes long"
+            result = self.result(Printed(found, found.case, State.UNVERIFIED, short))
             keep(self.session, result, finished=False)
             return replace(result, next=self.with_longer_limits())
-        state, reason = self.finish(found)
-        if self.seldom() and not self.session.spent():
-            found, state, reason = self.more_reliable(found, state, reason)
-        if state is State.VERIFIED and not self.session.spent():
+        done = self.finish(found)
+        if self.seldom(done) and not self.session.spent():
+            done = self.more_reliable(done)
+        complete = done.found.complete
+        if done.state is State.VERIFIED and not self.session.spent():
             self.begins(trace)
-            if self.session.options.explain and self.complete:
-                self.explain(found.case)
-            if self.complete:
-                self.ask_about_the_rest(start, trace)
+            if self.session.options.explain and complete:
+                self.explain(done.found.case)
+            if complete:
+                self.ask_about_the_rest(start, trace, done.case)
         if not self.session.spent():
-            seen = illustrations.find(self.session.pool, self.final_case, self.entry, self.timeout)
+            seen = illustrations.find(self.session.pool, done.case, self.entry, self.timeout)
             if seen:
                 illustrations.keep(self.session.index, self.session.capture.id, seen)
-        if not self.complete:
-            stopped = f"stopped by its budget; to go on: {again(self.session.index, self.session.capture.id)}"
-            reason = "; ".join(filter(None, (reason, stopped)))
-        return self.result(state, reason)
+        if complete:
+            return self.result(done)
+        stopped = f"stopped by its budget; to go on: {again(self.session.index, self.session.capture.id)}"
+        return self.result(replace(done, reason="; ".join(filter(None, (done.reason, stopped)))))
 
-    def result(self, state: State, reason: str) -> AttemptResult:
+    def result(self, done: Printed) -> AttemptResult:
         """The result of the attempt."""
-        final = state is State.VERIFIED or self.unprintable or not self.complete
-        seconds = time.monotonic() - self.started
+        complete = done.found.complete
+        final = done.state is State.VERIFIED or not done.printable or not complete
         return AttemptResult(
-            self.log.reduction, state, reason, self.nodes, self.log.total, seconds, self.complete, final
-        )
+            self.log.reduction, done.state, done.reason, done.case.graph.count, self.log.total,
+            time.monotonic() - self.started, complete, final,
+        )  # fmt: skip
 
     def with_longer_limits(self) -> EntryAttempt:
         """The next attempt after a hang whose result ends by itself: from the last step that does not, with longer time
@@ -194,13 +208,13 @@ class EntryAttempt:
         session = replace(self.session, case=case, begun=begun)
         return EntryAttempt(session, self.entry, before=self.log.total, timeout_factor=MARGIN)
 
-    def finish(self, found: ReductionResult) -> tuple[State, str]:
+    def finish(self, found: ReductionResult) -> Printed:
         """Store the result of a reduction, and make its script."""
-        self.final_case, blobs = self.self_contained(found.case)
-        self.reduction.steps.finish(self.final_case, blobs)
-        self.nodes, self.complete = self.final_case.graph.count, found.complete
-        keep(self.session, self.result(State.UNVERIFIED, ""), finished=False)
-        return self.emit(self.final_case, blobs)
+        case, blobs = self.self_contained(found.case)
+        self.reduction.steps.finish(case, blobs)
+        done = Printed(found, case, State.UNVERIFIED, "")
+        keep(self.session, self.result(done), finished=False)
+        return self.emit(done, blobs)
 
     def self_contained(self, case: Case) -> tuple[Case, dict[str, bytes]]:
         """``case`` with the libraries and the shapes that its script needs, and its storages."""
@@ -236,32 +250,30 @@ class EntryAttempt:
             self.session.processes,
         )  # fmt: skip
 
-    def seldom(self) -> bool:
+    def seldom(self, done: Printed) -> bool:
         """Whether the script shows the failure less often than the replays did. If it never does but a fresh worker
         does, other entries must be tried instead."""
-        if self.unprintable or not self.complete:
+        if not done.printable or not done.found.complete:
             return False
-        return self.share() < self.session.shown.rate if self.share() else not self.shown_fresh
+        return done.share < self.session.shown.rate if done.share else not done.shown_fresh
 
     def share(self) -> float:
         """The share of its runs in which the stored script showed the failure."""
         repro = self.session.index.repros.get(self.session.capture.id, "script")
         return 0.0 if repro is None or not repro.runs else repro.verified / repro.runs
 
-    def more_reliable(self, found: ReductionResult, state: State, reason: str) -> tuple[ReductionResult, State, str]:
-        """An earlier case of the reduction that shows the failure more often than ``found``, if there is one."""
-        share = self.share()
+    def more_reliable(self, done: Printed) -> Printed:
+        """An earlier case of the reduction whose script shows the failure more often than ``done``, if there is one."""
         other = self.reduction.doubted()
-        if other is None and share and self.session.shown.rate >= 1.0:
+        if other is None and done.share and self.session.shown.rate >= 1.0:
             other = self.reduction.more_reliable(self.script_oracle())
         if other is None:
-            return found, state, reason
-        done = other, *self.finish(other)
-        if self.unprintable or self.share() < share:
-            self.unprintable = False
-            self.reduction.keep(found.case)
-            done = found, *self.finish(found)
-        return done
+            return done
+        better = self.finish(other)
+        if better.printable and better.share >= done.share:
+            return better
+        self.reduction.keep(done.found.case)
+        return self.finish(done.found)
 
     def begins(self, trace: Trace) -> str | None:
         """The first node whose value differs. This is asked once and, like the replays, not counted as a query."""
@@ -296,18 +308,18 @@ class EntryAttempt:
             return
         explanation.keep(self.session.index, self.session.capture.id, replace(found, reduction=self.log.reduction))
 
-    def ask_about_the_rest(self, start: Case, trace: Trace) -> None:
-        """Find out what ``start`` does without the operations that its failure needs. This is asked at the end of
+    def ask_about_the_rest(self, start: Case, trace: Trace, minimal: Case) -> None:
+        """Find out what ``start`` does without the operations that ``minimal`` has. This is asked at the end of
         each complete attempt and, like the replays, not counted as a query."""
         hangs = any(failure.kind is FailureKind.HANG for failure in self.session.shown.failures)
         if hangs or self.entry == SCRIPT or self.session.spent():
             return
         try:
-            found = rest.without(start, trace, self.final_case.graph)
+            found = rest.without(start, trace, minimal.graph)
             if found is None:
                 return
             case, called = found
-            self.listen(self.nodes, "the rest of the graph")
+            self.listen(minimal.graph.count, "the rest of the graph")
             verdict = self.oracle.ask(case)
         except SandboxError as error:  # the script is verified already: this must not cost it
             self.session.note(f"the rest of the graph could not be asked about: {error}")
@@ -317,14 +329,15 @@ class EntryAttempt:
         known = rest.Rest(called, case.graph.count, verdict.outcome)
         rest.keep(self.session.index, self.session.capture.id, known)
 
-    def emit(self, case: Case, blobs: dict[str, bytes]) -> tuple[State, str]:
+    def emit(self, done: Printed, blobs: dict[str, bytes]) -> Printed:
         """Render the script, run it, store it with the record of its verification."""
+        case = done.case
         emitter = self.emitter(case)
         self.listen(case.graph.count, "verifying the script")
         self.session.pool.scratch.put(blobs)
         hang = self.margin.failure(case)
         last = self.oracle.ask(case, fresh=True) if hang is None else Verdict(Outcome.SAME, signature(hang), hang)
-        self.shown_fresh = last.same
+        done = replace(done, shown_fresh=last.same)
         try:
             draft = partial(
                 emitter.draft,
@@ -342,14 +355,12 @@ class EntryAttempt:
                 self.session.listener(ScriptVerified(self.session.capture.id, kept.verified, kept.runs))
             if state is State.UNVERIFIED and not last.same:
                 reason += "; nor does a fresh process show it: it may need what came before it, such as other graphs"
-            return state, reason
+            return replace(done, state=state, reason=reason, share=self.share())
         except NeedsData as error:
-            self.unprintable = True
             command = again(self.session.index, self.session.capture.id, "--embed-data")
-            return State.UNVERIFIED, f"{error}: {command}"
+            return replace(done, reason=f"{error}: {command}", printable=False)
         except (Unprintable, CannotLoad) as error:
-            self.unprintable = True
-            return State.UNVERIFIED, f"no script can be printed: {error}"
+            return replace(done, reason=f"no script can be printed: {error}", printable=False)
 
     def listen(self, nodes: int, stage: str) -> None:
         self.session.early.tell()

@@ -20,7 +20,7 @@ from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, Pass, Stage, canonical, in_stage
 from fxminify.minifier.reducer.shrinker import PassFailed, ReductionResult
 from fxminify.minifier.sandbox.pool import Ended, Reply
-from fxminify.minifier.session.attempt import EntryAttempt
+from fxminify.minifier.session.attempt import EntryAttempt, Printed
 from fxminify.minifier.session.options import MinifyOptions
 from fxminify.minifier.session.reduction import BACK, Reduction
 from fxminify.minifier.session.verdict_log import VerdictLog
@@ -236,26 +236,28 @@ def test_an_earlier_case_is_handed_out_only_if_its_script_is_better(
     attempt = EntryAttempt.__new__(EntryAttempt)
     emitted = [found]
 
-    def finish(self: EntryAttempt, what: ReductionResult) -> tuple[State, str]:
+    def printed(what: ReductionResult) -> Printed:
+        whole = what is not earlier or printable
+        state = State.VERIFIED if whole else State.UNVERIFIED
+        return Printed(what, what.case, state, "", shares[id(what)], printable=whole)
+
+    def finish(self: EntryAttempt, what: ReductionResult) -> Printed:
         emitted.append(what)
-        self.unprintable = what is earlier and not printable
-        return (State.UNVERIFIED if self.unprintable else State.VERIFIED), ""
+        return printed(what)
 
     monkeypatch.setattr(EntryAttempt, "finish", finish)
-    monkeypatch.setattr(EntryAttempt, "share", lambda self: shares[id(emitted[-1])])
     monkeypatch.setattr(EntryAttempt, "script_oracle", lambda self: None)
     told: list[Case] = []
     there: Any = attempt
     there.session = SimpleNamespace(shown=SimpleNamespace(rate=rate))
     there.reduction = SimpleNamespace(doubted=lambda: None, more_reliable=lambda script: earlier, keep=told.append)
-    there.unprintable = False
-    what, state, _ = attempt.more_reliable(found, State.VERIFIED, "")
-    assert (what, state) == (found if kept == "found" else earlier, State.VERIFIED)
-    assert (emitted[-1], attempt.unprintable) == (what, False)
+    done = attempt.more_reliable(printed(found))
+    assert (done.found, done.state) == (found if kept == "found" else earlier, State.VERIFIED)
+    assert (emitted[-1], done.printable) == (done.found, True)
     assert told == ([case] if kept == "found" and rate == 1.0 else [])
 
 
-def test_firm_votes_follow_from_the_rate() -> None:
+def test_confirmation_votes_follow_from_the_rate() -> None:
     assert confirmation_votes(1.0) == Votes(9, 10)
     assert confirmation_votes(1.0, 0.8) == Votes(8, 10)
     assert confirmation_votes(0.5) == Votes(5, 20)
