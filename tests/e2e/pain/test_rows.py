@@ -64,7 +64,7 @@ class Session:
         row = self.row(backend)
         assert (row["state"], row["reason"]) == ("verified", "")
         text = invoke(self.directory, "repro", "repro.db", row["id"]).stdout
-        assert len(text.splitlines()) < 40
+        assert len(text.splitlines()) < 45
         return text
 
 
