@@ -81,6 +81,7 @@ class Database:
         if self.readonly:
             raise StoreError(f"{self.name} was opened for reading only")
         with self.explained(), Session(self._write, expire_on_commit=False) as session, session.begin():
+            session.connection()  # in a file, the write lock is held from here on
             yield session
 
     def write(self, work: Callable[[Session], _T]) -> _T:
