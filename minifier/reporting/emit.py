@@ -103,7 +103,8 @@ class Emitter:
     def prepare(self, case: Case, failure: Failure) -> None:
         """Begin with the imports of scripts for the backend of ``case``, and do not wait for them.
 
-        Raises `Unprintable` and `CannotLoad`."""
+        Raises `Unprintable` and `CannotLoad`.
+        """
         header = make_header(self.capture, case, failure, queries=0, timeout=self.timeout, runs="", replays="")
         text = render(case, {}, header=header).text
         self.processes.prepare(Script(text, self.timeout + START, search_path(case)))

@@ -27,14 +27,10 @@ def captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = tmp_path / "repro.db"
     torch._dynamo.reset()
-    fxminify.install(path, check=False)
-    try:
-        with pytest.raises(Exception, match="cannot lower relu"):
-            torch.compile(lambda x, y: torch.relu(x @ y).sum() * x.cos(), backend="cannot_lower")(
-                torch.randn(40, 30), torch.randn(30, 20)
-            )
-    finally:
-        fxminify.uninstall()
+    with fxminify.capturing(path, check=False), pytest.raises(Exception, match="cannot lower relu"):
+        torch.compile(lambda x, y: torch.relu(x @ y).sum() * x.cos(), backend="cannot_lower")(
+            torch.randn(40, 30), torch.randn(30, 20)
+        )
     begin = EarlyScript.begin
 
     def wait(self: EarlyScript, emitter: Emitter, make: Any) -> None:

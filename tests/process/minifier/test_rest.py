@@ -36,12 +36,8 @@ def test_another_failure_behind_it_is_a_capture(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = tmp_path / "repro.db"
     torch._dynamo.reset()
-    fxminify.install(path, check=False)
-    try:
-        with pytest.raises(Exception, match="cannot lower relu"):
-            torch.compile(function, backend="cannot_lower")(torch.randn(40))  # type: ignore[call-overload]
-    finally:
-        fxminify.uninstall()
+    with fxminify.capturing(path, check=False), pytest.raises(Exception, match="cannot lower relu"):
+        torch.compile(function, backend="cannot_lower")(torch.randn(40))  # type: ignore[call-overload]
     (result,) = fxminify.minify(path, options=fxminify.MinifyOptions(replays=1, runs=1, explain=False))
     assert (result.state, result.capture.nodes_after) == (State.VERIFIED, 1)
     with Index.open(str(path), readonly=True) as index:

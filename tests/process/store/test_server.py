@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -19,6 +20,15 @@ from fxminify.store.index.tables import SCHEMA, Base, CaptureRow, DocumentRow
 from fxminify.store.index.upgrade import upgrade
 
 pytestmark = pytest.mark.server
+
+
+def at_once(*work: Callable[[], None]) -> None:
+    """Do each in a thread of its own, and wait for all."""
+    threads = [threading.Thread(target=each) for each in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def test_the_migrations_make_what_the_models_say(url: str) -> None:
@@ -84,11 +94,7 @@ def test_many_writers_make_one_row_of_one_failure(url: str) -> None:
         except BaseException as error:  # noqa: BLE001  reported by the test
             errors.append(error)
 
-    threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(write, number) for number in range(8)))
     assert errors == []
     with Index.open(url) as index:
         rows = index.captures.find()
@@ -128,12 +134,7 @@ def test_a_document_that_one_writer_drops_and_another_needs_is_there(url: str) -
 
         return work
 
-    work = [*(reduce(id) for id in begun), capture("b"), capture("c")]
-    threads = [threading.Thread(target=guarded, args=(each,)) for each in work]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(guarded, work) for work in (*(reduce(id) for id in begun), capture("b"), capture("c"))))
     assert errors == []
     with Index.open(url) as index:
         rows = index.captures.find()
