@@ -16,6 +16,9 @@ from .conftest import needs
 
 pytestmark = needs("openvino") + needs("turbine_cpu")
 
+#: OpenVINO computes in bfloat16 where the processor can, with errors of up to 2**-9 of its values, which are below 1.
+CLOSE = 3e-3
+
 
 def convolutions() -> nn.Module:
     return nn.Sequential(
@@ -51,6 +54,6 @@ def test_the_chain_ends_with_the_numbers_of_eager(
     with torch.no_grad():
         for size in (16, 20, 24):
             x = torch.randn(size // 4, 3, size, size)
-            assert torch.allclose(compiled(x), model(x), atol=1e-5)
+            assert torch.allclose(compiled(x), model(x), atol=CLOSE)
     with Index.open(db, readonly=True) as index:
         assert {(row.backend, row.phase) for row in index.captures.find()} == captured
