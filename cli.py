@@ -1,9 +1,9 @@
 """The ``minify`` command: the verbs of `minifier.commands`, gathered.
 
 Exit codes, the same for every verb: 0 done, 1 done but the answer is no (a capture was not minified to a verified
-script, a script no longer shows its bug), 2 an error that the message explains, 130 interrupted. ``capture`` returns
-the exit code of the program it ran, ``catch`` 1 where a backend failed in it and else that code, ``retest`` and
-``verify`` 3 where a script cannot run here.
+script, a script no longer shows its bug), 2 an error that the message explains, 130 interrupted, 143 and 129 ended by
+SIGTERM and SIGHUP, which do what Ctrl-C does. ``capture`` returns the exit code of the program it ran, ``catch`` 1
+where a backend failed in it and else that code, ``retest`` and ``verify`` 3 where a script cannot run here.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ def opened_for_each(index: Index, place: str, process: int, number: int) -> None
 def answers(index: Index, place: str, process: int, number: int) -> None:
     reduction = index.reductions.begin(1, {"process": process}).id if number == 0 else _reductions[process]
     _reductions[process] = reduction
-    index.reductions.asked(reduction, f"{number:064x}", "nodes")
-    index.reductions.answered(reduction, f"{number:064x}", "SAME", None, 0.1, "")
+    index.verdicts.asked(reduction, f"{number:064x}", "nodes")
+    index.verdicts.answered(reduction, f"{number:064x}", "SAME", None, 0.1, "")
 
 
 _reductions: dict[int, int] = {}

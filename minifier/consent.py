@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from ..backends.provenance import libraries
 from ..backends.provenance.spec import BackendSpec
+from ..backends.running import ambient
 from ..store.document.case import Case
 from ..store.index import CaptureInfo
-from .printable import printable
+from ..store.text import printable
 
 #: Puts a question to a person: True where the answer is yes.
 Confirm = Callable[[str], bool]
@@ -24,8 +25,15 @@ def refuse(question: str) -> bool:
 
 
 def question(capture: CaptureInfo, case: Case, *, script: str = "") -> str:
-    """Lists what running ``case``, or its stored ``script``, executes, and asks whether to run it."""
-    lines = [*BackendSpec.from_json(case.backend).executes(), *libraries.executes(case.imports)]
-    lines += [f"runs the stored script, {len(script.splitlines())} lines: minify repro prints it"] if script else []
-    listed = "\n".join(f"  - {printable(line, 200)}" for line in lines)
+    """Lists all that running ``case``, or its stored ``script``, executes, and asks whether to run it.
+
+    Each thing is one line, whatever characters the file has in it.
+    """
+    lines = [*libraries.executes(case.imports), *BackendSpec.from_json(case.backend).executes()]
+    settings = ambient.to_source(case.context)
+    if stated := [*settings.setup, *(f"with {manager}" for manager in settings.managers)]:
+        lines += ["states, before it calls the backend:", *(f"| {line}" for line in stated)]
+    if script:
+        lines += ["runs the stored script instead of the case:", *(f"| {line}" for line in script.split("\n"))]
+    listed = "\n".join(f"  {'' if line.startswith('| ') else '- '}{printable(line, other='·')}" for line in lines)
     return f"Capture {capture.id} was not made here. Running it\n{listed}\nRun it?"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +17,10 @@ from ..backends.provenance.installed import Installed
 from ..backends.running.deaths import signal_name
 from ..store.document.case import Case
 from ..store.document.program_lines import comes_from
-from ..store.failure import NUMERIC, Failure, FailureKind
+from ..store.failure import Failure, FailureKind
 from ..store.masking import mask
 from ..store.text import count
+from .report.figures import Figures, figures, number
 from .report.phrases import actual, code, docstring, expected, fits, log, markdown, one_line, prose, summary, title
 from .source.action import Action
 
@@ -71,19 +71,6 @@ class Header:
     first: dict[str, Any] | None = None
     steps: tuple[tuple[str, int, int], ...] = ()
     tentative: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """How far one result is off: ``error`` is that of the compiled result against a float64 run, ``eager`` eager's
-    own; ``elements`` of ``of`` differ."""
-
-    where: str
-    kind: str
-    error: str
-    eager: str
-    elements: str
-    dtype: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +162,7 @@ def minified(case: Case, header: Header) -> str:
         text += f" from {count(header.nodes, 'node')} to {case.graph.count}"
     elif header.nodes:
         text += f"; {'its only node is needed' if header.nodes == 1 else f'none of its {after} can go'}"
-    text += f" ({count(header.queries, 'oracle call')})." if header.queries else "."
+    text += f" ({count(header.queries, 'query')})." if header.queries else "."
     return text + (f" Signature {header.signature}." if _SIGNATURE.fullmatch(header.signature) else "")
 
 
@@ -227,26 +214,11 @@ def advice(failure: Failure, hang: int) -> str:
     return f"Run it: {how} while the bug is there; exit code 0 means the bug is gone."
 
 
-def figures(failure: Failure) -> Iterator[Figures]:
-    """The figures of a divergence and of those beside it, in their order."""
-    if failure.kind is not FailureKind.DIVERGENCE:
-        return
-    others = failure.detail.get("others", ())
-    for item in [dict(failure.detail), *(others if isinstance(others, list | tuple) else ())]:
-        if not isinstance(item, dict) or item.get("class") not in (*NUMERIC, "mutation"):
-            continue
-        error, eager = _number(item.get("error")), _number(item.get("eager_error"))
-        if error and eager:
-            elements = f"{item.get('elements', '?')} of {item.get('of', '?')}"
-            texts = [one_line(str(item.get(key, "")), 40) for key in ("where", "class", "dtype")]
-            yield Figures(texts[0], texts[1], error, eager, one_line(elements, 40), texts[2])
-
-
 def first_node(found: dict[str, Any] | None) -> str:
     """A sentence, in Markdown, on the first value of the captured graph that differs."""
     if not found:
         return ""
-    error, eager = _number(found.get("error")), _number(found.get("eager_error"))
+    error, eager = number(found.get("error")), number(found.get("eager_error"))
     place = markdown(f"node {found.get('position')} of {found.get('of')}", 40)
     numbers = f": error {error}, {eager} in eager" if error and eager else ""
     return (
@@ -269,14 +241,6 @@ def system(header: Header) -> str:
     packages = [f"{p.name}=={p.version}" for p in installed.packages]
     lines = [*lines, *(["", "Versions of relevant libraries:"] if lines and packages else []), *packages]
     return one_line("\n".join(lines or versions(header)), 6000, lines=80)
-
-
-def _number(value: object) -> str:
-    """A stored number with three digits, empty for anything else."""
-    try:
-        return f"{float(str(value)):.3g}"
-    except ValueError:
-        return ""
 
 
 def _wrapped(text: str, length: int = 400) -> list[str]:

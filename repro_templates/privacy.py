@@ -25,13 +25,14 @@ _SINGLE = re.compile(r"^/(?:home|root|tmp|usr|var|opt|mnt|etc|data|srv)/?$")
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>()\[\]{}]+")
 #: The address of an object, as in ``<function f at 0x7f2a1c0d5e40>``.
 _MEMORY = re.compile(r" at 0x[0-9a-fA-F]{6,16}(?=>)")
+#: Each begins only where a word does, and gives nothing back: the time must grow as the text does.
 _SECRETS = (
-    (re.compile(r"(?i)\b([\w-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credential)[\w-]*[\"']?\s*[=:]\s*[\"']?)"
-                r"[A-Za-z0-9+/_.-]{12,}"), r"\1<masked>"),
+    (re.compile(r"(?i)(?<![\w-])((?=[\w-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credential))[\w-]++[\"']?+\s*+[=:]"
+                r"\s*+[\"']?+)[A-Za-z0-9+/_.-]{12,}+"), r"\1<masked>"),
     (re.compile(r"\b(?:hf_|ghp_|gho_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|ASIA)[A-Za-z0-9_-]{12,}"), "<masked>"),
-    (re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+"), "<masked>"),
+    (re.compile(r"(?<![\w-])eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]++"), "<masked>"),
     (re.compile(r"(?<=://)[^/\s@]+@"), ""),
-    (re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b"), "<address>"),
+    (re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++"), "<address>"),
     (re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"), "<address>"),
 )  # fmt: skip
 

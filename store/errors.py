@@ -18,6 +18,10 @@ class StoreError(Exception):
     """The index cannot do what was asked. ``str()`` is one sentence for the terminal; the exit code is 2."""
 
 
+class LeaseLost(StoreError):
+    """Another process works on the capture by now, so nothing was written."""
+
+
 class ForeignValue(Exception):
     """A row has a value that this package never writes there."""
 

@@ -68,7 +68,7 @@ BEFORE_ADAPTERS = (
     # torch.fx.Node.format_node: only operator kind and target survive other edits of the node.
     MaskingRule(
         "fx-node",
-        r"%?\b[A-Za-z_]\w*+ : (?:\[[^\]]*\] )*= (\w+\[target=[^\]]*\])\(args = .*?, kwargs = \{.*?\}\)",
+        r"%?\b[A-Za-z_]\w*+ : (?:\[[^\]\n]{0,500}+\] )*+= (\w+\[target=[^\]]*\])\(args = .*?, kwargs = \{.*?\}\)",
         r"<node> = \1",
         "%a : [num_users=1] = call_function[target=torch.relu](args = (%x,), kwargs = {})",
         "<node> = call_function[target=torch.relu]",

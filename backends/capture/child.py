@@ -1,8 +1,8 @@
 """The start of every Python process of a supervised program: it installs the hook and cleans up after itself.
 
 `backends.capture.supervise` starts the program with plain ``python``, so ``__main__``, tracebacks, exit codes and
-``atexit`` are as usual. A directory on ``PYTHONPATH`` has a ``sitecustomize`` module of two lines, which calls `start`.
-Processes that the program starts inherit this.
+``atexit`` are as usual. A directory on ``PYTHONPATH`` has a ``sitecustomize`` module of two lines, which calls `start`,
+and beside it `SETTINGS`. Processes that the program starts inherit this.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import os
 import sys
 from types import TracebackType
 
-VARIABLE = "FXMINIFY_CAPTURE"
+#: A file with the arguments of `arm` as JSON, beside ``sitecustomize.py``.
+SETTINGS = "settings.json"
 SITECUSTOMIZE = "from fxminify.backends.capture.child import start\nstart(__file__)\n"
 
 
@@ -23,7 +24,7 @@ def start(customization: str) -> None:
     directory = os.path.dirname(os.path.abspath(customization))
     sys.path[:] = [p for p in sys.path if os.path.abspath(p) != directory]
     try:
-        _arm()
+        _arm(os.path.join(directory, SETTINGS))
     except Exception as exc:  # noqa: BLE001  the program must run, captured or not
         print(f"minify: failures of this process cannot be captured: {type(exc).__name__}: {exc}", file=sys.stderr)
     ours = sys.modules.pop("sitecustomize", None)
@@ -36,10 +37,21 @@ def start(customization: str) -> None:
             sys.modules["sitecustomize"] = ours
 
 
-def _arm() -> None:
-    asked = json.loads(os.environ[VARIABLE])
+def is_armed() -> bool:
+    """Whether this process runs under `minify capture`."""
+    return _armed
+
+
+_armed = False
+
+
+def _arm(settings: str) -> None:
+    global _armed
+    with open(settings, encoding="utf-8") as file:
+        asked = json.load(file)
     if not os.path.isdir(asked["journal"]):  # the parent has ended already
         return
+    _armed = True
     from . import hook
     from .journal import Journal
 

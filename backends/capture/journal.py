@@ -10,11 +10,15 @@ process id:
 ``blobs`` has the storages of all processes, named by their content. ``faults.PID`` has the Python stack of a process
 that died of a signal. ``captured``, ``watched``, ``compared`` and ``unchecked`` are lists that the parent reports at
 the end. Nothing is synchronized to disk: the journal survives the death of a process, not of the machine.
+
+A journal that cannot be written, on a full disk for instance, says so once and then writes nothing: the program runs
+on, and what its backends raise is captured without it.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -25,6 +29,8 @@ from typing import Any
 
 from ...store.document.case import Json
 
+log = logging.getLogger("fxminify")
+
 SLOT = 64
 IDLE = ""
 
@@ -34,6 +40,7 @@ class Journal:
 
     def __init__(self, directory: str) -> None:
         self.directory = Path(directory)
+        self._given_up = False
         self._lock = threading.Lock()
         self._threads = threading.local()
         self._reset()
@@ -56,33 +63,38 @@ class Journal:
 
     def begin(self, phase: str, graph: int) -> bytes:
         """Mark ``phase`` of ``graph`` as in flight. Returns the argument for `end`."""
-        slot = self._slot()
-        previous: bytes = self._threads.current
+        previous: bytes = getattr(self._threads, "current", b" " * SLOT)
         self._sequence += 1
-        self._write(slot, f"{phase} {graph} {self._sequence}".encode().ljust(SLOT))
+        self._mark(f"{phase} {graph} {self._sequence}".encode().ljust(SLOT))
         return previous
 
     def end(self, previous: bytes) -> None:
         """Restore the former mark of this thread."""
-        self._write(self._slot(), previous)
+        self._mark(previous)
 
     def put(self, graph: int, document: Json, blobs: Mapping[str, bytes]) -> None:
         """Write the document and the storages of ``graph``."""
-        shared = self.directory / "blobs"
-        for key, data in blobs.items():
-            path = shared / key
-            if not path.exists():
-                _replace(path, data)
-        self.folder.mkdir(exist_ok=True)
-        _replace(self.folder / f"{graph}.json", json.dumps(document).encode())
+        if self._given_up:
+            return
+        with self._writable():
+            shared = self.directory / "blobs"
+            for key, data in blobs.items():
+                path = shared / key
+                if not path.exists():
+                    _replace(path, data)
+            self.folder.mkdir(exist_ok=True)
+            _replace(self.folder / f"{graph}.json", json.dumps(document).encode())
 
     def tell(self, what: str, line: str) -> None:
         """Append a line to the list ``what`` that the parent reads at the end."""
-        descriptor = os.open(self.directory / what, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(descriptor, (json.dumps(line) + "\n").encode())
-        finally:
-            os.close(descriptor)
+        if self._given_up:
+            return
+        with self._writable():
+            descriptor = os.open(self.directory / what, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                os.write(descriptor, (json.dumps(line) + "\n").encode())
+            finally:
+                os.close(descriptor)
 
     def faults(self) -> int:
         """A file descriptor for the stack that `faulthandler` writes when this process dies."""
@@ -101,12 +113,24 @@ class Journal:
                     self._marks = os.open(self.folder / "marks", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 slot = self._threads.slot = self._slots
                 self._slots += 1
-            self._threads.current = b" " * SLOT
         return slot
 
-    def _write(self, slot: int, record: bytes) -> None:
+    def _mark(self, record: bytes) -> None:
         self._threads.current = record
-        os.pwrite(self._marks, record, slot * SLOT)
+        if not self._given_up:
+            with self._writable():
+                slot = self._slot()
+                os.pwrite(self._marks, record, slot * SLOT)
+
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
+        """Give up if the block cannot write: the program is not to notice."""
+        try:
+            yield
+        except OSError as exc:
+            if not self._given_up:
+                self._given_up = True
+                log.warning("fxminify cannot note what runs (%s); a crash or a hang would not be captured", exc)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ class CaptureRecorder:
 
                 with Index.open(self.db, create=True) as index:
                     for capture, times in again.items():
-                        index.captures.seen_again(capture, times)
+                        index.captures.seen_again(capture, times, _versions())
             except Exception as exc:  # noqa: BLE001  see record
                 log.warning("fxminify could not count repeated failures: %s", _said(exc))
 
@@ -280,8 +280,7 @@ class CaptureRecorder:
         out: Json = {
             "backend": spec.name,
             "program": os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else "",
-            "torch": str(torch.__version__),
-            "python": platform.python_version(),
+            **_versions(),
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         if snapshot is not None:
@@ -291,6 +290,10 @@ class CaptureRecorder:
         if test:
             out["test"] = _test(test)
         return out
+
+
+def _versions() -> Json:
+    return {"torch": str(torch.__version__), "python": platform.python_version()}
 
 
 def _test(current: str) -> str:

@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ import psutil
 
 from ...store.document.case import Json
 from ...store.document.names import UnknownName
-from ...store.errors import without_password
+from ...store.errors import StoreError, without_password
 from ...store.failure import Failure, Phase
 from ...store.text import count
 from ..running import deaths
@@ -54,17 +54,22 @@ def run(
     """Run ``python argv`` (``python -m argv`` if ``module``) and capture into ``db``. Returns the program's exit code.
 
     It is 128 + N for a program that signal N killed, as in a shell. ``timeout`` is in seconds, for one compile or one
-    call. ``hint`` adds the next command to the report.
+    call. ``hint`` adds the next command to the report. The program runs even where nothing can be written.
     """
-    directory = _directory(db)
+    command = [sys.executable, *(["-m"] if module else []), *argv]
     try:
-        (directory / "blobs").mkdir()
-        (directory / "site").mkdir()
-        (directory / "site" / "sitecustomize.py").write_text(child.SITECUSTOMIZE)
-        command = [sys.executable, *(["-m"] if module else []), *argv]
-        process, stuck = _supervise(command, _environment(db, directory, settings), directory, timeout)
+        directory = _directory(db, settings)
+    except OSError as exc:
+        _warn(f"nothing can be captured ({exc}); the program runs without it")
+        process, _ = _supervise(command, dict(os.environ), Path(), None)
+        return _exit_code(process)
+    try:
+        process, stuck = _supervise(command, _environment(directory), directory, timeout)
         captured = [line.split(" ", 1) for line in journal.told(directory, "captured")]
-        captured += _post_mortem(db, directory, process, stuck, timeout)
+        try:
+            captured += _post_mortem(db, directory, process, stuck, timeout)
+        except StoreError as exc:
+            _warn(f"the end of the program could not be stored: {exc}")
         if unchecked := journal.told(directory, "unchecked"):
             _warn(f"{count(len(unchecked), 'call')} could not be judged against eager; the last: {unchecked[-1]}")
         if captured:
@@ -73,24 +78,40 @@ def run(
             _say_watched(journal.told(directory, "watched"), journal.told(directory, "compared"))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    code = process.returncode
+    return _exit_code(process)
+
+
+def _exit_code(process: subprocess.Popen[bytes]) -> int:
+    code: int = process.returncode
     return 128 - code if code < 0 else code
 
 
-def _directory(db: str) -> Path:
-    """A new folder for the journal, beside the index if that is a file there."""
-    beside = Path(db).resolve().parent
-    usable = "://" not in db and os.access(beside, os.W_OK)
-    return Path(
-        tempfile.mkdtemp(prefix=f"{Path(db).name}.inflight-" if usable else "minify-", dir=beside if usable else None)
-    )
+def _directory(db: str, settings: Settings) -> Path:
+    """A new folder with the journal and what each process needs to start: beside the index if that is a file and can
+    be written there, else among the temporary ones. Raises `OSError`."""
+    if "://" not in db:
+        with suppress(OSError):
+            return _prepared(Path(db).resolve().parent, f"{Path(db).name}.inflight-", os.path.abspath(db), settings)
+    return _prepared(None, "minify-", db if "://" in db else os.path.abspath(db), settings)
 
 
-def _environment(db: str, directory: Path, settings: Settings) -> dict[str, str]:
-    place = db if "://" in db else os.path.abspath(db)
-    asked = {"db": place, "journal": str(directory), "settings": asdict(settings)}
+def _prepared(folder: Path | None, prefix: str, place: str, settings: Settings) -> Path:
+    made = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
+    try:
+        (made / "blobs").mkdir()
+        (made / "site").mkdir()
+        (made / "site" / "sitecustomize.py").write_text(child.SITECUSTOMIZE)
+        asked = {"db": place, "journal": str(made), "settings": asdict(settings)}
+        (made / "site" / child.SETTINGS).write_text(json.dumps(asked))
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    return made
+
+
+def _environment(directory: Path) -> dict[str, str]:
     path = [str(directory / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, child.VARIABLE: json.dumps(asked), "PYTHONPATH": os.pathsep.join(path)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def _supervise(

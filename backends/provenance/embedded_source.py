@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
+from ...store.document.recreation import is_dotted
 from ..running.exceptions import portable
 from . import modules, private, syntax
 from .expression import Expression, Printer
@@ -312,7 +313,7 @@ def _submodules(text: str, namespace: Mapping[str, Any]) -> Iterator[str]:
 
 def _import_line(module: ModuleType, name: str) -> str:
     actual = module.__name__
-    if actual in modules.SCRIPT or sys.modules.get(actual) is not module or not modules.is_dotted(actual):
+    if actual in modules.SCRIPT or sys.modules.get(actual) is not module or not is_dotted(actual):
         raise CannotEmbed(f"the module {name!r} cannot be imported by name")
     return f"import {actual}" if actual == name else f"import {actual} as {name}"
 

@@ -15,8 +15,8 @@ Plain ``None``, ``bool``, ``int``, finite ``float``, ``str`` and lists describe 
 | ``call`` | ``{"func", "args", "kwargs"}`` | the call |
 | ``embedded`` | a name in the embedded source | the name |
 
-`check` refuses everything else, so a document cannot put code into a printed name. `build` imports modules and calls
-functions, so it is only used if a person agreed to run the case.
+`store.document.recreation.check_expression` refuses everything else, so a document cannot put code into a printed name.
+`build` imports modules and calls functions, so it is only used if a person agreed to run the case.
 """
 
 from __future__ import annotations
@@ -24,83 +24,19 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import math
-import re
+import sys
 import textwrap
 from collections.abc import Mapping
 from operator import attrgetter
+from types import ModuleType
 from typing import Any
 
-from .modules import is_dotted
+from ...store.document.recreation import SEQUENCES, parts
 
 Expression = Any
 Json = dict[str, Any]
 
-_OP = re.compile(r"^[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?$", re.ASCII)
-_FLOATS = ("inf", "-inf", "nan")
-_SEQUENCES = {"tuple": tuple, "set": set, "frozenset": frozenset}
-_MAX_DEPTH = 40
-
-
-def check(e: Expression, depth: int = 0) -> None:
-    """Raise `ValueError` unless ``e`` is an expression."""
-    if depth > _MAX_DEPTH:
-        raise ValueError("an expression is nested too deeply")
-    if e is None or type(e) in (bool, int, str) or (type(e) is float and math.isfinite(e)):
-        return
-    if type(e) is list:
-        for item in e:
-            check(item, depth + 1)
-        return
-    if type(e) is not dict or len(e) != 1:
-        raise ValueError(f"not an expression: {e!r:.80}")
-    ((tag, content),) = e.items()
-    if not _well_formed(tag, content):
-        raise ValueError(f"malformed {tag!r:.20} expression: {content!r:.80}")
-    for part in _parts(tag, content):
-        check(part, depth + 1)
-
-
-def _well_formed(tag: str, content: Any) -> bool:
-    texts = type(content) is list and all(type(c) is str for c in content)
-    if tag == "float":
-        return content in _FLOATS
-    if tag == "bytes":
-        return type(content) is str and re.fullmatch(r"([0-9a-f]{2})*", content) is not None
-    if tag in _SEQUENCES:
-        return type(content) is list
-    if tag == "dict":
-        return type(content) is list and all(type(p) is list and len(p) == 2 for p in content)
-    if tag == "import":
-        return texts and len(content) == 2 and is_dotted(content[0]) and is_dotted(content[1])
-    if tag == "op":
-        return type(content) is str and _OP.match(content) is not None
-    if tag in ("module", "embedded"):
-        return type(content) is str and is_dotted(content)
-    if tag == "get":
-        return type(content) is list and len(content) == 2 and type(content[1]) is str and is_dotted(content[1])
-    if tag == "call":
-        return (
-            type(content) is dict
-            and set(content) == {"func", "args", "kwargs"}
-            and type(content["args"]) is list
-            and type(content["kwargs"]) is dict
-            and all(type(k) is str and is_dotted(k) and "." not in k for k in content["kwargs"])
-        )
-    return False
-
-
-def _parts(tag: str, content: Any) -> list[Expression]:
-    """The expressions that are the direct parts of a tagged one."""
-    if tag in _SEQUENCES:
-        return list(content)
-    if tag == "dict":
-        return [part for pair in content for part in pair]
-    if tag == "get":
-        return [content[0]]
-    if tag == "call":
-        return [content["func"], *content["args"], *content["kwargs"].values()]
-    return []
+_SEQUENCES = dict(zip(SEQUENCES, (tuple, set, frozenset), strict=True))
 
 
 def imported(e: Expression) -> list[str]:
@@ -117,7 +53,7 @@ def imported(e: Expression) -> list[str]:
                 out[content[0]] = None
             elif tag == "module":
                 out[content] = None
-            pending = _parts(tag, content) + pending
+            pending = parts(tag, content) + pending
     return list(out)
 
 
@@ -128,18 +64,18 @@ def build(e: Expression, embedded: Mapping[str, Any]) -> Any:
     if type(e) is not dict:
         return e
     ((tag, content),) = e.items()
-    parts = [build(part, embedded) for part in _parts(tag, content)]
+    made = [build(part, embedded) for part in parts(tag, content)]
     if tag in _SEQUENCES:
-        return _SEQUENCES[tag](parts)
+        return _SEQUENCES[tag](made)
     if tag == "dict":
-        return dict(zip(parts[::2], parts[1::2], strict=True))
+        return dict(zip(made[::2], made[1::2], strict=True))
     if tag == "call":
         count = 1 + len(content["args"])
-        return parts[0](*parts[1:count], **dict(zip(content["kwargs"], parts[count:], strict=True)))
+        return made[0](*made[1:count], **dict(zip(content["kwargs"], made[count:], strict=True)))
     if tag == "get":
-        return attrgetter(content[1])(parts[0])
+        return _attribute(made[0], content[1])
     if tag == "import":
-        return attrgetter(content[1])(importlib.import_module(content[0]))
+        return _attribute(importlib.import_module(content[0]), content[1])
     if tag == "module":
         return importlib.import_module(content)
     if tag == "embedded":
@@ -147,6 +83,17 @@ def build(e: Expression, embedded: Mapping[str, Any]) -> Any:
     if tag == "op":
         return attrgetter(content.replace("::", "."))(importlib.import_module("torch").ops)
     return float(content) if tag == "float" else bytes.fromhex(content)
+
+
+def _attribute(found: Any, path: str) -> Any:
+    """``found.path``. It never goes from a module to another one that is no part of it: nobody agreed to that one."""
+    for name in path.split("."):
+        holder, found = found, getattr(found, name)
+        if isinstance(found, ModuleType) and isinstance(holder, ModuleType):
+            inside = found.__name__.startswith(f"{holder.__name__}.") or holder.__name__.partition(".")[0] == "torch"
+            if not inside or found.__name__.partition(".")[0] in sys.stdlib_module_names:
+                raise AttributeError(f"{holder.__name__}.{name} is another module: {found.__name__}")
+    return found
 
 
 class Printer:

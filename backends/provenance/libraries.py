@@ -20,12 +20,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from ...store.document.recreation import check_import, is_dotted
 from ..running import collectives
 from . import modules, syntax
 from .embedded_source import EmbeddedSource, Embedder
 from .modules import CannotEmbed
 from .origin import express
-from .spec import CannotLoad, extend_path, run
+from .spec import CannotLoad, extend_path, run, runs, searches
 
 Json = dict[str, Any]
 
@@ -44,7 +45,6 @@ _LAZY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
 _OP = re.compile(r"^([A-Za-z_]\w*)::([A-Za-z_]\w*)(\.\w+)?$", re.ASCII)
 _PLACE = re.compile(r"registered at (.+?):\d+(?= ::|$)", re.MULTILINE)
 _REGISTERS = re.compile(r"^(impl|define|fallback|custom_op|triton_op|register_\w+|impl_abstract|Library)$")
-_KINDS = frozenset({"module", "library", "source", "processes"})
 _LARGEST_LIBRARY = 512 << 20
 
 
@@ -89,38 +89,25 @@ def check(imports: Any) -> None:
     if type(imports) not in (list, tuple):
         raise ValueError("imports is not a list")
     for item in imports:
-        if type(item) is not dict or len(_KINDS & set(item)) != 1:
-            raise ValueError("an import is one of module, library, source and processes")
-        if set(item) - {*_KINDS, "imports", "file", "ops", "search_path"}:
-            raise ValueError("an import has an unknown field")
-        if "processes" in item:
-            collectives.check(item["processes"])
-        for key in ("module", "library", "source", "file"):
-            if type(item.get(key, "")) is not str:
-                raise ValueError(f"import.{key} is not a string")
-        for key in ("ops", "search_path", "imports"):
-            if type(item.get(key, [])) is not list or any(type(v) is not str for v in item.get(key, [])):
-                raise ValueError(f"import.{key} is not a list of strings")
-        if "module" in item and not modules.is_dotted(item["module"]):
-            raise ValueError(f"not a module: {item['module']!r:.80}")
-        if os.path.basename(item.get("library", "")) != item.get("library", ""):
-            raise ValueError("import.library is a file name, not a path")
-        if any(not _OP.match(op) for op in item.get("ops", [])):
-            raise ValueError("import.ops holds something that is no operator")
+        check_import(item)
 
 
 def executes(imports: Iterable[Mapping[str, Any]]) -> list[str]:
     """What `load` runs, in lines for a person to agree to. Raises `ValueError` like `check`."""
-    out = []
+    out: list[str] = []
     imports = list(imports)
     check(imports)
     for item in imports:
+        out += searches(item.get("search_path", ()))
         if "module" in item:
             out.append(f"imports {item['module']}")
         elif "library" in item:
             out.append(f"loads the shared library {item['library']}")
-        elif "source" in item:
-            out.append(f"runs {_source(item).source.count(chr(10)) + 1} lines of source that register an operator")
+        elif "processes" in item:
+            size, rank = item["processes"]["size"], item["processes"]["rank"]
+            out.append(f"starts torch's fake process group as rank {rank} of {size}")
+        else:
+            out += runs(_source(item), "that register operators")
     return out
 
 
@@ -283,7 +270,7 @@ def _is_extension(module: object) -> bool:
 def _package_of(path: str) -> str | None:
     """The loaded module of a shared library: the library itself, or the package in whose directory it is; else None."""
     for name, module in list(sys.modules.items()):
-        if getattr(module, "__file__", None) == path and modules.is_dotted(name):
+        if getattr(module, "__file__", None) == path and is_dotted(name):
             return name
     for name, module in list(sys.modules.items()):
         paths = getattr(module, "__path__", None) if "." not in name and isinstance(module, ModuleType) else None

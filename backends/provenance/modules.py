@@ -8,7 +8,6 @@ because it is misleading for partials, ``aot_autograd`` objects and wrappers.
 from __future__ import annotations
 
 import ast
-import keyword
 import linecache
 import os
 import site
@@ -22,16 +21,12 @@ from operator import attrgetter
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from ...store.document.recreation import is_dotted
 from . import syntax
 
 #: Names of the running script. Another process cannot import them.
 SCRIPT = frozenset({"__main__", "__mp_main__"})
 _PACKAGE = __name__.partition(".")[0]
-
-
-def is_dotted(name: str) -> bool:
-    """Whether ``name`` is a dotted path of ASCII identifiers. Nothing else is imported or printed as a name."""
-    return bool(name) and all(p.isidentifier() and p.isascii() and not keyword.iskeyword(p) for p in name.split("."))
 
 
 def find(obj: object) -> tuple[str, str] | None:

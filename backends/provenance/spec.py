@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ...store import codec
+from ...store.document.recreation import check_backend
 from .embedded_source import EmbeddedSource
-from .expression import Expression, Printer, build, check, imported
-from .modules import is_dotted
+from .expression import Expression, Printer, build, imported
 
 Json = dict[str, Any]
 
@@ -94,17 +94,9 @@ class BackendSpec:
             raise InvalidSpec(f"a backend has no field {min(map(str, unknown))!r}")
         try:
             spec = codec.load(doc, cls)
-            check(spec.target)
-            check(spec.options)
+            check_backend(doc)
         except ValueError as error:
             raise InvalidSpec(str(error).replace("`$.", "`backend.")) from error
-        module, entry = spec.module, spec.entry_point
-        if (module and not is_dotted(module)) or (entry and not all(map(is_dotted, entry.split(":")))):
-            raise InvalidSpec(f"not a module: {module or entry!r:.80}")
-        if spec.options is not None and (type(spec.options) is not dict or set(spec.options) != {"dict"}):
-            raise InvalidSpec("backend.options is not a dict")
-        if odd := [name for name in spec.variables if not (name.isidentifier() and name.isascii())]:
-            raise InvalidSpec(f"not the name of an environment variable: {odd[0]!r:.80}")
         return spec
 
     @property
@@ -121,15 +113,21 @@ class BackendSpec:
         return [n for n in dict.fromkeys(names) if n and n.partition(".")[0] not in ("torch", "builtins", "functools")]
 
     def executes(self) -> list[str]:
-        """What loading this backend runs, in lines for a person to agree to."""
-        lines = [f"imports {name}" for name in self.modules()]
+        """All that loading and calling this backend runs, in lines for a person to agree to; source has one each."""
+        lines = searches(self.search_path)
+        if self.source is not None:
+            lines += runs(self.source, "that define the backend")
+        lines += [f"imports {name}" for name in self.modules()]
         if self.entry_point:
             owner = f" of {self.distribution}" if self.distribution else ""
             lines.append(f"loads the entry point {self.entry_point}{owner}")
-        if self.source is not None:
-            count = self.source.source.count("\n") + 1
-            lines.append(f"runs {count} lines of source embedded from {self.source.file or 'the program'}")
-        return [*lines, f"calls the backend {self.name or 'without a name'}"]
+        printer = Printer(qualified=True)
+        arguments = [f"{key}={printer.text(value)}" for key, value in self._arguments()]
+        return [*lines, f"calls the backend {self.name or 'without a name'}: torch.compile({', '.join(arguments)})"]
+
+    def _arguments(self) -> list[tuple[str, Expression]]:
+        given = [("options", self.options), ("mode", self.mode), ("dynamic", self.dynamic)]
+        return [("backend", self.target), *((key, value) for key, value in given if value is not None)]
 
     def load(self) -> Any:
         """Load the backend, and return the argument of ``torch.compile(backend=...)``. Raises `CannotLoad`."""
@@ -207,6 +205,17 @@ class BackendSpec:
         imports += [*(self.source.imports if self.source is not None else ()), *printer.imports]
         names = embedded | {"backend"} | frozenset(_imported_name(line) for line in imports)
         return SpecSource(list(dict.fromkeys(imports)), setup, ", ".join(arguments), names)
+
+
+def searches(directories: Iterable[str]) -> list[str]:
+    """What `extend_path` does, in lines for a person to agree to."""
+    return [f"puts {directory} in front of sys.path" for directory in directories]
+
+
+def runs(source: EmbeddedSource, purpose: str) -> list[str]:
+    """What running embedded source runs: its lines, each behind a bar."""
+    lines = source.source.split("\n")
+    return [f"runs {len(lines)} lines from {source.file or 'the program'} {purpose}:", *(f"| {line}" for line in lines)]
 
 
 def extend_path(directories: Iterable[str]) -> None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional"})
 #: The name that torch gives to the first group of a process.
 _DEFAULT = "0"
-_MOST = 1 << 20
 
 
 def described() -> dict[str, Any]:
@@ -69,14 +68,6 @@ def _collectives(gm: fx.GraphModule) -> Iterator[fx.Node]:
                 name = getattr(target, "_qualified_op_name", "")
             if name.partition("::")[0] in NAMESPACES:
                 yield node
-
-
-def check(item: Any) -> None:
-    """Raise `ValueError` unless ``item`` is a valid value for ``processes`` of an import."""
-    if type(item) is not dict or set(item) != {"size", "rank"} or any(type(v) is not int for v in item.values()):
-        raise ValueError("import.processes is not a size and a rank")
-    if not 0 <= item["rank"] < item["size"] <= _MOST:
-        raise ValueError("import.processes has a rank outside its size")
 
 
 def start(item: Mapping[str, int]) -> None:

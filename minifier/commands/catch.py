@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import count as count_up
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +44,14 @@ def catch(
     This is `minify capture`, `minify run` and `minify repro` in one. It exits with 1 if a backend failed, else with the
     exit code of the program.
     """
+    from rich.console import Console
+
     from ...backends.capture import supervise
     from ...backends.capture.settings import Settings
     from ...store.index import Index
     from ...store.index.changes import Changes
     from ...store.text import count
+    from ..reporting import groups
     from ..reporting.export import ExportRequest, export
     from ..session.options import MinifyOptions
     from . import console
@@ -60,25 +64,33 @@ def catch(
     met = changes.ids()
     if not met:
         sys.exit(code)
-    minify_with_progress(db, met, MinifyOptions(budget=budget))
+    minify_with_progress(db, met, MinifyOptions(budget=budget), summary=False)
     with Index.open(db, readonly=True) as index:
-        verified = [capture for capture in index.captures.find(met) if capture.state == "verified"]
+        captures = index.captures.find(met)
+    verified = [capture for capture in captures if capture.state == "verified"]
     for capture in verified:
         made = export(db, capture.id, ExportRequest())
-        path = output / script_name(capture)
         try:
             output.mkdir(parents=True, exist_ok=True)
-            write({path: made.text.encode()} | {output / name: data for name, data in made.files.items()}, force=force)
+            path = script_path(output, capture, made.text, force=force)
+            beside = {output / name: data for name, data in made.files.items()}
+            write({path: made.text.encode()} | beside, force=force or path.exists())
         except (OSError, Problem) as error:
             click.echo(f"minify: {error}", err=True)
             continue
         if len(verified) == 1:
             console.code(made.text)
         click.echo(f"minify: {path} shows failure {capture.id}: {run_command(path, made.search_path)}", err=True)
-    if missing := len(met) - len(verified):
-        click.echo(f"minify: {count(missing, 'failure')} without a verified script: minify list {db}", err=True)
+    if missing := [capture for capture in captures if capture not in verified]:
+        click.echo(f"minify: {count(len(missing), 'failure')} without a verified script:", err=True)
+        console.table([groups.alone(capture) for capture in missing], db, console=Console(stderr=True))
     sys.exit(1)
 
 
-def script_name(capture: CaptureInfo) -> str:
-    return f"repro_{capture.id}.py"
+def script_path(folder: Path, capture: CaptureInfo, text: str, *, force: bool) -> Path:
+    """``repro_ID.py``, or with a further number where another script is there."""
+    for number in count_up(1):
+        path = folder / (f"repro_{capture.id}.py" if number == 1 else f"repro_{capture.id}-{number}.py")
+        if force or not path.exists() or path.read_bytes() == text.encode():
+            return path
+    raise AssertionError

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from ...repro_templates.report.text_graph import text_graph
 from ...store.errors import without_password
-from ...store.index import CaptureInfo, Index, RetestResult, StepInfo
+from ...store.index import BugInfo, CaptureInfo, Index, RetestResult, StepInfo
 from ...store.text import count
 from ..printable import printable
 from ..reporting import groups
@@ -46,34 +46,36 @@ STATES = {
 }
 
 
-def table(captures: Sequence[CaptureInfo], db: str, *, each: bool = False, console: Console | None = None) -> None:
-    """The failures of a database, two lines for each signature, or for ``each`` failure."""
+def table(bugs: Sequence[BugInfo], db: str, *, more: str = "", console: Console | None = None) -> None:
+    """Bugs of a database, two lines for each. ``more`` has the options that list others, empty where these are all."""
     console = console or Console()
-    if not captures:
-        name = printable(without_password(db))
+    name = printable(without_password(db))
+    if not bugs:
         console.print(Text(f"No failures in {name}. Capture some: minify capture --db {name} SCRIPT"))
         return
-    found = [[capture] for capture in captures] if each else groups.grouped(captures)
+    found = sorted(bugs, key=lambda bug: bug.ids)
+    states = [groups.state(bug.states) for bug in found]
     cells = [("id", "state", "failure", "backend", "nodes", "seen")]
     cells += [
-        (groups.ids(g), groups.state(g)[1], printable(g[0].kind or "-"), printable(g[0].backend), groups.nodes(g),
-         str(sum(capture.occurrences for capture in g)))
-        for g in found
+        (groups.ids(bug.ids, more=len(bug.ids) < bug.captures), state, printable(bug.kind or "-"),
+         printable(bug.backend), groups.nodes(bug.nodes_before, bug.nodes_after), str(bug.occurrences))
+        for bug, (_, state) in zip(found, states, strict=True)
     ]  # fmt: skip
     widths = [min(max(cell_len(row[i]) for row in cells), most) for i, most in enumerate(_WIDTHS)]
     widths[3] = max(min(widths[3], console.width - sum(widths) + widths[3] - 2 * (len(widths) - 1)), 7)
     console.print(_cells(cells[0], widths, "bold"), no_wrap=True, overflow="ellipsis")
-    for row, group in zip(cells[1:], found, strict=True):
-        style = STATES.get(groups.state(group)[0], "")
-        console.print(_cells(row, widths, "", style), no_wrap=True, overflow="ellipsis")
-        line = Text(f"{'':{widths[0]}}  {_what(group)}", style="dim" if console.is_terminal else "")
+    for row, bug, (state, _) in zip(cells[1:], found, states, strict=True):
+        console.print(_cells(row, widths, "", STATES.get(state, "")), no_wrap=True, overflow="ellipsis")
+        line = Text(f"{'':{widths[0]}}  {_what(bug)}", style="dim" if console.is_terminal else "")
         console.print(line, no_wrap=True, overflow="ellipsis")
+    if more:
+        console.print(Text(f"These are not all. The next: minify list {name} {more}"))
 
 
-def _what(group: Sequence[CaptureInfo]) -> str:
+def _what(bug: BugInfo) -> str:
     """Which line of the program fails, where it is known, and the error, on one line."""
-    message = printable(group[0].reason if group[0].kind == "" else group[0].headline or group[0].reason, 1000)
-    place = next((re.split(r" \(|, | and ", capture.comes_from)[0] for capture in group if capture.comes_from), "")
+    message = printable(bug.headline, 1000)
+    place = re.split(r" \(|, | and ", bug.comes_from)[0]
     return " ".join(f"{printable(place, 100)}: {message}".split() if place else message.split())
 
 
@@ -268,7 +270,7 @@ def summary(results: Sequence[MinifyResult], db: str, *, console: Console | None
         name = printable(db)
         console.print(Text(f"Nothing to do: no capture of {name} is pending. See them: minify list {name}"))
         return
-    table(done, db, each=True, console=console)
+    table([groups.alone(row) for row in done], db, console=console)
     verified = [row.id for row in done if row.state == "verified"]
     if verified:
         console.print(Text(f"Print a script: minify repro {printable(db)} {verified[0]}"))
@@ -319,7 +321,8 @@ class RunProgress:
         self._progress.stop()
         if isinstance(error, KeyboardInterrupt) and self._capture is not None:
             best = f"best so far: {self._best}; " if self._best else ""
-            self._note(f"interrupted; {best}to go on: {self._resume} {self._capture.id}")
+            again = " --again" if self._takes_long and " --again" not in self._resume else ""
+            self._note(f"interrupted; {best}to go on: {self._resume} {self._capture.id}{again}")
 
     def __call__(self, event: events.Event) -> None:
         match event:
@@ -337,7 +340,7 @@ class RunProgress:
                 self._answered(event)
             case events.FirstScript(id, nodes):
                 self._note(f"a first script of {count(nodes, 'node')}; the work goes on: {self._script} {id}")
-                self._takes_long = True
+                self._takes_long, self._best = True, f"a verified script of {count(nodes, 'node')}"
             case events.ScriptVerified(id, shown) if shown and (
                 self._takes_long or time.monotonic() - self._started > LONG
             ):
@@ -363,7 +366,8 @@ class RunProgress:
     def _answered(self, event: events.QueryAnswered) -> None:
         nodes = f"{event.nodes}/{event.start_nodes} nodes  {count(event.queries, 'query')}"
         limit = f" of {event.budget:.0f} s" if event.budget else ""
-        self._best = f"{event.nodes} of {count(event.start_nodes, 'node')}"
+        if not self._takes_long:
+            self._best = f"{event.nodes} of {count(event.start_nodes, 'node')}"
         self._show(f"{nodes}{limit}  {event.stage}", total=event.start_nodes, done=event.start_nodes - event.nodes)
         if time.monotonic() - self._spoke > 5:
             elapsed = time.monotonic() - self._started

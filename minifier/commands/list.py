@@ -6,19 +6,35 @@ import click
 
 from .verbs import as_json, dump, index_argument
 
+#: Rows of one listing for a person.
+PAGE = 200
+
 
 @click.command("list")
 @index_argument()
 @click.option("--each", is_flag=True, help="A row for each failure, not for each bug.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help=f"The most rows: {PAGE} by default, with --json all."
+)
+@click.option("--after", type=click.IntRange(0), default=0, metavar="N", help="Go on where a listing before ended.")
 @as_json
-def list_(db: str, each: bool, json_: bool) -> None:
+def list_(db: str, each: bool, limit: int | None, after: int, json_: bool) -> None:
     """List the failures of DB, a row for each bug: failures of one backend with one signature."""
     from ...store.index import Index
+    from ..reporting import groups
     from . import console
 
     with Index.open(db, readonly=True) as index:
-        rows = index.captures.find()
-    if json_:
-        dump([row.to_json() for row in rows])
-    else:
-        console.table(rows, db, each=each)
+        if json_:
+            dump([row.to_json() for row in index.captures.find(after=after, limit=limit)])
+            return
+        most = limit or PAGE
+        if each:
+            rows = [groups.alone(row) for row in index.captures.find(after=after, limit=most + 1)]
+        else:
+            rows = index.bugs.page(after=after, limit=most + 1)
+    more = ""
+    if len(rows) > most:
+        last = rows[most - 1].ids[0] if each else rows[most - 1].id
+        more = " ".join(["--each"] * each + [f"--limit {limit}"] * (limit is not None) + [f"--after {last}"])
+    console.table(rows[:most], db, more=more)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="Seconds for one oracle call; by default derived from the replays.",
+    help="Seconds for one query; by default derived from the replays.",
 )
 @click.option("--memory", type=click.FloatRange(min=0, min_open=True), metavar="GIB", help="Memory cap of a worker.")
 @click.option(
@@ -89,7 +89,7 @@ def run(db: str, ids: tuple[int, ...], json_: bool, **options: Any) -> None:
 
 
 def minify_with_progress(
-    db: str, ids: Sequence[int], options: MinifyOptions, *, quiet: bool = False
+    db: str, ids: Sequence[int], options: MinifyOptions, *, quiet: bool = False, summary: bool = True
 ) -> list[MinifyResult]:
     """Minify, show the progress and a summary, and ask before a capture that was made elsewhere runs."""
     from ...store.errors import without_password
@@ -112,6 +112,6 @@ def minify_with_progress(
             results = minify(db, ids, options=options, listener=progress, confirm=confirm)
         except NoCluster as error:
             raise Problem(str(error)) from error
-    if not quiet:
+    if summary and not quiet:
         console.summary(results, db)
     return results

@@ -6,8 +6,12 @@ Nothing here imports torch, and `minify --help` loads nothing else of this floor
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +24,53 @@ UNKNOWN = 3
 
 
 class Verbs(click.Group):
-    """A group in the order its verbs were added; our errors become exit code 2, Ctrl-C 130."""
+    """A group in the order its verbs were added; our errors become exit code 2, Ctrl-C 130. Other signals that end a
+    process do what Ctrl-C does."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _ended_like_ctrl_c():
+                return super().invoke(ctx)
         except (KeyboardInterrupt, click.Abort) as interrupt:
+            number = interrupt.number if isinstance(interrupt, _Ended) else signal.SIGINT
             click.echo("Interrupted.", err=True)
-            raise click.exceptions.Exit(130) from interrupt
+            raise click.exceptions.Exit(128 + number) from interrupt
         except (click.ClickException, click.exceptions.Exit):
             raise
         except Exception as error:
             if isinstance(error, _ours()):
                 raise Problem(str(error)) from error
             raise
+
+
+class _Ended(KeyboardInterrupt):
+    """A signal that ends a process, and is no Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextmanager
+def _ended_like_ctrl_c() -> Iterator[None]:
+    """Raise SIGTERM and SIGHUP as `_Ended` inside the block, unless they are ignored or handled already."""
+
+    def end(number: int, frame: object) -> None:
+        raise _Ended(number)
+
+    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        ours = []
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _ours() -> tuple[type[Exception], ...]:
@@ -119,15 +153,15 @@ def dump(value: Any) -> None:
 
 
 def at_terminal() -> bool:
-    """Whether somebody can be asked."""
-    return sys.stdin.isatty()
+    """Whether somebody can be asked. A notebook gives ``!minify`` a terminal that nobody sees."""
+    return sys.stdin.isatty() and "JPY_PARENT_PID" not in os.environ
 
 
 def ask(question: str) -> bool:
     """Ask at the terminal; without one the answer is no."""
-    if not sys.stdin.isatty():
+    if not at_terminal():
         click.echo(question, err=True)
-        click.echo("Not asked: standard input is no terminal. Add --trust to run it.", err=True)
+        click.echo("Not asked: there is no terminal to answer at. Add --trust to run it.", err=True)
         return False
     return click.confirm(question, err=True)
 

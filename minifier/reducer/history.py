@@ -73,7 +73,7 @@ def stored(index: Index, capture: int) -> History | None:
     steps = index.reductions.steps(info.id)
     start = info.nodes_before or index.captures.get(capture).nodes_before or 0
     efforts: dict[str, Effort] = {}
-    for verdict in index.reductions.verdicts(info.id).values():
+    for verdict in index.verdicts.find(info.id).values():
         if verdict.pass_name == EXPLAIN:
             continue
         effort = efforts.setdefault(verdict.pass_name, Effort(verdict.pass_name))

@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
-from ...backends.provenance.spec import BackendSpec, CannotLoad
+from ...backends.provenance.spec import BackendSpec, CannotLoad, InvalidSpec
 from ...repro_templates.processes import Processes
 from ...repro_templates.render import render
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification, verify
+from ...store.errors import StoreError
 from ...store.failure import Failure, FailureKind, Phase
 from ...store.index import CaptureInfo, Index, ReproInfo, Retest, RetestResult
 from ...store.index.database import now
@@ -164,7 +165,13 @@ def collect(
                 RetestAnswer(case, None, expected=True, standing=None, message=_unminified(index, capture, repro))
             )
             continue
-        cases += [_retest_case(index, capture, repro, name, options, confirm) for name in options.backends or ("",)]
+        for name in options.backends or ("",):
+            try:
+                case = _retest_case(index, capture, repro, name, options, confirm)
+            except (StoreError, InvalidSpec) as error:  # the others are run
+                own = name in ("", capture.backend)
+                case = RetestCase(capture, capture.backend if own else name, own, blocked_reason=str(error))
+            cases.append(case)
     return cases, skipped
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...backends.provenance.installed import Installed
+from ...backends.provenance.spec import InvalidSpec
 from ...repro_templates.context import Header
 from ...repro_templates.processes import Processes, Script
 from ...repro_templates.render import Rendered, render
@@ -22,9 +23,10 @@ from ...store.document.program_lines import comes_from
 from ...store.errors import StoreError
 from ...store.failure import ILL_CONDITIONED, VALUES, Failure, FailureKind, Phase
 from ...store.index import CaptureInfo, Index, State
-from ...store.index.captures import COMES_FROM
+from ...store.index.bugs import COMES_FROM
 from ..consent import Confirm, question, refuse
 from ..oracle.replay import Likeness
+from ..tracing.content_address import content_addressed
 from . import record
 from .export import embedded_from, search_path, stored_repro
 from .record import make_header
@@ -37,16 +39,17 @@ START = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A script that was run, and is not stored yet. ``comes_from`` names lines of the program."""
+    """A script of ``case`` that was run, and is not stored yet."""
 
     done: Verification
     header: Header
     rendered: Rendered
-    comes_from: str
+    case: Case
+    blobs: Blobs
 
 
 class Emitter:
-    """Renders, verifies and stores the script of one capture. ``timeout`` is that of one oracle call, in seconds."""
+    """Renders, verifies and stores the script of one capture. ``timeout`` is that of one query, in seconds."""
 
     def __init__(self, index: Index, capture: CaptureInfo, shows: Shows, timeout: float, processes: Processes) -> None:
         self.index = index
@@ -90,7 +93,7 @@ class Emitter:
                 processes=self.processes,
             )
             if best is None or done.shown > best.done.shown:
-                best = Draft(done, header, rendered, comes_from(case.graph))
+                best = Draft(done, header, rendered, case, blobs)
             if done.shown == done.runs:
                 break
         assert best is not None
@@ -112,11 +115,13 @@ class Emitter:
     def store(self, draft: Draft) -> tuple[State, str]:
         """Store a script. Returns the state that it deserves, and why it is not better."""
         done = draft.done
+        case, blobs = content_addressed(draft.case, draft.blobs)
         self.index.repros.save(
-            self.capture.id, "script", draft.rendered.text, verified=done.shown, runs=done.runs, log=done.log
-        )
+            self.capture.id, "script", draft.rendered.text, verified=done.shown, runs=done.runs, log=done.log,
+            case=case, blobs=blobs,
+        )  # fmt: skip
         record.keep(self.index, self.capture.id, draft.header)
-        self.index.artifacts.save(self.capture.id, COMES_FROM, draft.comes_from)
+        self.index.artifacts.save(self.capture.id, COMES_FROM, comes_from(draft.case.graph))
         if done.shown:
             return State.VERIFIED, "" if done.shown == done.runs else f"shown in {done.shown} of {done.runs} runs"
         return State.UNVERIFIED, f"the script does not show the failure: {done.mismatch}"
@@ -147,8 +152,8 @@ def verify_stored(
     """Run the stored scripts again, those of ``ids`` or all; one row each, in order.
 
     What was verified stays so: that a bug is gone here does not make its script a wrong one. A script that shows its
-    failure now and did not before is verified from now on.
-    Raises `StoreError` where a script is missing, or is from elsewhere and not trusted.
+    failure now and did not before is verified from now on. A row says ``cannot_run`` where its case cannot be read, or
+    its script is from elsewhere and not trusted. Raises `StoreError` where one of ``ids`` has no script.
     """
     answers = []
     with Index.open(db, readonly=True) as index, Processes() as processes:
@@ -158,21 +163,25 @@ def verify_stored(
                 if ids:
                     raise StoreError(f"capture {capture.id} has no script yet: minify run {index.name} {capture.id}")
                 continue
-            case = index.captures.case(capture.id)
-            trusted = trust or index.is_ours(capture.id)
-            if not trusted and not confirm(question(capture, case, script=repro.text)):
-                raise StoreError(f"the script of capture {capture.id} is not trusted: add --trust to run it")
-            done = _again(index, capture, case, repro.text, runs, timeout, processes)
+            row = {"id": capture.id, "shown": 0, "runs": 0, "signature": capture.signature, "mismatch": ""}
+            try:
+                case = index.captures.case(capture.id)
+                asked = question(capture, case, script=repro.text)
+                if not trust and not index.is_ours(capture.id) and not confirm(asked):
+                    raise StoreError(f"the script of capture {capture.id} is not trusted: add --trust to run it")
+                done = _again(index, capture, case, repro.text, runs, timeout, processes)
+            except (StoreError, InvalidSpec) as error:  # the others are run
+                answers.append({**row, "cannot_run": str(error)})
+                continue
             if done.shown and capture.state is State.UNVERIFIED:
                 with Index.open(db) as writable:
                     writable.repros.save(
                         capture.id, "script", repro.text, verified=done.shown, runs=done.runs, log=done.log
                     )
                     writable.captures.set_state(capture.id, State.VERIFIED)
-            answers.append(
-                {"id": capture.id, "shown": done.shown, "runs": done.runs, "signature": capture.signature,
-                 "mismatch": done.mismatch, "cannot_run": "" if done.shown else done.blocked_reason}
-            )  # fmt: skip
+            reason = "" if done.shown else done.blocked_reason
+            row |= {"shown": done.shown, "runs": done.runs, "mismatch": done.mismatch, "cannot_run": reason}
+            answers.append(row)
     return answers
 
 

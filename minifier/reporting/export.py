@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...backends.provenance.spec import BackendSpec
+from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...repro_templates.anonymous import anonymous
 from ...repro_templates.formats import UnknownFormat, find
 from ...repro_templates.processes import Processes
 from ...repro_templates.render import TemplateError, render
+from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification
 from ...store.document.case import Case
@@ -107,6 +108,8 @@ def drawn(index: Index, capture_id: int, request: ExportRequest, *, tentative: s
     case, failure = index.best(capture), capture.failure
     as_stored = request.format == "script" and not request.template and not request.rename
     if case is None or failure is None:
+        if not as_stored:
+            raise StoreError(f"the case of the script of capture {capture_id} is not stored: minify it once more")
         return Export(repro.text, {}, info)
     embed = SIDE_FILE in repro.text
     paths = tuple(search_path(case))
@@ -122,6 +125,8 @@ def drawn(index: Index, capture_id: int, request: ExportRequest, *, tentative: s
         case, header = anonymous(case, header)
     try:
         rendered = render(case, blobs, format=request.format, header=header, embed=embed, template=request.template)
+    except (Unprintable, CannotLoad) as error:
+        raise StoreError(f"capture {capture_id} cannot be printed as {request.format}: {error}") from error
     except TemplateError as error:
         raise StoreError(f"the template cannot be filled: {error}; docs/templates.md lists what it sees") from error
     files = {} if rendered.data is None else {SIDE_FILE: rendered.data}

@@ -1,51 +1,58 @@
-"""Captures that are one bug, which a listing shows as one row and a report as one group."""
+"""What a listing says of bugs: their captures, their state and their sizes, in a few characters each."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
-from ...store.failure import FailureKind
-from ...store.index import CaptureInfo
+from ...store.index import BugInfo, CaptureInfo, State
 
 
-def grouped(captures: Iterable[CaptureInfo]) -> list[list[CaptureInfo]]:
-    """Captures of one backend and one signature together, in order of the first of each.
+def alone(capture: CaptureInfo) -> BugInfo:
+    """A capture as if it were the only one of its bug, for a listing of captures."""
+    size = capture.nodes_before
+    return BugInfo(
+        id=capture.bug,
+        kind=capture.kind,
+        phase=capture.phase,
+        backend=capture.backend,
+        signature=capture.signature,
+        headline=(capture.headline if capture.kind else "") or capture.reason,
+        operators=capture.operators,
+        captures=1,
+        occurrences=capture.occurrences,
+        created=capture.created,
+        last_seen=capture.last_seen,
+        ids=(capture.id,),
+        states={capture.state: 1},
+        nodes_before=None if size is None else (size, size),
+        nodes_after=capture.nodes_after,
+        comes_from=capture.comes_from,
+    )
 
-    Divergences have few signatures. Once reduced, they are one bug only if their smallest graphs call the same
-    operators. Captures without a signature are told apart by their text.
-    """
-    found: dict[tuple[str, ...], list[CaptureInfo]] = {}
-    for capture in captures:
-        text = "" if capture.signature else capture.headline or capture.reason
-        operators = capture.operators if capture.kind == FailureKind.DIVERGENCE else ""
-        found.setdefault((capture.backend, capture.signature, capture.kind, text, operators), []).append(capture)
-    return list(found.values())
 
-
-def ids(group: Sequence[CaptureInfo]) -> str:
-    """The ids of a group: ``1-3,7``."""
+def ids(found: Sequence[int], *, more: bool = False) -> str:
+    """Sorted ids as ``1-3,7``, or ``1-3,7,…`` if there are ``more``."""
     runs: list[list[int]] = []
-    for capture in group:
-        if runs and capture.id == runs[-1][-1] + 1:
-            runs[-1].append(capture.id)
+    for id in found:
+        if runs and id == runs[-1][-1] + 1:
+            runs[-1].append(id)
         else:
-            runs.append([capture.id])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+            runs.append([id])
+    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    return ",".join([*shown, "…"] if more else shown)
 
 
-def state(group: Sequence[CaptureInfo]) -> tuple[str, str]:
-    """The state of a group, and that with a count where not all have it: of several ``verified`` comes first."""
-    count = Counter(str(capture.state) for capture in group)
-    named = "verified" if "verified" in count else count.most_common(1)[0][0]
-    return named, named if len(count) == 1 else f"{count[named]}/{len(group)} {named}"
+def state(states: Mapping[State, int]) -> tuple[State, str]:
+    """The state of a bug, and that with a count where not all its captures have it: ``verified`` comes first."""
+    total = sum(states.values())
+    named = State.VERIFIED if State.VERIFIED in states else max(states, key=lambda each: states[each])
+    return named, str(named) if states[named] == total else f"{states[named]}/{total} {named}"
 
 
-def nodes(group: Sequence[CaptureInfo]) -> str:
+def nodes(before: tuple[int, int] | None, after: int | None) -> str:
     """``40→1`` of one capture; of several the range before, and the smallest after."""
-    before = sorted(c.nodes_before for c in group if c.nodes_before is not None)
-    after = [c.nodes_after for c in group if c.nodes_after is not None]
-    if not before:
+    if before is None:
         return ""
-    text = str(before[0]) if before[0] == before[-1] else f"{before[0]}-{before[-1]}"
-    return f"{text}→{min(after)}" if after else text
+    least, most = before
+    text = str(least) if least == most else f"{least}-{most}"
+    return text if after is None else f"{text}→{after}"

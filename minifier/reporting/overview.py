@@ -1,6 +1,6 @@
 """Collects the content of the HTML report of an index: the list of failures, and the details of some.
 
-Failures are grouped by signature; the group with the most captures comes first. The best failure of each group is shown
+Failures are grouped by bug; the group with the most captures comes first. The best failure of each group is shown
 in full: a verified one with the smallest graph if there is one. The other failures follow, until there are `MOST` or
 their pictures and scripts have `MOST_CHARACTERS`. The page says how many were left out. Nothing is run, no graph is
 built, and the page contains no path of this machine.
@@ -15,6 +15,7 @@ from pathlib import PurePath
 
 from ...backends.adapters import Illustration
 from ...repro_templates.report.curve import curve
+from ...repro_templates.report.figures import figures
 from ...repro_templates.report.html import Detail, FailureReport, FailureRow, Group
 from ...repro_templates.report.phrases import without_paths
 from ...repro_templates.report.picture import MOST_NODES, picture
@@ -22,13 +23,12 @@ from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
 from ...store.document.case import Case, Json
 from ...store.errors import StoreError
-from ...store.failure import Failure, FailureKind
+from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index
 from ...store.text import count
 from ..oracle import ablation, first_node
 from ..reducer import history
 from . import explanation, illustrations
-from .groups import grouped
 from .standing import retested
 
 #: The most failures that are shown in full, and the most characters of their texts and pictures.
@@ -47,7 +47,10 @@ def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> Fail
     Raises `StoreError` for an unknown id.
     """
     captures = {capture.id: capture for capture in index.captures.find(ids)}
-    groups = sorted(map(_group, grouped(captures.values())), key=lambda g: (-len(g.rows), g.rows[0].id))
+    bugs: dict[int, list[CaptureInfo]] = {}
+    for capture in captures.values():
+        bugs.setdefault(capture.bug, []).append(capture)
+    groups = sorted(map(_group, bugs.values()), key=lambda g: (-len(g.rows), g.rows[0].id))
     order = _order(groups)
     nodes = min(max(_NODES // max(min(len(order), most), 1), _LEAST), MOST_NODES)
     details: list[Detail] = []
@@ -111,6 +114,7 @@ def _detail(index: Index, capture: CaptureInfo, row: FailureRow, nodes: int) -> 
         message=_message(failure),
         frames=tuple(f"{frame.file}:{frame.line} {frame.function}" for frame in failure.frames) if failure else (),
         stderr=without_paths(failure.diagnostics[-_LONGEST:], _LONGEST) if failure else "",
+        figures=tuple(figures(failure)) if failure else (),
     )
     notes = [without_paths(capture.reason, 500)] if capture.reason else []
     try:
@@ -133,7 +137,7 @@ def _facts(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
     sizes = "not stored" if capture.nodes_before is None else count(capture.nodes_before, "node")
     if capture.nodes_before is not None and capture.nodes_after is not None:
         sizes = f"{capture.nodes_before} → {capture.nodes_after} nodes, {capture.inputs_before} → "
-        sizes += f"{capture.inputs_after} inputs, {count(capture.queries or 0, 'oracle call')}"
+        sizes += f"{capture.inputs_after} inputs, {count(capture.queries or 0, 'query')}"
     facts = [
         ("State", str(capture.state)),
         ("Failure", f"{capture.kind} in {capture.phase}" if capture.kind else "none seen"),
@@ -157,8 +161,7 @@ def _message(failure: Failure | None) -> str:
         return ""
     message = f"{failure.type}: {failure.message}" if failure.type else failure.message
     causes = [f"caused by {kind}: {text}" for kind, text in failure.causes]
-    detail = [json.dumps(dict(failure.detail), indent=1, default=str)] if failure.kind is FailureKind.DIVERGENCE else []
-    return without_paths("\n".join([message, *causes, *detail]), _LONGEST)
+    return without_paths("\n".join([message, *causes]), _LONGEST)
 
 
 def _graphs(index: Index, capture: CaptureInfo, detail: Detail, nodes: int) -> Detail:
@@ -223,7 +226,7 @@ def _steps(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
     steps = tuple(replace(s, pass_name=s.pass_name or "accepted", difference=_cut(s.difference)) for s in found.steps)
     points = [(0.0, found.start_nodes), *((float(s.queries), s.nodes) for s in found.steps)]
     label = f"From {found.start_nodes} to {count(points[-1][1], 'compute node')} in {count(len(steps), 'step')}"
-    return replace(detail, steps=steps, curve=curve(points, across="oracle calls", label=label))
+    return replace(detail, steps=steps, curve=curve(points, across="queries", label=label))
 
 
 def _sections(index: Index, capture: CaptureInfo) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -57,7 +57,7 @@ def reduce_capture(
         return CaptureOutcome(State.UNSUPPORTED, "no failure was recorded with it")
     spec = BackendSpec.from_json(case.backend)
     if spec.problem:
-        return CaptureOutcome(State.BLOCKED, f"the backend cannot be re-created: {spec.problem}")
+        return CaptureOutcome(State.BLOCKED, spec.problem)
     begun, ways = None, variants(case)
     if options.from_step is not None:
         reduction, case = begin_at(index, capture.id, options.from_step)

@@ -11,7 +11,6 @@ from ...repro_templates.processes import Processes
 from ...store.document.case import Case
 from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index, StepInfo
-from ...store.index.trust import is_ours, origin_tag
 from ..oracle.replay import Likeness, Replay
 from ..oracle.scheduler import Budget
 from ..oracle.verdict import Verdict
@@ -91,8 +90,6 @@ class CaptureSession:
                 continue
             addressed, blobs = content_addressed(case, self.pool.scratch)
             provenance = {"found": f"while minifying capture {self.capture.id}", "torch": addressed.torch}
-            if is_ours(self.case, self.capture.provenance.get("origin")):
-                provenance["origin"] = origin_tag(addressed)
             ids.append(
                 self.index.captures.add(
                     case=addressed,
@@ -101,6 +98,7 @@ class CaptureSession:
                     signature=verdict.signature,
                     provenance=provenance,
                     parent=self.capture.id,
+                    ours=self.index.captures.is_ours(self.capture.id),
                 )
             )
         return ids

@@ -8,9 +8,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from ...backends.provenance.spec import InvalidSpec
-from ...store.errors import StoreError
+from ...store.errors import LeaseLost, StoreError
 from ...store.index import CaptureInfo, Index, State
-from ...store.index.trust import is_ours
 from ..consent import Confirm, question, refuse
 from ..reducer.history import begin_at
 from ..sandbox.cluster import connect
@@ -23,6 +22,8 @@ from .resources import SharedResources
 OPEN = (State.PENDING, State.REDUCING, State.BLOCKED)
 #: A capture that was done keeps this state when it is minified once more and that is interrupted.
 DONE = (State.VERIFIED, State.UNVERIFIED, State.NOT_REPRODUCED)
+#: The reason of a capture whose script is verified, although its minification was interrupted.
+INTERRUPTED = "interrupted, it may become smaller"
 _DEFAULTS = MinifyOptions()
 
 
@@ -84,7 +85,6 @@ def minify(
     with (
         Index.open(os.fspath(db)) as index,
         connect(options.executor) if options.executor else nullcontext() as cluster,
-        index.claims() as claims,
     ):
         if not options.jobs:
             options = replace(options, jobs=1 if cluster is None else cluster.threads)
@@ -99,14 +99,20 @@ def minify(
         with SharedResources(options, cluster) as resources:
             for capture in todo:
                 tell(CaptureStarted(capture))
-                if not claims.take(capture.id):
-                    tell(CaptureFinished(index.captures.get(capture.id), "another process is at work on it"))
+                if not index.leases.take(capture.id):
+                    holders = [str(info) for info in index.leases.find() if info.capture == capture.id]
+                    holder = holders[0] if holders else "another process"
+                    tell(CaptureFinished(index.captures.get(capture.id), f"{holder} is at work on it"))
                     continue
                 now = index.captures.get(capture.id)
-                if now.state is capture.state or now.state in OPEN:  # else another process was quicker
-                    others[capture.id] = _one(index, now, options, tell, confirm, resources).children
-                tell(CaptureFinished(index.captures.get(capture.id)))
-                claims.give_back(capture.id)
+                why = ""
+                try:
+                    if now.state is capture.state or now.state in OPEN:  # else another process was quicker
+                        others[capture.id] = _one(index, now, options, tell, confirm, resources).children
+                except LeaseLost:
+                    why = "another process took it over"
+                tell(CaptureFinished(index.captures.get(capture.id), why))
+                index.leases.give_back(capture.id)
         done = index.captures.find([c.id for c in todo]) if todo else []
         results = [MinifyResult(row, _script(index, row), others.get(row.id, ())) for row in done]
         results += [MinifyResult(row, _script(index, row), skipped=True) for row in skipped]
@@ -116,6 +122,13 @@ def minify(
 def _script(index: Index, capture: CaptureInfo) -> str:
     repro = index.repros.get(capture.id, "script")
     return "" if repro is None else repro.text
+
+
+def _is_ours(index: Index, capture_id: int, from_step: int | None) -> bool:
+    """Whether this user made all that will run."""
+    info = None if from_step is None else index.reductions.last(capture_id)
+    step = from_step is None or (info is not None and index.reductions.is_our_step(info.id, from_step))
+    return step and index.captures.is_ours(capture_id)
 
 
 def _one(
@@ -133,16 +146,21 @@ def _one(
     except (StoreError, InvalidSpec) as error:  # the others still get their turn
         index.captures.set_state(capture.id, State.BLOCKED, str(error))
         return CaptureOutcome(State.BLOCKED, str(error))
-    if not options.trust and not is_ours(case, capture.provenance.get("origin")) and not confirm(asked):
+    if not options.trust and not _is_ours(index, capture.id, options.from_step) and not confirm(asked):
         outcome = CaptureOutcome(State.BLOCKED, "not run: it was captured elsewhere, and was not trusted (--trust)")
         index.captures.set_state(capture.id, outcome.state, outcome.reason)
         return outcome
     index.captures.set_state(capture.id, State.REDUCING)
     try:
         outcome = reduce_capture(index, capture, options, listener, resources)
+    except LeaseLost:
+        raise
     except BaseException:
+        script = index.repros.get(capture.id)
         if capture.state in DONE:
             index.captures.set_state(capture.id, capture.state, capture.reason)
+        elif script is not None and script.verified:
+            index.captures.set_state(capture.id, State.VERIFIED, INTERRUPTED)
         else:
             index.captures.set_state(capture.id, State.PENDING)
         raise

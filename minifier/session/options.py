@@ -17,7 +17,7 @@ class MinifyOptions:
     * ``replays``: runs of the captured graph before the search; ``runs``: runs of the finished script in
       processes of their own, of which at least one is fresh.
     * ``min_rate``: the share of its runs in which a candidate, and the result, must fail.
-    * ``budget``, ``max_queries``: seconds and oracle calls for one capture; ``timeout``: seconds for one oracle call,
+    * ``budget``, ``max_queries``: seconds and queries for one capture; ``timeout``: seconds for one query,
       by default derived from the replays; ``memory``: the most a worker may allocate.
     * ``embed_data``: store captured values beside the script where no short form of them shows the failure.
     * ``trust``: run captures that were made elsewhere.

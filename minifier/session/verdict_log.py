@@ -16,7 +16,7 @@ class VerdictLog:
         #: Queries of the attempts before this one.
         self.before = before
         self.reduction = reduction
-        earlier = {k: v for k, v in index.reductions.verdicts(reduction).items() if v.outcome != Outcome.INFRA}
+        earlier = {k: v for k, v in index.verdicts.find(reduction).items() if v.outcome != Outcome.INFRA}
         self.known: dict[str, Verdict] = {
             key: Verdict(Outcome(stored.outcome), seconds=stored.seconds, detail=stored.detail)
             for key, stored in earlier.items()
@@ -32,8 +32,8 @@ class VerdictLog:
             return False
         self._problems.add((pass_name, text))
         key = problem_key(pass_name, text)
-        self.index.reductions.asked(self.reduction, key, pass_name)
-        self.index.reductions.answered(self.reduction, key, Outcome.INFRA, None, 0.0, text)
+        self.index.verdicts.asked(self.reduction, key, pass_name)
+        self.index.verdicts.answered(self.reduction, key, Outcome.INFRA, None, 0.0, text)
         return True
 
     @property
@@ -49,9 +49,9 @@ class VerdictLog:
     def asked(self, key: str, pass_name: str) -> None:
         self.explaining += pass_name == EXPLAIN
         self.passes[key] = pass_name
-        self.index.reductions.asked(self.reduction, key, pass_name)
+        self.index.verdicts.asked(self.reduction, key, pass_name)
 
     def answered(self, key: str, verdict: Verdict) -> None:
         self.known[key] = verdict
         digest = verdict.signature.digest if verdict.signature is not None else None
-        self.index.reductions.answered(self.reduction, key, verdict.outcome, digest, verdict.seconds, verdict.detail)
+        self.index.verdicts.answered(self.reduction, key, verdict.outcome, digest, verdict.seconds, verdict.detail)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ...backends.drawing.svg import text
+from ...store.text import count
 
 _WIDTH, _HEIGHT = 640.0, 200.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 14.0, 10.0, 34.0
@@ -40,8 +41,8 @@ def curve(points: Sequence[tuple[float, int]], *, across: str, label: str) -> st
     ]
     if len(points) <= 200:
         parts += [
-            f'<circle cx="{x(place):.1f}" cy="{y(nodes):.1f}" r="2.5"><title>{nodes:,} nodes, {place:g} '
-            f"{text(across, 60)}</title></circle>"
+            f'<circle cx="{x(place):.1f}" cy="{y(nodes):.1f}" r="2.5">'
+            f"<title>{count(nodes, 'node')}, {place:g} {text(across, 60)}</title></circle>"
             for place, nodes in points
         ]
     return "\n".join([*parts, "</svg>"])

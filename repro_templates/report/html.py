@@ -25,6 +25,7 @@ from ...backends.adapters import Illustration
 from ...backends.drawing import svg as drawing
 from ...store.index import StepInfo
 from ...store.text import count, printable
+from .figures import Figures
 from .picture import Picture
 
 #: The number of groups on a page, and of rows of a group that are shown at first.
@@ -92,6 +93,7 @@ class Detail:
     message: str = ""
     frames: tuple[str, ...] = ()
     stderr: str = ""
+    figures: tuple[Figures, ...] = ()
     before: Picture | None = None
     after: Picture | None = None
     source: str = ""

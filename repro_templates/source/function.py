@@ -224,7 +224,7 @@ class _Function:
     def operator(self, position: int, node: Node, name: str) -> bool:
         """Print a function of `operator` in its syntax; False where it has none."""
         value = self.expressions.value
-        if name == "getitem" and tag(node.args[0]) == "ref" and node.args[0]["ref"] in self.single:
+        if name == "getitem" and node.args and tag(node.args[0]) == "ref" and node.args[0]["ref"] in self.single:
             self.names[node.name] = self.names[node.args[0]["ref"]]
         elif name == "getitem" and len(node.args) == 2:
             self.assign(node, f"{_atom(value(node.args[0]))}[{self.expressions.subscript(node.args[1])}]")

@@ -44,6 +44,8 @@ class Scope:
     def __init__(self, outer: Container[str] = ()) -> None:
         self._outer = outer
         self._taken: set[str] = set()
+        #: Where the search for a free name goes on, by base.
+        self._counts: dict[str, int] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self._taken or name in self._outer or name in RESERVED
@@ -58,9 +60,10 @@ class Scope:
 
     def take(self, base: str) -> str:
         """`fresh` for a name that is an identifier already."""
-        name, count = base, 1
+        name, count = base, self._counts.get(base, 1)
         while name in self:
             name, count = f"{base}_{count}", count + 1
+        self._counts[base] = count
         self._taken.add(name)
         return name
 

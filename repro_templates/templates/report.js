@@ -177,9 +177,10 @@
         if (path.dataset.e.split(" ").includes(number)) path.classList.add("near");
       }
     };
-    const small = fitting() < 0.5;
-    zoom(small ? Math.max(canvas.clientWidth / width * 0.99, 0.5) : fitting());
-    if (small) next();
+    // A picture that would be unreadable as a whole is shown from its culprit on.
+    const large = fitting() < 0.3;
+    zoom(large ? Math.min(Math.max(canvas.clientWidth / width * 0.99, 0.5), 1) : fitting());
+    if (large) next();
     else canvas.scrollTop = 0;
   }
 

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from .. import extensions
+from .recreation import LEADS_OUT
 
 #: Modules of torch whose settings can change what any backend does.
 _CONFIG_MODULES = ("torch._dynamo.config", "torch._functorch.config")
@@ -52,7 +53,7 @@ def _is_autocast(device: str, state: Any) -> bool:
 
 
 def _is_setting(key: str, value: Any) -> bool:
-    if not _SETTING.fullmatch(key) or any(map(keyword.iskeyword, key.split("."))):
+    if not _SETTING.fullmatch(key) or any(keyword.iskeyword(part) or part in LEADS_OUT for part in key.split(".")):
         return False
     if isinstance(value, str):
         return WORD.fullmatch(value) is not None

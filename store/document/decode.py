@@ -15,7 +15,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from . import context, tolerance
+from . import context, recreation, tolerance
 from .case import FORMAT, MOST_CALLS, Case, Graph, Json, Node, TensorSpec, Value, tag
 from .names import ANNOTATIONS, UnknownName, check_target, is_argument_name, is_attribute_path, is_node_name, table
 
@@ -400,7 +400,6 @@ class _Reader:
             self.index(state["tensor"])
 
     def backend(self, doc: object) -> None:
-        """Check the types of the fields. `backends.provenance.spec` checks the expressions."""
         self.where = "backend"
         self.plain(doc, 0)
         self.fields(doc, "", f"{_BACKEND_TEXTS} target options mode dynamic source search_path variables")
@@ -416,6 +415,7 @@ class _Reader:
             self.text(path)
         for name in self.items(doc.get("variables", []), 1000):
             self.need(self.text(name).isascii() and name.isidentifier(), f"{brief(name)} is no name of a variable")
+        self.recreated(recreation.check_backend, doc)
 
     def tolerance(self, doc: object) -> dict[str, float]:
         for name, value in self.fields_of(doc):
@@ -425,9 +425,15 @@ class _Reader:
 
     def import_(self, doc: object) -> Json:
         self.plain(doc, 0)
-        self.need(type(doc) is dict, "an object is missing")
+        self.recreated(recreation.check_import, doc)
         assert isinstance(doc, dict)
         return doc
+
+    def recreated(self, check: Callable[[Any], None], doc: object) -> None:
+        try:
+            check(doc)
+        except ValueError as error:
+            self.fail(str(error))
 
     def graph(self, doc: object, where: str, depth: int) -> Graph:
         self.where = where

@@ -7,10 +7,15 @@ a kind also checks it when it is read, because a file may come from a stranger.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy.orm import Session
+
+from ..document.case import Blobs, Case
 from ..document.decode import InvalidDocument, parse_value
+from .cases import CaseStore
 from .database import Database, now
 from .documents import dumps, plain
 from .tables import ArtifactRow, CaptureRow, ReproRow
@@ -21,7 +26,7 @@ from .trust import script_tag
 class ReproInfo:
     """One rendered file; ``verified`` of ``runs`` processes of their own showed the signature.
 
-    ``origin`` is the tag of `fxminify.store.index.trust.script_tag`.
+    ``document`` is the digest of the case of a script, ``origin`` the tag of `fxminify.store.index.trust.script_tag`.
     """
 
     capture: int
@@ -32,23 +37,59 @@ class ReproInfo:
     log: str
     created: str
     origin: str | None
+    document: str | None
 
 
 class Repros:
     """``index.repros``: the rendered files, one of each format for each capture."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, cases: CaseStore) -> None:
         self._database = database
+        self._cases = cases
 
-    def save(self, capture_id: int, format: str, text: str, *, verified: int, runs: int, log: str) -> None:
-        """Store a rendered file, which replaces the one of the same format. The same text keeps its origin."""
-        with self._database.writing() as session:
+    def save(
+        self,
+        capture_id: int,
+        format: str,
+        text: str,
+        *,
+        verified: int,
+        runs: int,
+        log: str,
+        case: Case | None = None,
+        blobs: Blobs | None = None,
+    ) -> None:
+        """Store a rendered file, which replaces the one of the same format. The same text keeps its origin, and its
+        ``case``, if none is given."""
+
+        def put(session: Session) -> list[str]:
             self._database.need(session, CaptureRow, capture_id)
-            old = session.get(ReproRow, (capture_id, format))
-            origin = script_tag(text) if old is None or old.text != text else old.origin
-            row = ReproRow(capture=capture_id, format=format, text=text, log=log, origin=origin, created=now())
-            row.verified, row.runs = verified, runs
-            session.merge(row)
+            self._database.check_lease(session, capture_id)
+            row = session.get(ReproRow, (capture_id, format))
+            same = row if row is not None and row.text == text else None
+            before = None if row is None else row.document
+            document, nodes, inputs = (
+                (same.document, same.nodes, same.inputs) if same is not None else (None, None, None)
+            )
+            if staged is not None and case is not None:
+                document, nodes, inputs = staged.insert(session), case.graph.count, len(case.inputs)
+            origin = same.origin if same is not None and document == before else script_tag(text, document)
+            new = ReproRow(capture=capture_id, format=format, text=text, log=log, verified=verified, runs=runs)
+            new.created, new.origin, new.document, new.nodes, new.inputs = now(), origin, document, nodes, inputs
+            session.merge(new)
+            session.flush()
+            return [] if document == before else self._cases.drop(session, before)
+
+        with nullcontext() if case is None else self._cases.staged(case, blobs or {}) as staged:
+            dropped = self._database.write(put)
+        self._cases.sweep(dropped)
+
+    def case(self, capture_id: int) -> Case | None:
+        """The case of the script, if that is verified and its case is known."""
+        script = self.get(capture_id)
+        if script is None or not script.verified or script.document is None:
+            return None
+        return self._cases.load(script.document, f"the script of capture {capture_id}")
 
     def get(self, capture_id: int, format: str = "script") -> ReproInfo | None:
         """The rendered file of that format, None if there is none."""
@@ -69,6 +110,7 @@ class Artifacts:
         text = dumps(plain(content))
         with self._database.writing() as session:
             self._database.need(session, CaptureRow, capture_id)
+            self._database.check_lease(session, capture_id)
             session.merge(ArtifactRow(capture=capture_id, kind=kind, content=text, created=now()))
 
     def get(self, capture_id: int, kind: str) -> Any:

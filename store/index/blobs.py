@@ -1,9 +1,10 @@
 """Storages by content: the key is the SHA-256 of the bytes, so equal storages are stored once.
 
-Small storages are in the ``blobs`` table. Large ones are files, ``<db>.blobs/<2 hex>/<digest>``. A file is written
-under another name and then renamed, so a file with its final name is complete. It is written before the row that names
-it and removed after that row; a crash leaves at worst a file without a row. Reading checks the length before
-decompressing and the digest after it.
+Small storages are in the ``blobs`` table. Large ones of a SQLite file are files, ``<db>.blobs/<2 hex>/<digest>``. A
+file is written under another name and then renamed, so a file with its final name is complete. It is written before the
+row that names it and removed after that row; a crash leaves at worst a file without a row. Large ones of a server are
+objects where ``FXMINIFY_BLOBS`` says (`fxminify.store.index.buckets`), and without it rows as well. Reading checks the
+length before decompressing and the digest after it.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 
 from ..errors import ForeignValue, StoreError
-from .database import Database, insert_missing
+from .buckets import bucket
+from .database import Database, insert
 from .documents import digest, inflate
 from .sqlite import MAX_VALUE
 from .tables import BlobRow, DocumentBlobRow
 
-#: Storages of more bytes are files beside the index.
-INLINE_LIMIT = 8 << 20
+#: Storages of more bytes are files beside the index, or objects in a bucket.
+INLINE_LIMIT, BUCKET_LIMIT = 8 << 20, 64 << 10
 #: Storages of more bytes are not compressed, so no compressed one may expand to more.
 EXPAND_LIMIT = 1 << 30
 
@@ -39,13 +41,14 @@ _WORTHWHILE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A storage that is ready to be inserted. ``data`` is None if it is a file."""
+    """A storage that is ready to be inserted. ``data`` is None if it is a file, or an object in a bucket: ``place``."""
 
     digest: str
     size: int
     codec: str
     stored: int
     data: bytes | None
+    place: str | None = None
 
 
 class BlobStore:
@@ -55,6 +58,8 @@ class BlobStore:
         self._database = database
         self._inline_limit = min(inline_limit, MAX_VALUE)
         self._folder = None if database.path is None else Path(f"{database.path}.blobs")
+        #: Where new large storages go on a server.
+        self._bucket = os.environ.get("FXMINIFY_BLOBS", "") if database.path is None else ""
 
     def stage(self, keys: Iterable[str], blobs: Mapping[str, bytes]) -> list[Packed]:
         """Prepare storages that are not stored yet, and write large ones to files. Call it before the transaction."""
@@ -71,10 +76,10 @@ class BlobStore:
             if _stored(session, key):
                 continue
             item = ready.get(key)
-            if item is None or (item.data is None and not self._file(key).exists()):
+            if item is None or (item.data is None and item.place is None and not self._file(key).exists()):
                 item = self._pack(key, blobs)  # removed by another process since it was staged
             row = {c.key: getattr(item, c.key) for c in BlobRow.__table__.columns}
-            insert_missing(session, BlobRow, [row])
+            insert(session, BlobRow, [row])
 
     def forget(self, session: Session, digests: Iterable[str]) -> list[str]:
         """Delete the rows of those ``digests`` that no document needs. Pass the result to `sweep` after the commit."""
@@ -103,7 +108,7 @@ class BlobStore:
         if row is None:
             raise StoreError(f"{self._database.name} has no storage {key[:12]}: capture the failure again")
         with self._database.explained():
-            data = row.data if row.data is not None else self._read_file(key, row.stored)
+            data = row.data if row.data is not None else self._read_large(row)
             if len(data) != row.stored:
                 raise ForeignValue(f"storage {key[:12]} is not as long as declared")
             if row.codec == "zlib" and row.size <= EXPAND_LIMIT:
@@ -124,11 +129,15 @@ class BlobStore:
         raw = bytes(blobs[key])
         if digest(raw) != key:
             raise ValueError(f"storage {key[:12]} is not named by the sha256 of its bytes")
-        if self._folder is None or len(raw) <= self._inline_limit:
-            codec, data = _compress(raw)
+        if self._folder is not None and len(raw) > self._inline_limit:
+            with self._database.explained():
+                return self._write_file(key, raw)
+        codec, data = _compress(raw)
+        if not self._bucket or len(data) <= BUCKET_LIMIT:
             return Packed(key, len(raw), codec, len(data), data)
-        with self._database.explained():
-            return self._write_file(key, raw)
+        place = bucket(self._bucket)
+        place.write(key, data)
+        return Packed(key, len(raw), codec, len(data), None, place.url)
 
     def _write_file(self, key: str, raw: bytes) -> Packed:
         """Write a large storage to a file in pieces, or return it for the table if it becomes small."""
@@ -146,6 +155,13 @@ class BlobStore:
         if self._folder is None or not _DIGEST.match(name):
             raise ForeignValue(f"a storage named {name[:80]!r}")
         return self._folder / name[:2] / name
+
+    def _read_large(self, row: BlobRow) -> bytes:
+        if row.place is None:
+            return self._read_file(row.digest, row.stored)
+        if self._folder is not None:  # a file may come from anyone, who shall not say what is asked over the network
+            raise ForeignValue(f"storage {row.digest[:12]} at an address")
+        return bucket(row.place).read(row.digest, row.stored)
 
     def _read_file(self, key: str, size: int) -> bytes:
         file = self._file(key)

@@ -17,34 +17,33 @@ from sqlalchemy.orm import Session, load_only
 
 from .. import codec
 from ..document.case import Blobs, Case, Json
-from ..document.decode import InvalidDocument, parse_value
 from ..errors import ForeignValue, StoreError
 from ..failure import Failure
 from ..signature import Signature, signature
-from ..text import printable
+from . import bugs
+from .bugs import COMES_FROM, line
 from .cases import CaseStore
 from .database import Database, now
 from .documents import digest, dumps, graph_hash, loads, plain
 from .reductions import precedence
 from .tables import ArtifactRow, CaptureRow, ReductionRow, ReproRow, State
-from .trust import origin_tag
-
-#: The kind of the artifact with the lines of the program that the case of the script comes from.
-COMES_FROM = "comes-from"
+from .trust import is_ours, origin_tag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureInfo:
     """What a listing shows of a capture. To read it opens no case document.
 
-    ``signature`` is the digest. ``nodes_after``, ``inputs_after`` and ``queries`` are of the last finished reduction,
-    or of the running one. ``verified`` of ``runs`` runs of the script showed the failure.
-    ``operators`` names what the smallest case calls, sorted, empty before a reduction. ``comes_from`` says which lines
-    of the program the case of the script comes from (`fxminify.store.document.program_lines`), empty without a script.
-    ``failure`` is None if no failure was seen, ``nodes_before`` if the graph could not be stored.
+    ``bug`` is the id of its bug (`fxminify.store.index.bugs`), ``signature`` the digest. ``queries`` are of the last
+    finished reduction, or of the running one; ``nodes_after`` and ``inputs_after`` are of its smallest case, or of that
+    of the verified script. ``verified`` of ``runs`` runs of the script showed the failure. ``operators`` names what the
+    smallest case calls, sorted, empty before a reduction. ``comes_from`` says which lines of the program the case of
+    the script comes from (`fxminify.store.document.program_lines`), empty without a script. ``failure`` is None if no
+    failure was seen, ``nodes_before`` if the graph could not be stored.
     """
 
     id: int
+    bug: int
     parent: int | None
     state: State
     kind: str
@@ -91,29 +90,34 @@ class Captures:
         parent: int | None = None,
         graph_text: str = "",
         reason: str = "",
+        ours: bool = False,
     ) -> int:
         """Store a capture, or count one more occurrence of a known one. Returns its id.
 
-        Without a case the state is ``UNSUPPORTED`` and ``reason`` says why; ``provenance["backend"]`` then names the
-        backend. Of ``blobs`` only what the case needs is stored. Raises `ValueError` for a case that contradicts
-        its blobs or is too large.
+        Of a capture that is ``ours`` this user made all that running it executes. Without a case the state is
+        ``UNSUPPORTED`` and ``reason`` says why; ``provenance["backend"]`` then names the backend. Of ``blobs`` only
+        what the case needs is stored. Raises `ValueError` for a case that contradicts its blobs or is too large.
         """
         new = _row(case, failure, signature, provenance, parent, graph_text, reason)
-        known = self._database.write(lambda session: _count(session, new["identity"]))
+        known = self._database.write(lambda session: _count(session, new["identity"], provenance))
         if known is not None:
             return known
         with self._cases.staged(case, blobs) if case is not None else nullcontext() as staged:
 
             def insert(session: Session) -> int:
-                known = _count(session, new["identity"])
+                known = _count(session, new["identity"], provenance)
                 if known is not None:
                     return known
                 document = None if staged is None else staged.insert(session)
+                if ours and document is not None:
+                    new["provenance"] = dumps(plain({**provenance, "origin": origin_tag(document, new["identity"])}))
                 if parent is not None:
                     self._database.need(session, CaptureRow, parent)
-                row = CaptureRow(document=document, **new)
+                bug = bugs.found(session, bugs.columns(new))
+                row = CaptureRow(document=document, bug=bug, **new)
                 session.add(row)
                 session.flush()
+                bugs.count(session, row.id, bug, provenance, 1, new=True)
                 return row.id
 
             return self._database.write(insert)
@@ -125,11 +129,9 @@ class Captures:
 
         A case with a ``reason`` cannot be run here; its capture becomes ``BLOCKED``.
         """
-        if case is not None:
-            provenance = {**provenance, "origin": origin_tag(case)}
         id = self.add(
             case=case, blobs=blobs, failure=failure, signature=signature(failure), provenance=provenance,
-            graph_text=graph_text, reason=reason,
+            graph_text=graph_text, reason=reason, ours=True,
         )  # fmt: skip
         if case is not None and reason and self.get(id).state is State.PENDING:
             self.set_state(id, State.BLOCKED, reason)
@@ -166,7 +168,7 @@ class Captures:
         reductions = select(ReductionRow).where(ReductionRow.capture.in_(chosen)).order_by(ReductionRow.id)
         repros = (
             select(ReproRow)
-            .options(load_only(ReproRow.verified, ReproRow.runs))
+            .options(load_only(ReproRow.verified, ReproRow.runs, ReproRow.nodes, ReproRow.inputs))
             .where(ReproRow.format == "script", ReproRow.capture.in_(chosen))
         )
         places = select(ArtifactRow).where(ArtifactRow.kind == COMES_FROM, ArtifactRow.capture.in_(chosen))
@@ -174,7 +176,7 @@ class Captures:
             rows = session.scalars(select(CaptureRow).where(CaptureRow.id.in_(chosen)).order_by(CaptureRow.id)).all()
             scripts = {row.capture: row for row in session.scalars(repros)}
             last = _last_reductions(session.scalars(reductions))
-            lines = {row.capture: _text(row.content) for row in session.scalars(places)}
+            lines = {row.capture: line(row.content) for row in session.scalars(places)}
             for missing in set(ids) - {row.id for row in rows}:
                 self._database.need(session, CaptureRow, missing)
             return [_info(row, last.get(row.id), scripts.get(row.id), lines.get(row.id, "")) for row in rows]
@@ -203,6 +205,14 @@ class Captures:
             raise StoreError(f"capture {id} of {name} has no graph that can be run: {row.reason or 'not stored'}")
         return self._cases.load(row.document, f"capture {id}")
 
+    def is_ours(self, id: int) -> bool:
+        """Whether this user made the case of a capture, for this capture."""
+        case = self.case(id)
+        with self._database.reading() as session:
+            row = self._database.need(session, CaptureRow, id)
+        of_it = row.identity == _identity(_own(case), graph_hash(case), row.signature)
+        return of_it and is_ours(row.document or "", row.identity, loads(row.provenance).get("origin"))
+
     def signature(self, id: int) -> Signature | None:
         """The signature of a capture with all its parts."""
         with self._database.reading() as session:
@@ -212,22 +222,29 @@ class Captures:
     def set_state(self, id: int, state: State, reason: str = "") -> None:
         with self._database.writing() as session:
             row = self._database.need(session, CaptureRow, id)
+            self._database.check_lease(session, id)
             row.state, row.reason = State(state).value, reason
 
-    def seen_again(self, id: int, times: int = 1) -> None:
-        """Count ``times`` more occurrences of a capture."""
-        with self._database.writing() as session:
+    def seen_again(self, id: int, times: int = 1, provenance: Json | None = None) -> None:
+        """Count ``times`` more occurrences of a capture, with the versions in ``provenance``."""
+
+        def again(session: Session) -> None:
             row = self._database.need(session, CaptureRow, id)
-            row.occurrences = CaptureRow.occurrences + times
-            row.last_seen = now()
+            _count(session, row.identity, loads(row.provenance) if provenance is None else provenance, times)
+
+        self._database.write(again)
 
 
-def _count(session: Session, identity: str) -> int | None:
-    """Count one more occurrence of a known capture. Returns its id, None for a new capture."""
-    more = {"occurrences": CaptureRow.occurrences + 1, "last_seen": now()}
-    return session.scalar(
-        update(CaptureRow).where(CaptureRow.identity == identity).values(more).returning(CaptureRow.id)
-    )
+def _count(session: Session, identity: str, provenance: Json, times: int = 1) -> int | None:
+    """Count more occurrences of a known capture. Returns its id, None for a new capture."""
+    more = {"occurrences": CaptureRow.occurrences + times, "last_seen": now()}
+    known = session.execute(
+        update(CaptureRow).where(CaptureRow.identity == identity).values(more).returning(CaptureRow.id, CaptureRow.bug)
+    ).one_or_none()
+    if known is None:
+        return None
+    bugs.count(session, known.id, known.bug, provenance, times)
+    return int(known.id)
 
 
 def _row(
@@ -241,14 +258,13 @@ def _row(
 ) -> dict[str, Any]:
     """The columns of a new capture but for its document."""
     shape = digest(dumps([graph_text, reason]).encode()) if case is None else graph_hash(case)
-    backend = plain({"name": provenance.get("backend", "")} if case is None else case.backend)
+    backend = plain({"name": provenance.get("backend", "")}) if case is None else _own(case)
     name = backend.get("name") or ":".join(str(backend[k]) for k in ("module", "attr") if backend.get(k))
-    own = {k: v for k, v in backend.items() if k not in ("search_path", "variables")}  # of this machine
     known = signature.digest if signature is not None else ""
     kind = failure.kind.value if failure is not None else signature.kind if signature is not None else ""
     phase = failure.phase.value if failure is not None else signature.phase if signature is not None else ""
     return {
-        "identity": digest(dumps([own, shape, known]).encode()),
+        "identity": _identity(backend, shape, known),
         "parent": parent,
         "state": (State.UNSUPPORTED if case is None else State.PENDING).value,
         "reason": reason,
@@ -270,6 +286,17 @@ def _row(
     }
 
 
+def _own(case: Case) -> Json:
+    """The backend of a case without what only this machine has."""
+    backend: Json = plain(case.backend)
+    return {k: v for k, v in backend.items() if k not in ("search_path", "variables")}
+
+
+def _identity(backend: Json, shape: str, signature: str) -> str:
+    """What makes a capture the same as another: backend, digest of the graph, digest of the signature."""
+    return digest(dumps([backend, shape, signature]).encode())
+
+
 def _last_reductions(rows: Iterable[ReductionRow]) -> dict[int, ReductionRow]:
     """For each capture the reduction that represents it."""
     last: dict[int, ReductionRow] = {}
@@ -277,15 +304,6 @@ def _last_reductions(rows: Iterable[ReductionRow]) -> dict[int, ReductionRow]:
         if row.capture not in last or precedence(row) > precedence(last[row.capture]):
             last[row.capture] = row
     return last
-
-
-def _text(content: str) -> str:
-    """The text in an artifact, empty where it holds anything else."""
-    try:
-        found = parse_value(content)
-    except InvalidDocument:
-        return ""
-    return printable(found) if isinstance(found, str) else ""
 
 
 def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | None, comes_from: str) -> CaptureInfo:
@@ -297,17 +315,19 @@ def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | No
     info = row.to(
         CaptureInfo, state=state, failure=failure, provenance=loads(row.provenance), comes_from=comes_from
     )  # fmt: skip
+    if reduction is not None:
+        info = replace(
+            info,
+            nodes_after=reduction.nodes_after,
+            inputs_after=reduction.inputs_after,
+            operators=reduction.operators or "",
+            queries=reduction.queries,
+        )
     if script is not None:
         info = replace(info, verified=script.verified, runs=script.runs)
-    if reduction is None:
-        return info
-    return replace(
-        info,
-        nodes_after=reduction.nodes_after,
-        inputs_after=reduction.inputs_after,
-        operators=reduction.operators or "",
-        queries=reduction.queries,
-    )
+        if script.verified and script.nodes is not None:
+            info = replace(info, nodes_after=script.nodes, inputs_after=script.inputs)
+    return info
 
 
 def _signature(doc: Json) -> Signature:

@@ -12,9 +12,9 @@ from ..document.case import Blobs, Case
 from ..document.decode import InvalidDocument, validate
 from ..errors import ForeignValue, StoreError
 from .blobs import BlobStore, Packed
-from .database import Database, insert_missing
+from .database import Database, insert
 from .documents import pack, unpack
-from .tables import CaptureRow, DocumentBlobRow, DocumentRow, ReductionRow, StepRow
+from .tables import CaptureRow, DocumentBlobRow, DocumentRow, ReductionRow, ReproRow, StepRow
 
 
 class StagedCase:
@@ -30,9 +30,9 @@ class StagedCase:
         if not session.scalar(select(exists().where(DocumentRow.digest == self.key))):
             self._store.insert(session, self._case.storages, self.staged, self._blobs)
             links = [{"document": self.key, "blob": blob} for blob in sorted(self._case.storages)]
-            insert_missing(session, DocumentRow, [{"digest": self.key, "size": self._size, "data": self._data}])
+            insert(session, DocumentRow, [{"digest": self.key, "size": self._size, "data": self._data}])
             if links:
-                insert_missing(session, DocumentBlobRow, links)
+                insert(session, DocumentBlobRow, links)
         return self.key
 
 
@@ -76,7 +76,7 @@ class CaseStore:
         """
         if key is None or session.get(DocumentRow, key) is None:
             return []
-        for column in (CaptureRow.document, ReductionRow.best, StepRow.document):
+        for column in (CaptureRow.document, ReductionRow.best, ReproRow.document, StepRow.document):
             if session.scalar(select(exists().where(column == key))):
                 return []
         blobs = session.scalars(select(DocumentBlobRow.blob).where(DocumentBlobRow.document == key)).all()

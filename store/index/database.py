@@ -13,10 +13,10 @@ import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, create_engine, select
 from sqlalchemy import inspect as reflect
@@ -25,12 +25,15 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool, Pool, QueuePool
 
-from ..errors import ForeignValue, StoreError, explain
+from ..errors import ForeignValue, LeaseLost, StoreError, explain
 from . import sqlite
-from .tables import SCHEMA, Base, CaptureRow, ReductionRow, RoundRow
+from .tables import SCHEMA, Base, BugRow, CaptureRow, LeaseRow, ReductionRow, RoundRow
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 _T = TypeVar("_T")
-_Row = TypeVar("_Row", CaptureRow, ReductionRow, RoundRow)
+_Row = TypeVar("_Row", BugRow, CaptureRow, ReductionRow, RoundRow)
 
 _ATTEMPTS = 50
 #: SQLSTATEs of a transaction that another one came between: a key that is there or gone by now, and deadlocks.
@@ -46,8 +49,6 @@ _CONNECT: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 #: The advisory lock of those who make or change the tables on a PostgreSQL server. The number is arbitrary.
 _LOCK = 0x66786D696E696679
-#: The first half of the advisory locks of `fxminify.store.index.claims`; the other half is the number of a capture.
-CLAIMS = 0x66786D69
 
 
 def now() -> str:
@@ -63,11 +64,14 @@ class Database:
         self.readonly = readonly
         #: The path of the file, None for a server.
         self.path = path
+        #: The captures that this index holds a lease on, and their fences: see `fxminify.store.index.leases`.
+        self.fences: dict[int, int] = {}
         self._engine = engine
         self._write = engine.execution_options(write=True)
         on_server = engine.dialect.name == "postgresql"  # in a file each transaction sees one state anyway
         self._read = engine.execution_options(isolation_level="REPEATABLE READ") if on_server else engine
         self._pid = os.getpid()
+        self._file: tuple[int, int] | None = None
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -80,9 +84,23 @@ class Database:
         """One transaction: all of it is stored, or nothing."""
         if self.readonly:
             raise StoreError(f"{self.name} was opened for reading only")
+        self._check_file()
         with self.explained(), Session(self._write, expire_on_commit=False) as session, session.begin():
             session.connection()  # in a file, the write lock is held from here on
             yield session
+
+    def _check_file(self) -> None:
+        """Raise `StoreError` if the file is not the one that was written to before: writes to that would be lost."""
+        if self.path is None:
+            return
+        found: tuple[int, int] | None = None
+        with suppress(FileNotFoundError):
+            stat = os.stat(self.path)
+            found = stat.st_dev, stat.st_ino
+        if self._file not in (None, found):
+            how = "removed" if found is None else "replaced by another file"
+            raise StoreError(f"{self.name} was {how} while it was in use: run the same command again")
+        self._file = found
 
     def write(self, work: Callable[[Session], _T]) -> _T:
         """What ``work`` returns, which is done in one transaction: again where another writer came between."""
@@ -126,6 +144,18 @@ class Database:
             raise StoreError(f"{self.name} has no {noun} {key}: `minify list {self.name}` shows what it has{nearest}")
         return row
 
+    def check_lease(self, session: Session, capture_id: int) -> None:
+        """Raise `LeaseLost` if this index held a lease on the capture, and another process holds it now."""
+        fence = self.fences.get(capture_id)
+        if fence is None:
+            return
+        row = session.get(LeaseRow, capture_id, with_for_update={"read": True}, populate_existing=True)
+        if row is None or row.fence != fence:
+            raise LeaseLost(
+                f"another process took over capture {capture_id} of {self.name}, "
+                "because this one did not answer for long: see what it finds"
+            )
+
     def revision(self) -> str | None:
         """Check a SQLite file, see `fxminify.store.index.sqlite.inspect`. Returns its schema version."""
         assert self.path is not None
@@ -148,12 +178,6 @@ class Database:
             if sqlite.inspect(connection, self.path, self.name) is None:
                 sqlite.stamp(connection)
                 _make_tables(connection)
-
-    def connect(self) -> Connection:
-        """A connection of its own, outside of transactions."""
-        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        connection.detach()
-        return connection
 
     def close(self) -> None:
         with _explained(self.name):
@@ -265,16 +289,30 @@ def parse_url(name: str) -> URL:
         raise StoreError(f"{name.rpartition('@')[2]} is neither a file nor the URL of a database: {exc}") from exc
 
 
-def insert_missing(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert the rows whose keys are not there yet, whoever else inserts them at the same time."""
+def insert(
+    session: Session,
+    table: type[Base],
+    rows: Sequence[Mapping[str, Any]],
+    merged: Callable[[Any], dict[str, Any]] | None = None,
+) -> None:
+    """Insert the rows whose keys are not there yet, whoever else inserts them at the same time.
+
+    A row that is there is left alone, or gets the columns that ``merged`` makes of the given row.
+    """
+    new: Any
     if session.get_bind().dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert as on_server
+        from sqlalchemy.dialects import postgresql
 
-        session.execute(on_server(table).on_conflict_do_nothing(), rows)
+        new = postgresql.insert(table)
     else:
-        from sqlalchemy.dialects.sqlite import insert as in_file
+        from sqlalchemy.dialects import sqlite as file
 
-        session.execute(in_file(table).on_conflict_do_nothing(), rows)
+        new = file.insert(table)
+    if merged is None:
+        session.execute(new.on_conflict_do_nothing(), rows)
+    else:
+        key = list(table.__table__.primary_key)
+        session.execute(new.on_conflict_do_update(index_elements=key, set_=merged(new.excluded)), rows)
 
 
 def lock(connection: Connection) -> None:
@@ -289,13 +327,19 @@ def _make_tables(connection: Connection) -> None:
     This is how Alembic's cookbook makes a database from scratch; revisions are for databases that exist already.
     """
     from alembic import command  # heavy, and needed only for a new file
+
+    Base.metadata.create_all(connection)
+    command.stamp(migrations(connection), "head")
+
+
+def migrations(connection: Connection) -> Config:
+    """What Alembic's commands need to know, for the transaction of ``connection``."""
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.attributes["connection"] = connection
-    Base.metadata.create_all(connection)
-    command.stamp(config, "head")
+    return config
 
 
 @contextmanager

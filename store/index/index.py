@@ -14,17 +14,19 @@ from ..errors import StoreError
 from . import trust
 from .artifacts import Artifacts, ReproInfo, Repros
 from .blobs import INLINE_LIMIT, BlobStore
+from .bugs import BugInfo, Bugs
 from .captures import CaptureInfo, Captures
 from .cases import CaseStore
-from .claims import Claims
 from .database import Database, check_place, open_database
-from .reductions import ReductionInfo, Reductions, StepInfo, StoredVerdict
+from .leases import Leases
+from .reductions import ReductionInfo, Reductions, StepInfo
 from .retests import Retest, Retests
 from .tables import RetestResult, State
+from .verdicts import StoredVerdict, Verdicts
 
 __all__ = [
-    "CaptureInfo", "Index", "ReductionInfo", "ReproInfo", "Retest", "RetestResult", "State", "StepInfo", "StoreError",
-    "StoredVerdict",
+    "BugInfo", "CaptureInfo", "Index", "ReductionInfo", "ReproInfo", "Retest", "RetestResult", "State", "StepInfo",
+    "StoreError", "StoredVerdict",
 ]  # fmt: skip
 
 
@@ -38,10 +40,16 @@ class Index:
         cases = CaseStore(database, self.blobs)
         #: One row for each failure.
         self.captures = Captures(database, cases)
-        #: Queries, steps and best cases.
-        self.reductions = Reductions(database, cases)
+        #: One row for captures that fail in the same way.
+        self.bugs = Bugs(database)
+        #: Who works on which capture.
+        self.leases = Leases(database)
+        #: Queries and their answers.
+        self.verdicts = Verdicts(database)
+        #: Steps and best cases.
+        self.reductions = Reductions(database, cases, self.verdicts)
         #: Rendered files.
-        self.repros = Repros(database)
+        self.repros = Repros(database, cases)
         #: All other findings about a capture.
         self.artifacts = Artifacts(database)
         #: Minimal cases that were run again.
@@ -77,29 +85,30 @@ class Index:
         return self._database.name
 
     def best(self, of: ReductionInfo | CaptureInfo) -> Case | None:
-        """The smallest case so far of a reduction, or of the last reduction of a capture. No bare id: whose is it?"""
+        """The smallest case so far of a reduction; of a capture the case of its verified script, or else that of its
+        last reduction. No bare id: whose is it?"""
         if isinstance(of, ReductionInfo):
             return self.reductions.best(of.id)
         if isinstance(of, CaptureInfo):
-            return self.reductions.best_of(of.id)
+            return self.repros.case(of.id) or self.reductions.best_of(of.id)
         raise TypeError(f"best() takes a ReductionInfo or a CaptureInfo, not {of!r}")
 
     def is_ours(self, id: int) -> bool:
         """Whether this user made all that running a capture, its minimal case or its script executes."""
-        info, case, script = self.captures.get(id), self.captures.case(id), self.repros.get(id)
-        best, origin = self.reductions.signed_best(id)
+        script = self.repros.get(id)
         return (
-            trust.is_ours(case, info.provenance.get("origin"))
-            and (best is None or trust.is_ours(best, origin))
-            and (script is None or trust.is_our_script(script.text, script.origin))
+            self.captures.is_ours(id)
+            and self.reductions.is_ours(id)
+            and (script is None or trust.is_our_script(script.text, script.origin, script.document))
         )
 
-    def claims(self) -> Claims:
-        """The claims of this process, so that no other process works on the same captures."""
-        return Claims(self._database)
-
     def close(self) -> None:
-        self._database.close()
+        """Write what waits to be written, give back the leases, and close the connections."""
+        try:
+            self.verdicts.flush()
+        finally:
+            self.leases.close()
+            self._database.close()
 
     def __enter__(self) -> Self:
         return self

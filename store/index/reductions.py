@@ -1,8 +1,8 @@
-"""The reductions of an index: their queries, their accepted steps, and the best case so far.
+"""The reductions of an index: their accepted steps, and the best case so far.
 
-A query is logged before it is asked, and its answer as soon as it arrives. Each write is its own transaction, so after
-``kill -9`` the next run repeats no query. A new best case replaces the previous one; storages that only the previous
-one needed are deleted.
+Each write is its own transaction, and the answers to queries are written before a step that rests on them
+(`fxminify.store.index.verdicts`), so a killed reduction goes on where it was. A new best case replaces the previous
+one; storages that only the previous one needed are deleted.
 
 A step is written when its case is accepted. Its *difference* is text for people: lines that begin with ``-`` or ``+``.
 Its case is stored if it is small, so that a reduction can continue from there. A resumed reduction writes the same
@@ -21,11 +21,13 @@ from sqlalchemy.orm import Session
 from .. import codec
 from ..document.case import Blobs, Case, Json, target_name
 from ..errors import StoreError
+from . import bugs
 from .cases import CaseStore
 from .database import Database, now
 from .documents import digest, dumps, loads
-from .tables import CaptureRow, ReductionRow, StepRow, VerdictRow
-from .trust import origin_tag
+from .tables import CaptureRow, ReductionRow, StepRow
+from .trust import is_ours, origin_tag
+from .verdicts import Verdicts
 
 #: The most characters of the difference of a step; the middle of a longer one is cut out.
 LONGEST_DIFFERENCE = 200_000
@@ -51,19 +53,6 @@ class ReductionInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredVerdict:
-    """One answered query. ``outcome`` is a value of `fxminify.minifier.oracle.verdict.Outcome`."""
-
-    key: str
-    pass_name: str
-    outcome: str
-    signature: str | None
-    seconds: float
-    detail: str
-    asks: int
-
-
-@dataclass(frozen=True, slots=True)
 class StepInfo:
     """One accepted step. ``nodes`` and ``inputs`` count those of its case. ``queries`` and ``seconds`` (wall time) are
     what the reduction had used so far, ``key`` is that of the query. ``kept`` is true if its case is stored."""
@@ -86,9 +75,10 @@ class StepInfo:
 class Reductions:
     """``index.reductions``: writing and reading the reductions of captures."""
 
-    def __init__(self, database: Database, cases: CaseStore) -> None:
+    def __init__(self, database: Database, cases: CaseStore, verdicts: Verdicts) -> None:
         self._database = database
         self._cases = cases
+        self._verdicts = verdicts
 
     def begin(self, capture_id: int, config: Json) -> ReductionInfo:
         """Resume the unfinished reduction of this capture with the same ``config``, or start one."""
@@ -96,6 +86,7 @@ class Reductions:
         key = digest(text.encode())
         with self._database.writing() as session:
             self._database.need(session, CaptureRow, capture_id, lock=True)
+            self._database.check_lease(session, capture_id)
             row = session.scalars(
                 select(ReductionRow)
                 .where(ReductionRow.capture == capture_id, ReductionRow.config_digest == key)
@@ -128,11 +119,18 @@ class Reductions:
         seconds: float,
         finished: bool = True,
     ) -> None:
-        """Store the figures of a reduction. A ``finished`` reduction is never resumed."""
-        with self._database.writing() as session:
-            row = self._database.need(session, ReductionRow, reduction_id)
+        """Store the figures of a reduction. A ``finished`` reduction is never resumed, and says which bug it was."""
+
+        def write(session: Session) -> None:
+            row = self._own(session, reduction_id)
             row.queries, row.nodes_before, row.nodes_after = queries, nodes_before, nodes_after
             row.seconds, row.finished = float(seconds), now() if finished else row.finished
+            if finished:
+                capture = self._database.need(session, CaptureRow, row.capture, lock=True)
+                bugs.reassign(session, capture, row.operators or "")
+
+        self._verdicts.flush()
+        self._database.write(write)
 
     def last(self, capture_id: int) -> ReductionInfo | None:
         """The reduction whose best case represents a capture: see `precedence`."""
@@ -158,65 +156,44 @@ class Reductions:
 
     def best_of(self, capture_id: int) -> Case | None:
         """The smallest case of the reduction that represents a capture, None if there is none."""
-        return self.signed_best(capture_id)[0]
-
-    def signed_best(self, capture_id: int) -> tuple[Case | None, str | None]:
-        """What `best_of` returns, and its tag: see `fxminify.store.index.trust.origin_tag`."""
         with self._database.reading() as session:
             row = _last_row(session, capture_id)
-        return (None, None) if row is None else (self._best(row), row.origin)
+        return None if row is None else self._best(row)
+
+    def is_ours(self, capture_id: int) -> bool:
+        """Whether this user made what `best_of` returns, for this capture. True if there is none."""
+        with self._database.reading() as session:
+            identity = self._database.need(session, CaptureRow, capture_id).identity
+            row = _last_row(session, capture_id)
+        return row is None or is_ours(row.best or "", identity, row.origin)
+
+    def is_our_step(self, reduction_id: int, number: int) -> bool:
+        """Whether this user made the case of a step, for the capture of that reduction."""
+        with self._database.reading() as session:
+            capture = self._database.need(session, ReductionRow, reduction_id).capture
+            identity = self._database.need(session, CaptureRow, capture).identity
+            row = session.get(StepRow, (reduction_id, number))
+        return row is not None and is_ours(row.document or "", identity, row.origin)
 
     def _best(self, row: ReductionRow) -> Case | None:
         return None if row.best is None else self._cases.load(row.best, f"the best of reduction {row.id}")
 
-    # Queries.
-
-    def asked(self, reduction_id: int, key: str, pass_name: str) -> None:
-        """Log a query before it is asked. ``asks`` counts a repeated query, too."""
-        with self._database.writing() as session:
-            row = session.get(VerdictRow, (reduction_id, key))
-            if row is not None:
-                row.asks = VerdictRow.asks + 1
-                return
-            self._database.need(session, ReductionRow, reduction_id)
-            session.add(
-                VerdictRow(reduction=reduction_id, key=key, pass_name=pass_name, asks=1, seconds=0.0, detail="")
-            )
-
-    def answered(
-        self, reduction_id: int, key: str, outcome: str, signature: str | None, seconds: float, detail: str
-    ) -> None:
-        """Log the answer to a query that was `asked`."""
-        with self._database.writing() as session:
-            row = session.get(VerdictRow, (reduction_id, key))
-            if row is None:
-                raise ValueError(f"query {key!r} of reduction {reduction_id} was never asked")
-            row.outcome, row.signature, row.seconds, row.detail = str(outcome), signature, float(seconds), detail
-
-    def verdicts(self, reduction_id: int) -> dict[str, StoredVerdict]:
-        """Every answered query of a reduction, by key."""
-        with self._database.reading() as session:
-            rows = session.scalars(
-                select(VerdictRow).where(VerdictRow.reduction == reduction_id, VerdictRow.outcome.is_not(None))
-            ).all()
-        return {row.key: row.to(StoredVerdict) for row in rows}
-
-    # Steps and the best case.
-
     def accept(self, reduction_id: int, case: Case, blobs: Blobs, *, step: int | None = None) -> None:
         """Make ``case`` the best of this reduction. If ``step`` is given, store it as the case of that step, too."""
+        self._verdicts.flush()
         with self._cases.staged(case, blobs) as staged:
 
             def replace_best(session: Session) -> list[str]:
-                row = self._database.need(session, ReductionRow, reduction_id, lock=True)
+                row = self._own(session, reduction_id)
                 old = row.best
                 key = staged.insert(session)
-                row.best, row.origin = key, origin_tag(case)
+                identity = self._database.need(session, CaptureRow, row.capture).identity
+                row.best, row.origin = key, origin_tag(key, identity)
                 row.nodes_after, row.inputs_after = case.graph.count, len(case.inputs)
                 names = sorted({target_name(node) for node in case.graph.compute})
                 row.operators = ", ".join(names)[:LONGEST_OPERATORS]
                 if step is not None and (kept := session.get(StepRow, (reduction_id, step))) is not None:
-                    kept.document = key
+                    kept.document, kept.origin = key, row.origin
                 session.flush()
                 return [] if old == key else self._cases.drop(session, old)
 
@@ -225,12 +202,13 @@ class Reductions:
 
     def add_step(self, reduction_id: int, step: StepInfo, case: Case | None = None, blobs: Blobs | None = None) -> None:
         """Store ``step``. A ``case`` is stored with it and becomes the best of the reduction."""
+        self._verdicts.flush()
         text = step.difference
         if len(text) > LONGEST_DIFFERENCE:
             text = f"{text[: LONGEST_DIFFERENCE // 2]}\n[...]\n{text[-LONGEST_DIFFERENCE // 2 :]}"
 
         def put(session: Session) -> list[str]:
-            row = self._database.need(session, ReductionRow, reduction_id, lock=True)
+            row = self._own(session, reduction_id)
             known = session.get(StepRow, (reduction_id, step.number))
             if known is not None and known.key == step.key:
                 return []
@@ -269,6 +247,12 @@ class Reductions:
             have = f"; those kept are {', '.join(map(str, sorted(steps)))}" if steps else ""
             raise StoreError(f"step {number} {what}{have}")
         return self._cases.load(row.document, f"step {number} of reduction {reduction_id}")
+
+    def _own(self, session: Session, reduction_id: int) -> ReductionRow:
+        """The row of a reduction, which nobody else changes in this transaction."""
+        row = self._database.need(session, ReductionRow, reduction_id, lock=True)
+        self._database.check_lease(session, row.capture)
+        return row
 
     def _forget_from(self, session: Session, reduction_id: int, number: int) -> list[str]:
         """Delete the steps from ``number`` on. Returns the keys of the storages deleted with them."""

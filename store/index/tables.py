@@ -21,7 +21,7 @@ from ..errors import ForeignValue
 _T = TypeVar("_T")
 
 #: The newest revision under ``migrations/versions``. Revisions are numbers, so that they can be compared.
-SCHEMA = "0004"
+SCHEMA = "0005"
 
 
 class State(StrEnum):
@@ -89,7 +89,8 @@ class DocumentRow(Base):
 
 
 class BlobRow(Base):
-    """One storage, named by the sha256 of its bytes. ``data`` is NULL where the bytes lie beside the file."""
+    """One storage, named by the sha256 of its bytes. ``data`` is NULL where the bytes lie beside the file, or in the
+    bucket at the URL ``place``."""
 
     __tablename__ = "blobs"
 
@@ -98,6 +99,7 @@ class BlobRow(Base):
     codec: Mapped[str] = mapped_column(String(8))
     stored: Mapped[int] = mapped_column(BigInteger)
     data: Mapped[bytes | None]
+    place: Mapped[str | None]
 
 
 class DocumentBlobRow(Base):
@@ -109,6 +111,25 @@ class DocumentBlobRow(Base):
     blob: Mapped[str] = mapped_column(ForeignKey("blobs.digest"), primary_key=True, index=True)
 
 
+class BugRow(Base):
+    """Captures that are one bug: see `fxminify.store.index.bugs`. ``captures`` and ``occurrences`` count them."""
+
+    __tablename__ = "bugs"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    identity: Mapped[str] = mapped_column(String(64), unique=True)
+    kind: Mapped[str] = mapped_column(String(16))
+    phase: Mapped[str] = mapped_column(String(16))
+    backend: Mapped[str] = mapped_column(index=True)
+    signature: Mapped[str] = mapped_column(String(32), index=True)
+    headline: Mapped[str]
+    operators: Mapped[str]
+    captures: Mapped[int]
+    occurrences: Mapped[int] = mapped_column(BigInteger)
+    created: Mapped[str] = mapped_column(String(32))
+    last_seen: Mapped[str] = mapped_column(String(32), index=True)
+
+
 class CaptureRow(Base):
     """One failure of a program. ``identity`` makes (backend, graph, signature) unique."""
 
@@ -117,13 +138,14 @@ class CaptureRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     identity: Mapped[str] = mapped_column(String(64), unique=True)
     parent: Mapped[int | None] = mapped_column(ForeignKey("captures.id"))
-    state: Mapped[str] = mapped_column(String(16))
+    bug: Mapped[int | None] = mapped_column(ForeignKey("bugs.id"), index=True)
+    state: Mapped[str] = mapped_column(String(16), index=True)
     reason: Mapped[str]
     kind: Mapped[str] = mapped_column(String(16))
     phase: Mapped[str] = mapped_column(String(16))
     backend: Mapped[str]
     headline: Mapped[str]
-    signature: Mapped[str] = mapped_column(String(32))
+    signature: Mapped[str] = mapped_column(String(32), index=True)
     signature_parts: Mapped[str | None]
     failure: Mapped[str | None]
     provenance: Mapped[str]
@@ -134,7 +156,38 @@ class CaptureRow(Base):
     inputs_before: Mapped[int | None]
     occurrences: Mapped[int]
     created: Mapped[str] = mapped_column(String(32))
-    last_seen: Mapped[str] = mapped_column(String(32))
+    last_seen: Mapped[str] = mapped_column(String(32), index=True)
+
+
+class EnvironmentRow(Base):
+    """The versions with which failures were seen, as canonical JSON, named by the sha256 of the text."""
+
+    __tablename__ = "environments"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    versions: Mapped[str]
+
+
+class SightingRow(Base):
+    """How often a capture was seen on one day (UTC, ISO) with the same versions."""
+
+    __tablename__ = "sightings"
+
+    capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), primary_key=True)
+    day: Mapped[str] = mapped_column(String(10), primary_key=True)
+    environment: Mapped[str] = mapped_column(ForeignKey("environments.digest"), primary_key=True)
+    count: Mapped[int] = mapped_column(BigInteger)
+
+
+class LeaseRow(Base):
+    """The process that works on a capture: see `fxminify.store.index.leases`. ``until`` is a Unix time."""
+
+    __tablename__ = "leases"
+
+    capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), primary_key=True)
+    fence: Mapped[int] = mapped_column(BigInteger)
+    holder: Mapped[str]
+    until: Mapped[float]
 
 
 class ReductionRow(Base):
@@ -180,7 +233,10 @@ class VerdictRow(Base):
 
 
 class StepRow(Base):
-    """One accepted step of a reduction: see `fxminify.store.index.reductions`. ``key`` is that of its query."""
+    """One accepted step of a reduction: see `fxminify.store.index.reductions`. ``key`` is that of its query.
+
+    ``origin`` is the tag of ``document``: see `fxminify.store.index.trust.origin_tag`.
+    """
 
     __tablename__ = "steps"
 
@@ -195,11 +251,13 @@ class StepRow(Base):
     difference: Mapped[str]
     document: Mapped[str | None] = mapped_column(ForeignKey("documents.digest"), index=True)
     at: Mapped[str] = mapped_column(String(32))
+    origin: Mapped[str | None]
 
 
 class ReproRow(Base):
     """One rendered file of a capture; ``verified`` of ``runs`` processes of their own showed the signature.
 
+    ``document`` is the case that a script was made of, ``nodes`` and ``inputs`` are its size; NULL for other formats.
     ``origin`` is the tag of `fxminify.store.index.trust.script_tag`.
     """
 
@@ -213,6 +271,9 @@ class ReproRow(Base):
     runs: Mapped[int]
     created: Mapped[str] = mapped_column(String(32))
     origin: Mapped[str | None]
+    document: Mapped[str | None] = mapped_column(ForeignKey("documents.digest"), index=True)
+    nodes: Mapped[int | None]
+    inputs: Mapped[int | None]
 
 
 class ArtifactRow(Base):

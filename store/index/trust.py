@@ -1,8 +1,10 @@
 """Which captures this user made: they run without a question, others do not.
 
 Running a capture imports its backend and may execute source in the capture. So `minify run` asks before it runs a
-capture of somebody else. A capture has an origin tag, an HMAC over everything that could execute, made with this user's
-key; so has a stored script. The key is in ``$XDG_STATE_HOME/fxminify/key`` (mode 600) and is made on first use.
+capture of somebody else. Every document of a case that this user's fxminify stored has an origin tag, an HMAC made with
+this user's key over the whole document and the capture it belongs to; a stored script has one over its text and its
+case. The key is in ``$XDG_STATE_HOME/fxminify/key`` and is made on first use. One that others may read or write, or
+that belongs to somebody else, proves nothing.
 """
 
 from __future__ import annotations
@@ -10,35 +12,42 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import json
+import logging
 import os
 import secrets
 from pathlib import Path
 
-from ..document.case import Case, to_json
+log = logging.getLogger("fxminify")
 
 #: The prefix of signed scripts, which no signed case has.
 _SCRIPT = b"script\0"
 
 
-def origin_tag(case: Case) -> str:
-    """The tag for a capture of this user. It is empty if no key can be stored; then `minify run` asks."""
-    return _tag(_content(case))
+def origin_tag(document: str, capture: str) -> str:
+    """The tag for the case with the digest ``document``, of the capture with that identity.
+
+    It is empty if no key can be stored; then `minify run` asks.
+    """
+    return _tag(_case(document, capture))
 
 
-def is_ours(case: Case, tag: object) -> bool:
-    """Whether ``tag``, as found in a file, proves that this user's fxminify made ``case``."""
-    return _proves(tag, _content(case))
+def is_ours(document: str, capture: str, tag: object) -> bool:
+    """Whether ``tag``, as found in a file, proves that this user's fxminify stored that case for that capture."""
+    return _proves(tag, _case(document, capture))
 
 
-def script_tag(text: str) -> str:
-    """The tag to store with a script that was rendered here."""
-    return _tag(_SCRIPT + text.encode(errors="replace"))
+def script_tag(text: str, document: str | None = None) -> str:
+    """The tag to store with a script that was rendered here, of the case with the digest ``document``."""
+    return _tag(_script(text, document))
 
 
-def is_our_script(text: str, tag: object) -> bool:
-    """Whether ``tag``, as found in a file, proves that this user's fxminify rendered ``text``."""
-    return _proves(tag, _SCRIPT + text.encode(errors="replace"))
+def is_our_script(text: str, tag: object, document: str | None = None) -> bool:
+    """Whether ``tag``, as found in a file, proves that this user's fxminify rendered ``text``, of that case."""
+    return _proves(tag, _script(text, document))
+
+
+def _script(text: str, document: str | None) -> bytes:
+    return _SCRIPT + f"{document or ''}\0{text}".encode(errors="replace")
 
 
 def _tag(content: bytes) -> str:
@@ -54,9 +63,8 @@ def _proves(tag: object, content: bytes) -> bool:
     return hmac.compare_digest(made.encode(), tag.encode(errors="replace"))
 
 
-def _content(case: Case) -> bytes:
-    doc = to_json(case)
-    return json.dumps([doc["graph"], doc["backend"], doc["imports"]], sort_keys=True).encode()
+def _case(document: str, capture: str) -> bytes:
+    return f"case\0{document}\0{capture}".encode()
 
 
 def _key(*, create: bool) -> bytes:
@@ -71,6 +79,11 @@ def _key(*, create: bool) -> bytes:
             with contextlib.suppress(FileExistsError):  # of two processes making a key one wins, and both read it
                 os.link(draft, path)
             draft.unlink()
-        return path.read_bytes()
+        with open(path, "rb") as file:
+            stat = os.fstat(file.fileno())
+            if stat.st_uid != os.geteuid() or stat.st_mode & 0o077:
+                log.warning("%s is not private to you, so it proves nothing: remove it, and a new one is made", path)
+                return b""
+            return file.read()
     except OSError:
         return b""

@@ -1,4 +1,4 @@
-"""`minify upgrade`: brings an index of the first edition (schema 0003) up to date.
+"""`minify upgrade`: brings an index of an older schema, from the first edition's (0003) on, up to date.
 
 A file is upgraded in one transaction, so a full disk or a killed process does not change it. Before that, a copy is
 written beside it. Nothing else upgrades an index: an error for an older index names this command.
@@ -14,13 +14,13 @@ from sqlalchemy.pool import NullPool
 
 from ..errors import StoreError
 from . import sqlite
-from .database import Database, lock, open_server_engine, parse_url, server_revision, sqlite_engine
+from .database import Database, lock, migrations, open_server_engine, parse_url, server_revision, sqlite_engine
 from .tables import SCHEMA, Base
 
 #: The schema of the first edition.
 FIRST = "0003"
-#: The suffix of the name of the copy of a file.
-BACKUP = ".first-edition"
+#: The suffix of the name of the copy of a file, before its schema.
+BACKUP = ".schema-"
 #: Kinds of artifacts that the first edition stored among the repros.
 _ARTIFACTS = ("first-node", "ablation", "explanation", "onnx", "record")
 
@@ -35,8 +35,9 @@ def upgrade(name: str, *, timeout: float = 30.0) -> Path | None:
         database = open_server_engine(url, readonly=False)
         with database.explained(), database.transaction() as connection:
             lock(connection)
-            if _needed(server_revision(connection), database.name):
-                _apply(connection)
+            revision = server_revision(connection)
+            if _needed(revision, database.name):
+                _apply(connection, revision)
         database.close()
         return None
     given = (parse_url(name).database or "") if "://" in name else name
@@ -44,17 +45,19 @@ def upgrade(name: str, *, timeout: float = 30.0) -> Path | None:
     old = Database(given, sqlite_engine(sqlite.reader(path, timeout=timeout), NullPool), path, readonly=True)
     with old.explained():
         sqlite.check_path(path, given, create=False, readonly=False)
-        needed = _needed(old.revision(), given)
+        revision = old.revision()
+        needed = _needed(revision, given)
     old.close()
     if not needed:
         return None
-    backup = Path(f"{path}{BACKUP}")
+    backup = Path(f"{path}{BACKUP}{revision}")
     engine = sqlite_engine(sqlite.writer(path, create=False, timeout=timeout), NullPool)
     database = Database(given, engine, path, readonly=False)
     with database.explained(), database.transaction() as connection:  # nobody else writes from here on
-        if _needed(sqlite.inspect(connection, path, given), given):
+        revision = sqlite.inspect(connection, path, given)
+        if _needed(revision, given):
             sqlite.back_up(path, backup, timeout)
-            _apply(connection)
+            _apply(connection, revision)
             sqlite.check_schema(connection, given)
     database.close()
     return backup
@@ -69,11 +72,20 @@ def _needed(revision: str | None, name: str) -> bool:
         raise StoreError(
             f"{name} has schema {revision}, which only development versions wrote: capture the failures again"
         )
-    return revision == FIRST
+    return revision < SCHEMA
 
 
-def _apply(connection: Connection) -> None:
-    """From `FIRST` to `SCHEMA`: what explains a capture moves from the repros to the artifacts."""
+def _apply(connection: Connection, revision: str | None) -> None:
+    """From an older ``revision`` to `SCHEMA`, in the transaction of ``connection``."""
+    from alembic import command
+
+    if revision == FIRST:
+        _from_first_edition(connection)
+    command.upgrade(migrations(connection), "head")
+
+
+def _from_first_edition(connection: Connection) -> None:
+    """From `FIRST` to 0004: what explains a capture moves from the repros to the artifacts."""
     Base.metadata.tables["artifacts"].create(connection)
     kinds = ", ".join(f"'{kind}'" for kind in _ARTIFACTS)
     connection.exec_driver_sql(
@@ -95,4 +107,4 @@ def _apply(connection: Connection) -> None:
     connection.exec_driver_sql(f"DELETE FROM repros WHERE format IN ({kinds})")
     connection.exec_driver_sql("ALTER TABLE retests RENAME COLUMN said TO message")
     connection.exec_driver_sql("ALTER TABLE reductions ADD COLUMN operators TEXT")
-    connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{SCHEMA}'")
+    connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")

@@ -69,10 +69,10 @@ def die_in_reduction(path: str) -> None:
     """Answer one question, accept one case, ask a second question and die."""
     index = Index.open(path)
     reduction = index.reductions.begin(1, {"match": "exact"})
-    index.reductions.asked(reduction.id, "a", "nodes")
-    index.reductions.answered(reduction.id, "a", "same", "v1:0", 0.5, "")
+    index.verdicts.asked(reduction.id, "a", "nodes")
+    index.verdicts.answered(reduction.id, "a", "same", "v1:0", 0.5, "")
     index.reductions.add_step(reduction.id, StepInfo(1, "nodes", "a", 1, 1), *small_case(1))
-    index.reductions.asked(reduction.id, "b", "nodes")
+    index.verdicts.asked(reduction.id, "b", "nodes")
     die()
 
 

@@ -55,7 +55,7 @@ def one_relu(**backend: Any) -> tuple[Case, dict[str, bytes]]:
 
 def add(index: Index, case: Case | None, failure: Failure | None, **more: Any) -> int:
     known = signature(failure) if failure is not None else None
-    provenance = {"program": "train.py", "torch": "2.13.0", "python": "3.11.7"}
+    provenance = {"program": "train.py", "torch": "2.13.0", "python": "3.11.7"} | more.pop("provenance", {})
     return index.captures.add(case=case, blobs={}, failure=failure, signature=known, provenance=provenance, **more)
 
 

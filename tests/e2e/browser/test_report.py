@@ -170,7 +170,7 @@ def test_hostile_text_is_seen_and_does_nothing(open_page: OpenPage, tmp_path: Pa
     path = tmp_path / "hostile.db"
     with Index.open(str(path), create=True) as index:
         case = indexes.chain(["sin", "cos"])
-        backend = {**case.backend, "name": hostile, "options": {hostile: hostile}}
+        backend = {**case.backend, "name": hostile, "options": {"dict": [[hostile, hostile]]}}
         id = indexes.add(index, replace(case, backend=backend), indexes.failing(hostile, hostile))
         indexes.minify(index, id, indexes.chain(["cos"]), script=f"# {hostile}\n")
         svg = "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9' onload='alert(3)'><script>alert(4)</script>"
@@ -207,6 +207,35 @@ def test_a_narrow_window_need_not_be_scrolled_sideways(open_page: OpenPage, db: 
     for summary in page.locator("summary:visible").all():
         summary.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+def test_a_graph_of_fifteen_nodes_is_seen_whole_at_once(open_page: OpenPage, tmp_path: Path, width: int) -> None:
+    path = tmp_path / "fifteen.db"
+    with Index.open(str(path), create=True) as index:
+        case = indexes.chain(["sin", "cos", "exp"] * 5)
+        indexes.minify(index, indexes.add(index, case, indexes.failing("no exp")), case)
+    page = open_page(path, viewport={"width": width, "height": 900})
+    for picture in page.locator(".picture").all():
+        frame = box(picture.locator(".canvas"))
+        boxes = [box(node) for node in picture.locator("g[data-n]").all()]
+        assert len(boxes) == 17
+        for each in boxes:
+            assert frame["y"] <= each["y"] + 1
+            assert each["y"] + each["height"] <= frame["y"] + frame["height"] + 1
+        assert page.evaluate("(svg) => svg.width.baseVal.value / svg.viewBox.baseVal.width",
+                             picture.locator("svg").element_handle()) <= 1  # fmt: skip
+
+
+def test_escape_leads_back_and_a_slash_to_the_filter(open_page: OpenPage, db: Path) -> None:
+    page = open_page(db, fragment="#1")
+    page.locator("h2").wait_for()
+    page.keyboard.press("Escape")
+    assert page.locator("#list").is_visible()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "filter"
+    page.keyboard.type("/")
+    assert page.locator("#filter").input_value() == "/"
 
 
 def test_a_graph_of_a_thousand_nodes_opens_at_the_culprit_and_zooms(open_page: OpenPage, tmp_path: Path) -> None:

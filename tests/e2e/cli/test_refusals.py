@@ -192,6 +192,6 @@ def test_a_backend_that_cannot_be_read_is_refused_and_keeps_no_other_waiting(des
     done = desk.minify("run")
     assert done.returncode == 1
     assert [row["state"] for row in desk.json("list")] == ["blocked", "blocked"]
-    assert "a capture names a backend that cannot be read: not a module" in desk.row(1)["reason"]
+    assert "capture 1 is not a valid case (backend: not a module" in desk.row(1)["reason"]
     assert "--trust" in desk.row(2)["reason"]
     assert "Traceback" not in done.stderr

@@ -146,16 +146,22 @@ def test_no_path_is_printed(recreated: Recreated) -> None:
 
 def test_executes_names_imports_entry_points_and_carried_source(recreated: Recreated) -> None:
     library, script = recreated("library_user.py", LIB), recreated("train.py")
-    assert library["registered"]["executes"] == ["imports team.plugin", "calls the backend team_plain"]
-    assert library["entry"]["executes"] == [
+    assert library["registered"]["executes"] == [
+        f"puts {LIB} in front of sys.path",
+        "imports team.plugin",
+        'calls the backend team_plain: torch.compile(backend="team_plain", '
+        'options={"fuse": True, "names": ["a"]}, dynamic=True)',
+    ]
+    assert library["entry"]["executes"][1:] == [
         "imports team.entry",
         "loads the entry point team.entry:compile_entry of team",
-        "calls the backend team_entry",
+        'calls the backend team_entry: torch.compile(backend="team_entry")',
     ]
-    assert script["decorated"]["executes"] == [
-        "runs 7 lines of source embedded from train.py",
-        "calls the backend decorated",
-    ]
+    first, *source, last = script["decorated"]["executes"]
+    assert first == "runs 7 lines from train.py that define the backend:"
+    assert len(source) == 7
+    assert all(line.startswith("| ") for line in source)
+    assert last == "calls the backend decorated: torch.compile(backend=decorated)"
 
 
 LIB = Path(__file__).parents[2] / "programs" / "backends" / "lib"

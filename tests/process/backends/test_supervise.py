@@ -226,6 +226,73 @@ def test_the_program_runs_as_if_alone(tmp_path: Path, argument: str, module: boo
     assert (done.returncode, done.stdout, done.stderr) == (expected.returncode, expected.stdout, expected.stderr)
 
 
+def test_the_program_sees_no_variable_of_ours(tmp_path: Path) -> None:
+    write(tmp_path, "program.py", "import os\nprint(sorted(k for k, v in os.environ.items() if 'inflight' in v))\n")
+    assert capture(tmp_path, "program.py").stdout == "['PYTHONPATH']\n"
+
+
+JOURNAL_GONE = """
+import glob, shutil
+def backend(gm, inputs):
+    return gm.forward
+def fails(gm, inputs):
+    raise RuntimeError("no kernel")
+for folder in glob.glob("repro.db.inflight-*"):
+    {how}
+x = torch.ones(3, requires_grad=True)
+torch.compile(lambda x: torch.relu(x) + 1, backend=backend)(x).sum().backward()
+print("healthy")
+try:
+    torch.compile(lambda x: torch.sin(x), backend=fails)(x)
+except Exception as exc:
+    print(type(exc).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["shutil.rmtree(folder)", "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+     "resource.setrlimit(resource.RLIMIT_FSIZE, (600, resource.RLIM_INFINITY))"],
+)  # fmt: skip
+def test_a_program_does_not_notice_that_nothing_can_be_noted(tmp_path: Path, how: str) -> None:
+    write(tmp_path, "program.py", JOURNAL_GONE.replace("{how}", how))
+    done = capture(tmp_path, "program.py", check=True)
+    assert (done.returncode, done.stdout) == (0, "healthy\nBackendCompilerFailed\n")
+    assert done.stderr.count("fxminify cannot note what runs") == 1
+    assert "Traceback" not in done.stderr
+    if "rmtree" in how:  # what a backend raises is captured without a journal
+        assert [(row.kind, row.backend) for row in captures(tmp_path / "repro.db")] == [("compile_error", "fails")]
+
+
+FULL = """
+import os, resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+from fxminify.backends.capture import supervise
+from fxminify.backends.capture.settings import Settings
+supervise._environment = lambda directory: 1 / 0
+sys.exit(supervise.run("repro.db", sys.argv[1:], Settings()))
+"""
+
+
+def test_the_program_runs_where_nothing_can_be_written(tmp_path: Path) -> None:
+    write(tmp_path, "program.py", "import sys\nprint('ran')\nsys.exit(7)\n")
+    asked = [sys.executable, "-c", FULL, "program.py"]
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (7, "ran\n")
+    assert done.stderr.startswith("minify: nothing can be captured (")
+    assert done.stderr.endswith("; the program runs without it\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
+
+
+def test_an_end_that_cannot_be_stored_is_said_and_the_exit_code_is_the_programs(tmp_path: Path) -> None:
+    spoilt = SEGFAULT.replace("os.kill(", "open('repro.db', 'w').write('x' * 200); os.kill(")
+    write(tmp_path, "program.py", spoilt)
+    done = capture(tmp_path, "program.py")
+    assert done.returncode == 128 + signal.SIGSEGV
+    assert "minify: the end of the program could not be stored: repro.db is not a file of fxminify" in done.stderr
+
+
 def test_the_programs_own_sitecustomize_runs(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text("print('customized')\n")

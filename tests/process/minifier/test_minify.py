@@ -19,7 +19,9 @@ import torch
 import fxminify
 from fxminify.minifier.oracle.replay import Replay, replay
 from fxminify.minifier.reporting.emit import Emitter
+from fxminify.minifier.reporting.export import stored_repro
 from fxminify.minifier.session import attempt, capture, events
+from fxminify.minifier.session import minify as session
 from fxminify.minifier.session.early_script import EarlyScript
 from fxminify.repro_templates.source.inputs import NeedsData
 from fxminify.store.index import Index, State
@@ -42,6 +44,17 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         finally:
             fxminify.uninstall()
         yield path
+
+
+def pending(captured: Path, copy: Path) -> Path:
+    """A copy of the index in which nothing was minified yet."""
+    with contextlib.closing(sqlite3.connect(captured)) as source, contextlib.closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+        target.execute("UPDATE captures SET state = 'pending'")
+        for table in ("steps", "verdicts", "reductions", "repros", "artifacts", "leases"):
+            target.execute(f"DELETE FROM {table}")
+        target.commit()
+    return copy
 
 
 @pytest.fixture(scope="module")
@@ -110,14 +123,7 @@ def test_a_run_goes_on_though_its_replays_show_another_signature(
     captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failure that depends on threads may show several signatures, other ones each time."""
-    copy = tmp_path / "repro.db"
-    with contextlib.closing(sqlite3.connect(captured)) as source, contextlib.closing(sqlite3.connect(copy)) as target:
-        source.backup(target)
-        target.execute("UPDATE captures SET state = 'pending'")
-        target.execute("DELETE FROM steps")
-        target.execute("DELETE FROM verdicts")
-        target.execute("DELETE FROM reductions")
-        target.commit()
+    copy = pending(captured, tmp_path / "repro.db")
 
     def interrupt(event: events.Event) -> None:
         if isinstance(event, events.StepAccepted):
@@ -128,7 +134,7 @@ def test_a_run_goes_on_though_its_replays_show_another_signature(
     with Index.open(str(copy), readonly=True) as index:
         first = index.reductions.last(1)
         assert first is not None
-        known = set(index.reductions.verdicts(first.id))
+        known = set(index.verdicts.find(first.id))
 
     def other(*args: Any, **options: Any) -> Replay:
         shown = replay(*args, **options)
@@ -142,7 +148,37 @@ def test_a_run_goes_on_though_its_replays_show_another_signature(
         last = index.reductions.last(1)
         assert last is not None
         assert (result.state, last.id) == (State.VERIFIED, first.id)
-        assert {v.asks for key, v in index.reductions.verdicts(last.id).items() if key in known} <= {1}
+        assert {v.asks for key, v in index.verdicts.find(last.id).items() if key in known} <= {1}
+
+
+def test_a_first_script_is_kept_though_the_run_is_interrupted(
+    captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = pending(captured, tmp_path / "repro.db")
+    monkeypatch.setattr(attempt, "SLOW", 0.0)
+    begin = EarlyScript.begin
+
+    def wait(self: EarlyScript, emitter: Emitter, make: Any) -> None:
+        begin(self, emitter, make)
+        self.finish()
+
+    def interrupt(event: events.Event) -> None:
+        if isinstance(event, events.FirstScript):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(EarlyScript, "begin", wait)
+    with pytest.raises(KeyboardInterrupt):
+        fxminify.minify(db, options=QUICK, listener=interrupt)
+    with Index.open(str(db), readonly=True) as index:
+        row = index.captures.get(1)
+        assert (row.state, row.reason, row.nodes_after) == (State.VERIFIED, session.INTERRUPTED, 1)
+        assert index.is_ours(1)
+        assert [node.name for node in index.best(row).graph.compute] == ["sin"]  # type: ignore[union-attr]
+        assert "```python" in stored_repro(index, 1, "issue")[0]
+        for name in ("script", "pytest", "notebook", "bisect"):
+            assert "torch.compile(forward" in stored_repro(index, 1, name)[0]
+    (result,) = fxminify.minify(db, [1], options=replace(QUICK, again=True))
+    assert (result.state, result.reason, result.capture.nodes_after) == (State.VERIFIED, "", 1)
 
 
 @pytest.mark.parametrize("function", [fxminify.install, fxminify.capturing, fxminify.capture])

@@ -26,7 +26,6 @@ from fxminify.repro_templates.verify import Verification
 from fxminify.store.document.case import Case, Graph, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 from fxminify.store.index import Index, RetestResult
-from fxminify.store.index.trust import origin_tag
 from fxminify.store.signature import signature
 
 FAILS, PASSES, DIES = "raise RuntimeError('planted: no lowering')", "pass", "import os; os._exit(7)"
@@ -58,11 +57,11 @@ class Shelf:
         graph = Graph((Node(name, "placeholder", name), Node("output", "output", "output", ({"ref": name},))))
         spec = {"name": "toy", "how": "registered", "target": "toy", "module": "toy"}
         case = Case(graph, (1,), backend={**spec, "search_path": [str(self.path / "lib")]}, torch="2.0.0")
-        provenance = {"torch": "2.0.0"} | ({"origin": origin_tag(case)} if ours else {})
         with Index.open(str(self.db), create=True) as index:
             id = index.captures.add(
-                case=case, blobs={}, failure=FAILURE, signature=signature(FAILURE), provenance=provenance
-            )
+                case=case, blobs={}, failure=FAILURE, signature=signature(FAILURE), provenance={"torch": "2.0.0"},
+                ours=ours,
+            )  # fmt: skip
             if verified:
                 text = script or "import toy\ntoy.compile()\n"
                 index.repros.save(id, "script", text, verified=verified, runs=3, log="")
@@ -170,7 +169,7 @@ def test_a_script_that_was_changed_meanwhile_runs_only_when_trusted(shelf: Shelf
     with contextlib.closing(sqlite3.connect(shelf.db, isolation_level=None)) as connection:
         connection.execute("UPDATE repros SET text = 'import os'")
     done = shelf.invoke()
-    assert "runs the stored script, 1 lines" in done.stderr
+    assert "runs the stored script instead of the case:\n  | " in done.stderr
     assert (done.exit_code, shelf.results("--trust")) == (3, (0, ["fixed"]))
 
 

@@ -110,8 +110,8 @@ def test_a_killed_reduction_goes_on_where_it_was(tmp_path: Path) -> None:
     with Index.open(path) as index:
         reduction = index.reductions.begin(1, {"match": "exact"})
         assert (reduction.id, reduction.resumed, reduction.accepted, reduction.nodes_after) == (1, True, 1, 1)
-        assert {k: v.outcome for k, v in index.reductions.verdicts(1).items()} == {"a": "same"}
+        assert {k: v.outcome for k, v in index.verdicts.find(1).items()} == {"a": "same"}
         assert index.best(reduction) == small_case(1)[0]
-        index.reductions.asked(1, "b", "nodes")
-        index.reductions.answered(1, "b", "pass", None, 0.1, "")
-        assert index.reductions.verdicts(1)["b"].asks == 2
+        index.verdicts.asked(1, "b", "nodes")
+        index.verdicts.answered(1, "b", "pass", None, 0.1, "")
+        assert index.verdicts.find(1)["b"].asks == 1  # the first was not written yet

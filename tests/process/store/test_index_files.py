@@ -15,7 +15,7 @@ import index_tasks
 import pytest
 from index_tasks import add, small_case
 
-from fxminify.store.index import Index, StoreError
+from fxminify.store.index import Index, State, StoreError
 
 SHARED = Path(__file__).parents[2] / "shared"
 
@@ -218,7 +218,7 @@ FILL = """
 import os, resource, signal, sys
 sys.path.insert(0, sys.argv[2])
 from index_tasks import add, small_case
-from fxminify.store.index import Index, StoreError
+from fxminify.store.index import Index, State, StoreError
 index = Index.open(sys.argv[1], inline_limit=int(sys.argv[3]))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
@@ -257,7 +257,7 @@ def test_full_disk_as_sqlite_says_it(path: str) -> None:
 def test_an_index_does_not_cross_a_fork(path: str) -> None:
     code = f"""
 import os, sys
-from fxminify.store.index import Index, StoreError
+from fxminify.store.index import Index, State, StoreError
 index = Index.open({path!r})
 if os.fork() == 0:
     try:
@@ -272,3 +272,20 @@ print(len(index.captures.find()))
     said, count = run.stdout.splitlines()
     assert "open it again here" in said
     assert count == "2"
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_file_that_is_gone_is_not_written_to(tmp_path: Path, how: str) -> None:
+    """SQLite would go on to write to the file that nobody sees any more."""
+    path = tmp_path / "repro.db"
+    with Index.open(str(path), create=True) as index:
+        add(index, *small_case(1), text="no a")
+        path.unlink()
+        if how == "replaced":
+            Index.open(str(path), create=True).close()
+        for write in (
+            lambda: add(index, *small_case(1), text="no b"),
+            lambda: index.captures.set_state(1, State.VERIFIED),
+        ):
+            with pytest.raises(StoreError, match=f"{path} was {how}.* while it was in use"):
+                write()

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from index_tasks import add, add_retests, small_case
 
-from fxminify.store.index import Index, RetestResult, StoreError
-from fxminify.store.index.trust import origin_tag
+from fxminify.store.index import Index, RetestResult, StepInfo, StoreError
 
 ANSWER: dict[str, Any] = {"shown": 2, "runs": 2, "seconds": 1.5, "versions": {"torch": "2.13.0"}}
 
@@ -120,12 +119,15 @@ def minimal(tmp_path: Path) -> str:
     path = str(tmp_path / "minimal.db")
     case, blobs = small_case()
     with Index.open(path, create=True) as index:
-        add(index, case, blobs, provenance={"origin": origin_tag(case)})
+        add(index, case, blobs, ours=True)
         add(index, *small_case(backend="another"))
         reduction = index.reductions.begin(1, {})
-        index.reductions.accept(reduction.id, *small_case(1))
-        index.repros.save(1, "script", "raise 1", verified=3, runs=3, log="")
+        index.reductions.add_step(reduction.id, StepInfo(1, "nodes", "a", 1, 1), *small_case(1))
+        best, values = small_case(1)
+        index.repros.save(1, "script", "raise 1", verified=3, runs=3, log="", case=best, blobs=values)
         assert index.is_ours(1)
+        assert index.reductions.is_our_step(reduction.id, 1)
+        assert not index.is_ours(2)
     return path
 
 
@@ -134,15 +136,32 @@ def minimal(tmp_path: Path) -> str:
     [
         "UPDATE repros SET text = 'import os'",
         "UPDATE repros SET origin = NULL",
+        "UPDATE repros SET document = (SELECT document FROM captures WHERE id = 2)",
         "UPDATE reductions SET best = (SELECT document FROM captures WHERE id = 2)",
         "UPDATE reductions SET origin = NULL",
         "UPDATE captures SET provenance = '{}'",
+        "UPDATE captures SET document = (SELECT document FROM captures WHERE id = 2) WHERE id = 1",
+        "UPDATE captures SET signature = 'v2:000000000000'",
+        # A case of ours in the row of another capture.
+        "UPDATE captures SET provenance = (SELECT provenance FROM captures WHERE id = 1), "
+        "document = (SELECT document FROM captures WHERE id = 1), signature = 'v2:000000000000'",
     ],
 )
 def test_what_was_changed_is_not_ours(minimal: str, change: str) -> None:
     edit(minimal, change)
     with Index.open(minimal, readonly=True) as index:
         assert not index.is_ours(1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE steps SET document = (SELECT document FROM captures WHERE id = 2)", "UPDATE steps SET origin = ''"],
+)
+def test_a_changed_step_is_not_ours(minimal: str, change: str) -> None:
+    edit(minimal, change)
+    with Index.open(minimal, readonly=True) as index:
+        assert index.is_ours(1)
+        assert not index.reductions.is_our_step(1, 1)
 
 
 def test_saving_a_changed_script_again_does_not_make_it_ours(minimal: str) -> None:

@@ -13,7 +13,7 @@ from indexes import chain, failing, minify
 from sqlalchemy import create_engine, select
 from sqlalchemy.orm import Session
 
-from fxminify.store.errors import StoreError
+from fxminify.store.errors import LeaseLost, StoreError
 from fxminify.store.failure import FailureKind
 from fxminify.store.index import Index, State
 from fxminify.store.index.tables import SCHEMA, Base, CaptureRow, DocumentRow
@@ -50,7 +50,12 @@ def test_an_older_schema_is_named_and_brought_up_to_date(url: str) -> None:
     with Index.open(url, create=True) as index:
         add_capture(index, chain(["sin"]), failing("no sin"))
     with create_engine(url).begin() as connection:
-        connection.exec_driver_sql("DROP TABLE artifacts")
+        connection.exec_driver_sql("ALTER TABLE captures DROP COLUMN bug")
+        connection.exec_driver_sql("ALTER TABLE blobs DROP COLUMN place")
+        connection.exec_driver_sql("ALTER TABLE steps DROP COLUMN origin")
+        connection.exec_driver_sql("ALTER TABLE repros DROP COLUMN document, DROP COLUMN nodes, DROP COLUMN inputs")
+        connection.exec_driver_sql("DROP TABLE artifacts, bugs, sightings, environments, leases")
+        connection.exec_driver_sql("DROP INDEX ix_captures_state, ix_captures_signature, ix_captures_last_seen")
         connection.exec_driver_sql("ALTER TABLE retests RENAME COLUMN message TO said")
         connection.exec_driver_sql("ALTER TABLE reductions DROP COLUMN operators")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0003'")
@@ -61,6 +66,11 @@ def test_an_older_schema_is_named_and_brought_up_to_date(url: str) -> None:
     with Index.open(url) as index:
         index.artifacts.save(1, "ablation", {})
         assert [c.headline for c in index.captures.find()] == ["RuntimeError: no sin"]
+        add_capture(index, chain(["sin"]), failing("no sin"))
+        add_capture(index, chain(["cos"]), failing("no cos"))
+        assert [(bug.ids, bug.occurrences) for bug in index.bugs.page()] == [((1,), 2), ((2,), 1)]
+    with create_engine(url).connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
 
 
 def test_what_is_stored_is_read(url: str) -> None:
@@ -97,8 +107,12 @@ def test_many_writers_make_one_row_of_one_failure(url: str) -> None:
     at_once(*(partial(write, number) for number in range(8)))
     assert errors == []
     with Index.open(url) as index:
-        rows = index.captures.find()
+        rows, bugs = index.captures.find(), index.bugs.page()
+        seen = [sum(each.count for each in index.bugs.sightings(bug.id)) for bug in bugs]
     assert sorted(row.occurrences for row in rows) == [1] * 40 + [40]
+    assert sum(bug.captures for bug in bugs) == 41
+    assert [bug.occurrences for bug in bugs] == seen
+    assert sum(seen) == 80
 
 
 def test_a_document_that_one_writer_drops_and_another_needs_is_there(url: str) -> None:
@@ -174,14 +188,19 @@ def test_what_another_writer_came_between_is_done_again(url: str) -> None:
         assert (index._database.write(work), calls) == ("the other's", 2)
 
 
-def test_a_claim_ends_with_its_connection(url: str) -> None:
+def test_a_capture_is_of_one_index_until_its_lease_ends(url: str) -> None:
     with Index.open(url, create=True) as one, Index.open(url) as other:
-        with one.claims() as mine, other.claims() as theirs:
-            assert mine.take(1)
-            assert not theirs.take(1)
-            assert theirs.take(2)
-            mine.give_back(1)
-            assert theirs.take(1)
-        with one.claims() as mine:
-            assert mine.take(1)
-            assert mine.take(2)
+        for operation in ("sin", "cos"):
+            add_capture(one, chain([operation]), failing(f"no {operation}"))
+        assert one.leases.take(1)
+        assert not other.leases.take(1)
+        assert other.leases.take(2)
+        assert [info.capture for info in one.leases.find()] == [1, 2]
+        with one._database.writing() as session:
+            session.connection().exec_driver_sql("UPDATE leases SET until = 1 WHERE capture = 1")
+        assert other.leases.take(1)
+        with pytest.raises(LeaseLost):
+            one.captures.set_state(1, State.VERIFIED)
+        other.leases.give_back(1)
+        assert one.leases.take(1)
+        one.captures.set_state(1, State.VERIFIED)

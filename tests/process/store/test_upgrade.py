@@ -1,4 +1,4 @@
-"""A file of the first edition, which its own code wrote (git commit 0a2aa78), is read after `minify upgrade`."""
+"""A file of an older schema, written by code of its time (git commits 0a2aa78, f0017db), is read after an upgrade."""
 
 import os
 import resource
@@ -21,12 +21,17 @@ from fxminify.store.index import Index, RetestResult, State, StoreError, upgrade
 from fxminify.store.index.upgrade import BACKUP
 from fxminify.store.signature import signature
 
-OLD = Path(__file__).with_name("first_edition.sqlite")
+#: The file of the first edition.
+FIRST = "0003"
+
+
+def old(schema: str, folder: Path) -> str:
+    return str(shutil.copy(Path(__file__).with_name(f"schema_{schema}.sqlite"), folder / "repro.db"))
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    return str(shutil.copy(OLD, tmp_path / "repro.db"))
+    return old(FIRST, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -41,9 +46,12 @@ def test_without_it_an_old_file_is_refused_and_left_alone(path: str, look: Calla
     assert os.listdir(os.path.dirname(path)) == ["repro.db"]
 
 
-def test_everything_in_it_is_read(path: str) -> None:
-    assert upgrade.upgrade(path) == Path(path + BACKUP)
-    assert Path(path + BACKUP).stat().st_size > 0
+@pytest.mark.parametrize("schema", [FIRST, "0004"])
+def test_everything_in_it_is_read(tmp_path: Path, schema: str) -> None:
+    path = old(schema, tmp_path)
+    backup = Path(f"{path}{BACKUP}{schema}")
+    assert upgrade.upgrade(path) == backup
+    assert backup.stat().st_size > 0
     assert upgrade.upgrade(path) is None
     with Index.open(path) as index:
         first, second, third = index.captures.find()
@@ -56,7 +64,7 @@ def test_everything_in_it_is_read(path: str) -> None:
         assert list(dict(index.blobs.view(case.storages)).values()) == [bytes(range(64))]
         (step,) = index.reductions.steps(1)
         assert (step.pass_name, step.difference, step.kept) == ("nodes", "- relu\n- cos", True)
-        assert index.reductions.verdicts(1)["a"].outcome == "same"
+        assert index.verdicts.find(1)["a"].outcome == "same"
         assert index.best(first) == index.reductions.step_case(1, 1)
         script = index.repros.get(1)
         assert script is not None
@@ -76,6 +84,10 @@ def test_everything_in_it_is_read(path: str) -> None:
         assert header is not None
         assert header.runs == "3 of 3"
         index.captures.set_state(2, State.BLOCKED)
+        bugs = index.bugs.page()
+        assert [(bug.ids, bug.captures, bug.occurrences) for bug in bugs] == [((1,), 1, 1), ((2,), 1, 4), ((3,), 1, 1)]
+        assert [(seen.day, seen.versions, seen.count) for seen in index.bugs.sightings(2)] == [("2026-11-22", {}, 4)]
+        assert index.leases.take(1)
 
 
 def die(*args: object) -> None:
@@ -146,7 +158,7 @@ def test_what_the_first_edition_never_wrote_is_not_upgraded(path: str, statement
 def test_the_verb_says_where_the_old_file_is(path: str) -> None:
     runner = CliRunner()
     shown = runner.invoke(main, ["upgrade", path])
-    assert (shown.exit_code, shown.output) == (0, f"It is up to date now; the old file is {path}{BACKUP}.\n")
+    assert (shown.exit_code, shown.output) == (0, f"It is up to date now; the old file is {path}{BACKUP}{FIRST}.\n")
     assert runner.invoke(main, ["upgrade", path]).output == "It is up to date.\n"
     assert runner.invoke(main, ["upgrade", path, "--json"]).output == '{\n  "backup": null\n}\n'
     missing = runner.invoke(main, ["upgrade", path + "x"])

@@ -91,9 +91,23 @@ def test_the_steps_are_told_with_what_they_changed_and_drawn_as_a_curve(desk: De
     said = "From 4 to 1 compute node in 2 steps"
     assert f'aria-label="{said}"' in svg
     titles = Elements(svg[: svg.index("</svg>") + 6]).texts["title"]
-    assert titles == ["4 nodes, 0 oracle calls", "2 nodes, 3 oracle calls", "1 nodes, 7 oracle calls"]
+    assert titles == ["4 nodes, 0 queries", "2 nodes, 3 queries", "1 node, 7 queries"]
     assert "slices 2 nodes, 1 input after 3 queries, 0.5 s" in text_of(page)
     assert '<span class="c-gd">- gone = f(x)</span>' in page
+
+
+def test_the_figures_of_a_divergence_are_a_table(desk: Desk) -> None:
+    beside = {"class": "value", "where": "output 1", "error": 0.25, "eager_error": 1e-9, "elements": 1, "of": 2}
+    detail = {"class": "value", "where": "output 0", "dtype": "float32", "error": 0.5, "eager_error": 3e-8}
+    detail |= {"elements": 4, "of": 8, "allowed": 1e-5, "others": [beside]}
+    wrong = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, message="output 0 is off", detail=detail)
+    with Index.open(str(desk.db), create=True) as index:
+        indexes.add(index, indexes.chain(["sin"]), wrong)
+    page = page_of(desk.db, 1)
+    assert "allowed" not in text_of(page)
+    cells = Elements(page).texts["td"]
+    assert cells[cells.index("output 0") :][:6] == ["output 0", "value", "float32", "4 of 8", "0.5", "3e-08"]
+    assert "output 1" in cells
 
 
 def test_the_page_is_one_file_that_loads_nothing(desk: Desk) -> None:
@@ -135,7 +149,7 @@ def test_nothing_of_a_capture_becomes_markup(tmp_path: Path) -> None:
                     (Frame(text, text, 3),), diagnostics=text,
                 )  # fmt: skip
                 case = indexes.chain(["sin", "cos"])  # a context or a mode like that is refused when it is read
-                backend = {**case.backend, "name": f"b{text}", "options": {text: text}}
+                backend = {**case.backend, "name": f"b{text}", "options": {"dict": [[text, text]]}}
                 id = index.captures.add(
                     case=replace(case, backend=backend), blobs={}, failure=failure, signature=None,
                     provenance={"program": text, text: text},
@@ -168,7 +182,8 @@ def test_no_path_of_this_machine_gets_in(tmp_path: Path) -> None:
     with Index.open(str(db), create=True) as index:
         failure = indexes.failing("no file /home/maria/secret/x.cpp", diagnostics="in /opt/maria/y.so")
         case = indexes.chain(["sin"])
-        backend = {**case.backend, "search_path": ["/home/maria/project"], "options": {"cache": "/home/maria/c"}}
+        options = {"dict": [["cache", "/home/maria/c"]]}
+        backend = {**case.backend, "search_path": ["/home/maria/project"], "options": options}
         indexes.add(index, replace(case, backend=backend), failure)
     page = page_of(db)
     assert "maria" not in page

@@ -66,7 +66,7 @@ def test_a_listing_fits_the_terminal(tmp_path: Path, width: int) -> None:
         for number in range(40):
             case = indexes.chain(["sin"] * (1000 + number), backend="a backend of a very long name, which is number 1")
             indexes.add(index, case, indexes.failing(f"a message that {'goes on and ' * 20} {'ab'[number % 2] * 8}"))
-        rows = index.captures.find()
+        rows = index.bugs.page()
     shown = Console(file=io.StringIO(), width=width)
     console.table(rows, "repro.db", console=shown)
     lines = text_of(shown).splitlines()
@@ -146,7 +146,7 @@ def test_nothing_of_a_database_moves_the_cursor(tmp_path: Path) -> None:
     for coloured in (False, True):
         shown = Console(file=io.StringIO(), width=80, force_terminal=coloured, no_color=True)
         with Index.open(str(db), readonly=True) as index:
-            console.table(index.captures.find(), str(db), console=shown)
+            console.table(index.bugs.page(), str(db), console=shown)
             console.show(details(index, id), str(db), details=True, console=shown)
             console.drawing(index, id, console=shown)
         assert [c for c in "\x07\u202e\r\b" if c in text_of(shown)] == []
@@ -203,3 +203,21 @@ def test_a_slow_run_tells_its_first_script_and_when_only_explanations_are_left(
         for event in (events.ScriptVerified(2, 3, 3), events.FirstScript(3, 2), events.ScriptVerified(3, 3, 3)):
             progress(event)
     assert [line.rpartition(": ")[2] for line in capsys.readouterr().err.splitlines()] == ["minify repro a.db 3"] * 2
+
+
+def test_a_listing_goes_on_where_the_one_before_ended(desk: Desk) -> None:
+    with Index.open(str(desk.db), create=True) as index:
+        for name in ("sin", "cos", "exp"):
+            indexes.add(index, indexes.chain([name]), indexes.failing(f"no {name}"))
+            indexes.add(index, indexes.chain([name, "relu"]), indexes.failing(f"no {name}"))
+    rows = desk.invoke("list", "repro.db", "--limit", 2).stdout.splitlines()
+    assert [line.split()[0] for line in rows[1:5:2]] == ["1-2", "3-4"]
+    assert rows[-1] == "These are not all. The next: minify list repro.db --limit 2 --after 2"
+    rows = desk.invoke(*rows[-1].partition("minify ")[2].split()).stdout.splitlines()
+    assert (len(rows), rows[1].split()[0]) == (3, "5-6")
+    each = desk.invoke("list", "repro.db", "--each", "--limit", 5).stdout.splitlines()
+    assert each[-1] == "These are not all. The next: minify list repro.db --each --limit 5 --after 5"
+    rows = desk.invoke(*each[-1].partition("minify ")[2].split()).stdout.splitlines()
+    assert (len(rows), rows[1].split()[0]) == (3, "6")
+    found = json.loads(desk.invoke("list", "repro.db", "--json", "--after", 4).stdout)
+    assert [(row["id"], row["bug"]) for row in found] == [(5, 3), (6, 3)]

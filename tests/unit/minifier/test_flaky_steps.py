@@ -55,7 +55,7 @@ class Book:
         self.steps: list[StepInfo] = []
         self.reductions = self
 
-    def verdicts(self, reduction: int) -> dict[str, Any]:
+    def find(self, reduction: int) -> dict[str, Any]:
         return self.answers
 
     def asked(self, reduction: int, key: str, name: str) -> None:
@@ -91,7 +91,7 @@ def descent(
     failed.set_result(Reply(Ended.INFRA))
     held = Held({spec.storage: bytes(4 * spec.numel) for spec in (*case.tensors, *trace.tensors) if spec.storage})
     job: Any = SimpleNamespace(
-        index=SimpleNamespace(reductions=book), capture=None,
+        index=SimpleNamespace(reductions=book, verdicts=book), capture=None,
         shown=SimpleNamespace(rate=shown, failures=()), options=chosen,
         add_other_failure=lambda case, verdict: None,
         queries=0,

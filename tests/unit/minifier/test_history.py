@@ -106,8 +106,8 @@ def test_a_history_counts_what_each_pass_asked_and_brought(tmp_path: Path, finis
         reduction = index.reductions.begin(1, {"entry": "direct"}).id
         asked = [("a", "slices", "same"), ("b", "slices", "other"), ("c", "nodes", "invalid"), ("d", EXPLAIN, "pass")]
         for key, name, outcome in asked:
-            index.reductions.asked(reduction, key, name)
-            index.reductions.answered(reduction, key, outcome, None, 0.5, "")
+            index.verdicts.asked(reduction, key, name)
+            index.verdicts.answered(reduction, key, outcome, None, 0.5, "")
         index.reductions.add_step(reduction, StepInfo(1, "slices", "a", 2, 1, difference="- relu"), case, {})
         index.reductions.finish(reduction, queries=3, nodes_before=5, nodes_after=2, seconds=9.0, finished=finished)
         found = stored(index, 1)

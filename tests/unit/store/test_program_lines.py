@@ -13,7 +13,7 @@ from fxminify.minifier.commands import console
 from fxminify.store.document.case import Graph, Json, Node
 from fxminify.store.document.program_lines import ProgramLine, comes_from, place_of, program_lines
 from fxminify.store.index import Index
-from fxminify.store.index.captures import COMES_FROM
+from fxminify.store.index.bugs import COMES_FROM
 
 
 def graph(*metas: Json, inner: Graph | None = None) -> Graph:
@@ -68,7 +68,7 @@ def test_a_listing_begins_with_the_place(tmp_path: Path, stored: object, shown: 
     with Index.open(path, create=True) as index:
         id = index_tasks.add(index, *index_tasks.small_case(), text="planted")
         index.artifacts.save(id, COMES_FROM, stored)
-        rows = index.captures.find()
+        rows = index.bugs.page()
     out = Console(width=80, file=io.StringIO())
     console.table(rows, path, console=out)
     assert out.file.getvalue().splitlines()[2].strip() == shown  # type: ignore[attr-defined]

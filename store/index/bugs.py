@@ -1,0 +1,239 @@
+"""The bugs of an index: captures of one backend that fail in the same way.
+
+Divergences have few signatures. Once minified, they are one bug only if their smallest graphs call the same operators,
+so such a capture goes to another bug when its minification has ended. Captures without a signature are told apart by
+their text.
+
+A bug has its counters, so that a listing reads no captures. They are kept by the transactions that store captures and
+count their occurrences. Per capture, day and installed versions there is one more count: the *sightings*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from .. import codec
+from ..document.case import Json
+from ..document.decode import InvalidDocument, parse_value
+from ..errors import ForeignValue
+from ..failure import FailureKind
+from ..text import printable
+from .database import Database, insert, now
+from .documents import digest, dumps, loads
+from .tables import ArtifactRow, BugRow, CaptureRow, EnvironmentRow, ReductionRow, ReproRow, SightingRow, State
+
+#: The kind of the artifact with the lines of the program that the case of the script comes from.
+COMES_FROM = "comes-from"
+#: The most captures of a bug whose ids are listed.
+LISTED = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BugInfo:
+    """What a listing shows of a bug.
+
+    ``ids`` are the first captures of it, at most `LISTED` of ``captures``. ``states`` counts them by state.
+    ``nodes_before`` is the smallest and the largest captured graph, ``nodes_after`` the smallest minified one; None
+    where there is none. ``comes_from`` says which lines of a program fail, where that is known. The first of its
+    captures gives the ``headline``.
+    """
+
+    id: int
+    kind: str
+    phase: str
+    backend: str
+    signature: str
+    headline: str
+    operators: str
+    captures: int
+    occurrences: int
+    created: str
+    last_seen: str
+    ids: tuple[int, ...]
+    states: Mapping[State, int]
+    nodes_before: tuple[int, int] | None
+    nodes_after: int | None
+    comes_from: str
+
+    def to_json(self) -> Json:
+        return codec.dump(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """How often a bug was seen on one ``day`` (UTC, ISO) with these ``versions``."""
+
+    day: str
+    versions: Mapping[str, str]
+    count: int
+
+
+class Bugs:
+    """``index.bugs``: what the captures of an index have in common."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def page(self, *, after: int = 0, limit: int | None = None) -> list[BugInfo]:
+        """At most ``limit`` bugs above the id ``after``, by id: the next page begins after the last of this one."""
+        chosen = select(BugRow.id).where(BugRow.id > after, BugRow.captures > 0).order_by(BugRow.id).limit(limit)
+        with self._database.reading() as session:
+            return _infos(session, session.scalars(chosen).all())
+
+    def get(self, id: int) -> BugInfo:
+        """One bug. Raises `StoreError` if there is none with this id."""
+        with self._database.reading() as session:
+            self._database.need(session, BugRow, id)
+            return _infos(session, [id])[0]
+
+    def sightings(self, id: int) -> list[Sighting]:
+        """When a bug was seen, and with which versions, by day."""
+        query = (
+            select(SightingRow.day, EnvironmentRow.versions, func.sum(SightingRow.count))
+            .join(CaptureRow, CaptureRow.id == SightingRow.capture)
+            .join(EnvironmentRow, EnvironmentRow.digest == SightingRow.environment)
+            .where(CaptureRow.bug == id)
+            .group_by(SightingRow.day, EnvironmentRow.versions)
+            .order_by(SightingRow.day, EnvironmentRow.versions)
+        )
+        with self._database.reading() as session:
+            self._database.need(session, BugRow, id)
+            return [Sighting(day, _versions(versions), count) for day, versions, count in session.execute(query)]
+
+
+def columns(capture: Mapping[str, Any], operators: str = "") -> dict[str, Any]:
+    """The columns of the bug of a capture with these columns, but for the counters."""
+    own = operators if capture["kind"] == FailureKind.DIVERGENCE else ""
+    headline = capture["headline"] or capture["reason"]
+    text = "" if capture["signature"] else headline
+    same = [capture["backend"], capture["signature"], capture["kind"], text, own]
+    return {
+        "identity": digest(dumps(same).encode()),
+        "headline": headline,
+        "operators": own,
+        **{name: capture[name] for name in ("kind", "phase", "backend", "signature", "created", "last_seen")},
+    }
+
+
+def environment(provenance: Json) -> tuple[str, str]:
+    """The digest and the text of the versions with which a failure was seen."""
+    text = dumps({name: str(provenance[name])[:100] for name in ("python", "torch") if provenance.get(name)})
+    return digest(text.encode()), text
+
+
+def found(session: Session, bug: Mapping[str, Any]) -> int:
+    """The id of the bug with these `columns`, made if there is none. Nothing is counted yet."""
+    known = select(BugRow.id).where(BugRow.identity == bug["identity"])
+    if (id := session.scalar(known)) is not None:
+        return id
+    insert(session, BugRow, [{**bug, "captures": 0, "occurrences": 0}])
+    return session.scalars(known).one()
+
+
+def count(session: Session, capture: int, bug: int, provenance: Json, times: int, *, new: bool = False) -> None:
+    """Count ``times`` occurrences of a capture, a ``new`` one or one that is known, where it is seen now."""
+    key, text = environment(provenance)
+    insert(session, EnvironmentRow, [{"digest": key, "versions": text}])
+    seen = {"capture": capture, "day": now()[:10], "environment": key, "count": times}
+    insert(session, SightingRow, [seen], lambda more: {"count": SightingRow.count + more["count"]})
+    more = {"captures": BugRow.captures + int(new), "occurrences": BugRow.occurrences + times, "last_seen": now()}
+    session.execute(update(BugRow).where(BugRow.id == bug).values(more))
+
+
+def reassign(session: Session, capture: CaptureRow, operators: str) -> None:
+    """Count a capture, whose smallest case calls ``operators``, under the bug that it turned out to be."""
+    bug = columns({name: getattr(capture, name) for name in _OF_CAPTURE}, operators)
+    old, new = capture.bug, found(session, bug)
+    if new == old:
+        return
+    capture.bug = new
+    for id, sign in sorted([(old, -1), (new, 1)]):  # in one order, so that two processes do not wait for each other
+        more = {"captures": BugRow.captures + sign, "occurrences": BugRow.occurrences + sign * capture.occurrences}
+        session.execute(update(BugRow).where(BugRow.id == id).values(more))
+
+
+_OF_CAPTURE = ("kind", "phase", "backend", "signature", "headline", "reason", "created", "last_seen")
+
+
+def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
+    """The bugs with these ids, in this order, in as many queries as there are facts of them."""
+    of_them = CaptureRow.bug.in_(ids)
+    rows = {row.id: row for row in session.scalars(select(BugRow).where(BugRow.id.in_(ids)))}
+    states: dict[int, dict[State, int]] = {id: {} for id in ids}
+    sizes: dict[int, list[int]] = {id: [] for id in ids}
+    counted = (
+        select(
+            CaptureRow.bug, CaptureRow.state, func.count(), func.min(CaptureRow.nodes_before),
+            func.max(CaptureRow.nodes_before),
+        )
+        .where(of_them)
+        .group_by(CaptureRow.bug, CaptureRow.state)
+    )  # fmt: skip
+    bug: Any
+    for bug, state, captures, least, most in session.execute(counted):
+        states[bug][_state(state)] = captures
+        sizes[bug] += [size for size in (least, most) if size is not None]
+    place = func.row_number().over(partition_by=CaptureRow.bug, order_by=CaptureRow.id).label("place")
+    numbered = select(CaptureRow.bug, CaptureRow.id, place).where(of_them).subquery()
+    first: dict[int, list[int]] = {id: [] for id in ids}
+    for bug, id in session.execute(
+        select(numbered.c.bug, numbered.c.id).where(numbered.c.place <= LISTED).order_by(numbered.c.id)
+    ):
+        first[bug].append(id)
+    newest = (ReductionRow.finished.is_not(None).desc(), ReductionRow.finished.desc(), ReductionRow.id.desc())
+    rank = func.row_number().over(partition_by=ReductionRow.capture, order_by=newest).label("rank")
+    ranked = (
+        select(CaptureRow.bug, ReductionRow.nodes_after, rank)
+        .join(CaptureRow, CaptureRow.id == ReductionRow.capture)
+        .where(of_them)
+        .subquery()
+    )
+    smallest = select(ranked.c.bug, func.min(ranked.c.nodes_after)).where(ranked.c.rank == 1).group_by(ranked.c.bug)
+    after = dict(session.execute(smallest).all())
+    scripts = (
+        select(CaptureRow.bug, func.min(ReproRow.nodes))
+        .join(CaptureRow, CaptureRow.id == ReproRow.capture)
+        .where(ReproRow.format == "script", ReproRow.verified > 0, of_them)
+        .group_by(CaptureRow.bug)
+    )
+    for bug, nodes in session.execute(scripts):
+        after[bug] = min((size for size in (nodes, after.get(bug)) if size is not None), default=None)
+    lines = (
+        select(CaptureRow.bug, ArtifactRow.content)
+        .join(CaptureRow, CaptureRow.id == ArtifactRow.capture)
+        .where(ArtifactRow.kind == COMES_FROM, of_them)
+        .order_by(CaptureRow.id.desc())
+    )
+    places = {bug: text for bug, content in session.execute(lines) if (text := line(content))}
+    return [
+        rows[id].to(
+            BugInfo, ids=tuple(first[id]), states=states[id], nodes_after=after.get(id), comes_from=places.get(id, ""),
+            nodes_before=(min(sizes[id]), max(sizes[id])) if sizes[id] else None,
+        )
+        for id in ids
+    ]  # fmt: skip
+
+
+def line(content: str) -> str:
+    """The text in an artifact, empty where it holds anything else."""
+    try:
+        text = parse_value(content)
+    except InvalidDocument:
+        return ""
+    return printable(text) if isinstance(text, str) else ""
+
+
+def _state(name: str) -> State:
+    try:
+        return State(name)
+    except ValueError as exc:
+        raise ForeignValue(f"a state of a capture that cannot be read: {exc}") from exc
+
+
+def _versions(text: str) -> dict[str, str]:
+    return {name: printable(str(version)[:100]) for name, version in list(loads(text).items())[:100]}

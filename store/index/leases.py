@@ -1,0 +1,143 @@
+"""Leases of processes on captures that they work on, so that no two processes work on one.
+
+A lease is a row. Its holder renews it every `RENEWED` seconds. Whoever finds one that was not renewed for `LASTS`
+seconds, or whose process on this machine is gone, takes it over and increases its *fence*. A process that was stopped
+for that long may wake up and go on: what it then writes about the capture raises `LeaseLost` and changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from ..errors import StoreError
+from .database import Database, insert
+from .tables import CaptureRow, LeaseRow
+
+#: Seconds that a lease lasts unless it is renewed, and seconds between two renewals.
+LASTS, RENEWED = 60.0, 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseInfo:
+    """Who works on a capture: ``here`` is true for a process of this machine. ``seconds`` are left unless it is
+    renewed."""
+
+    capture: int
+    pid: int
+    here: bool
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"process {self.pid}" if self.here else f"process {self.pid} of another machine"
+
+
+class Leases:
+    """``index.leases``: those that this index took, and those of others. May be shared by threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._me = f"{_machine()} {os.getpid()} {_started(os.getpid())} {uuid.uuid4().hex[:8]}"
+        self._ended = threading.Event()
+        self._renewing: threading.Thread | None = None
+
+    def take(self, capture_id: int) -> bool:
+        """Whether this index holds the capture now, as before or from here on. False if another one does."""
+
+        def take(session: Session) -> int | None:
+            self._database.need(session, CaptureRow, capture_id)
+            insert(session, LeaseRow, [{"capture": capture_id, "fence": 0, "holder": "", "until": 0.0}])
+            row = session.get_one(LeaseRow, capture_id, with_for_update=True)
+            clock = _clock(session)
+            if row.until > clock and row.holder != self._me and not _is_gone(row.holder):
+                return None
+            if row.holder != self._me:
+                row.holder, row.fence = self._me, row.fence + 1
+            row.until = clock + LASTS
+            return row.fence
+
+        fence = self._database.write(take)
+        if fence is None:
+            return False
+        self._database.fences[capture_id] = fence
+        if self._renewing is None:
+            self._renewing = threading.Thread(target=self._renew, name="fxminify leases", daemon=True)
+            self._renewing.start()
+        return True
+
+    def give_back(self, capture_id: int) -> None:
+        """Let others take the capture; nothing if this index does not hold it."""
+        if self._database.fences.pop(capture_id, None) is not None:
+            self._database.write(lambda session: self._set(session, [capture_id], holder="", until=0.0))
+
+    def find(self) -> list[LeaseInfo]:
+        """The captures that are worked on, by id."""
+        with self._database.reading() as session:
+            clock = _clock(session)
+            rows = session.scalars(select(LeaseRow).where(LeaseRow.until > clock).order_by(LeaseRow.capture)).all()
+        held = [(row, *_holder(row.holder)) for row in rows if not _is_gone(row.holder)]
+        here = _machine()
+        return [LeaseInfo(row.capture, pid, machine == here, row.until - clock) for row, machine, pid, _ in held]
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._ended.set()
+        if self._renewing is not None:
+            self._renewing.join()
+            for capture_id in list(self._database.fences):
+                with suppress(StoreError):  # it ends by itself
+                    self.give_back(capture_id)
+
+    def _renew(self) -> None:
+        while not self._ended.wait(RENEWED):
+            held = list(self._database.fences)
+            with suppress(StoreError):  # the server is away; it may be back before the leases end
+                self._database.write(lambda session: self._set(session, held, until=_clock(session) + LASTS))  # noqa: B023
+
+    def _set(self, session: Session, captures: list[int], **columns: object) -> None:
+        """Change the leases on these captures that are still this index's."""
+        own = (LeaseRow.capture.in_(captures), LeaseRow.holder == self._me)
+        session.execute(update(LeaseRow).where(*own).values(columns))
+
+
+def _clock(session: Session) -> float:
+    """The time now in seconds, as all who use the index see it."""
+    if session.get_bind().dialect.name == "postgresql":
+        return float(session.scalars(select(func.extract("epoch", func.clock_timestamp()))).one())
+    return time.time()
+
+
+def _machine() -> str:
+    """Tells apart the machines, and containers of one machine, whose processes have numbers of their own."""
+    booted = Path("/proc/sys/kernel/random/boot_id").read_text()
+    return hashlib.sha256(f"{booted}{os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:16]
+
+
+def _started(pid: int) -> str:
+    """When a process began, in ticks since the machine did; empty if there is none, or only its exit code is left."""
+    try:
+        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if state == "Z" else rest[18]
+
+
+def _holder(text: str) -> tuple[str, int, str]:
+    """The machine, the process and its start in the name of a holder."""
+    machine, pid, started, _ = (text.split(" ") + 4 * [""])[:4]
+    return machine, int(pid) if pid.isdecimal() and len(pid) < 10 else 0, started
+
+
+def _is_gone(holder: str) -> bool:
+    """Whether the holder of a lease is a process of this machine that has ended."""
+    machine, pid, started = _holder(holder)
+    return machine == _machine() and _started(pid) != started

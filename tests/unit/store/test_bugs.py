@@ -1,0 +1,153 @@
+"""Captures that are one bug, and their counters."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from indexes import add, chain, failing, minify
+
+from fxminify.store.failure import Failure, FailureKind, Phase
+from fxminify.store.index import Index, State, StoreError
+from fxminify.store.index.bugs import LISTED
+
+WRONG = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, message="output 0 is off by 1", detail={"class": "value"})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "repro.db")
+
+
+@pytest.fixture
+def index(path: str) -> Iterator[Index]:
+    with Index.open(path, create=True) as index:
+        yield index
+
+
+def test_one_signature_under_one_backend_is_one_bug(index: Index) -> None:
+    add(index, chain(["sin", "cos"]), failing("no sin"))
+    add(index, chain(["sin"]), failing("no sin"))
+    add(index, chain(["sin"]), failing("no sin"))
+    add(index, chain(["sin"], backend="other"), failing("no sin"))
+    first, other = index.bugs.page()
+    assert (first.ids, first.captures, first.occurrences, first.nodes_before) == ((1, 2), 2, 3, (1, 2))
+    assert (first.states, first.nodes_after, first.headline) == ({State.PENDING: 2}, None, "RuntimeError: no sin")
+    assert (other.ids, other.backend, other.signature == first.signature) == ((3,), "other", True)
+    assert [row.bug for row in index.captures.find()] == [first.id, first.id, other.id]
+    minify(index, 1, chain(["sin"]))
+    assert (index.bugs.get(1).nodes_after, index.bugs.get(1).states) == (1, {State.PENDING: 1, State.VERIFIED: 1})
+
+
+def test_failures_that_cannot_be_run_are_told_apart_by_their_text(index: Index) -> None:
+    for reason in ("node a has no name", "node b has no name"):
+        add(index, None, None, provenance={"backend": "x"}, reason=reason)
+    assert [bug.headline for bug in index.bugs.page()] == ["node a has no name", "node b has no name"]
+
+
+def test_pages_are_read_by_key(index: Index) -> None:
+    for name in ("sin", "cos", "exp", "tan", "log"):
+        add(index, chain([name]), failing(f"no {name}"))
+    pages = [index.bugs.page(limit=2)]
+    while pages[-1]:
+        pages.append(index.bugs.page(after=pages[-1][-1].id, limit=2))
+    assert [[bug.ids for bug in page] for page in pages] == [[(1,), (2,)], [(3,), (4,)], [(5,)], []]
+    with pytest.raises(StoreError, match="has no bug 9"):
+        index.bugs.get(9)
+
+
+def test_of_many_captures_the_first_are_listed(index: Index) -> None:
+    for number in range(LISTED + 2):
+        add(index, chain(["sin"] * (number + 1)), failing("no sin"))
+    (bug,) = index.bugs.page()
+    assert (bug.ids, bug.captures) == (tuple(range(1, LISTED + 1)), LISTED + 2)
+
+
+def test_a_minified_divergence_goes_to_the_bug_of_what_its_graph_calls(index: Index) -> None:
+    for names in (["sin", "relu"], ["exp", "relu"], ["sin", "cos"]):
+        add(index, chain(names), WRONG)
+        add(index, chain(names), WRONG)
+    (all_of_them,) = index.bugs.page()
+    assert (all_of_them.ids, all_of_them.occurrences) == ((1, 2, 3), 6)
+    for id, name in ((1, "sin"), (2, "exp"), (3, "sin")):
+        minify(index, id, chain([name]))
+    found = {bug.operators: (bug.ids, bug.captures, bug.occurrences) for bug in index.bugs.page()}
+    assert found == {"sin": ((1, 3), 2, 4), "exp": ((2,), 1, 2)}
+    add(index, chain(["sin", "relu"]), WRONG)  # known, and counted where it is now
+    add(index, chain(["tan"]), WRONG)
+    assert [(bug.ids, bug.occurrences) for bug in index.bugs.page() if not bug.operators] == [((4,), 1)]
+    assert index.bugs.get(index.captures.get(1).bug).occurrences == 5
+
+
+def test_sightings_are_counted_by_day_and_by_versions(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    def see(torch: str, day: str, times: int = 1) -> None:
+        for module in ("bugs", "captures"):
+            monkeypatch.setattr(f"fxminify.store.index.{module}.now", lambda: f"{day}T00:00:00+00:00")
+        for _ in range(times):
+            add(index, chain(["sin"]), failing("no sin"), provenance={"torch": torch, "python": "3.11.7"})
+
+    see("2.13.0", "2026-11-01", 2)
+    see("2.14.0", "2026-11-01")
+    see("2.14.0", "2026-11-03")
+    index.captures.seen_again(1, 7, {"torch": "2.14.0", "python": "3.11.7"})
+    index.captures.seen_again(1)
+    assert [(s.day, s.versions["torch"], s.count) for s in index.bugs.sightings(1)] == [
+        ("2026-11-01", "2.13.0", 2), ("2026-11-01", "2.14.0", 1), ("2026-11-03", "2.13.0", 1),
+        ("2026-11-03", "2.14.0", 8),
+    ]  # fmt: skip
+    (bug,) = index.bugs.page()
+    assert (bug.occurrences, bug.created[:10], bug.last_seen[:10]) == (12, "2026-11-01", "2026-11-03")
+
+
+def test_writers_at_once_lose_no_count(path: str) -> None:
+    def write(number: int) -> None:
+        with Index.open(path) as own:
+            for _ in range(10):
+                add(own, chain(["sin"]), failing("no sin"))
+                add(own, chain(["cos"]), failing(f"no cos {'x' * number}"))
+
+    Index.open(path, create=True).close()
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with Index.open(path) as index:
+        assert sorted(bug.occurrences for bug in index.bugs.page()) == [10, 10, 10, 10, 40]
+        assert [sum(s.count for s in index.bugs.sightings(bug.id)) for bug in index.bugs.page()] == [
+            bug.occurrences for bug in index.bugs.page()
+        ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("UPDATE bugs SET occurrences = 'many'", "occurrences"),
+        ("UPDATE bugs SET headline = x'00'", "headline"),
+        ("UPDATE captures SET state = 'odd'", "state"),
+        ("UPDATE environments SET versions = '[]'", "object"),
+    ],
+)
+def test_a_tampered_row_is_a_sentence(path: str, statement: str, message: str) -> None:
+    with Index.open(path, create=True) as index:
+        add(index, chain(["sin"]), failing("no sin"))
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(statement)
+    connection.close()
+    with Index.open(path, readonly=True) as index, pytest.raises(StoreError, match=message):
+        _ = (index.bugs.page(), index.bugs.sightings(1))
+
+
+def test_what_a_verified_script_shows_counts_though_its_reduction_was_interrupted(index: Index) -> None:
+    id = add(index, chain(["sin", "cos", "exp"]), failing("no sin"))
+    reduction = index.reductions.begin(id, {})
+    index.reductions.accept(reduction.id, chain(["sin", "cos"]), {})
+    index.repros.save(id, "script", "raise 1", verified=0, runs=1, log="", case=chain(["sin"]), blobs={})
+    assert (index.captures.get(id).nodes_after, index.bugs.get(1).nodes_after) == (2, 2)
+    assert index.best(index.captures.get(id)) == chain(["sin", "cos"])
+    index.repros.save(id, "script", "raise 1", verified=1, runs=1, log="")  # the same text, of the same case
+    assert (index.captures.get(id).nodes_after, index.bugs.get(1).nodes_after) == (1, 1)
+    assert index.best(index.captures.get(id)) == chain(["sin"])
+    index.repros.save(id, "script", "raise 2", verified=1, runs=1, log="")  # of a case that is not known
+    assert (index.captures.get(id).nodes_after, index.best(index.captures.get(id))) == (2, chain(["sin", "cos"]))
