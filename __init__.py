@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from .backends.shipped.chain import chain
     from .backends.shipped.explain import Explain
     from .minifier.reduce import reduce
-    from .minifier.session.minify import MinifyResult, minify
+    from .minifier.session.minify import minify
     from .minifier.session.options import MinifyOptions
+    from .minifier.session.results import MinifyResult, MinifyResults
 
 __version__ = "0.1.0"
 __all__ = [
-    "Explain", "MinifyOptions", "MinifyResult", "__version__", "capture", "capturing", "chain", "install", "minify",
-    "record", "reduce", "uninstall",
+    "Explain", "MinifyOptions", "MinifyResult", "MinifyResults", "__version__", "capture", "capturing", "chain",
+    "install", "minify", "record", "reduce", "uninstall",
 ]  # fmt: skip
 
 _LAZY = {
@@ -33,7 +34,8 @@ _LAZY = {
     "reduce": ".minifier.reduce",
     "minify": ".minifier.session.minify",
     "MinifyOptions": ".minifier.session.options",
-    "MinifyResult": ".minifier.session.minify",
+    "MinifyResult": ".minifier.session.results",
+    "MinifyResults": ".minifier.session.results",
 }
 
 
@@ -50,3 +52,17 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What ``%load_ext fxminify`` calls."""
+    from .minifier.commands.magics import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """What ``%unload_ext fxminify`` calls."""
+    from .minifier.commands.magics import unload
+
+    unload(shell)

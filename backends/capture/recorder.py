@@ -22,6 +22,7 @@ import torch
 from ...store.document.case import Json, to_json
 from ...store.document.decode import InvalidDocument, validate
 from ...store.failure import METADATA, PRECISION, Failure, FailureKind, Phase
+from ...store.live import ipython
 from ...store.live.encode import Unsupported, graph_text
 from ...store.signature import Signature, signature
 from ..provenance.spec import BackendSpec
@@ -279,7 +280,7 @@ class CaptureRecorder:
         """Where a capture comes from, without directories, host names and values of the environment."""
         out: Json = {
             "backend": spec.name,
-            "program": os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else "",
+            "program": ipython.notebook() or os.path.basename(sys.argv[0] if getattr(sys, "argv", None) else ""),
             **_versions(),
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }

@@ -192,8 +192,8 @@ class Embedder:
         definitions = [n for n in nodes if isinstance(n, syntax.DEFINITIONS)]
         inner = inspect.unwrap(value) if callable(value) else value
         if isinstance(inner, FunctionType):
-            modules.check_fresh(inner, "\n".join(lines))
-            definitions = [n for n in definitions if syntax.first_line(n) == inner.__code__.co_firstlineno]
+            line = modules.line_in_script(inner, namespace)
+            definitions = [n for n in definitions if syntax.first_line(n) == line]
         elif len(nodes) > 1:
             return False
         if len(definitions) != 1:

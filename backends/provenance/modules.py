@@ -22,7 +22,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from ...store.document.recreation import is_dotted
-from . import syntax
+from ...store.live import ipython
+from . import cells, syntax
 
 #: Names of the running script. Another process cannot import them.
 SCRIPT = frozenset({"__main__", "__mp_main__"})
@@ -244,12 +245,27 @@ def reimportable(value: Any) -> tuple[str, str, str] | None:
 
 
 def script(namespace: Mapping[str, Any]) -> tuple[ast.Module, list[str], str]:
-    """The syntax tree, the lines and the file of the running script. Raises `CannotEmbed` if there is no source."""
+    """The syntax tree, the lines and the file of the running script. Raises `CannotEmbed` if there is no source.
+
+    The cells of a notebook are one script, and its file is the notebook.
+    """
     file = namespace.get("__file__")
-    lines = linecache.getlines(file) if isinstance(file, str) else []
-    if not lines or not isinstance(file, str):
-        raise CannotEmbed("the source of the running script is not available (an interactive session?)")
-    return parse("".join(lines)), [line.rstrip("\n") for line in lines], file
+    if isinstance(file, str) and (lines := linecache.getlines(file)):
+        return parse("".join(lines)), [line.rstrip("\n") for line in lines], file
+    if written := cells.program().lines:
+        return parse("\n".join(written)), written, ipython.notebook()
+    raise CannotEmbed("Python keeps no source of what is typed into it or piped to it; put the program into a file")
+
+
+def line_in_script(fn: FunctionType, namespace: Mapping[str, Any]) -> int:
+    """The line of `script` at which ``fn`` begins, 0 if it does not. Raises `CannotEmbed` if its file has changed."""
+    code, (_, lines, _) = fn.__code__, script(namespace)
+    if not ipython.is_cell(code.co_filename):
+        check_fresh(fn, "\n".join(lines))
+        return code.co_firstlineno
+    text = "".join(linecache.getlines(code.co_filename))
+    check_fresh(fn, text)
+    return cells.program().line(text, code.co_firstlineno)
 
 
 def parse(text: str) -> ast.Module:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...store.failure import Failure, FailureKind, Frame, Phase
+from ...store.live import ipython
 
 #: Exceptions of Dynamo that wrap the backend's own.
 _ENVELOPES = frozenset({"BackendCompilerFailed"})
@@ -183,7 +184,12 @@ def _ours(filename: str) -> bool:
 
 
 def portable(filename: str) -> str:
-    """``filename`` relative to the installed packages, otherwise its base name, without directories of this machine."""
+    """``filename`` relative to the installed packages, otherwise its base name, without directories of this machine.
+
+    The cells of a notebook are one file.
+    """
+    if ipython.is_cell(filename):
+        return ipython.notebook()
     if filename.startswith("<"):
         return filename
     roots = [p for p in sys.path if p and p.endswith("-packages")] + [os.path.dirname(os.__file__)]

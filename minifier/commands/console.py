@@ -28,13 +28,14 @@ from ...store.text import count
 from ..printable import printable
 from ..reporting import groups
 from ..session import events
+from ..session.results import outcome
 
 if TYPE_CHECKING:  # a listing is to be quick: it needs none of these
     from ..oracle.ablation import Ablation
     from ..reducer.history import Effort, History
     from ..regression.retest import RetestAnswer, RetestCase
     from ..reporting.explanation import Explanation
-    from ..session.minify import MinifyResult
+    from ..session.results import MinifyResult
 
 STATES = {
     "verified": "green",
@@ -240,19 +241,6 @@ def _first_node(found: Mapping[str, Any]) -> str | None:
         return None
     error = f"{found.get('class')}: error {found.get('error')}, eager's own {found.get('eager_error')}"
     return f"{found.get('node')}, node {found.get('position')} of {found.get('of')} ({error})"
-
-
-def outcome(row: CaptureInfo) -> str:
-    """One line about a capture that was worked on."""
-    if row.state in ("verified", "unverified") and row.nodes_after is not None:
-        shown = f"{row.verified} of {row.runs} fresh runs of the script show it"
-        if row.nodes_before == row.nodes_after:
-            kept = "its only node is needed" if row.nodes_after == 1 else f"none of its {row.nodes_after} nodes can go"
-        else:
-            kept = f"{row.nodes_before} → {row.nodes_after} nodes"
-        text = f"{kept}, {count(row.queries, 'query')}, {shown}"
-        return f"{row.state}: {text}" + (f"; {row.reason}" if row.reason else "")
-    return f"{row.state}: {row.reason}" if row.reason else str(row.state)
 
 
 def summary(results: Sequence[MinifyResult], db: str, *, console: Console | None = None) -> None:

@@ -12,8 +12,8 @@ import click
 from .verbs import IndexCommand, Problem, as_json, ask, dump, index_argument
 
 if TYPE_CHECKING:
-    from ..session.minify import MinifyResult
     from ..session.options import MinifyOptions
+    from ..session.results import MinifyResult
 
 
 @click.command(cls=IndexCommand)

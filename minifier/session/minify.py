@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...backends.provenance.spec import InvalidSpec
 from ...store.errors import LeaseLost, StoreError
@@ -13,10 +13,12 @@ from ...store.index import CaptureInfo, Index, State
 from ..consent import Confirm, question, refuse
 from ..reducer.history import begin_at
 from ..sandbox.cluster import connect
+from . import notebook_progress
 from .capture import CaptureOutcome, reduce_capture
-from .events import CaptureFinished, CaptureStarted, Listener, ignore
+from .events import CaptureFinished, CaptureStarted, Listener
 from .options import MinifyOptions
 from .resources import SharedResources
+from .results import MinifyResult, MinifyResults
 
 #: Captures in these states are minified when no ids are given.
 OPEN = (State.PENDING, State.REDUCING, State.BLOCKED)
@@ -27,39 +29,6 @@ INTERRUPTED = "interrupted, it may become smaller"
 _DEFAULTS = MinifyOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class MinifyResult:
-    """What became of one capture.
-
-    ``capture`` is its row in the index, ``script`` the text of its script, empty where there is none,
-    ``others`` the ids of other failures that were found on the way and stored as captures of their own. ``skipped`` is
-    true for a capture that was done before and left as it is.
-    """
-
-    capture: CaptureInfo
-    script: str = ""
-    others: tuple[int, ...] = ()
-    skipped: bool = False
-
-    @property
-    def id(self) -> int:
-        return self.capture.id
-
-    @property
-    def state(self) -> State:
-        return self.capture.state
-
-    @property
-    def reason(self) -> str:
-        """Why the state is not better; empty where there is nothing to say."""
-        return self.capture.reason
-
-    @property
-    def verified(self) -> bool:
-        """Whether at least one run of the script, in a process of its own, showed the failure."""
-        return self.capture.state is State.VERIFIED
-
-
 def minify(
     db: str | os.PathLike[str],
     ids: Sequence[int] | None = None,
@@ -67,11 +36,12 @@ def minify(
     options: MinifyOptions = _DEFAULTS,
     listener: Listener | None = None,
     confirm: Confirm = refuse,
-) -> list[MinifyResult]:
+) -> MinifyResults:
     """Minify the failures of ``db`` and store a verified script of each. Returns one result a capture, sorted by id.
 
     ``db`` is a path or a database URL. Without ``ids`` every pending capture is minified; of ``ids`` those that are not
-    done yet, or all with ``options.again``. ``listener`` is told each `fxminify.minifier.session.events.Event`.
+    done yet, or all with ``options.again``. ``listener`` is told each `fxminify.minifier.session.events.Event`; without
+    one a notebook shows the progress, and nothing else does.
 
     Captures made by another installation run only with ``options.trust``, or where ``confirm(question)`` is true;
     others end as blocked. Other failures that are found on the way are stored as pending captures for the next call.
@@ -81,7 +51,7 @@ def minify(
     Raises `fxminify.store.errors.StoreError` where the index cannot be used, and
     `fxminify.minifier.sandbox.cluster.NoCluster` where ``options.executor`` cannot be had.
     """
-    tell = listener or ignore
+    tell = listener or notebook_progress.listener()
     with (
         Index.open(os.fspath(db)) as index,
         connect(options.executor) if options.executor else nullcontext() as cluster,
@@ -116,7 +86,7 @@ def minify(
         done = index.captures.find([c.id for c in todo]) if todo else []
         results = [MinifyResult(row, _script(index, row), others.get(row.id, ())) for row in done]
         results += [MinifyResult(row, _script(index, row), skipped=True) for row in skipped]
-    return sorted(results, key=lambda result: result.id)
+    return MinifyResults(sorted(results, key=lambda result: result.id))
 
 
 def _script(index: Index, capture: CaptureInfo) -> str:

@@ -22,7 +22,7 @@ from torch import fx
 
 from ..document.case import Graph, Json, Node, TensorSpec, Value
 from ..document.names import UnknownName, grow, is_argument_name, is_attribute_path, is_node_name, table
-from . import modes
+from . import ipython, modes
 from .leaf_modules import NotALeaf, class_of, contents
 from .resolve import annotation, describe, enumeration, forget, triton_kernel
 from .snapshot import CannotSnapshot, Put, Tensors, digest, hint
@@ -305,7 +305,7 @@ def user_line(meta: Mapping[str, Any]) -> str:
     while isinstance(trace, str) and (end := trace.rfind('File "', 0, end)) >= 0:
         if (found := _FRAME.match(trace, end)) is None:
             continue
-        file = re.split(r"[/\\]", found[1])[-1]
+        file = ipython.cell(found[1]) or re.split(r"[/\\]", found[1])[-1]
         line = printable(f"{file}:{found[2]} {found[3]}", 300)
         if not found[1].startswith(_TORCH):
             return line

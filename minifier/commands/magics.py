@@ -1,0 +1,77 @@
+"""``%load_ext fxminify``: capture in a notebook, and the verbs of `minify` as the magic ``%minify``."""
+
+from __future__ import annotations
+
+import shlex
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import VERBS
+from .report import report
+from .run import run
+from .verbs import DEFAULT_DB, IndexCommand, Verbs
+
+if TYPE_CHECKING:
+    from ..session.results import MinifyResults
+
+
+def load(shell: Any) -> None:
+    """Capture the failures of every backend in this kernel, and offer ``%minify``."""
+    from ...backends.capture.hook import install
+
+    install(DEFAULT_DB)
+    shell.register_magic_function(minify, "line", "minify")
+    click.echo(f"Failures of torch.compile backends are stored in {DEFAULT_DB}; %minify makes scripts of them.")
+
+
+def unload(shell: Any) -> None:
+    from ...backends.capture.hook import uninstall
+
+    uninstall()
+    shell.magics_manager.magics["line"].pop("minify", None)
+
+
+def minify(line: str) -> Any:
+    """``%minify``: minify what was captured and show the scripts. ``%minify VERB ...``: any verb of the command."""
+    try:
+        shown = _group.main(shlex.split(line) or ["run"], prog_name="%minify", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+    except SystemExit:
+        return None  # the verb has said what is wrong
+    else:
+        return None if isinstance(shown, int) else shown  # an exit code
+    return None
+
+
+def _run(db: str, ids: tuple[int, ...], json_: bool, **options: Any) -> MinifyResults:
+    """`minify run`, whose results the notebook shows."""
+    from ..session.minify import minify as minify_captures
+    from ..session.options import MinifyOptions
+
+    del json_
+    return minify_captures(db, ids, options=MinifyOptions(**{**options, "jobs": options["jobs"] or 0}))
+
+
+def _report(db: str, ids: tuple[int, ...]) -> Any:
+    """The page of `minify report`, in a frame of the notebook."""
+    from IPython.display import HTML
+
+    from ...repro_templates.report.html import render
+    from ...store.index import Index
+    from ..reporting.overview import overview
+
+    with Index.open(db, readonly=True) as index:
+        page = render(overview(index, ids))
+    frame = f'<iframe srcdoc="{escape(page)}" sandbox="allow-scripts" style="width: 100%; height: 40em"></iframe>'
+    return HTML(f"<div>{frame}</div>")
+
+
+_HERE = (
+    IndexCommand("run", callback=_run, params=run.params, help=run.help),
+    IndexCommand("report", callback=_report, params=[p for p in report.params if p.name in ("db", "ids")],
+                 help="Show the page about the failures of DB, or those with the given IDs."),
+)  # fmt: skip
+_group = Verbs(name="%minify", commands={verb.name: verb for verb in (*VERBS, *_HERE) if verb.name})
