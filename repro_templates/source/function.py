@@ -15,11 +15,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ...backends.adapters import adapter_of
-from ...store.document.case import Case, Graph, Node, Value, refs, tag
+from ...store.document.case import Case, Graph, Node, Value, refs, tag, target_name
 from ..privacy import private
 from .expressions import Expressions, Unprintable, is_name
 from .layout import PrintedCall, Statement, signature
-from .naming import Scope, input_names, unnumbered
+from .naming import Scope, input_names, is_operation, unnumbered
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
@@ -274,6 +274,8 @@ class _Function:
         """Bind the node's name to ``expression``, or just evaluate it where nothing reads it."""
         base = unnumbered(node.name)
         base = base.removesuffix("_default") if self.expressions.lowered else base
+        if is_operation(base) and is_operation(operation := target_name(node).strip("_")):
+            base = operation  # the search may have put another operator into the node
         self.names[node.name] = self.scope.fresh(base) if self.uses[node.name] else "None"
         target = self.names[node.name] if self.uses[node.name] else ""
         self.statements.append(Statement(expression, target, self.depth, self.comment(node)))

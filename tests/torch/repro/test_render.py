@@ -97,6 +97,15 @@ torch.testing.assert_close(actual, expected)
     )
 
 
+def test_a_value_is_named_after_the_operator_that_a_search_has_put_there() -> None:
+    case, blobs = case_of(lambda x: torch.relu(x).exp() + 1, X)
+    relu = case.graph.compute[0]
+    nodes = tuple(replace(n, target={"fn": "torch.neg"}) if n is relu else n for n in case.graph.nodes)
+    text = render(replace(case, graph=replace(case.graph, nodes=nodes)), blobs, header=HEADER).text
+    assert "    neg = torch.neg(x)" in text
+    assert "    exp = neg.exp()" in text
+
+
 LONG = Failure(
     FailureKind.COMPILE_ERROR,
     Phase.COMPILE,
