@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.adapters import adapters
+from ..backends.capture import startup
 from ..store.text import count
 from .session.minify import minify
 
@@ -61,6 +62,7 @@ def examine(*, synthetic: bool = False) -> list[Check]:
         ("sqlite", lambda: (sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version)),
         ("fork", lambda: (True, "workers are forked") if hasattr(os, "fork") else (None, "workers are spawned")),
         ("backends", _backends),
+        ("start-up", _startup),
     ]
     rows = []
     for name, check in checks:
@@ -92,6 +94,16 @@ def _backends() -> tuple[bool, str]:
     packages = {module for adapter in adapters().values() for module, _ in adapter.needs.values()}
     extra = sorted(module for module in packages if importlib.util.find_spec(module))
     return True, ", ".join(["torch's own", *names, *extra])
+
+
+def _startup() -> tuple[bool | None, str]:
+    """Whether ``FXMINIFY=1`` has an effect on the processes of this installation."""
+    installed = metadata.files("fxminify") or ()
+    if not any(file.name == startup.PTH and Path(str(file.locate())).is_file() for file in installed):
+        return None, f"{startup.SWITCH}=1 has no effect: {startup.PTH} is not installed; install fxminify once more"
+    if startup.is_armed():
+        return True, f"{startup.SWITCH} is set: failures of every process here are captured in {startup.database()}"
+    return True, f"{startup.SWITCH}=1 captures the failures of every process of this installation"
 
 
 def _planted() -> tuple[bool, str]:

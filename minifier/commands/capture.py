@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
-from .verbs import DEFAULT_DB
+from .verbs import database_option
 
 DEFAULT_CHECK = "first:2"
 #: The beginnings of a value of ``--check``.
@@ -17,9 +18,18 @@ _SPEC = re.compile(r"first:|every:|strict(,|$)")
 
 
 class Capture(click.Command):
-    """``--check`` may stand alone before PROGRAM: what follows it is its value only if that begins like one."""
+    """``--check`` may stand alone before PROGRAM: what follows it is its value only if that begins like one.
+
+    Settings that are not given are those of ``[tool.fxminify]`` in ``pyproject.toml``.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from ...backends.capture.startup import configured
+
+        try:
+            ctx.default_map = {**configured(Path.cwd()), **(ctx.default_map or {})}
+        except ValueError as error:
+            raise click.UsageError(f"{error}.", ctx) from error
         valued = {o for p in self.params if isinstance(p, click.Option) and not p.is_flag for o in p.opts}
         index = 0
         while index < len(args) and args[index].startswith("-") and args[index] != "--":
@@ -49,7 +59,7 @@ class Setting(click.ParamType[Any]):
 def capture_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options and arguments of a verb that runs a program and captures its failures."""
     options = (
-        click.option("--db", default=DEFAULT_DB, show_default=True, metavar="FILE", help="Where failures are stored."),
+        database_option,
         click.option(
             "--check",
             type=Setting("check"),

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from .verbs import DEFAULT_DB, as_json, ask, dump
+from .verbs import as_json, ask, database_option, dump
 
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--db", default=DEFAULT_DB, show_default=True, metavar="FILE", help="Where failures are stored.")
+@database_option
 @click.option(
     "--import",
     "modules",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shlex
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...backends.capture.startup import configured, database
+from ...store.errors import without_password
 from . import VERBS
 from .report import report
 from .run import run
-from .verbs import DEFAULT_DB, IndexCommand, Verbs
+from .verbs import IndexCommand, Verbs
 
 if TYPE_CHECKING:
     from ..session.results import MinifyResults
@@ -21,9 +24,10 @@ def load(shell: Any) -> None:
     """Capture the failures of every backend in this kernel, and offer ``%minify``."""
     from ...backends.capture.hook import install
 
-    install(DEFAULT_DB)
+    db = database()
+    install(db, **configured(Path.cwd()))
     shell.register_magic_function(minify, "line", "minify")
-    click.echo(f"Failures of torch.compile backends are stored in {DEFAULT_DB}; %minify makes scripts of them.")
+    click.echo(f"Failures of torch.compile backends go to {without_password(db)}; %minify makes scripts of them.")
 
 
 def unload(shell: Any) -> None:

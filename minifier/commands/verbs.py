@@ -18,7 +18,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-DEFAULT_DB = "repro.db"
+from ...backends.capture.startup import database
+
 #: The exit code where something cannot be told, because it cannot run here.
 UNKNOWN = 3
 
@@ -113,7 +114,7 @@ class Problem(click.ClickException):
 
 
 class IndexCommand(click.Command):
-    """A command with the arguments of `index_argument`. DB is repro.db where the first argument is a number and no
+    """A command with the arguments of `index_argument`. DB is the usual one where the first argument is a number and no
     file has that name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -122,25 +123,36 @@ class IndexCommand(click.Command):
         if str(given["db"]).isdecimal() and not Path(given["db"]).exists():
             first = int(given["db"])
             if "ids" in given:
-                given |= {"db": DEFAULT_DB, "ids": (first, *given["ids"])}
+                given |= {"db": database(), "ids": (first, *given["ids"])}
             elif "id_" in given and given["id_"] is None:
-                given |= {"db": DEFAULT_DB, "id_": first}
+                given |= {"db": database(), "id_": first}
         if "id_" in given and given["id_"] is None and not ctx.resilient_parsing:
             raise click.UsageError("Missing argument 'ID': which failure? `minify list` shows them.", ctx)
         return rest
 
 
 def index_argument(*, ids: bool = False, one: bool = False, metavar: str = "[DB]") -> Callable[..., Any]:
-    """The argument ``DB``, a path or a database URL, and the IDs of failures in it, or the ID of one."""
+    """The argument ``DB``, a path or a database URL, and the IDs of failures in it, or the ID of one.
+
+    Without it DB is what ``FXMINIFY_DB`` names, or ``repro.db``.
+    """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         if ids:
             command = click.argument("ids", nargs=-1, type=int, metavar="[ID]...")(command)
         if one:
             command = click.argument("id_", required=False, type=int, metavar="ID")(command)
-        return click.argument("db", default=DEFAULT_DB, metavar=metavar)(command)
+        return click.argument("db", default=database, metavar=metavar)(command)
 
     return decorate
+
+
+def database_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option ``--db`` of verbs that store failures."""
+    return click.option(
+        "--db", default=database, show_default="$FXMINIFY_DB or repro.db", metavar="FILE",
+        help="Where failures are stored.",
+    )(command)  # fmt: skip
 
 
 def as_json(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ import traceback
 from typing import Any
 
 from ...backends.adapters import adapter_of, adapters
+from ...backends.capture.startup import DATABASE, SWITCH
 from .messages import Ready, Setup
 from .processes import threads
 
@@ -26,8 +27,11 @@ _TORCH = (
 
 #: Set in the environment before anything is imported, with what adapters add.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-#: Would make torch dump, log or swallow the very failures under study.
-UNWANTED = ("TORCHDYNAMO_REPRO_AFTER", "TORCHDYNAMO_REPRO_LEVEL", "TORCH_LOGS", "TORCH_TRACE", "TORCHDYNAMO_VERBOSE")
+#: Would make torch dump, log or swallow the very failures under study, or capture those of candidates.
+UNWANTED = (
+    "TORCHDYNAMO_REPRO_AFTER", "TORCHDYNAMO_REPRO_LEVEL", "TORCH_LOGS", "TORCH_TRACE", "TORCHDYNAMO_VERBOSE", SWITCH,
+    DATABASE,
+)  # fmt: skip
 
 #: Variables that libraries of compilers set for themselves when they are first used; adapters add more.
 _LIBRARIES_OWN = ("KMP_", "TF_")
