@@ -1,14 +1,15 @@
-"""Private text: paths, names of the user and the host, secrets.
+"""Private text: what `fxminify.store.private_values` knows by value, and paths, secrets and addresses by their shape.
 
-`private` masks it in text that is only read. Code must run, so `revealing` lists what a person should check in it
-before it is handed out.
+`private` masks it in text that is only read, `shareable` in a way that leaves the signature of a message as it is. Code
+must run, so `revealing` lists what a person should check in it before it is handed out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from ..store.private_values import here
 from ..store.signature_rules import installed
 
 _PART = r"[\w.~+@%=-]+"
@@ -23,8 +24,9 @@ _PACKAGES = re.compile(r"^.*?[/\\](?:site|dist)-packages[/\\](.+)$")
 #: A single part is a path only if it is a usual directory; ``/2`` and ``and/or`` are none.
 _SINGLE = re.compile(r"^/(?:home|root|tmp|usr|var|opt|mnt|etc|data|srv)/?$")
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>()\[\]{}]+")
-#: The address of an object, as in ``<function f at 0x7f2a1c0d5e40>``.
-_MEMORY = re.compile(r" at 0x[0-9a-fA-F]{6,16}(?=>)")
+#: The address of an object, as in ``<function f at 0x7f2a1c0d5e40>``, and any number as long as one.
+_MEMORY = re.compile(r" at (?:<0x[0-9a-fA-F]{6,16}>|0x[0-9a-fA-F]{6,16}\b)")
+_POINTER = re.compile(r"\b0x[0-9a-fA-F]{9,16}\b")
 #: Each begins only where a word does, and gives nothing back: the time must grow as the text does.
 _SECRETS = (
     (re.compile(r"(?i)(?<![\w-])((?=[\w-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credential))[\w-]++[\"']?+\s*+[=:]"
@@ -38,22 +40,37 @@ _SECRETS = (
 
 
 def private(text: str) -> str:
-    """``text`` with the last parts of paths only, and without secrets, addresses and home directories."""
-    text = _MEMORY.sub("", text)
+    """``text`` with the last parts of paths only, and without secrets, addresses, home directories and the values of
+    this machine."""
+    return _without_paths(_POINTER.sub("0x...", _MEMORY.sub("", _without_secrets(text))), _shortened)
+
+
+def shareable(text: str) -> str:
+    """``text`` without what `private` leaves out. A path remains one, so that messages keep their signature."""
+    return _without_paths(_without_secrets(text), _still_a_path)
+
+
+def _without_secrets(text: str) -> str:
+    text = here().mask(text)
     for pattern, masked in _SECRETS:
         text = pattern.sub(masked, text)
+    return text
+
+
+def _without_paths(text: str, short: Callable[[str], str]) -> str:
     kept: list[str] = []
 
     def keep(match: re.Match[str]) -> str:
         kept.append(match[0])
         return f"\0{len(kept) - 1}\0"
 
-    text = _PATH.sub(lambda match: _shortened(match[0]), _ADDRESS.sub(keep, text.replace("\0", "?")))
+    text = _PATH.sub(lambda match: short(match[0]), _ADDRESS.sub(keep, text.replace("\0", "?")))
     return re.sub(r"\0(\d+)\0", lambda match: kept[int(match[1])], text)
 
 
 def revealing(text: str) -> Iterator[str]:
-    """A few words on each absolute path and each likely secret in ``text``, which do not repeat it."""
+    """A few words on each value of this machine, absolute path and likely secret in ``text``. They do not repeat it."""
+    yield from here().found(text)
     bare = _ADDRESS.sub("", text)
     if any(_shortened(m[0]) != m[0] for m in _PATH.finditer(bare)):
         yield "an absolute path"
@@ -61,6 +78,14 @@ def revealing(text: str) -> Iterator[str]:
         yield "what looks like a secret"
     if any(pattern.search(text) for pattern, _ in _SECRETS[4:]):
         yield "an address"
+
+
+def _still_a_path(path: str) -> str:
+    """`_shortened` below a directory that says nothing."""
+    short = _shortened(path)
+    if short == path or "/" in short.removeprefix("<path>/"):
+        return short
+    return "/masked" if short == "<path>" else f"/masked/{short.removeprefix('<path>/')}"
 
 
 def _shortened(path: str) -> str:

@@ -21,6 +21,8 @@ from types import MappingProxyType
 from ..backends.running import deaths
 from ..store import codec
 from ..store.failure import Failure, FailureKind, Phase
+from ..store.private_values import here
+from ..store.scrubbing import masked_failure
 from ..store.signature import Signature, signature
 from .processes import SCRIPT, EndedRun, Processes, Script
 from .tracebacks import phase_of_crash
@@ -72,7 +74,8 @@ def verify(
 
     def told(ended: EndedRun) -> Failure | None:
         readings = [_at_home(failure, embedded) for failure in _readings(ended, timeout)]
-        return next(filter(shows, readings), next(iter(readings), None))
+        masked = [masked_failure(failure, here().mask) for failure in readings]
+        return next(filter(shows, masked), next(iter(masked), None))
 
     reports = max(runs - 1, 1)
     forked = fresh <= 1 and (processes is not None or reports > 1)
@@ -89,6 +92,7 @@ def verify(
     log = "\n".join([*(_log("reported", ended) for ended in reported), _log("plain", plainly)])
     passed = failures.count(None) + (plainly.code == 0) if runs > 1 else int(plainly.code == 0)
     blocked = next((text for ended in reported if (text := str((ended.report or {}).get("blocked_reason", "")))), "")
+    blocked = here().mask(blocked)
     versions = next((found for ended in reported if (found := _versions(ended.report))), {})
     if not seen:
         return Verification(0, runs, tuple(failures), mismatch, log, passed, blocked, versions)
@@ -186,4 +190,4 @@ def _status(ended: EndedRun) -> str:
 
 
 def _log(kind: str, ended: EndedRun) -> str:
-    return f"[{kind}: {_status(ended)}, {ended.seconds:.1f} s]\n{ended.output[-_TAIL:]}"
+    return f"[{kind}: {_status(ended)}, {ended.seconds:.1f} s]\n{here().mask(ended.output)[-_TAIL:]}"

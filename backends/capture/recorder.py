@@ -24,6 +24,8 @@ from ...store.document.decode import InvalidDocument, validate
 from ...store.failure import METADATA, PRECISION, Failure, FailureKind, Phase
 from ...store.live import ipython
 from ...store.live.encode import Unsupported, graph_text
+from ...store.private_values import here
+from ...store.scrubbing import masked_case, masked_failure, masked_provenance
 from ...store.signature import Signature, signature
 from ..provenance.spec import BackendSpec
 from .graph_snapshot import GraphSnapshot, KeptInputs, Taken
@@ -79,6 +81,7 @@ class CaptureRecorder:
         try:
             with self._lock, own_calls():
                 asked = {"backward": backward, "compare": compare, "calls": calls}
+                failure = masked_failure(failure, here().mask)
                 self._record(snapshot, spec(), inputs, rng, failure, below, level, asked)
         except Exception as exc:  # noqa: BLE001  whatever goes wrong here must not reach the user's program
             log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
@@ -108,14 +111,16 @@ class CaptureRecorder:
         try:
             with own_calls():
                 backend = spec()
-                document: Json = {"provenance": self._provenance(snapshot, backend)}
+                private = here()  # the parent, which stores this, may have another environment
+                document: Json = {"provenance": masked_provenance(self._provenance(snapshot, backend), private.mask)}
                 taken = self._case(snapshot, backend, inputs, rng, {"calls": calls}, self._kept(AHEAD))
                 if taken.invented:
                     document["provenance"]["data"] = METADATA
                 if taken.case is None:
-                    document |= {"reason": taken.reason, "graph_text": graph_text(snapshot.module())}
+                    text = graph_text(snapshot.module())
+                    document |= {"reason": private.mask(taken.reason), "graph_text": private.mask(text)}
                 else:
-                    document["case"] = to_json(taken.case)
+                    document["case"] = to_json(masked_case(taken.case, private.mask, private.folder))
                 self.journal.put(graph, document, taken.blobs)
         except Exception as exc:  # noqa: BLE001  see record
             log.warning("fxminify could not write ahead; a crash here would not be captured: %s", _said(exc))

@@ -181,7 +181,7 @@ def _source(item: Mapping[str, Any]) -> EmbeddedSource:
 
 
 def _locate(library: str, directories: Iterable[str]) -> str:
-    for directory in (*directories, *sys.path):
+    for directory in (*map(os.path.expanduser, directories), *sys.path):
         path = os.path.join(directory, library)
         if os.path.isfile(path):
             return path

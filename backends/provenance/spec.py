@@ -220,7 +220,8 @@ def runs(source: EmbeddedSource, purpose: str) -> list[str]:
 
 def extend_path(directories: Iterable[str]) -> None:
     """Put those ``directories`` that exist and are not on ``sys.path`` at its front, in their order."""
-    new = [d for d in directories if d not in sys.path and os.path.isdir(d)]
+    expanded = map(os.path.expanduser, directories)
+    new = [d for d in expanded if d not in sys.path and os.path.isdir(d)]
     sys.path[:0] = new
 
 

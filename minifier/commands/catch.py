@@ -53,6 +53,7 @@ def catch(
     from ...store.text import count
     from ..reporting import groups
     from ..reporting.export import ExportRequest, export
+    from ..reporting.privacy_summary import warnings
     from ..session.options import MinifyOptions
     from . import console
     from .repro import run_command
@@ -80,6 +81,8 @@ def catch(
             continue
         if len(verified) == 1:
             console.code(made.text)
+        for line in warnings({str(path): made.text.encode()}):
+            click.echo(f"minify: {line}", err=True)
         click.echo(f"minify: {path} shows failure {capture.id}: {run_command(path, made.search_path)}", err=True)
     if missing := [capture for capture in captures if capture not in verified]:
         click.echo(f"minify: {count(len(missing), 'failure')} without a verified script:", err=True)

@@ -54,14 +54,16 @@ def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_
     from ...store.index import Index
     from ...store.text import count
     from ..reporting.overview import overview
-    from ..reporting.privacy_summary import lines, page_listing
+    from ..reporting.privacy_summary import lines, page_listing, provenience, warnings
 
     with Index.open(db, readonly=True) as index:
         made = overview(index, ids)
+        shown = index.captures.find([detail.row.id for detail in made.details]) if inside and made.details else []
+        origins = [provenience(index, capture) for capture in shown]
     path = output if output is not None else Path(made.name).with_suffix(".html")
     text = render(made)
     content = text.encode("utf-8", "replace")
-    found = page_listing(made, text) if inside else {}
+    found = page_listing(made, text, origins) if inside else {}
     if inside and output is None:
         if json_:
             dump({"what_is_inside": found})
@@ -71,6 +73,8 @@ def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_
     for line in lines(found) if inside else ():
         click.echo(line, err=json_)
     write({path: content}, force=force)
+    for line in () if inside else warnings({str(path): content}):
+        click.echo(f"minify: {line}", err=True)
     about = {"output": str(path), "bytes": len(content), "failures": made.count, "bugs": len(made.groups),
              "in_full": [detail.row.id for detail in made.details],
              **({"what_is_inside": found} if inside else {})}  # fmt: skip
@@ -100,7 +104,7 @@ def _hand_on(
     from ...store.index import Index
     from ..reporting import bundle as bundles
     from ..reporting.export import ExportRequest
-    from ..reporting.privacy_summary import lines, listing
+    from ..reporting.privacy_summary import lines, listing, provenience, warnings
 
     request = ExportRequest(rename=rename, unverified=force)
     if bundle is not None and bundle.exists() and not force:
@@ -109,16 +113,20 @@ def _hand_on(
         if to is not None:
             click.echo(bundles.command(index, id_, request))
         capture = index.captures.get(id_)
-        case = (index.best(capture) or index.captures.case(id_)) if inside else None
+        captured = index.captures.case(id_) if inside else None
+        case = (index.best(capture) or captured) if inside else None
+        origin = provenience(index, capture)
     if bundle is None and case is None:
         return
     formats = None if bundle is not None else ("script", "issue")
     made = bundles.collect(db, id_, request, formats=formats, trust=trust)
     out: dict[str, Any] = {"bundle": str(bundle), **made.document()} if bundle is not None else {}
     if case is not None:
-        out["what_is_inside"] = listing(case, capture.failure, made.contents, renamed=rename)
+        out["what_is_inside"] = listing(case, capture.failure, made.contents, origin, renamed=rename, captured=captured)
     for line in [*(made.lines() if bundle is not None else ()), *(lines(out["what_is_inside"]) if inside else ())]:
         click.echo(line, err=json_)
+    for line in () if inside else warnings(made.contents):
+        click.echo(f"minify: {line}", err=True)
     if bundle is not None:
         write({bundle: bundles.zipped(made)}, force=force)
     if json_:

@@ -51,6 +51,7 @@ def repro(
     """
     from ...repro_templates.formats import find
     from ..reporting.export import ExportRequest, NotMinified, export, template_text
+    from ..reporting.privacy_summary import warnings
     from ..session.options import MinifyOptions
     from . import console
     from .run import minify_with_progress
@@ -64,6 +65,9 @@ def repro(
         minify_with_progress(db, [id_], MinifyOptions(trust=trust))
         made = export(db, id_, request, trust=trust)
     text, files, info = made.text, made.files, made.info
+    name = str(output) if output is not None else f"the {'text' if template else format_}"
+    for line in warnings({name: text.encode()}):
+        click.echo(f"minify: {line}", err=True)
     if made.tentative:
         click.echo(f"Tentative: {made.tentative}", err=True)
     if output is not None:

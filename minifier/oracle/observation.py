@@ -12,6 +12,8 @@ from enum import StrEnum
 from ...backends.running import deaths
 from ...store import codec
 from ...store.failure import Failure, Phase
+from ...store.private_values import here
+from ...store.scrubbing import masked_failure
 from ..sandbox.pool import Ended, Reply
 
 #: Phases before the backend is called, and phases of the backend.
@@ -37,7 +39,13 @@ class Observation:
 
 
 def of_reply(reply: Reply) -> Observation:
-    """The observation in the reply to an ``observe`` task."""
+    """The observation in the reply to an ``observe`` task, with what is private here masked as in a capture."""
+    seen, mask = _of_reply(reply), here().mask
+    failure = None if seen.failure is None else masked_failure(seen.failure, mask)
+    return replace(seen, failure=failure, detail=mask(seen.detail))
+
+
+def _of_reply(reply: Reply) -> Observation:
     if reply.ended is Ended.DONE:
         try:
             return _answered(reply)

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 
 from ...store.document.case import Case, Graph, Node, TensorSpec
 from ...store.failure import Failure, FailureKind
+from ...store.private_values import covers, here
+from ...store.scrubbing import masked_failure
 from ...store.signature import Match, Signature, signature
 from ..sandbox.pool import Reply, Workers
 from . import tasks
@@ -149,12 +151,15 @@ class Likeness:
         """The first part of the signatures that differs, None for the same failure."""
         if self.error_regex is not None:
             return None if FailureTarget((), self.match, self.error_regex).shows(failure) else "text"
-        want, have = signature(self.captured), signature(failure)
+        want, have = signature(masked_failure(self.captured, here().mask)), signature(failure)
         have = replace(
             have,
             diagnostics=have.diagnostics if want.diagnostics else "",
             origin=have.origin if want.origin or want.kind != FailureKind.CRASH else "",
         )
+        for part in ("message", "diagnostics"):  # what was masked where it was captured may be anything here
+            if covers(getattr(want, part), getattr(have, part)):
+                have = replace(have, **{part: getattr(want, part)})
         return want.difference(have, self.match)
 
     def holds(self, failure: Failure) -> bool:

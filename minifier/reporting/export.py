@@ -6,6 +6,7 @@ the script, so they state the same facts. A format that can run is run before it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ def search_path(case: Case) -> list[str]:
     paths = [*case.backend.get("search_path", ())]
     for item in case.imports:
         paths += item.get("search_path", ())
+    paths = [os.path.expanduser(path) for path in paths]  # below the home directory they are relative to that
     return [path for path in dict.fromkeys(paths) if not Path(path, "torch", "__init__.py").exists()]
 
 

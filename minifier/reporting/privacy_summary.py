@@ -1,11 +1,13 @@
 """`minify report --what-is-inside`: what leaves this machine with a report, and what does not.
 
-It reads the files that would be sent and the case they were made from, and lists their content for the user.
+It reads the files that would be sent and the case they were made from, and lists their content for the user. What it
+says to be absent was looked for in the finished files, and it says what could not be looked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ...backends.provenance.spec import BackendSpec
 from ...repro_templates.privacy import revealing
@@ -14,22 +16,61 @@ from ...repro_templates.report.phrases import one_line
 from ...store.document.case import Case, operators
 from ...store.document.program_lines import comes_from
 from ...store.failure import Failure
+from ...store.index import CaptureInfo, Index
+from ...store.index.documents import graph_hash
+from ...store.private_values import here
+from ...store.scrubbing import MASKED
 from ...store.text import count
 
-#: What is never in a report.
-NEVER = (
-    "the program, its weights and its data beyond the values named above",
-    "the graph as it was captured",
-    "directories, host and user names, values of the environment",
-)
+_SHAPES = {
+    "an absolute path": "absolute paths",
+    "what looks like a secret": "what looks like a secret",
+    "an address": "addresses of mail and machines",
+}
 
 
-def listing(case: Case, failure: Failure | None, files: Mapping[str, bytes], *, renamed: bool) -> dict[str, list[str]]:
-    """Three lists of sentences: ``inside``, ``look_at`` (to check before sending), and ``not_inside``."""
+@dataclass(frozen=True, slots=True)
+class Provenience:
+    """Whether this user made a capture, and the fxminify that masked private values there; empty if none says so."""
+
+    capture: int
+    ours: bool
+    masked_by: str
+
+    def sentence(self) -> str:
+        if self.ours:
+            masked = f"masked there by fxminify {self.masked_by}" if self.masked_by else "not masked at capture"
+            return f"captured with your key: what is private was {masked}"
+        said = (
+            f"it says that fxminify {self.masked_by} masked them" if self.masked_by else "nothing says they were masked"
+        )
+        return f"captured elsewhere, so that user, host and environment cannot be looked for: {said}"
+
+
+def provenience(index: Index, capture: CaptureInfo) -> Provenience:
+    """Where a capture comes from, as far as this user can know."""
+    ours = capture.nodes_before is not None and index.captures.is_ours(capture.id)
+    return Provenience(capture.id, ours, one_line(str(capture.provenance.get(MASKED, "")), 20))
+
+
+def listing(
+    case: Case,
+    failure: Failure | None,
+    files: Mapping[str, bytes],
+    origin: Provenience,
+    *,
+    renamed: bool,
+    captured: Case | None = None,
+) -> dict[str, list[str]]:
+    """Four lists of sentences: ``inside``, ``look_at`` (to check before sending), ``looked_for``, ``not_inside``.
+
+    ``captured`` is the case before its minification.
+    """
+    whole = captured is None or graph_hash(captured) == graph_hash(case)
     parts = ["its type and message"] if failure is not None and failure.message else []
     parts += [f"the places of {len(failure.frames)} frames, in files of packages"] if failure and failure.frames else []
     inside = [
-        f"graph: {_few(_operators(case))}",
+        f"graph{', as it was captured' if whole else ''}: {_few(_operators(case))}",
         "names: neutral ones" if renamed else f"names, as in the program: {_few(_names(case))}",
         *([f"places in the program: {lines}"] if not renamed and (lines := comes_from(case.graph)) else []),
         *_values(case),
@@ -39,12 +80,13 @@ def listing(case: Case, failure: Failure | None, files: Mapping[str, bytes], *, 
     ]
     inside += [f"file {name}: {len(content):,} bytes of captured values"
                for name, content in files.items() if name.endswith(".safetensors")]  # fmt: skip
-    look = [f"{name}: {what}" for name, content in files.items() if not name.endswith(".safetensors")
-            for what in dict.fromkeys(revealing(content.decode("utf-8", "replace")))]  # fmt: skip
-    return {"inside": [one_line(text, 300) for text in inside], "look_at": look, "not_inside": list(NEVER)}
+    texts = {n: content.decode("utf-8", "replace") for n, content in files.items() if not n.endswith(".safetensors")}
+    beyond = "what of the program, its weights and its data is not named above"
+    absent = [beyond] if whole else [beyond, "the graph as it was captured"]
+    return {"inside": [one_line(text, 300) for text in inside], **_searched(texts, [origin], absent)}
 
 
-def page_listing(report: FailureReport, page: str) -> dict[str, list[str]]:
+def page_listing(report: FailureReport, page: str, origins: Sequence[Provenience]) -> dict[str, list[str]]:
     """`listing` for the HTML report ``page``, which also shows captured graphs."""
     details = report.details
     parts = {
@@ -58,14 +100,63 @@ def page_listing(report: FailureReport, page: str) -> dict[str, list[str]]:
     }
     inside = [f"the list: {count(report.count, 'failure')} with backend, sizes and the first line of the error"]
     inside += [f"{what}: of {count(number, 'failure')}" for what, number in parts.items() if number]
-    look = list(dict.fromkeys(f"the page: {what}" for what in revealing(page)))
-    never = [text for text in NEVER if "graph as it was captured" not in text]
-    return {"inside": inside, "look_at": look, "not_inside": never}
+    absent = ["what of the programs, their weights and their data is not named above"]
+    return {"inside": inside, **_searched({"the page": page}, origins, absent)}
+
+
+def findings(files: Mapping[str, bytes]) -> dict[str, list[str]]:
+    """What a person should look at in each of ``files``, by name, without repeating it."""
+    texts = {n: content.decode("utf-8", "replace") for n, content in files.items() if not n.endswith(".safetensors")}
+    return {name: found for name, text in texts.items() if (found := list(dict.fromkeys(revealing(text))))}
+
+
+def warnings(files: Mapping[str, bytes]) -> list[str]:
+    """One line for each of ``files`` that has something private in it, with what to do."""
+    return [
+        f"{name} has {', '.join(what)} in it: this is part of the code or of a value, so it was not changed; "
+        "look for it before you send the file"
+        for name, what in findings(files).items()
+    ]
+
+
+def _searched(texts: Mapping[str, str], origins: Iterable[Provenience], absent: Sequence[str]) -> dict[str, list[str]]:
+    """What was looked for in ``texts``, and which of it they have or have not."""
+    private = here()
+    seen = {name: list(dict.fromkeys(revealing(text))) for name, text in texts.items()}
+    present = {what for found in seen.values() for what in found}
+    looked = [f"of this machine: {private.described()}"]
+    looked += [f"by shape: {', '.join(_SHAPES.values())}"]
+    if private.common:
+        looked.append(f"not looked for, because too short or too common to tell: {', '.join(private.common)}")
+    said: dict[str, list[int]] = {}
+    for origin in origins:
+        said.setdefault(origin.sentence(), []).append(origin.capture)
+    looked += [f"{_of(ids)}: {sentence}" for sentence, ids in said.items()]
+    gone = [name for what, name in _SHAPES.items() if what not in present]
+    facts = dict.fromkeys(value.what for value in private.values)
+    missing = [what for what in facts if what not in present]
+    named = [what for what in missing if what.startswith("the ") and "environment" not in what]
+    values = len(missing) - len(named)
+    if values:
+        named.append(f"{count(values, 'value')} of this environment")
+    return {
+        "look_at": [f"{name}: {what}" for name, found in seen.items() for what in found],
+        "looked_for": looked,
+        "not_inside": [*absent, *([f"{', '.join(named)}: none found"] if named else []),
+                       *([f"{', '.join(gone)}: none found"] if gone else [])],
+    }  # fmt: skip
+
+
+def _of(ids: Sequence[int]) -> str:
+    return f"failure{'s' if len(ids) > 1 else ''} {_few([str(id) for id in ids])}"
 
 
 def lines(found: Mapping[str, list[str]]) -> list[str]:
     """`listing` for a terminal."""
-    heads = {"inside": "Inside:", "look_at": "Look at this before you send it:", "not_inside": "Not inside:"}
+    heads = {
+        "inside": "Inside:", "look_at": "Look at this before you send it:", "looked_for": "Looked for:",
+        "not_inside": "Not inside:",
+    }  # fmt: skip
     return [line for key, head in heads.items() if found[key] for line in (head, *(f"  {text}" for text in found[key]))]
 
 

@@ -15,10 +15,13 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session, load_only
 
+from ... import __version__
 from .. import codec
 from ..document.case import Blobs, Case, Json
 from ..errors import ForeignValue, StoreError
 from ..failure import Failure
+from ..private_values import here
+from ..scrubbing import MASKED, masked_case, masked_failure, masked_provenance
 from ..signature import Signature, signature
 from . import bugs
 from .bugs import COMES_FROM, line
@@ -127,8 +130,17 @@ class Captures:
     ) -> int:
         """`add`, for a failure that a program of this user met: with its signature and the tag of its origin.
 
+        What is private here (`fxminify.store.private_values`) is masked first, but for code: the backend and the graph.
         A case with a ``reason`` cannot be run here; its capture becomes ``BLOCKED``.
         """
+        private = here()
+        failure, reason, graph_text = (
+            masked_failure(failure, private.mask),
+            private.mask(reason),
+            private.mask(graph_text),
+        )
+        case = None if case is None else masked_case(case, private.mask, private.folder)
+        provenance = {**masked_provenance(provenance, private.mask), MASKED: __version__}
         id = self.add(
             case=case, blobs=blobs, failure=failure, signature=signature(failure), provenance=provenance,
             graph_text=graph_text, reason=reason, ours=True,

@@ -110,7 +110,7 @@ def test_what_is_inside_says_what_leaves_and_what_does_not(desk: Desk) -> None:
     lines = done.stdout.splitlines()
     assert lines[:5] == [
         "Inside:",
-        "  graph: torch.relu",
+        "  graph, as it was captured: torch.relu",
         "  names, as in the program: x",
         "  values of 1 tensor, needed to show the failure, maybe captured: float32[4]",
         "  backend: the name eager",
