@@ -6,7 +6,10 @@ must run, so `revealing` lists what a person should check in it before it is han
 
 from __future__ import annotations
 
+import ast
+import io
 import re
+import tokenize
 from collections.abc import Callable, Iterator
 
 from ..store.private_values import here
@@ -19,7 +22,11 @@ _PATH = re.compile(
     rf"|(?:/home|/Users)/{_PART}(?:/{_PART})*"
     rf"|(?:[A-Za-z]:|(?<![\w\\])\\\\{_PART})(?:\\{{1,2}}[\w.~+@% -]+)+"
 )
+#: Tokens before the docstring of a script.
+_BLANK = (tokenize.ENCODING, tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE)
 _HOME = re.compile(r"^(?:file://)?(?:/home|/Users|/root|/var/home|[A-Za-z]:\\{1,2}Users)(?:[/\\]+[^/\\]*)?[/\\]?$")
+#: What stands for a directory.
+_NEUTRAL = re.compile(r"(?:/masked|/home/user)(?:/|$)")
 _PACKAGES = re.compile(r"^.*?[/\\](?:site|dist)-packages[/\\](.+)$")
 #: A single part is a path only if it is a usual directory; ``/2`` and ``and/or`` are none.
 _SINGLE = re.compile(r"^/(?:home|root|tmp|usr|var|opt|mnt|etc|data|srv)/?$")
@@ -50,6 +57,34 @@ def shareable(text: str) -> str:
     return _without_paths(_without_secrets(text), _still_a_path)
 
 
+def shareable_script(source: str) -> str:
+    """A script with its docstring and its comments `shareable`, and its code as it is."""
+    lines = source.splitlines(keepends=True)
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+        first = next((token for token in tokens if token.type not in _BLANK), None)
+        for token in reversed(tokens):
+            if token.type != tokenize.COMMENT and token is not first:
+                continue
+            if token.type not in (tokenize.COMMENT, tokenize.STRING):
+                continue
+            (start, left), (end, right) = token.start, token.end
+            text = lines[start - 1][:left] + shareable(token.string) + lines[end - 1][right:]
+            lines[start - 1 : end] = text.splitlines(keepends=True)
+        masked = "".join(lines)
+        return masked if ast.dump(_bare(masked)) == ast.dump(_bare(source)) else source
+    except (SyntaxError, ValueError, tokenize.TokenError, RecursionError):
+        return source
+
+
+def _bare(source: str) -> ast.Module:
+    """The code of ``source`` without its docstring."""
+    tree = ast.parse(source)
+    if ast.get_docstring(tree, clean=False) is not None:
+        del tree.body[0]
+    return tree
+
+
 def _without_secrets(text: str) -> str:
     text = here().mask(text)
     for pattern, masked in _SECRETS:
@@ -72,7 +107,7 @@ def revealing(text: str) -> Iterator[str]:
     """A few words on each value of this machine, absolute path and likely secret in ``text``. They do not repeat it."""
     yield from here().found(text)
     bare = _ADDRESS.sub("", text)
-    if any(_shortened(m[0]) != m[0] for m in _PATH.finditer(bare)):
+    if any(_shortened(m[0]) != m[0] and not _NEUTRAL.match(m[0]) for m in _PATH.finditer(bare)):
         yield "an absolute path"
     if any(pattern.search(text) for pattern, masked in _SECRETS[:3] if masked):
         yield "what looks like a secret"

@@ -19,21 +19,24 @@ Mask = Callable[[str], str]
 MASKED = "masked_by"
 
 
-def masked_failure(failure: Failure, mask: Mask) -> Failure:
-    """``failure`` with all its texts masked, but for the names of nodes."""
+def masked_failure(failure: Failure, mask: Mask, names: Mask | None = None) -> Failure:
+    """``failure`` with all its texts masked, but for the names of nodes. ``names``, by default ``mask``, is applied to
+    the names of files and functions, which are part of a signature."""
+    named = names or mask
     return replace(
         failure,
         message=mask(failure.message),
         causes=tuple((kind, mask(text)) for kind, text in failure.causes),
-        frames=tuple(replace(f, file=mask_file(f.file, mask), function=mask(f.function)) for f in failure.frames),
+        frames=tuple(replace(f, file=mask_file(f.file, named), function=named(f.function)) for f in failure.frames),
         diagnostics=mask(failure.diagnostics),
         detail={key: value if key == "nodes" else masked_json(value, mask) for key, value in failure.detail.items()},
     )
 
 
 def masked_case(case: Case, mask: Mask, folder: Callable[[str], str]) -> Case:
-    """``case`` with the lines of the program that its nodes come from masked, and the files from which source is
-    embedded. ``folder`` is applied to the directories from which modules are imported; without a text they go."""
+    """``case`` with the lines of the program that its nodes come from masked, and the names of the files from which
+    source is embedded. ``folder`` is applied to the directories from which modules are imported; without a text they
+    go."""
     backend = _masked_origin(case.backend, mask, folder)
     if isinstance(source := backend.get("source"), dict):
         backend["source"] = _masked_origin(source, mask, folder)

@@ -12,6 +12,7 @@ from . import (
     capture,
     catch,
     doctor,
+    export,
     formats,
     history,
     import_,
@@ -29,6 +30,6 @@ from . import (
 #: In the order of a session, which is that of ``minify --help``.
 VERBS = (
     catch.catch, capture.capture, import_.import_, run.run, list.list_, show.show, history.history, repro.repro,
-    report.report, verify.verify, retest.retest, ablate.ablate, upgrade.upgrade, backends.backends, passes.passes,
-    formats.formats, doctor.doctor,
+    report.report, export.export, verify.verify, retest.retest, ablate.ablate, upgrade.upgrade, backends.backends,
+    passes.passes, formats.formats, doctor.doctor,
 )  # fmt: skip

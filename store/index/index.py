@@ -6,6 +6,8 @@ An `Index` may be shared by threads but not across a fork: open it where it is u
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +23,7 @@ from .database import Database, check_place, open_database
 from .leases import Leases
 from .reductions import ReductionInfo, Reductions, StepInfo
 from .retests import Retest, Retests
+from .sharing import Masks, Shared, share
 from .tables import RetestResult, State
 from .verdicts import StoredVerdict, Verdicts
 
@@ -101,6 +104,10 @@ class Index:
             and self.reductions.is_ours(id)
             and (script is None or trust.is_our_script(script.text, script.origin, script.document))
         )
+
+    def share(self, path: Path, ids: Sequence[int], masks: Masks, *, force: bool = False) -> Shared:
+        """Write a new file with the captures ``ids`` (empty: all), scrubbed: see `fxminify.store.index.sharing`."""
+        return share(self._database, self.blobs, path, ids, masks, force=force)
 
     def close(self) -> None:
         """Write what waits to be written, give back the leases, and close the connections."""

@@ -1,0 +1,303 @@
+"""`minify export`: a new index file with some captures of another one, without what is private or only of use here.
+
+All texts pass a mask; code stays as it is, and what a look finds in it is told. Ids and identities stay the same. The
+tags of origin are left out, so whoever opens the file is asked before anything of it runs. The file appears whole or
+not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from ... import __version__
+from .. import codec
+from ..document.case import Case, to_json
+from ..document.decode import InvalidDocument, parse_value, validate
+from ..document.names import UnknownName
+from ..errors import ForeignValue, StoreError, explain
+from ..failure import Failure
+from ..masking import first_error_line
+from ..scrubbing import MASKED, Mask, masked_case, masked_failure, masked_json, masked_provenance
+from ..signature import signature
+from . import sqlite
+from .blobs import BlobStore
+from .database import Database, insert, open_database
+from .documents import digest, dumps, loads, pack, plain, unpack
+from .tables import (
+    ArtifactRow,
+    Base,
+    BugRow,
+    CaptureRow,
+    DocumentBlobRow,
+    DocumentRow,
+    EnvironmentRow,
+    ReductionRow,
+    ReproRow,
+    RetestRow,
+    SightingRow,
+    State,
+    StepRow,
+    VerdictRow,
+)
+
+_Row = TypeVar("_Row", bound=Base)
+
+#: The artifact whose failure is that of the script.
+_RECORD = "record"
+_PROBLEM = "problem/"
+#: What no shared file has, for a person.
+LEFT_OUT = (
+    "tags that prove who made a capture: it asks before it runs anything",
+    "directories from which modules are imported",
+    "what scripts and workers wrote, but for the line that a signature needs",
+    "rendered formats other than the script: minify repro --format makes them again",
+    "who works on what, and rounds of minify retest",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """How texts are masked: those that are read, names of files and functions, and the comments in a script. ``look``
+    says in a few words what is private in a text, for what is not changed."""
+
+    text: Mask
+    name: Mask
+    script: Mask
+    look: Callable[[str], Iterable[str]]
+
+
+@dataclass(slots=True)
+class Shared:
+    """What a shared file has: the ids of its captures, the number of rows by table, its size in bytes. ``found`` says
+    of the parts of each capture what could not be masked, ``unreadable`` why a capture is not in it."""
+
+    captures: list[int] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    found: dict[str, list[str]] = field(default_factory=dict)
+    unreadable: dict[int, str] = field(default_factory=dict)
+
+    def count(self, row: Base, times: int = 1) -> None:
+        name = row.__tablename__
+        self.rows[name] = self.rows.get(name, 0) + times
+
+
+def share(
+    source: Database, blobs: BlobStore, path: Path, ids: Sequence[int], masks: Masks, *, force: bool = False
+) -> Shared:
+    """Write the captures ``ids`` of ``source`` (empty: all) into the new file ``path``.
+
+    Raises `StoreError` where the file exists, unless ``force``, and where there is no capture to write.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
+    except OSError as exc:
+        raise StoreError(explain(exc, str(path))) from exc
+    try:
+        draft, ready = folder / "draft.db", folder / "ready.db"
+        target = open_database(str(draft), create=True, readonly=False, timeout=30.0)
+        try:
+            store = BlobStore(target, sqlite.MAX_VALUE)
+            with source.reading() as read, target.writing() as write:
+                shared = _Sharing(source, blobs, read, write, store, masks).all(ids)
+        finally:
+            target.close()
+        sqlite.back_up(draft, ready, 30.0)
+        shared.bytes = ready.stat().st_size
+        _put_in_place(ready, Path(f"{draft}.blobs"), path, force=force)
+    except OSError as exc:
+        raise StoreError(explain(exc, str(path))) from exc
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return shared
+
+
+def _put_in_place(ready: Path, storages: Path, path: Path, *, force: bool) -> None:
+    """Move the file to ``path``, after the storages that are too large for it."""
+    for file in storages.glob("??/*"):
+        place = Path(f"{path}.blobs", file.parent.name, file.name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(file, place)
+    if force:
+        os.replace(ready, path)
+        return
+    try:
+        os.link(ready, path)
+    except FileExistsError:
+        raise StoreError(f"{path} exists; add --force to overwrite it") from None
+
+
+class _Sharing:
+    """One copy: from the session ``read`` to the session ``write``."""
+
+    def __init__(
+        self, source: Database, blobs: BlobStore, read: Session, write: Session, store: BlobStore, masks: Masks
+    ) -> None:
+        self._source, self._blobs, self._read, self._write, self._store = source, blobs, read, write, store
+        self._masks = masks
+        self._shared = Shared()
+
+    def all(self, ids: Sequence[int]) -> Shared:
+        for id in ids:
+            self._source.need(self._read, CaptureRow, id)
+        chosen = sorted(set(ids)) or list(self._read.scalars(select(CaptureRow.id).order_by(CaptureRow.id)))
+        for id in chosen:
+            found = dict(self._shared.found)
+            rows = dict(self._shared.rows)
+            try:
+                with self._write.begin_nested():
+                    self._capture(self._source.need(self._read, CaptureRow, id))
+            except (ForeignValue, StoreError, InvalidDocument, UnknownName, ValueError) as exc:
+                self._shared.unreadable[id] = str(exc)
+                self._shared.found, self._shared.rows = found, rows
+                continue
+            self._shared.captures.append(id)
+        if not self._shared.captures:
+            why = "; ".join(f"capture {id}: {why}" for id, why in list(self._shared.unreadable.items())[:3])
+            raise StoreError(f"there is nothing to export from {self._source.name}" + (f" ({why})" if why else ""))
+        self._parents()
+        return self._shared
+
+    def _capture(self, row: CaptureRow) -> None:
+        place = f"failure {row.id}"
+        mask = self._masks.text
+        failure = None if row.failure is None else self._failure(codec.load(loads(row.failure), Failure))
+        provenance = {k: v for k, v in loads(row.provenance).items() if k != "origin"}
+        parts = None if row.signature_parts is None else dumps(masked_json(loads(row.signature_parts), mask))
+        document = self._document(row.document, f"{place}: the captured graph and its backend")
+        self._bug(row)
+        self._add(
+            row,
+            place,
+            parent=None,
+            state=State.PENDING.value if row.state == State.REDUCING else row.state,
+            reason=mask(row.reason),
+            headline=mask(row.headline),
+            signature_parts=parts,
+            failure=None if failure is None else dumps(plain(codec.dump(failure))),
+            provenance=dumps({**masked_provenance(provenance, mask), MASKED: __version__}),
+            graph_text=mask(row.graph_text),
+            document=document,
+        )
+        for sighting in self._of(SightingRow, SightingRow.capture == row.id):
+            versions = self._read.get_one(EnvironmentRow, sighting.environment).versions
+            insert(self._write, EnvironmentRow, [{"digest": sighting.environment, "versions": versions}])
+            self._add(sighting, place)
+        for reduction in self._of(ReductionRow, ReductionRow.capture == row.id):
+            self._reduction(reduction, place)
+        for script in self._of(ReproRow, ReproRow.capture == row.id, ReproRow.format == "script"):
+            text = self._masks.script(script.text)
+            self._look(f"{place}: the script", text)
+            case = self._document(script.document, f"{place}: the minimal graph and its backend")
+            self._add(script, place, text=text, log="", origin=None, document=case)
+        for artifact in self._of(ArtifactRow, ArtifactRow.capture == row.id):
+            self._add(artifact, place, content=self._artifact(artifact.kind, parse_value(artifact.content)))
+        for retest in self._of(RetestRow, RetestRow.capture == row.id):
+            self._add(retest, place, round=None, message=mask(retest.message))
+
+    def _reduction(self, row: ReductionRow, place: str) -> None:
+        mask = self._masks.text
+        config = dumps(masked_json(loads(row.config), mask))
+        best = self._document(row.best, f"{place}: the minimal graph and its backend")
+        self._add(row, place, config=config, config_digest=digest(config.encode()), best=best, origin=None)
+        for step in self._of(StepRow, StepRow.reduction == row.id):
+            kept = self._document(step.document, f"{place}: the graph of a step and its backend")
+            self._add(step, place, difference=mask(step.difference), document=kept, origin=None)
+        for verdict in self._of(VerdictRow, VerdictRow.reduction == row.id):
+            told = mask(verdict.detail) if verdict.key.startswith(_PROBLEM) else ""
+            self._add(verdict, place, detail=told)
+
+    def _artifact(self, kind: str, content: Any) -> str:
+        if kind == _RECORD and isinstance(content, dict) and isinstance(content.get("failure"), dict):
+            failure = self._failure(codec.load(content["failure"], Failure))
+            content = {**content, "failure": plain(codec.dump(failure))}
+        return dumps(masked_json(content, self._masks.text))
+
+    def _failure(self, failure: Failure) -> Failure:
+        """``failure`` masked, with the one line of standard error that its signature is made of, where that is all."""
+        masked = masked_failure(failure, self._masks.text, self._masks.name)
+        line = replace(masked, diagnostics=first_error_line(masked.diagnostics, generic=masked.is_generic()))
+        return line if signature(line) == signature(masked) else masked
+
+    def _bug(self, row: CaptureRow) -> None:
+        """Count a capture under its bug, which is made with the first of them."""
+        assert row.bug is not None
+        known = self._write.get(BugRow, row.bug)
+        if known is None:
+            old = self._read.get_one(BugRow, row.bug)
+            known = self._add(
+                old, f"failure {row.id}", headline=self._masks.text(old.headline), captures=0, occurrences=0
+            )
+        known.captures += 1
+        known.occurrences += row.occurrences
+        self._write.flush()
+
+    def _parents(self) -> None:
+        """A capture whose parent is in the file as well keeps it."""
+        for id in self._shared.captures:
+            parent = self._source.need(self._read, CaptureRow, id).parent
+            if parent in self._shared.captures:
+                self._write.get_one(CaptureRow, id).parent = parent
+        self._write.flush()
+
+    def _document(self, key: str | None, place: str) -> str | None:
+        """Copy a case with its storages. Returns the digest of what it became."""
+        if key is None:
+            return None
+        row = self._read.get(DocumentRow, key)
+        if row is None:
+            raise ForeignValue("a case without its document")
+        case = masked_case(validate(unpack(row.digest, row.size, row.data)), self._masks.name, lambda path: "")
+        new, size, data = pack(case)
+        if self._write.get(DocumentRow, new) is None:
+            self._store.insert(self._write, case.storages, [], self._blobs.view(case.storages))
+            self._write.add(DocumentRow(digest=new, size=size, data=data))
+            self._write.flush()
+            self._write.add_all(DocumentBlobRow(document=new, blob=blob) for blob in sorted(case.storages))
+            self._write.flush()
+            self._shared.count(DocumentRow())
+        self._look(place, _code(case))
+        return new
+
+    def _add(self, row: _Row, place: str, **changed: Any) -> _Row:
+        """Copy a row with some columns ``changed``, and look at all its texts but those of code."""
+        columns = {column.key: getattr(row, column.key) for column in row.__table__.columns}
+        new = type(row)(**columns | changed)
+        self._write.add(new)
+        self._write.flush()
+        self._shared.count(new)
+        texts = {k: v for k, v in (columns | changed).items() if isinstance(v, str) and k not in ("text", "backend")}
+        for column, text in texts.items():
+            self._look(f"{place}: {row.__tablename__}.{column}", text)
+        return new
+
+    def _look(self, place: str, text: str) -> None:
+        if what := list(dict.fromkeys([*self._shared.found.get(place, ()), *self._masks.look(text)])):
+            self._shared.found[place] = what
+
+    def _of(self, table: type[_Row], *where: Any) -> Iterable[_Row]:
+        return self._read.scalars(select(table).where(*where).order_by(*table.__table__.primary_key)).all()
+
+
+def _code(case: Case) -> str:
+    """All of a case that is code, as one text."""
+    doc: Mapping[str, Any] = to_json(case)
+    strings: list[str] = []
+
+    def collect(value: Any) -> None:
+        if isinstance(value, str):
+            strings.append(value)
+        for item in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+            collect(item)
+
+    collect({key: part for key, part in doc.items() if key != "tensors"})
+    return "\n".join(strings)
