@@ -52,7 +52,9 @@ _USERS = ("LOGNAME", "USER", "LNAME", "USERNAME", "SUDO_USER")
 _HOSTS = ("HOSTNAME", "HOST", "COMPUTERNAME")
 #: Directories of every system, whose files say nothing about a person.
 _STANDARD = re.compile(r"/(?:bin|sbin|lib\w*|usr|etc|dev|proc|sys|run|var|snap)(?:/|$)")
-_NUMBER = re.compile(r"[\d\s.,:;x+_/-]*|0[xX][0-9a-fA-F]{1,8}|-?\d+(?:\.\d+)?[eE][+-]?\d+")
+_NUMBER = re.compile(
+    r"[\d\s.,:;x+_/-]*|v?\d+(?:\.\d+)+(?:[+-]\w+|[abr]c?\d+)?|0[xX][0-9a-fA-F]{1,8}|-?\d+(?:\.\d+)?[eE][+-]?\d+"
+)
 _LOCALE = re.compile(r"(?:[a-z]{2,3}(?:_[A-Z]{2})?|C|POSIX)(?:\.[\w-]+)?(?:@\w+)?")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 #: A stretch of a text with a slash in it. It begins only where a word does, so that the time grows with the text.
@@ -307,7 +309,9 @@ def _is_common(value: str) -> bool:
     if _LOCALE.fullmatch(value) and len(value) <= 12 and ("_" in value or "." in value):
         return True
     words = _WORD.findall(value)
-    return bool(words) and all(len(word) < 3 or word.isdigit() or _is_word(word) for word in words) and len(words) < 8
+    real = [word for word in words if len(word) > 2 and not word.isdigit()]
+    short = all(len(word) < 5 for word in words if word.isdigit())
+    return bool(real) and short and len(words) < 8 and all(map(_is_word, real))
 
 
 def _is_address(value: str) -> bool:

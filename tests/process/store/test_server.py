@@ -3,10 +3,12 @@
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from desks import invoke
 from index_tasks import add, small_case
 from indexes import add as add_capture
 from indexes import chain, failing, minify
@@ -204,3 +206,18 @@ def test_a_capture_is_of_one_index_until_its_lease_ends(url: str) -> None:
         other.leases.give_back(1)
         assert one.leases.take(1)
         one.captures.set_state(1, State.VERIFIED)
+
+
+def test_its_captures_are_exported_to_a_file(url: str, tmp_path: Path) -> None:
+    with Index.open(url, create=True) as index:
+        for operations in (["sin", "relu"], ["cos"]):
+            add_capture(index, chain(operations), failing(f"no {operations[0]} in /srv/a/x.py"))
+        minify(index, 1, chain(["sin"]))
+    made = invoke(tmp_path, "export", url, 1, "-o", "share.db", "--json")
+    assert made.exit_code == 0, made.output
+    with Index.open(str(tmp_path / "share.db"), readonly=True) as shared:
+        rows = shared.captures.find()
+        assert [(row.id, row.headline) for row in rows] == [(1, "RuntimeError: no sin in /masked/x.py")]
+        best = shared.best(rows[0])
+        assert best is not None
+        assert best.graph.count == 1

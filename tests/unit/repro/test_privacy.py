@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from fxminify.repro_templates.privacy import private, revealing
+from fxminify.repro_templates.privacy import private, revealing, shareable, shareable_script
+from fxminify.store.masking import mask
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,10 @@ from fxminify.repro_templates.privacy import private, revealing
         ("https://me:token@example.org/x/y", "https://example.org/x/y"),
         ("me@example.org at 10.0.0.1:29500", "<address> at <address>:29500"),
         ("calls <function f at 0x7f2a1c0d5e40> at 0x7f2a", "calls <function f> at 0x7f2a"),
+        ("a Tensor at <0x7f2a1c0d5e40>, an object at 0x7f2a1c0d5e40", "a Tensor, an object"),
+        ("handle=0x7f2a1c0d5e40 (0x00007f2a1c0d5e40)", "handle=0x... (0x...)"),
         # What only looks like it.
+        ("code 0x1f, mask 0xffffffff", "code 0x1f, mask 0xffffffff"),
         ("see https://pytorch.org/docs/x.html", "see https://pytorch.org/docs/x.html"),
         ("and/or 1/2 /2 x // y", "and/or 1/2 /2 x // y"),
         ("torch/_inductor/x.py:3", "torch/_inductor/x.py:3"),
@@ -34,6 +38,31 @@ from fxminify.repro_templates.privacy import private, revealing
 )
 def test_a_sentence_keeps_what_is_not_of_this_machine(text: str, kept: str) -> None:
     assert private(text) == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("no kernel in /data/acme/k.cpp:12:3: error", "no kernel in /masked/k.cpp:12:3: error"),
+        ("at /opt/v/lib/python3.11/site-packages/torch/_inductor/x.py", "at torch/_inductor/x.py"),
+        ("/home/me is full, as is /tmp", "/masked is full, as is /masked"),
+        ("key: token=AAAABBBBCCCCDDDD", "key: token=<masked>"),
+        ("relu of 0x7f2a1c0d5e40", "relu of 0x7f2a1c0d5e40"),
+    ],
+)
+def test_what_is_shared_keeps_its_signature(text: str, kept: str) -> None:
+    assert shareable(text) == kept
+    assert mask(shareable(text)) == mask(text).replace("AAAABBBBCCCCDDDD", "<masked>")
+    assert list(revealing(shareable(text))) == []
+
+
+def test_a_script_is_shared_with_its_code_as_it_is() -> None:
+    script = (
+        '# from /data/acme/a.py\n"""It fails in /data/acme/x.cpp.\n"""\nx = "/data/acme/x"  # see /data/acme/b.py\n'
+    )
+    masked = script.replace("/data/acme/a.py", "/masked/a.py").replace("/data/acme/x.cpp", "/masked/x.cpp")
+    assert shareable_script(script) == masked.replace("/data/acme/b.py", "/masked/b.py")
+    assert shareable_script("def (") == "def ("
 
 
 def test_code_is_not_changed_but_looked_at() -> None:
@@ -64,7 +93,7 @@ def test_time_grows_as_the_text_does(unit: str) -> None:
     def seconds(characters: int) -> float:
         text = (unit * (characters // len(unit) + 1))[:characters]
         began = time.process_time()
-        for work in (private, revealing):
+        for work in (private, revealing, shareable):
             list(work(text))
         return time.process_time() - began
 
