@@ -21,7 +21,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
 from .document.names import SHIPPED
@@ -126,7 +126,7 @@ class PrivateValues:
 
     def mask(self, text: str) -> str:
         """``text`` with a placeholder for each value. In a path that is a plain word, so it remains a path."""
-        if not self.values or self._pattern.search(text) is None:
+        if (pattern := self._pattern(text)) is None:
             return text
         stretches = [found.span() for found in _STRETCH.finditer(text)]
         starts = [start for start, _ in stretches]
@@ -141,7 +141,7 @@ class PrivateValues:
             within = place >= 0 and end <= stretches[place][1]
             return _IN_PATH[value.instead] if within else value.instead
 
-        return self._pattern.sub(placeholder, text)
+        return pattern.sub(placeholder, text)
 
     def folder(self, path: str) -> str:
         """A directory that must be found again, relative to the home directory (``~``) if it is below that."""
@@ -151,9 +151,9 @@ class PrivateValues:
 
     def found(self, text: str) -> list[str]:
         """What of these values is in ``text``, each once, without repeating it."""
-        if not self.values:
+        if (pattern := self._pattern(text)) is None:
             return []
-        return list(dict.fromkeys(self._known[match[0].lower()].what for match in self._pattern.finditer(text)))
+        return list(dict.fromkeys(self._known[match[0].lower()].what for match in pattern.finditer(text)))
 
     def described(self) -> str:
         """What is looked for, in words."""
@@ -163,10 +163,17 @@ class PrivateValues:
         values = f"{number} value{'' if number == 1 else 's'} of the environment"
         return ", ".join([*named, values])
 
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        longest_first = sorted(self._known.values(), key=lambda value: (-len(value.text), value.text))
-        return re.compile("|".join(value.pattern() for value in longest_first))
+    def _pattern(self, text: str) -> re.Pattern[str] | None:
+        """The values that ``text`` may have in it, None where it has none: a search for each takes no time."""
+        lower = text.lower()
+        present = [value for known, value in self._known.items() if known in lower]
+        return _compiled(tuple(present)) if present else None
+
+
+@lru_cache(maxsize=64)
+def _compiled(values: tuple[PrivateValue, ...]) -> re.Pattern[str]:
+    longest_first = sorted(values, key=lambda value: (-len(value.text), value.text))
+    return re.compile("|".join(value.pattern() for value in longest_first))
 
 
 _OF_VARIABLE = "the value of the environment variable "

@@ -15,6 +15,8 @@ from sqlalchemy.orm import Session
 
 from ..document.case import Blobs, Case
 from ..document.decode import InvalidDocument, parse_value
+from ..private_values import here
+from ..scrubbing import masked_json
 from .cases import CaseStore
 from .database import Database, now
 from .documents import dumps, plain
@@ -74,7 +76,9 @@ class Repros:
             if staged is not None and case is not None:
                 document, nodes, inputs = staged.insert(session), case.graph.count, len(case.inputs)
             origin = same.origin if same is not None and document == before else script_tag(text, document)
-            new = ReproRow(capture=capture_id, format=format, text=text, log=log, verified=verified, runs=runs)
+            new = ReproRow(
+                capture=capture_id, format=format, text=text, log=here().mask(log), verified=verified, runs=runs
+            )
             new.created, new.origin, new.document, new.nodes, new.inputs = now(), origin, document, nodes, inputs
             session.merge(new)
             session.flush()
@@ -106,8 +110,9 @@ class Artifacts:
         self._database = database
 
     def save(self, capture_id: int, kind: str, content: Any) -> None:
-        """Store ``content``, which replaces the artifact of the same kind. Values that are no JSON become text."""
-        text = dumps(plain(content))
+        """Store ``content``, which replaces the artifact of the same kind. Values that are no JSON become text, and in
+        texts what is private here is masked."""
+        text = dumps(masked_json(plain(content), here().mask))
         with self._database.writing() as session:
             self._database.need(session, CaptureRow, capture_id)
             self._database.check_lease(session, capture_id)

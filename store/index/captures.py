@@ -235,7 +235,7 @@ class Captures:
         with self._database.writing() as session:
             row = self._database.need(session, CaptureRow, id)
             self._database.check_lease(session, id)
-            row.state, row.reason = State(state).value, reason
+            row.state, row.reason = State(state).value, here().mask(reason)
 
     def seen_again(self, id: int, times: int = 1, provenance: Json | None = None) -> None:
         """Count ``times`` more occurrences of a capture, with the versions in ``provenance``."""

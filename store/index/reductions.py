@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 from .. import codec
 from ..document.case import Blobs, Case, Json, target_name
 from ..errors import StoreError
+from ..private_values import here
 from . import bugs
 from .cases import CaseStore
 from .database import Database, now
@@ -203,7 +204,7 @@ class Reductions:
     def add_step(self, reduction_id: int, step: StepInfo, case: Case | None = None, blobs: Blobs | None = None) -> None:
         """Store ``step``. A ``case`` is stored with it and becomes the best of the reduction."""
         self._verdicts.flush()
-        text = step.difference
+        text = here().mask(step.difference)
         if len(text) > LONGEST_DIFFERENCE:
             text = f"{text[: LONGEST_DIFFERENCE // 2]}\n[...]\n{text[-LONGEST_DIFFERENCE // 2 :]}"
 

@@ -15,6 +15,7 @@ from sqlalchemy import select
 from .. import codec
 from ..document.case import Json
 from ..errors import ForeignValue
+from ..private_values import here
 from .database import Database, lock, now
 from .documents import digest, dumps, loads
 from .tables import CaptureRow, RetestResult, RetestRow, RoundRow
@@ -97,8 +98,8 @@ class Retests:
             self._database.need(session, CaptureRow, capture_id)
             row = RetestRow(
                 round=round_id, capture=capture_id, backend=backend, result=RetestResult(result).value,
-                message=message[:2000], signature=signature[:32], shown=shown, runs=runs, seconds=float(seconds),
-                versions=dumps(kept), at=now(),
+                message=here().mask(message)[:2000], signature=signature[:32], shown=shown, runs=runs,
+                seconds=float(seconds), versions=dumps(kept), at=now(),
             )  # fmt: skip
             session.add(row)
             session.flush()

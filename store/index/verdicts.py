@@ -17,6 +17,7 @@ from sqlalchemy import case, select
 from sqlalchemy.orm import Session
 
 from ..errors import LeaseLost, StoreError
+from ..private_values import here
 from .database import Database, insert
 from .tables import ReductionRow, VerdictRow
 
@@ -68,7 +69,7 @@ class Verdicts:
             if (reduction_id, key) not in self._names:
                 raise ValueError(f"query {key!r} of reduction {reduction_id} was never asked")
             self._entry(reduction_id, key).update(
-                outcome=str(outcome), signature=signature, seconds=float(seconds), detail=detail
+                outcome=str(outcome), signature=signature, seconds=float(seconds), detail=here().mask(detail)
             )
 
     def find(self, reduction_id: int) -> dict[str, StoredVerdict]:
