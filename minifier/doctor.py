@@ -19,6 +19,7 @@ from typing import Any
 
 from ..backends.adapters import adapters
 from ..backends.capture import startup
+from ..backends.running.confinement import NoConfinement, confinement
 from ..store.text import count
 from .session.minify import minify
 
@@ -61,6 +62,7 @@ def examine(*, synthetic: bool = False) -> list[Check]:
         ("torch", _torch),
         ("sqlite", lambda: (sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version)),
         ("fork", lambda: (True, "workers are forked") if hasattr(os, "fork") else (None, "workers are spawned")),
+        ("sandbox", _sandbox),
         ("backends", _backends),
         ("start-up", _startup),
     ]
@@ -104,6 +106,14 @@ def _startup() -> tuple[bool | None, str]:
     if startup.is_armed():
         return True, f"{startup.SWITCH} is set: failures of every process here are captured in {startup.database()}"
     return True, f"{startup.SWITCH}=1 captures the failures of every process of this installation"
+
+
+def _sandbox() -> tuple[bool | None, str]:
+    """Whether `--sandbox` can be had, and with what."""
+    try:
+        return True, f"--sandbox works, with {confinement().name}"
+    except NoConfinement as error:
+        return None, str(error)
 
 
 def _planted() -> tuple[bool, str]:

@@ -5,6 +5,8 @@ A run sees an empty directory, the installed packages, ``search_path``, and of t
 nothing else. A *forked* one is a child of a `fork_server`: a process that was as fresh, and that has done the imports
 of the script. A script cannot tell the two apart; a test compares what it can see. Scripts with the same imports and
 environment share a server as long as their `Processes` live.
+
+Confined runs (``--sandbox``) are always fresh, so that each sees its own directory and no other one.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from typing import Any, Self
 
 from ..backends.adapters import adapters
 from ..backends.provenance.variables import ORDINARY, named
+from ..backends.running.confinement import Confinement, caches
+from ..backends.running.foreign_files import open_ordinary
 
 SCRIPT = "repro.py"
 _RUNNER = "fxminify.repro_templates.runner"
@@ -37,6 +41,8 @@ _SERVER = str(Path(__file__).with_name("fork_server.py"))
 _ACCELERATOR = re.compile(r"\b(cuda|hpu|mps|xpu)\b")
 #: Each holds some hundred megabytes.
 MOST_SERVERS = 3
+#: The most bytes that are read of what a run wrote.
+_MOST_OUTPUT = 16 << 20
 #: Seconds between two looks whether a server is alive.
 _TICK = 0.2
 
@@ -81,6 +87,21 @@ class _Run:
     def command(self) -> list[str]:
         return [sys.executable, *(("-m", _RUNNER, SCRIPT, str(self.report)) if self.report else (SCRIPT,))]
 
+    @property
+    def folders(self) -> list[Path]:
+        """The directories that the run may write to, the first is its current one."""
+        return [self.place / name for name in ("run", "report", "cache")]
+
+    def reported(self) -> dict[str, Any] | None:
+        """What `runner` wrote, None where it wrote nothing, or the script something else in its place."""
+        if self.report is None:
+            return None
+        try:
+            found = json.loads(_read(self.report))
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
 
 class Stopped(Exception):
     """The runs were ended before they had an answer."""
@@ -91,9 +112,13 @@ class _CannotFork(Exception):
 
 
 class Processes:
-    """Where scripts run. `stop` kills all runs, from any thread, and no other is started; `close` ends servers, too."""
+    """Where scripts run, confined if a ``confinement`` is given.
 
-    def __init__(self) -> None:
+    `stop` kills all runs, from any thread, and no other is started; `close` ends servers, too.
+    """
+
+    def __init__(self, confinement: Confinement | None = None) -> None:
+        self._confinement = confinement
         self._running: set[int] = set()
         self._servers: dict[tuple[Any, ...], _Server | None] = {}
         self._stopped = False
@@ -124,10 +149,11 @@ class Processes:
 
         ``forked`` allows a fork server. At the end the process group of the run is killed.
         """
-        with tempfile.TemporaryDirectory(prefix="fxminify-verify-") as name:
-            place = Path(name)
-            run = _Run(place, script, None if plain else place / "report.json")
-            (place / "run").mkdir()
+        with tempfile.TemporaryDirectory(prefix="fxminify-verify-", ignore_cleanup_errors=True) as name:
+            place = Path(name).resolve()
+            run = _Run(place, script, None if plain else place / "report" / "report.json")
+            for folder in run.folders:
+                folder.mkdir()
             (place / "run" / SCRIPT).write_text(script.text, encoding="ascii")
             for file, data in script.files.items():
                 (place / "run" / file).write_bytes(data)
@@ -135,8 +161,7 @@ class Processes:
                 code, seconds = self._fork(run) if forked else self._start(run)
                 if self._stopped:
                     raise Stopped
-                report = json.loads(run.report.read_text("utf-8")) if run.report and run.report.exists() else None
-                return EndedRun(code, seconds, (place / "output").read_text("utf-8", errors="replace"), report, forked)
+                return EndedRun(code, seconds, _read(place / "output"), run.reported(), forked)
         return self.run(script, plain=plain)
 
     def prepare(self, script: Script) -> None:
@@ -154,14 +179,21 @@ class Processes:
             with self._lock:
                 if self._stopped:
                     raise Stopped
+                command, environment = run.command(), run.script.environment()
+                if self._confinement is not None:
+                    search_path = run.script.search_path
+                    command = self._confinement.command(command, writable=run.folders, search_path=search_path)
+                    environment |= caches(run.place / "cache")
                 process = subprocess.Popen(
-                    run.command(), cwd=run.place / "run", env=run.script.environment(), stdin=subprocess.DEVNULL,
+                    command, cwd=run.place / "run", env=environment, stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL, stderr=sink, start_new_session=True,
                 )  # fmt: skip
                 self._running.add(process.pid)
             try:
                 with suppress(subprocess.TimeoutExpired):
                     code = process.wait(run.script.timeout)
+                    if self._confinement is not None:
+                        code = self._confinement.exit_code(code)
             finally:
                 self._end(process.pid)
                 process.wait()
@@ -200,7 +232,7 @@ class Processes:
         At most `MOST_SERVERS` are kept that serve nobody; the one that was used last stays longest.
         """
         imports, _ = split(script.text)
-        if not imports:
+        if not imports or self._confinement is not None:
             raise _CannotFork
         key = (imports, *sorted(script.environment().items()))
         with self._starting:
@@ -339,6 +371,18 @@ def _imported(statement: ast.Import | ast.ImportFrom) -> list[str]:
 
 def _docstring(text: str) -> str | None:
     return ast.get_docstring(ast.parse(text), clean=False)
+
+
+def _read(path: Path) -> str:
+    """What a run wrote, without what is in the middle of a very long file. A missing file is empty."""
+    try:
+        with open_ordinary(path) as file:
+            data = file.read(_MOST_OUTPUT // 2)
+            if (size := os.fstat(file.fileno()).st_size) > _MOST_OUTPUT:
+                file.seek(size - _MOST_OUTPUT // 2)
+            return (data + file.read(_MOST_OUTPUT // 2)).decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _kill(leader: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from .verbs import IndexCommand, as_json, ask, dump, index_argument
+from .verbs import IndexCommand, as_json, ask, dump, index_argument, sandboxed
 
 
 @click.command(cls=IndexCommand)
@@ -14,8 +14,9 @@ from .verbs import IndexCommand, as_json, ask, dump, index_argument
 @click.option("--backend", "names", multiple=True, metavar="NAME", help="Try this one too, instead of all installed.")
 @click.option("--timeout", default=300.0, show_default=True, metavar="S", help="Seconds for one run.")
 @click.option("--trust", is_flag=True, help="Run a capture made elsewhere without asking.")
+@sandboxed
 @as_json
-def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, trust: bool, json_: bool) -> None:
+def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, json_: bool, **allowed: bool) -> None:
     """Run failure ID under other backends: at which layer does it enter?
 
     The layers are Dynamo, AOTAutograd, its decompositions, and the backend. The issue report shows the answer.
@@ -26,7 +27,7 @@ def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, trust: boo
     def done(row: Any) -> None:
         click.echo(f"{row.backend}: {row.result}", err=True)
 
-    found = ablate(db, id_, backends=names, timeout=timeout, trust=trust, confirm=ask, done=done)
+    found = ablate(db, id_, backends=names, timeout=timeout, confirm=ask, done=done, **allowed)
     if json_:
         dump(found.to_json())
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .verbs import IndexCommand, Problem, as_json, dump, index_argument, write
+from .verbs import IndexCommand, Problem, as_json, dump, index_argument, sandboxed, write
 
 
 @click.command(cls=IndexCommand)
@@ -26,6 +26,7 @@ from .verbs import IndexCommand, Problem, as_json, dump, index_argument, write
               help="List what would leave this machine with failure ID, or with the HTML report.")  # fmt: skip
 @click.option("--rename", is_flag=True, help="Give inputs, layers and values neutral names.")
 @click.option("--trust", is_flag=True, help="Run the formats of a capture made elsewhere without asking.")
+@sandboxed
 @click.option("--force", is_flag=True, help="Overwrite the output; take a script that was not verified.")
 @as_json
 def report(
@@ -98,6 +99,7 @@ def _hand_on(
     inside: bool,
     rename: bool,
     trust: bool,
+    sandbox: bool,
     force: bool,
     json_: bool,
 ) -> None:
@@ -119,7 +121,7 @@ def _hand_on(
     if bundle is None and case is None:
         return
     formats = None if bundle is not None else ("script", "issue")
-    made = bundles.collect(db, id_, request, formats=formats, trust=trust)
+    made = bundles.collect(db, id_, request, formats=formats, trust=trust, sandbox=sandbox)
     out: dict[str, Any] = {"bundle": str(bundle), **made.document()} if bundle is not None else {}
     if case is not None:
         out["what_is_inside"] = listing(case, capture.failure, made.contents, origin, renamed=rename, captured=captured)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from .verbs import FormatName, IndexCommand, Problem, as_json, at_terminal, dump, index_argument, write
+from .verbs import FormatName, IndexCommand, Problem, as_json, at_terminal, dump, index_argument, sandboxed, write
 
 
 @click.command(cls=IndexCommand)
@@ -32,6 +32,7 @@ from .verbs import FormatName, IndexCommand, Problem, as_json, at_terminal, dump
 )
 @click.option("--rename", is_flag=True, help="Give inputs, layers and values neutral names.")
 @click.option("--trust", is_flag=True, help="Run a format of a capture made elsewhere without asking.")
+@sandboxed
 @click.option("--force", is_flag=True, help="Overwrite the output; show a script that was not verified.")
 @as_json
 def repro(
@@ -42,6 +43,7 @@ def repro(
     template: Path | None,
     rename: bool,
     trust: bool,
+    sandbox: bool,
     force: bool,
     json_: bool,
 ) -> None:
@@ -58,12 +60,12 @@ def repro(
 
     request = ExportRequest(format_, template_text(template), rename, force)
     try:
-        made = export(db, id_, request, trust=trust)
+        made = export(db, id_, request, trust=trust, sandbox=sandbox)
     except NotMinified as error:
         if not at_terminal() or not click.confirm(f"{error}\nMinify it now?", err=True):
             raise
-        minify_with_progress(db, [id_], MinifyOptions(trust=trust))
-        made = export(db, id_, request, trust=trust)
+        minify_with_progress(db, [id_], MinifyOptions(trust=trust, sandbox=sandbox))
+        made = export(db, id_, request, trust=trust, sandbox=sandbox)
     text, files, info = made.text, made.files, made.info
     name = str(output) if output is not None else f"the {'text' if template else format_}"
     for line in warnings({name: text.encode()}):

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument
+from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument, sandboxed
 
 
 @click.command(cls=IndexCommand)
@@ -30,6 +30,7 @@ from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_arg
 @click.option("--again", is_flag=True, help="Start anew instead of going on with a retest that was interrupted.")
 @click.option("--no-record", "record", is_flag=True, default=True, flag_value=False, help="Remember no results in DB.")
 @click.option("--trust", is_flag=True, help="Run scripts of captures made elsewhere without asking.")
+@sandboxed
 @as_json
 def retest(
     db: str, ids: tuple[int, ...], expect: str, junit: Path | None, matrix_: bool, json_: bool, **options: Any

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .verbs import IndexCommand, Problem, as_json, ask, dump, index_argument
+from .verbs import IndexCommand, Problem, as_json, ask, dump, index_argument, sandboxed
 
 if TYPE_CHECKING:
     from ..session.options import MinifyOptions
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 )
 @click.option("--embed-data", is_flag=True, help="Keep input data beside the script where no seed reproduces.")
 @click.option("--trust", is_flag=True, help="Run captures made elsewhere without asking.")
+@sandboxed
 @click.option(
     "--min-rate",
     type=click.FloatRange(0, 1, min_open=True),

@@ -77,10 +77,11 @@ def _ended_like_ctrl_c() -> Iterator[None]:
 def _ours() -> tuple[type[Exception], ...]:
     """The errors whose message is for the user. They are imported where there is one: that takes as long as a list."""
     from ...backends.provenance.spec import InvalidSpec
+    from ...backends.running.confinement import NoConfinement
     from ...store.errors import StoreError
     from ..reducer.shrinker import PassFailed
 
-    return StoreError, InvalidSpec, PassFailed
+    return StoreError, InvalidSpec, PassFailed, NoConfinement
 
 
 class FormatName(click.types.StringParamType):
@@ -158,6 +159,12 @@ def database_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
     """The ``--json`` flag of every verb that prints."""
     return click.option("--json", "json_", is_flag=True, help="Print JSON instead of a table.")(command)
+
+
+def sandboxed(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``--sandbox`` flag of every verb that runs what captures execute."""
+    text = "Run what a capture executes without network and without your files."
+    return click.option("--sandbox", is_flag=True, help=text)(command)
 
 
 def dump(value: Any) -> None:

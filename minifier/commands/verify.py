@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument
+from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument, sandboxed
 
 
 @click.command(cls=IndexCommand)
@@ -15,8 +15,9 @@ from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_arg
 @click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100), help="Fresh runs of each script.")
 @click.option("--timeout", default=600.0, show_default=True, metavar="S", help="Seconds for one run.")
 @click.option("--trust", is_flag=True, help="Run scripts of captures made elsewhere without asking.")
+@sandboxed
 @as_json
-def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool, json_: bool) -> None:
+def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool, sandbox: bool, json_: bool) -> None:
     """Run the scripts of DB again: does each still show its failure?
 
     Or run the script in FILE, which ends in .py: does it show the failure whose signature it names?
@@ -31,9 +32,9 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
     if db.endswith(".py"):
         if ids:
             raise Problem(f"{db} is one script, it has no failure {ids[0]}.")
-        answers = [verify_file(Path(db), runs=runs, timeout=timeout)]
+        answers = [verify_file(Path(db), runs=runs, timeout=timeout, sandbox=sandbox)]
     else:
-        answers = verify_stored(db, ids, runs=runs, timeout=timeout, trust=trust, confirm=ask)
+        answers = verify_stored(db, ids, runs=runs, timeout=timeout, trust=trust, sandbox=sandbox, confirm=ask)
     if json_:
         dump(answers)
     else:

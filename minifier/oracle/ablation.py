@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...backends.provenance.spec import BackendSpec
+from ...backends.running.confinement import Confinement, wanted
 from ...store import codec
 from ...store.document.case import Blobs, Case, Json
 from ...store.errors import StoreError
@@ -72,13 +73,17 @@ def ablate(
     backends: Sequence[str] = (),
     timeout: float = 300.0,
     trust: bool = False,
+    sandbox: bool = False,
     confirm: Confirm = refuse,
     done: Callable[[AblationRow], None] = lambda row: None,
 ) -> Ablation:
     """Run capture ``id`` under torch's layers, its own backend, and ``backends`` (default: others installed).
 
     The answer is stored, and the issue report shows it. ``timeout`` is in seconds, for one run.
+
+    Raises `StoreError`, and `NoConfinement` where a ``sandbox`` cannot be had.
     """
+    confinement = wanted(sandbox)
     with Index.open(db, readonly=True) as index:
         capture = index.captures.get(id)
         failure = index.captures.get(id).failure
@@ -96,7 +101,8 @@ def ablate(
     specs += [(named(name, own), "") for name in names if name not in {s.name for s, _ in specs}]
     rows = []
     for spec, layer in specs:
-        row = _row(spec, layer, replace(case, backend=spec.to_json()), blobs, Likeness(failure), timeout)
+        tried = replace(case, backend=spec.to_json())
+        row = _row(spec, layer, tried, blobs, Likeness(failure), timeout, confinement)
         rows.append(row)
         done(row)
     found = Ablation(tuple(rows), _enters(rows))
@@ -131,11 +137,19 @@ def stored(index: Index, id: int) -> Ablation | None:
     return None if found is None else Ablation.from_json(found)
 
 
-def _row(spec: BackendSpec, layer: str, case: Case, blobs: Blobs, likeness: Likeness, timeout: float) -> AblationRow:
+def _row(
+    spec: BackendSpec,
+    layer: str,
+    case: Case,
+    blobs: Blobs,
+    likeness: Likeness,
+    timeout: float,
+    confinement: Confinement | None,
+) -> AblationRow:
     mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
     seen: list[tuple[Observation, float]] = []
     try:
-        with Pool(case.backend, case.imports, mode=mode) as pool:  # type: ignore[arg-type]
+        with Pool(case.backend, case.imports, mode=mode, confinement=confinement) as pool:  # type: ignore[arg-type]
             pool.scratch.put(blobs)
             for entry in reversed(tasks.ENTRIES):  # as the script does it first
                 reply = pool.submit("observe", tasks.observe_argument(case, entry), timeout=timeout).result()

@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--minify-timeout", type=float, default=600.0, metavar="S", help="Seconds for one run of a case.")
     group.addoption("--minify-record", action="store_true", help="Remember the results in the file.")
     group.addoption("--minify-trust", action="store_true", help="Run cases that were made elsewhere.")
+    group.addoption("--minify-sandbox", action="store_true", help="Run without network and without your files.")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -76,6 +77,7 @@ class RetestFile(pytest.File):
         return RetestOptions(
             backends=tuple(given("--minify-backend")), expect=Expect(given("--minify-expect")),
             timeout=given("--minify-timeout"), trust=given("--minify-trust"), record=given("--minify-record"),
+            sandbox=given("--minify-sandbox"),
         )  # fmt: skip
 
 
@@ -95,6 +97,7 @@ class RetestItem(pytest.Item):
         self.extra_keyword_matches |= {case.backend, case.capture.kind, case.capture.phase}
 
     def runtest(self) -> None:
+        from ...backends.running.confinement import wanted
         from ...repro_templates.processes import Processes
         from ...store.index import Index, RetestResult
         from .retest import judge, keep, run
@@ -102,7 +105,9 @@ class RetestItem(pytest.Item):
         if self.reason:
             pytest.skip(self.reason)
         options = self.parent.options()
-        processes = self.config.stash.setdefault(_PROCESSES, Processes())
+        if _PROCESSES not in self.config.stash:
+            self.config.stash[_PROCESSES] = Processes(wanted(options.sandbox))
+        processes = self.config.stash[_PROCESSES]
         found, log = run(self.case, options.timeout, processes)
         if options.record:
             with Index.open(str(self.path)) as index:

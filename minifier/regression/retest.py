@@ -18,6 +18,7 @@ from importlib import metadata
 from typing import Any
 
 from ...backends.provenance.spec import BackendSpec, CannotLoad, InvalidSpec
+from ...backends.running.confinement import Confinement, wanted
 from ...repro_templates.processes import Processes
 from ...repro_templates.render import render
 from ...repro_templates.source.expressions import Unprintable
@@ -50,6 +51,7 @@ class RetestOptions:
     timeout: float = 600.0
     jobs: int = 1
     trust: bool = False
+    sandbox: bool = False
     record: bool = True
     again: bool = False
 
@@ -122,8 +124,10 @@ def retest(
 ) -> list[RetestAnswer]:
     """Run the minimal cases of the captures ``ids`` of ``db`` again, or all. Returns the answers in order.
 
-    ``begin`` is called with all cases to run, ``done`` with each answer as it arrives. Raises `StoreError`.
+    ``begin`` is called with all cases to run, ``done`` with each answer as it arrives. Raises `StoreError`, and
+    `NoConfinement` where ``options.sandbox`` cannot be had.
     """
+    confinement = wanted(options.sandbox)
     with Index.open(db, readonly=not options.record) as index:
         cases, skipped = collect(index, ids, options, confirm)
         begin(cases)
@@ -145,7 +149,7 @@ def retest(
         for case in [s for s in cases if (s.capture.id, s.backend) in earlier]:
             answer(case, earlier[case.capture.id, case.backend], resumed=True)
         todo = [s for s in cases if s.name not in answers]
-        for case, found, log in _run_all(todo, options):
+        for case, found, log in _run_all(todo, options, confinement):
             answer(case, keep(index, case, found, round_id) if options.record else found, log)
         if round_id is not None:
             index.retests.finish_round(round_id)
@@ -235,9 +239,11 @@ def enough(verified: int, of: int, runs: int) -> int:
     return max(runs, min(needed, MOST_RUNS))
 
 
-def _run_all(cases: Sequence[RetestCase], options: RetestOptions) -> Iterator[tuple[RetestCase, Retest, str]]:
+def _run_all(
+    cases: Sequence[RetestCase], options: RetestOptions, confinement: Confinement | None
+) -> Iterator[tuple[RetestCase, Retest, str]]:
     """Yield each case with its retest and its log as they arrive. After Ctrl-C no process is left running."""
-    with Processes() as processes, ThreadPoolExecutor(options.jobs) as together:
+    with Processes(confinement) as processes, ThreadPoolExecutor(options.jobs) as together:
         waiting: dict[Future[tuple[Retest, str]], RetestCase] = {}
         left = iter(cases)
         try:

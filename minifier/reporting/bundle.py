@@ -19,6 +19,7 @@ from typing import Any
 
 from ... import __version__
 from ...backends.provenance.spec import BackendSpec
+from ...backends.running.confinement import wanted
 from ...repro_templates.anonymous import anonymous
 from ...repro_templates.formats import OURS, find
 from ...repro_templates.formats import formats as every_format
@@ -89,18 +90,20 @@ def collect(
     request: ExportRequest = _SCRIPT,
     *,
     formats: Sequence[str] | None = None,
+    sandbox: bool = False,
     **options: Any,
 ) -> Bundle:
     """Capture ``capture_id`` in these formats, by default in all there are, and what lies beside them.
 
-    ``options`` are those of `export`. A format of another package that cannot be made is left out, and said to be.
+    ``options`` are those of `export`, ``sandbox`` confines what is run. A format of another package that cannot be made
+    is left out, and said to be.
 
     Raises `StoreError` where there is no verified script, or where it all is larger than `MOST_BYTES`.
     """
     entries: list[Entry] = []
     contents: dict[str, bytes] = {}
     left_out: dict[str, str] = {}
-    with Processes() as processes:
+    with Processes(wanted(sandbox)) as processes:
         for format in every_format() if formats is None else formats:
             try:
                 made = export(db, capture_id, replace(request, format=format), processes=processes, **options)

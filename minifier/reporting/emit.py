@@ -13,6 +13,7 @@ from typing import Any
 
 from ...backends.provenance.installed import Installed
 from ...backends.provenance.spec import InvalidSpec
+from ...backends.running.confinement import wanted
 from ...repro_templates.context import Header
 from ...repro_templates.processes import Processes, Script
 from ...repro_templates.render import Rendered, render
@@ -147,16 +148,18 @@ def verify_stored(
     runs: int,
     timeout: float,
     trust: bool = False,
+    sandbox: bool = False,
     confirm: Confirm = refuse,
 ) -> list[dict[str, Any]]:
     """Run the stored scripts again, those of ``ids`` or all; one row each, in order.
 
     What was verified stays so: that a bug is gone here does not make its script a wrong one. A script that shows its
     failure now and did not before is verified from now on. A row says ``cannot_run`` where its case cannot be read, or
-    its script is from elsewhere and not trusted. Raises `StoreError` where one of ``ids`` has no script.
+    its script is from elsewhere and not trusted. Raises `StoreError` where one of ``ids`` has no script, and
+    `NoConfinement` where a ``sandbox`` cannot be had.
     """
     answers = []
-    with Index.open(db, readonly=True) as index, Processes() as processes:
+    with Index.open(db, readonly=True) as index, Processes(wanted(sandbox)) as processes:
         for capture in index.captures.find(ids):
             repro = index.repros.get(capture.id, "script")
             if repro is None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...backends.provenance.spec import BackendSpec, CannotLoad
+from ...backends.running.confinement import wanted
 from ...repro_templates.anonymous import anonymous
 from ...repro_templates.formats import UnknownFormat, find
 from ...repro_templates.processes import Processes
@@ -143,10 +144,11 @@ def export(
     runs: int = 2,
     timeout: float = 600.0,
     trust: bool = False,
+    sandbox: bool = False,
     processes: Processes | None = None,
 ) -> Export:
-    """The requested text, after it was run as its receiver would run it, in ``processes`` if they are given. A text
-    that was run before is not run again.
+    """The requested text, after it was run as its receiver would run it, in ``processes`` if they are given, else in
+    their own, confined with ``sandbox``. A text that was run before is not run again.
 
     Captures that were made elsewhere are run only with ``trust``. A text that was not run, or did not show the failure,
     is *tentative* and says why.
@@ -165,10 +167,11 @@ def export(
             why = "not run here, where the capture was not made: --trust runs it"
             return _doubtful(index, capture_id, request, Verification(0, 0, mismatch=why))
         failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
-        done = run(
-            made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,
-            search_path=search_path(case), embedded=embedded_from(case), processes=processes,
-        )  # fmt: skip
+        with Processes(wanted(sandbox)) if processes is None else nullcontext(processes) as where:
+            done = run(
+                made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,
+                search_path=search_path(case), embedded=embedded_from(case), processes=where,
+            )  # fmt: skip
         if not done.shown:
             return _doubtful(index, capture_id, request, done)
     with suppress(StoreError), Index.open(db) as index:  # a file that cannot be written is run anew each time

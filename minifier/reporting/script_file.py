@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...backends.running.confinement import wanted
+from ...repro_templates.processes import Processes
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import verify
 from ...store.errors import StoreError
@@ -24,26 +26,27 @@ MOST_BYTES = 4 << 20
 _SIGNATURE = re.compile(r"\bSignature (v[12]:[0-9a-f]{12})\b")
 
 
-def verify_file(path: Path, *, runs: int, timeout: float) -> dict[str, Any]:
+def verify_file(path: Path, *, runs: int, timeout: float, sandbox: bool = False) -> dict[str, Any]:
     """Run the script in ``path`` in fresh processes, with the data file beside it, and return what they showed.
 
-    Raises `StoreError` where the file is no script of ours.
+    Raises `StoreError` where the file is no script of ours, and `NoConfinement` where a ``sandbox`` cannot be had.
     """
     text = _read(path)
-    wanted = named(text)
-    if wanted is None:
+    named_digest = named(text)
+    if named_digest is None:
         raise StoreError(f"{path} names no signature in its docstring: it is no script that `minify repro` wrote")
     beside = path.with_name(SIDE_FILE)
     files = {SIDE_FILE: beside.read_bytes()} if SIDE_FILE in text and beside.exists() else {}
-    done = verify(
-        text, lambda failure: wanted in digests(failure), runs=runs, timeout=timeout, search_path=python_path(),
-        files=files,
-    )  # fmt: skip
+    with Processes(wanted(sandbox)) as processes:
+        done = verify(
+            text, lambda failure: named_digest in digests(failure), runs=runs, timeout=timeout,
+            search_path=python_path(), files=files, processes=processes,
+        )  # fmt: skip
     other = next((signature(failure).digest for failure in done.failures if failure is not None), "")
     return {
-        "file": str(path), "shown": done.shown, "runs": done.runs, "signature": wanted, "mismatch": done.mismatch,
+        "file": str(path), "shown": done.shown, "runs": done.runs, "signature": named_digest, "mismatch": done.mismatch,
         "cannot_run": "" if done.shown else done.blocked_reason,
-        "other_signature": "" if other == wanted else other,
+        "other_signature": "" if other == named_digest else other,
     }  # fmt: skip
 
 

@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from ...backends.provenance.variables import ORDINARY
+from ...backends.running.confinement import Confinement
 from .messages import Broken, Channel, Exited, Fork, Forked, Ready, Setup, pair
 from .prepare import UNWANTED, worker_environment
 from .processes import kill_group, kill_tree, resident
-from .scratch import read_output
+from .scratch import Scratch, read_output
 
 Mode = Literal["fork", "spawn"]
 #: Modules that workers make the zygote import, at most: compilers make up names without end.
@@ -71,7 +73,15 @@ class Worker:
 class Launcher:
     """Starts workers through one zygote. Starts the zygote, and starts it again if it dies."""
 
-    def __init__(self, setup: Setup, mode: Mode = "fork", *, start_timeout: float = 180.0) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        mode: Mode = "fork",
+        *,
+        start_timeout: float = 180.0,
+        confinement: Confinement | None = None,
+    ) -> None:
+        self.confinement = confinement
         self.setup = setup
         self.mode = mode
         self.start_timeout = start_timeout
@@ -147,12 +157,20 @@ class Launcher:
         ours, theirs = pair()
         env = {k: v for k, v in os.environ.items() if k not in UNWANTED}
         env |= {"PYTHONHASHSEED": env.get("PYTHONHASHSEED", "0"), **worker_environment()}
+        direct = self.confinement is None or not self.confinement.in_between
         command = [sys.executable, "-P", "-m", f"{__package__}.zygote", str(theirs.fileno()), self.mode]
+        command.append(str(os.getpid() if direct else 0))
+        directory = None
+        if self.confinement is not None:
+            scratch = Scratch(self.setup.scratch)
+            command = self.confinement.command(command, writable=scratch.folders, search_path=self._search_path())
+            env = self.confinement.environment(env, ORDINARY, scratch.cache)
+            directory = scratch.work
         log = os.path.join(self.setup.scratch, "zygote.log")
         with open(log, "ab") as output, theirs:
             self._process = subprocess.Popen(
-                [*command, str(os.getpid())], pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=output,
-                stderr=output, env=env, start_new_session=True,
+                command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=output,
+                stderr=output, env=env, start_new_session=True, cwd=directory,
             )  # fmt: skip
         channel = Channel(ours)
         self._preloaded = 0
@@ -162,6 +180,11 @@ class Launcher:
         self._channel = channel
         threading.Thread(target=self._listen, args=(channel,), daemon=True, name="zygote").start()
         return self.ready
+
+    def _search_path(self) -> list[str]:
+        """Where the modules of the backend and of the case are, as the case says."""
+        named = [self.setup.backend or {}, *(one for one in self.setup.imports if isinstance(one, dict))]
+        return [*self.setup.path, *(str(path) for item in named for path in item.get("search_path") or ())]
 
     def _greeting(self, channel: Channel, worker: Worker | None) -> Ready:
         """Wait for the first message of a zygote, or of a spawned worker."""

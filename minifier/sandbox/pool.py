@@ -21,6 +21,7 @@ from typing import Any, Self
 
 import psutil
 
+from ...backends.running.confinement import Confinement
 from ...backends.running.processor_wait import ProcessorWait, stretched
 from .launcher import Launcher, Mode, SandboxError, Worker
 from .messages import Answer, Imported, Json, Mark, ProtocolError, Ready, Request, Setup
@@ -121,6 +122,7 @@ class Pool(Workers):
     ``backend`` is a `BackendSpec` as data (None: workers without torch), ``imports`` and ``path`` what else a case
     needs, ``memory`` the cap in bytes on the resident memory of one worker and its children (default: an equal
     share of 80 % of what is available). ``mode`` is ``spawn`` where forking cannot serve, as with CUDA tensors.
+    ``confinement`` confines all processes of the pool.
     """
 
     def __init__(
@@ -133,13 +135,14 @@ class Pool(Workers):
         mode: Mode = "fork",
         path: Sequence[str] = (),
         start_timeout: float = 180.0,
+        confinement: Confinement | None = None,
     ) -> None:
         self.jobs = max(1, jobs)
         self.memory = psutil.virtual_memory().available * 4 // 5 // self.jobs if memory is None else memory
         self.scratch = Scratch.create()
         self.counts = Counts()
         setup = Setup(str(self.scratch.root), backend, list(imports), list(path), 2 * self.memory)
-        self._launcher = Launcher(setup, mode, start_timeout=start_timeout)
+        self._launcher = Launcher(setup, mode, start_timeout=start_timeout, confinement=confinement)
         self._queue: queue.Queue[_Job | None] = queue.Queue()
         self._lock = threading.Lock()
         self._closing = False
@@ -154,7 +157,8 @@ class Pool(Workers):
         ready = self._launcher.start()
         if ready.cuda and self._launcher.mode == "fork":  # an import initialised CUDA: a fork of it cannot be used
             self._launcher.close()
-            self._launcher = Launcher(self._launcher.setup, "spawn", start_timeout=self._launcher.start_timeout)
+            old = self._launcher
+            self._launcher = Launcher(old.setup, "spawn", start_timeout=old.start_timeout, confinement=old.confinement)
             ready = self._launcher.start()
         self._slots = [_Slot(self, i) for i in range(self.jobs)]
         for slot in self._slots:

@@ -22,10 +22,11 @@ _PR_SET_CHILD_SUBREAPER = 36
 def die_with_parent(parent: int, signum: int = signal.SIGKILL) -> None:
     """Ask the kernel to send ``signum`` to this process when its parent dies; leave at once if it already has.
 
+    A ``parent`` of 0 is not known, since another program has started this process.
     Linux sends it when the *thread* that forked this process ends, so it suits children of single-threaded parents.
     """
     _prctl(_PR_SET_PDEATHSIG, signum)
-    if os.getppid() != parent:
+    if parent and os.getppid() != parent:
         os._exit(1)
 
 

@@ -14,11 +14,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ...backends.running.foreign_files import open_ordinary
 from ...store.document.case import Blobs
 
 #: Captured output beyond this many bytes is cut out of the middle.
 OUTPUT_LIMIT = 1 << 16
-_DIRECTORIES = ("blobs", "output", "work")
+_DIRECTORIES = ("blobs", "output", "work", "cache")
 
 
 class Scratch(Mapping[str, bytes]):
@@ -39,9 +40,12 @@ class Scratch(Mapping[str, bytes]):
     def clear(self) -> None:
         """Delete all that is in it. No worker may use it meanwhile."""
         self._keys.clear()
-        for name in _DIRECTORIES:
-            shutil.rmtree(self.root / name, ignore_errors=True)
-            (self.root / name).mkdir()
+        for folder in self.folders:  # themselves they stay: a confined process sees these and no others
+            for entry in os.scandir(folder):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
+                    os.unlink(entry.path)
 
     def put(self, blobs: Blobs) -> None:
         """Write the storages that are not here yet. Safe from several threads and processes at once."""
@@ -54,13 +58,16 @@ class Scratch(Mapping[str, bytes]):
         """Write one storage, over an older one of the same key. A reader sees the old bytes or the new."""
         path = self._path(key)
         fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-        fresh.write_bytes(data)
+        fresh.unlink(missing_ok=True)
+        with fresh.open("xb") as file:  # never through a link that foreign code may have put there
+            file.write(data)
         fresh.replace(path)
         self._keys.add(key)
 
     def __getitem__(self, key: str) -> bytes:
         try:
-            return self._path(key).read_bytes()
+            with open_ordinary(self._path(key)) as file:
+                return file.read()
         except FileNotFoundError:
             raise KeyError(key) from None
 
@@ -73,6 +80,16 @@ class Scratch(Mapping[str, bytes]):
 
     def __len__(self) -> int:
         return len(self._keys)
+
+    @property
+    def folders(self) -> list[Path]:
+        """The directories that workers write to."""
+        return [self.root / name for name in _DIRECTORIES]
+
+    @property
+    def cache(self) -> Path:
+        """Where compilers of confined workers keep what they cache."""
+        return self.root / "cache"
 
     @property
     def work(self) -> Path:
@@ -93,8 +110,8 @@ class Scratch(Mapping[str, bytes]):
 def read_output(path: Path) -> str:
     """Captured output as text: undecodable bytes replaced, the middle of a long one cut out. Missing is empty."""
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
+        with open_ordinary(path) as file:
+            size = os.fstat(file.fileno()).st_size
             data = file.read(OUTPUT_LIMIT if size <= OUTPUT_LIMIT else OUTPUT_LIMIT // 2)
             if size > OUTPUT_LIMIT:
                 file.seek(size - OUTPUT_LIMIT // 2)

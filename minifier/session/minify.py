@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from ...backends.provenance.spec import InvalidSpec
+from ...backends.running.confinement import NoConfinement
 from ...store.errors import LeaseLost, StoreError
 from ...store.index import CaptureInfo, Index, State
 from ..consent import Confirm, question, refuse
@@ -48,10 +49,13 @@ def minify(
     Several processes may work on one index: each capture is minified by one of them. An interrupted call (``kill -9``,
     too) loses nothing, the next one goes on where it stopped.
 
-    Raises `fxminify.store.errors.StoreError` where the index cannot be used, and
-    `fxminify.minifier.sandbox.cluster.NoCluster` where ``options.executor`` cannot be had.
+    Raises `fxminify.store.errors.StoreError` where the index cannot be used,
+    `fxminify.minifier.sandbox.cluster.NoCluster` where ``options.executor`` cannot be had, and
+    `fxminify.backends.running.confinement.NoConfinement` where ``options.sandbox`` cannot: then nothing was run.
     """
     tell = listener or notebook_progress.listener()
+    if options.sandbox and options.executor:
+        raise NoConfinement("--sandbox confines processes of this machine, not those of --executor: give one of them.")
     with (
         Index.open(os.fspath(db)) as index,
         connect(options.executor) if options.executor else nullcontext() as cluster,

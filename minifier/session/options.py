@@ -21,6 +21,7 @@ class MinifyOptions:
       by default derived from the replays; ``memory``: the most a worker may allocate.
     * ``embed_data``: store captured values beside the script where no short form of them shows the failure.
     * ``trust``: run captures that were made elsewhere.
+    * ``sandbox``: run what a capture executes without network and without the user's files.
     * ``explain``: also find out what of the result matters.
     * ``again``: minify captures that were already done, too; ``from_step``: go on from this step of the history.
     * ``strict``: raise `PassFailed` when a pass itself fails.
@@ -37,6 +38,7 @@ class MinifyOptions:
     memory: float | None = None
     embed_data: bool = False
     trust: bool = False
+    sandbox: bool = False
     explain: bool = True
     from_step: int | None = None
     executor: str | None = None

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from ...backends.adapters import adapter_of
 from ...backends.provenance.spec import BackendSpec
+from ...backends.running.confinement import wanted
 from ...repro_templates.processes import Processes
 from ...store.document.case import Case, Json
 from ..sandbox.cluster import Cluster
@@ -23,11 +24,13 @@ class SharedResources:
     """Keeps the last pool of workers. The next capture uses it, with new workers, if it needs the same imports: so do
     backends of one module, and one backend with other options.
 
-    On a ``cluster`` every capture has workers of its own, because others use it, too.
+    On a ``cluster`` every capture has workers of its own, because others use it, too. Raises `NoConfinement` where the
+    options ask for a sandbox that cannot be had.
     """
 
     def __init__(self, options: MinifyOptions, cluster: Cluster | None = None) -> None:
-        self.processes = Processes()
+        self._confinement = wanted(options.sandbox)
+        self.processes = Processes(self._confinement)
         self._options = options
         self._cluster = cluster
         self._workers: Workers | None = None
@@ -48,7 +51,14 @@ class SharedResources:
         if self._cluster is not None:
             self._workers = self._cluster.pool(case.backend, case.imports, memory=memory, mode=mode)
         else:
-            self._workers = Pool(case.backend, case.imports, jobs=self._options.jobs, memory=memory, mode=mode)
+            self._workers = Pool(
+                case.backend,
+                case.imports,
+                jobs=self._options.jobs,
+                memory=memory,
+                mode=mode,
+                confinement=self._confinement,
+            )
         self._imports, self._backend = imports, case.backend
         try:
             self._workers.start()

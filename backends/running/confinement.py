@@ -1,0 +1,180 @@
+"""Foreign code without network and without the user's files: what `--sandbox` means for a process that executes it.
+
+A confined process sees the file system read-only, and in the place of the home, of temporary and of runtime
+directories an empty one that it may write to and that ends with it. The interpreter, the installed packages and the
+directories in which a capture says that its modules are come back read-only, the scratch directories that the driver
+names come back writable. There is no network. Bubblewrap does this where it is installed, else `namespaces`.
+
+This module is the one place that chooses. It never runs anything unconfined: where neither works, it raises.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from glob import glob
+from pathlib import Path
+
+from ..adapters import adapters
+
+_NAMESPACES = str(Path(__file__).with_name("namespaces.py"))
+#: Directories that several programs write to, where sockets of the user's services lie, too.
+_SHARED = ("/home", "/root", "/tmp", "/var/tmp", "/run")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_ACCELERATORS = ("/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/accel")
+#: Variables that a confined worker gets besides ordinary ones and those of adapters.
+_VARIABLES = ("PYTHON*", "TORCH*", "LC_*", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM")
+_PROBE_SECONDS = 20.0
+
+
+class NoConfinement(Exception):
+    """This system cannot confine a process. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """How processes are confined here. ``bubblewrap`` is its program, empty where namespaces are made by ourselves."""
+
+    bubblewrap: str = ""
+
+    @property
+    def name(self) -> str:
+        return "bubblewrap" if self.bubblewrap else "namespaces of its own"
+
+    @property
+    def in_between(self) -> bool:
+        """Whether a process of bubblewrap stands between the driver and the command."""
+        return bool(self.bubblewrap)
+
+    def command(
+        self, command: Sequence[str], *, writable: Iterable[Path] = (), search_path: Iterable[str] = ()
+    ) -> list[str]:
+        """The command line that runs ``command`` confined, in a directory that it sees.
+
+        ``writable`` are directories of the driver. ``search_path`` is what a capture says: what it names comes back
+        read-only, but never a directory with a part that begins with a dot, where programs keep keys.
+        """
+        steps = plan([os.path.realpath(path) for path in writable], search_path)
+        if not self.bubblewrap:
+            return [sys.executable, "-I", "-S", _NAMESPACES, json.dumps(steps), *command]
+        words = [self.bubblewrap, "--unshare-user", "--unshare-net", "--unshare-ipc", "--cap-drop", "ALL",
+                 "--ro-bind", "/", "/", "--dev", "/dev"]  # fmt: skip
+        options = {"show": "--ro-bind", "write": "--bind", "device": "--dev-bind"}
+        for verb, path in steps:
+            words += ["--tmpfs", path] if verb == "hide" else [options[verb], path, path]
+        return [*words, "--", *command]
+
+    def exit_code(self, code: int) -> int:
+        """The exit code of the command, negative for a signal, given that of the process that was started."""
+        return 128 - code if self.bubblewrap and code > 128 else code
+
+    def environment(self, variables: Mapping[str, str], ordinary: Iterable[str], cache: Path) -> dict[str, str]:
+        """Of ``variables`` those that a worker needs, ``ordinary`` ones with them.
+
+        Compilers keep what they cache in the directory ``cache``.
+        """
+        patterns = [*_VARIABLES, *ordinary, *(name for a in adapters().values() for name in a.environment_variables)]
+        needed = {n: value for n, value in variables.items() if any(fnmatchcase(n, p) for p in patterns)}
+        return needed | caches(cache)
+
+
+def caches(folder: Path) -> dict[str, str]:
+    """The variables of adapters that say where caches lie, for one in ``folder``."""
+    return {name: str(folder) for adapter in adapters().values() for name in adapter.cache_variables}
+
+
+def plan(writable: Iterable[str] = (), search_path: Iterable[str] = ()) -> list[tuple[str, str]]:
+    """What to hide and what to bring back, as `namespaces` reads it: a path comes after those that contain it."""
+    hidden = _hidden()
+    trusted = _installation()
+    named = [path for path in search_path if not any(part.startswith(".") for part in Path(path).parts)]
+    visible = {path for path in map(os.path.realpath, filter(None, [*trusted, *named])) if _comes_back(path, hidden)}
+    steps = dict.fromkeys(visible, "show") | dict.fromkeys(hidden, "hide") | dict.fromkeys(writable, "write")
+    devices = [*_DEVICES, *(one for pattern in _ACCELERATORS for one in glob(pattern))]
+    ordered = sorted(steps.items(), key=lambda step: (len(Path(step[0]).parts), step))
+    return [("device", path) for path in devices if os.path.exists(path)] + [(verb, path) for path, verb in ordered]
+
+
+def _hidden() -> set[str]:
+    """The directories in whose place an empty one is seen."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    own = [os.path.expanduser("~"), _home(), tempfile.gettempdir(), os.path.join(state, "fxminify"),
+           os.environ.get("XDG_RUNTIME_DIR", "")]  # fmt: skip
+    found = {os.path.realpath(path) for path in (*_SHARED, *own) if path}
+    return {path for path in found if path != "/" and os.path.isdir(path)}
+
+
+def _home() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:  # a user without an entry, as in containers
+        return ""
+
+
+def _installation() -> list[str]:
+    """Where Python, the installed packages, this package, and its table of names are."""
+    here = os.getcwd()
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    own = [
+        sys.prefix,
+        sys.base_prefix,
+        sys.exec_prefix,
+        str(Path(__file__).parents[2]),
+        os.path.join(cache, "fxminify"),
+    ]
+    own += [path for path in sys.path if path and os.path.realpath(path) != here]
+    return own + [p for name in ("PYTHONPATH", "LD_LIBRARY_PATH") for p in os.environ.get(name, "").split(os.pathsep)]
+
+
+def _comes_back(path: str, hidden: set[str]) -> bool:
+    """Whether ``path`` is hidden with a directory, and hides no other such directory."""
+    inside = any(path.startswith(f"{one}/") for one in hidden)
+    return inside and not any(f"{one}/".startswith(f"{path}/") for one in hidden) and os.path.exists(path)
+
+
+def wanted(sandbox: bool) -> Confinement | None:
+    """How to confine a process where ``--sandbox`` was given. Raises `NoConfinement` where this system cannot."""
+    return confinement() if sandbox else None
+
+
+@functools.cache
+def confinement() -> Confinement:
+    """How this system confines a process. Raises `NoConfinement` where it cannot; what is told here was tried."""
+    reasons = []
+    program = shutil.which("bwrap")
+    for way in ([Confinement(program)] if program else []) + [Confinement()]:
+        if not (reason := _problem(way)):
+            return way
+        reasons.append(f"{way.name}: {reason}")
+    raise NoConfinement(
+        f"--sandbox cannot be had here ({'; '.join(reasons)}). Nothing was run. Install bubblewrap, or allow user "
+        "namespaces (sysctl user.max_user_namespaces); `minify doctor` says whether it works then."
+    )
+
+
+def _problem(way: Confinement) -> str:
+    """Why ``way`` does not work here, empty if it does."""
+    command = way.command([sys.executable, "-I", "-S", "-c", "import os; os.listdir('/dev'); open('/dev/null', 'wb')"])
+    try:
+        done = subprocess.run(
+            command,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return lines[-1][:300] if done.returncode else ""
