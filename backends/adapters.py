@@ -45,6 +45,8 @@ class BackendAdapter:
     #: Modules of settings, made with ``torch.utils._config_module.install_config_module``. A capture records each
     #: setting that the program changed, and workers and scripts set it again.
     config_modules: tuple[str, ...] = ()
+    #: The groups of settings in these modules that a capture records, too: classes there (``acme.config.tiling``).
+    config_groups: tuple[str, ...] = ()
     #: Names of environment variables that the backend reads. A name that ends with ``*`` stands for all that begin so.
     environment_variables: tuple[str, ...] = ()
 

@@ -26,7 +26,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ...store.document.case import Blobs, Json, TensorSpec
-from ...store.document.context import SDP_KERNELS, WORD, check, config_modules
+from ...store.document.context import SDP_KERNELS, WORD, check, config_modules, is_setting
 
 if TYPE_CHECKING:
     import torch
@@ -83,7 +83,7 @@ def applied(
 ) -> Iterator[None]:
     """Apply the ambient state of ``context``, with its generators, inside the block; then restore the former one.
 
-    Raises `ValueError` if ``context`` is not valid.
+    Raises `ValueError` if ``context`` is not valid, or has a setting that is none of this torch.
     """
     import torch
 
@@ -110,8 +110,10 @@ def applied(
             stack.callback(switch, getattr(torch.backends.cuda, f"{kernel}_sdp_enabled")())
             switch(context.get("sdp", {}).get(kernel, True))
         for name, settings in context.get("config", {}).items():
-            if name in config_modules():
-                stack.enter_context(import_module(name).patch(settings))
+            module = import_module(name)
+            if unknown := sorted(settings.keys() - module._config.keys()):
+                raise ValueError(f"the installed {name} has no setting {', '.join(unknown)}")
+            stack.enter_context(module.patch(settings))
         stack.enter_context(torch.inference_mode(bool(context.get("inference", False))))
         if not context.get("inference", False):
             stack.enter_context(torch.set_grad_enabled(context.get("grad", True)))
@@ -192,11 +194,12 @@ def _changed(name: str) -> Json:
         return {}
     out: Json = {}
     for key in module._config:
-        if module._is_default(key) or any(w.startswith(_NOT_SETTINGS) for w in re.split("[._]", key)):
+        aside = any(word.startswith(_NOT_SETTINGS) for word in re.split("[._]", key))
+        if module._is_default(key) or aside or not is_setting(name, key):
             continue
         value = getattr(module, key)
         plain = isinstance(value, bool | int | float) or (isinstance(value, str) and WORD.fullmatch(value) is not None)
-        if plain and value != module._config[key].default and not key.startswith("_"):
+        if plain and value != module._config[key].default:
             out[key] = value
     return out
 

@@ -26,6 +26,13 @@ class Inductor(BackendAdapter):
         cache_files=(r"^[a-z2-7]{40,}(?=\.)",),
     )
     config_modules = ("torch._inductor.config",)
+    config_groups = tuple(
+        f"torch._inductor.config.{group}"
+        for group in (
+            "aot_inductor", "aot_inductor_mode", "aten_distributed_optimizations", "auto_chunker", "cpp", "cuda",
+            "cutlass", "eager_numerics", "halide", "lookup_table", "mtia", "rocm", "test_configs", "triton", "xpu",
+        )
+    )  # fmt: skip
     environment_variables = ("TORCHINDUCTOR_*", "TRITON_*")
     cache_variables = ("TORCHINDUCTOR_CACHE_DIR",)
     preload = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp", "torch._inductor.cpu_vec_isa")

@@ -1,6 +1,8 @@
 """Checks of the context of a case. Its names are looked up and printed, so each is checked when it is read.
 
-`fxminify.backends.running.ambient` reads the context from a live process and applies it.
+A setting is a name in a module of settings, or in one of the groups of that module: never another path, because other
+modules can be reached through a module of settings. Whether this torch has the setting is known where the case is
+built. `fxminify.backends.running.ambient` reads the context from a live process and applies it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 
 from .. import extensions
 from .recreation import LEADS_OUT
+from .tolerance import DTYPES
 
 #: Modules of torch whose settings can change what any backend does.
 _CONFIG_MODULES = ("torch._dynamo.config", "torch._functorch.config")
@@ -21,6 +24,20 @@ _CONFIG_MODULES = ("torch._dynamo.config", "torch._functorch.config")
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}", re.ASCII)
 #: The kernels for attention that can be switched off.
 SDP_KERNELS = ("flash", "mem_efficient", "math", "cudnn")
+
+
+@cache
+def config_groups() -> frozenset[str]:
+    """The groups of settings in these modules, as installed adapters name them (``acme.config.tiling``)."""
+    found = [getattr(adapter, "config_groups", ()) for adapter in extensions.load(extensions.BACKENDS).values()]
+    return frozenset(name for names in found for name in names)
+
+
+def is_setting(module: str, key: str) -> bool:
+    """Whether ``key`` may be the name of a setting in ``module``, which is one of `config_modules`."""
+    group, dot, name = key.rpartition(".")
+    known = f"{module}.{group}" in config_groups() if dot else True
+    return known and _SETTING.fullmatch(name) is not None and not keyword.iskeyword(name) and name not in LEADS_OUT
 
 
 @cache
@@ -42,7 +59,7 @@ def _all(found: Any, valid: Callable[[str, Any], bool]) -> bool:
 
 
 def _is_dtype(name: Any) -> bool:
-    return isinstance(name, str) and _DTYPE.fullmatch(name) is not None
+    return isinstance(name, str) and name in DTYPES
 
 
 def _is_autocast(device: str, state: Any) -> bool:
@@ -52,18 +69,24 @@ def _is_autocast(device: str, state: Any) -> bool:
     )  # fmt: skip
 
 
-def _is_setting(key: str, value: Any) -> bool:
-    if not _SETTING.fullmatch(key) or any(keyword.iskeyword(part) or part in LEADS_OUT for part in key.split(".")):
-        return False
+def _is_generator(device: str, state: Any) -> bool:
+    return _GENERATOR.fullmatch(device) is not None and isinstance(state, Mapping) and set(state) == {"tensor"}
+
+
+def _has_settings(module: str, settings: Any) -> bool:
+    return module in config_modules() and _all(settings, lambda key, value: is_setting(module, key) and _plain(value))
+
+
+def _plain(value: Any) -> bool:
     if isinstance(value, str):
         return WORD.fullmatch(value) is not None
     return type(value) in (bool, int) or (type(value) is float and math.isfinite(value))
 
 
-_DTYPE = re.compile(r"(?:b?float|complex|u?int|double|half|bool)[a-z0-9_]{0,20}", re.ASCII)
 _DEVICE = re.compile(r"[a-z]{1,20}", re.ASCII)
 _AUTOCAST = {"dtype", "cache"}
-_SETTING = re.compile(r"[a-z][A-Za-z0-9_]*(\.[a-z][A-Za-z0-9_]*)*", re.ASCII)
+_SETTING = re.compile(r"[a-z][A-Za-z0-9_]{0,99}", re.ASCII)
+_GENERATOR = re.compile(r"[a-z]{1,20}(:\d{1,4})?", re.ASCII)
 _FORMS: Mapping[str, Callable[[Any], bool]] = {
     "inference": lambda v: type(v) is bool,
     "grad": lambda v: type(v) is bool,
@@ -73,6 +96,6 @@ _FORMS: Mapping[str, Callable[[Any], bool]] = {
     "matmul_precision": lambda v: v in ("highest", "high", "medium"),
     "sdp": lambda v: _all(v, lambda kernel, on: kernel in SDP_KERNELS and type(on) is bool),
     "threads": lambda v: type(v) is int and 0 < v <= 4096,
-    "config": lambda v: _all(v, lambda name, s: name in config_modules() and _all(s, _is_setting)),
-    "rng": lambda v: _all(v, lambda _, state: isinstance(state, Mapping) and set(state) == {"tensor"}),
+    "config": lambda v: _all(v, _has_settings),
+    "rng": lambda v: _all(v, _is_generator),
 }

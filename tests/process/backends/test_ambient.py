@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from fxminify.backends.running import ambient
+from fxminify.store.document import context as context_checks
 
 
 def test_a_fresh_process_has_an_empty_context() -> None:
@@ -80,6 +82,37 @@ def test_settings_that_name_this_machine_are_left_out() -> None:
 
     with config.patch({"fx_graph_cache": False, "compile_threads": 3, "epilogue_fusion": not fused}):
         assert ambient.snapshot()["config"] == {"torch._inductor.config": {"epilogue_fusion": not fused}}
+
+
+def test_settings_of_a_group_are_recorded_and_set_again() -> None:
+    import torch._inductor.config as config
+
+    width = 7 if config.cpp.simdlen is None else None
+    with config.patch({"cpp.simdlen": width}):
+        context = ambient.snapshot()
+    assert context["config"] == {"torch._inductor.config": {"cpp.simdlen": 7}}
+    assert ambient.to_source(context).setup[-1] == "torch._inductor.config.cpp.simdlen = 7"
+    with ambient.applied(context):
+        assert config.cpp.simdlen == 7
+
+
+def test_every_group_of_settings_is_one_of_torch() -> None:
+    from torch._inductor import config
+
+    there = {key.rpartition(".")[0] for key in config.get_config_copy() if "." in key}
+    ours = {name.rpartition(".")[2] for name in context_checks.config_groups()}
+    assert ours - there == set()
+    assert there - ours == {"_collective", "autoheuristic_collect", "autoheuristic_use", "trace"}
+
+
+@pytest.mark.parametrize("key", ["no_such_setting", "cpp.no_such_setting", "is_fbcode"])
+def test_a_setting_that_this_torch_has_not_is_refused(key: str) -> None:
+    context = {"config": {"torch._inductor.config": {key: 1}}}
+    with (
+        pytest.raises(ValueError, match=rf"the installed torch._inductor.config has no setting {re.escape(key)}$"),
+        ambient.applied(context),
+    ):
+        raise AssertionError
 
 
 def test_the_generator_state_is_put_back() -> None:
