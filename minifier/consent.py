@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..backends.provenance import libraries
+from ..backends.provenance import libraries, variables
 from ..backends.provenance.spec import BackendSpec
 from ..backends.running import ambient
 from ..store.document.case import Case
@@ -29,7 +29,10 @@ def question(capture: CaptureInfo, case: Case, *, script: str = "") -> str:
 
     Each thing is one line, whatever characters the file has in it.
     """
-    lines = [*libraries.executes(case.imports), *BackendSpec.from_json(case.backend).executes()]
+    spec = BackendSpec.from_json(case.backend)
+    lines = [*libraries.executes(case.imports), *spec.executes()]
+    if read := sorted({*spec.variables, *(variables.named(script) if script else ())}):
+        lines.append(f"gives it these environment variables of yours, as far as they are set: {', '.join(read)}")
     settings = ambient.to_source(case.context)
     if stated := [*settings.setup, *(f"with {manager}" for manager in settings.managers)]:
         lines += ["states, before it calls the backend:", *(f"| {line}" for line in stated)]

@@ -129,6 +129,8 @@ def retest(
     """
     confinement = wanted(options.sandbox)
     with Index.open(db, readonly=not options.record) as index:
+        if options.record:
+            index.settle()
         cases, skipped = collect(index, ids, options, confirm)
         begin(cases)
         known = index.retests.find([c.id for c in index.captures.find(ids)] if ids else [])
@@ -202,9 +204,11 @@ def _retest_case(
         capture, capture.backend if own else name, own, search_path=(*search_path(captured), *python_path()),
         runs=enough(repro.verified, repro.runs, options.runs),
     )  # fmt: skip
-    if not (options.trust or index.is_ours(capture.id) or confirm(question(capture, captured, script=repro.text))):
-        return replace(case, blocked_reason="not run: it was made elsewhere, and was not trusted (--trust)")
+    trusted = options.trust or index.is_ours(capture.id)
+    refused = replace(case, blocked_reason="not run: it was made elsewhere, and was not trusted (--trust)")
     if own:
+        if not (trusted or confirm(question(capture, captured, script=repro.text))):
+            return refused
         _, files, _ = stored_repro(index, capture.id, "script")
         distribution = BackendSpec.from_json(captured.backend).distribution
         return replace(
@@ -217,6 +221,8 @@ def _retest_case(
         )
     spec = named(name, BackendSpec.from_json(best.backend))
     best = replace(best, backend=spec.to_json())
+    if not (trusted or confirm(question(capture, best))):
+        return refused
     failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
     header = make_header(capture, best, failure, queries=capture.queries, timeout=alarm(repro.text))
     try:

@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -21,7 +22,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fxminify.cli import main
-from fxminify.minifier.regression.retest import classify, enough
+from fxminify.minifier.regression.retest import RetestOptions, classify, enough, retest
 from fxminify.repro_templates.verify import Verification
 from fxminify.store.document.case import Case, Graph, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
@@ -162,6 +163,29 @@ def test_a_script_from_elsewhere_runs_only_when_trusted(shelf: Shelf) -> None:
     assert (code, row["result"]) == (3, "cannot run")
     assert row["message"] == "not run: it was made elsewhere, and was not trusted (--trust)"
     assert shelf.results("--trust") == (0, ["still failing"])
+
+
+def test_what_is_asked_about_is_what_would_run(shelf: Shelf) -> None:
+    """For its own backend the script, for another one the minimal case with that."""
+    id = shelf.add("a", ours=False)
+    with Index.open(str(shelf.db)) as index:
+        best = replace(index.captures.case(id), context={"grad": False})
+        index.repros.save(id, "script", "import toy\ntoy.compile()\n", verified=3, runs=3, log="", case=best)
+    asked: list[str] = []
+
+    def confirm(question: str) -> bool:
+        asked.append(question)
+        return False
+
+    answers = retest(str(shelf.db), [id], RetestOptions(backends=("toy", "eager")), confirm=confirm)
+    assert [answer.result for answer in answers] == ["cannot run", "cannot run"]
+    own, other = asked
+    assert "calls the backend toy" in own
+    assert "| toy.compile()" in own
+    assert "no_grad" not in own
+    assert "calls the backend eager" in other
+    assert "| with torch.no_grad()" in other
+    assert "toy" not in other
 
 
 def test_a_script_that_was_changed_meanwhile_runs_only_when_trusted(shelf: Shelf) -> None:

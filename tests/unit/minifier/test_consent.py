@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hostile_documents import document
 
+from fxminify.backends.provenance.variables import sentence
 from fxminify.minifier.consent import question
 from fxminify.store.document.case import Case, Json
 from fxminify.store.document.decode import InvalidDocument, validate
@@ -68,6 +69,15 @@ def test_carried_source_and_the_stored_script_are_listed_line_by_line() -> None:
     ]  # fmt: skip
     text = question(CAPTURE, case(), script="import os\n\nos.abort()\n")
     assert "  - runs the stored script instead of the case:\n  | import os\n  | \n  | os.abort()\n" in text
+
+
+def test_variables_that_the_document_or_its_script_asks_for_are_listed() -> None:
+    backend = {"name": "b", "target": "b", "variables": ["TEAM_LEVEL"]}
+    line = "  - gives it these environment variables of yours, as far as they are set: "
+    assert asked(backend=backend)[-1] == f"{line}TEAM_LEVEL"
+    script = f'"""{sentence(["AWS_SECRET_ACCESS_KEY", "TEAM_LEVEL"])}"""\n'
+    assert f"\n{line}AWS_SECRET_ACCESS_KEY, TEAM_LEVEL\n" in question(CAPTURE, case(backend=backend), script=script)
+    assert not [line for line in asked() if "environment" in line]
 
 
 @pytest.mark.parametrize(
