@@ -20,6 +20,7 @@ from typing import Any
 from ..backends.adapters import adapters
 from ..backends.capture import startup
 from ..backends.running.confinement import NoConfinement, confinement
+from ..store.temporary import prefix
 from ..store.text import count
 from .session.minify import minify
 
@@ -118,7 +119,7 @@ def _sandbox() -> tuple[bool | None, str]:
 
 def _planted() -> tuple[bool, str]:
     """Capture, minify and verify a planted failure in a temporary directory."""
-    with tempfile.TemporaryDirectory(prefix="fxminify-doctor-") as folder:
+    with tempfile.TemporaryDirectory(prefix=prefix("fxminify-doctor-")) as folder:
         Path(folder, "planted_backend.py").write_text(PLANTED_BACKEND)
         Path(folder, "program.py").write_text(PLANTED_PROGRAM)
         command = [sys.executable, "-m", "fxminify", "capture", "--db", "repro.db", "program.py"]

@@ -34,6 +34,7 @@ from ..backends.adapters import adapters
 from ..backends.provenance.variables import ORDINARY, named
 from ..backends.running.confinement import Confinement, caches
 from ..backends.running.foreign_files import open_ordinary
+from ..store.temporary import prefix
 
 SCRIPT = "repro.py"
 _RUNNER = "fxminify.repro_templates.runner"
@@ -149,7 +150,7 @@ class Processes:
 
         ``forked`` allows a fork server. At the end the process group of the run is killed.
         """
-        with tempfile.TemporaryDirectory(prefix="fxminify-verify-", ignore_cleanup_errors=True) as name:
+        with tempfile.TemporaryDirectory(prefix=prefix("fxminify-verify-"), ignore_cleanup_errors=True) as name:
             place = Path(name).resolve()
             run = _Run(place, script, None if plain else place / "report" / "report.json")
             for folder in run.folders:
@@ -262,7 +263,7 @@ class _Server:
 
     def __init__(self, imports: str, environment: Mapping[str, str]) -> None:
         self.users = 0
-        self._home = tempfile.TemporaryDirectory(prefix="fxminify-verify-")
+        self._home = tempfile.TemporaryDirectory(prefix=prefix("fxminify-verify-"))
         home = Path(self._home.name)
         (home / "run").mkdir()
         theirs, self._requests = os.pipe()

@@ -25,6 +25,7 @@ from typing import Any
 
 import psutil
 
+from ...store import temporary
 from ...store.document.case import Json
 from ...store.document.names import UnknownName
 from ...store.errors import StoreError, without_password
@@ -95,8 +96,8 @@ def _directory(db: str, settings: Settings) -> Path:
     return _prepared(None, "minify-", db if "://" in db else os.path.abspath(db), settings)
 
 
-def _prepared(folder: Path | None, prefix: str, place: str, settings: Settings) -> Path:
-    made = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
+def _prepared(folder: Path | None, kind: str, place: str, settings: Settings) -> Path:
+    made = Path(tempfile.mkdtemp(prefix=temporary.prefix(kind, None if folder is None else str(folder)), dir=folder))
     try:
         (made / "blobs").mkdir()
         (made / "site").mkdir()

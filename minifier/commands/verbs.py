@@ -5,10 +5,12 @@ Nothing here imports torch, and `minify --help` loads nothing else of this floor
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -44,7 +46,18 @@ class Verbs(click.Group):
         except Exception as error:
             if isinstance(error, _ours()):
                 raise Problem(str(error)) from error
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise Problem(_full(error)) from error
             raise
+
+
+def _full(error: OSError) -> str:
+    """What to do where a disk is full."""
+    folder = os.path.dirname(str(error.filename)) if error.filename else tempfile.gettempdir()
+    return (
+        f"no space is left in {folder}. Free some, or name another directory for temporary files (TMPDIR), "
+        "and run the same command again: what is stored stays."
+    )
 
 
 class _Ended(KeyboardInterrupt):

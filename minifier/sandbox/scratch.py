@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ...backends.running.foreign_files import open_ordinary
 from ...store.document.case import Blobs
+from ...store.temporary import prefix
 
 #: Captured output beyond this many bytes is cut out of the middle.
 OUTPUT_LIMIT = 1 << 16
@@ -32,7 +33,7 @@ class Scratch(Mapping[str, bytes]):
     @classmethod
     def create(cls) -> Scratch:
         """A new private directory; `remove` deletes it."""
-        scratch = cls(tempfile.mkdtemp(prefix="fxminify-"))
+        scratch = cls(tempfile.mkdtemp(prefix=prefix("fxminify-")))
         for name in _DIRECTORIES:
             (scratch.root / name).mkdir()
         return scratch

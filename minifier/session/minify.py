@@ -25,8 +25,6 @@ from .results import MinifyResult, MinifyResults
 OPEN = (State.PENDING, State.REDUCING, State.BLOCKED)
 #: A capture that was done keeps this state when it is minified once more and that is interrupted.
 DONE = (State.VERIFIED, State.UNVERIFIED, State.NOT_REPRODUCED)
-#: The reason of a capture whose script is verified, although its minification was interrupted.
-INTERRUPTED = "interrupted, it may become smaller"
 _DEFAULTS = MinifyOptions()
 
 
@@ -69,6 +67,7 @@ def minify(
                 begin_at(index, capture.id, options.from_step)
         todo = [c for c in chosen if c.state in OPEN or (again and c.state is not State.UNSUPPORTED)]
         skipped = [c for c in chosen if c not in todo] if ids else []
+        index.settle(besides={c.id for c in todo})
         others: dict[int, tuple[int, ...]] = {}
         with SharedResources(options, cluster) as resources:
             for capture in todo:
@@ -130,13 +129,10 @@ def _one(
     except LeaseLost:
         raise
     except BaseException:
-        script = index.repros.get(capture.id)
         if capture.state in DONE:
             index.captures.set_state(capture.id, capture.state, capture.reason)
-        elif script is not None and script.verified:
-            index.captures.set_state(capture.id, State.VERIFIED, INTERRUPTED)
         else:
-            index.captures.set_state(capture.id, State.PENDING)
+            index.interrupted(capture.id)
         raise
     index.captures.set_state(capture.id, outcome.state, outcome.reason)
     return outcome

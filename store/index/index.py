@@ -6,7 +6,7 @@ An `Index` may be shared by threads but not across a fork: open it where it is u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -31,6 +31,9 @@ __all__ = [
     "BugInfo", "CaptureInfo", "Index", "ReductionInfo", "ReproInfo", "Retest", "RetestResult", "State", "StepInfo",
     "StoreError", "StoredVerdict",
 ]  # fmt: skip
+
+#: The reason of a capture whose script is verified, although its minification was interrupted.
+INTERRUPTED = "interrupted, it may become smaller"
 
 
 class Index:
@@ -108,6 +111,28 @@ class Index:
     def share(self, path: Path, ids: Sequence[int], masks: Masks, *, force: bool = False) -> Shared:
         """Write a new file with the captures ``ids`` (empty: all), scrubbed: see `fxminify.store.index.sharing`."""
         return share(self._database, self.blobs, path, ids, masks, force=force)
+
+    def interrupted(self, id: int) -> None:
+        """Give a capture the state that it has after work on it ended early."""
+        script = self.repros.get(id)
+        if script is not None and script.verified:
+            self.captures.set_state(id, State.VERIFIED, INTERRUPTED)
+        else:
+            self.captures.set_state(id, State.PENDING)
+
+    def settle(self, besides: Collection[int] = ()) -> list[int]:
+        """Take captures out of the state ``reducing`` whose process has ended. Returns their ids.
+
+        ``besides`` are ids of others that the caller will work on.
+        """
+        settled = []
+        for capture in self.captures.find((), (State.REDUCING,)):
+            if capture.id not in besides and self.leases.take(capture.id):
+                if self.captures.get(capture.id).state is State.REDUCING:
+                    self.interrupted(capture.id)
+                    settled.append(capture.id)
+                self.leases.give_back(capture.id)
+        return settled
 
     def close(self) -> None:
         """Write what waits to be written, give back the leases, and close the connections."""

@@ -7,19 +7,18 @@ for that long may wake up and go on: what it then writes about the capture raise
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from ..errors import StoreError
+from ..processes import machine, started
 from .database import Database, insert
 from .tables import CaptureRow, LeaseRow
 
@@ -46,7 +45,7 @@ class Leases:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._me = f"{_machine()} {os.getpid()} {_started(os.getpid())} {uuid.uuid4().hex[:8]}"
+        self._me = f"{machine()} {os.getpid()} {started(os.getpid())} {uuid.uuid4().hex[:8]}"
         self._ended = threading.Event()
         self._renewing: threading.Thread | None = None
 
@@ -85,8 +84,8 @@ class Leases:
             clock = _clock(session)
             rows = session.scalars(select(LeaseRow).where(LeaseRow.until > clock).order_by(LeaseRow.capture)).all()
         held = [(row, *_holder(row.holder)) for row in rows if not _is_gone(row.holder)]
-        here = _machine()
-        return [LeaseInfo(row.capture, pid, machine == here, row.until - clock) for row, machine, pid, _ in held]
+        here = machine()
+        return [LeaseInfo(row.capture, pid, where == here, row.until - clock) for row, where, pid, _ in held]
 
     def close(self) -> None:
         """Give everything back."""
@@ -116,28 +115,13 @@ def _clock(session: Session) -> float:
     return time.time()
 
 
-def _machine() -> str:
-    """Tells apart the machines, and containers of one machine, whose processes have numbers of their own."""
-    booted = Path("/proc/sys/kernel/random/boot_id").read_text()
-    return hashlib.sha256(f"{booted}{os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:16]
-
-
-def _started(pid: int) -> str:
-    """When a process began, in ticks since the machine did; empty if there is none, or only its exit code is left."""
-    try:
-        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if state == "Z" else rest[18]
-
-
 def _holder(text: str) -> tuple[str, int, str]:
     """The machine, the process and its start in the name of a holder."""
-    machine, pid, started, _ = (text.split(" ") + 4 * [""])[:4]
-    return machine, int(pid) if pid.isdecimal() and len(pid) < 10 else 0, started
+    where, pid, since, _ = (text.split(" ") + 4 * [""])[:4]
+    return where, int(pid) if pid.isdecimal() and len(pid) < 10 else 0, since
 
 
 def _is_gone(holder: str) -> bool:
     """Whether the holder of a lease is a process of this machine that has ended."""
-    machine, pid, started = _holder(holder)
-    return machine == _machine() and _started(pid) != started
+    where, pid, since = _holder(holder)
+    return where == machine() and started(pid) != since

@@ -26,6 +26,7 @@ from sqlalchemy.engine import Engine
 
 from .. import errors
 from ..errors import StoreError
+from ..temporary import prefix
 from .tables import SCHEMA, Base
 
 #: "fxmn", in the header of every file we make (https://sqlite.org/pragma.html#pragma_application_id).
@@ -135,7 +136,7 @@ def _open_reader(path: Path, timeout: float) -> sqlite3.Connection | None:
 
 def _copy(path: Path, timeout: float) -> tempfile.TemporaryDirectory[str]:
     """A directory with ``copy.db``: the file, including the content of its log."""
-    folder = tempfile.TemporaryDirectory(prefix="fxminify-")
+    folder = tempfile.TemporaryDirectory(prefix=prefix("fxminify-copy-"))
     copy = Path(folder.name) / "copy.db"
     for suffix in ("", "-wal", "-journal"):
         with suppress(FileNotFoundError):

@@ -21,10 +21,10 @@ from fxminify.minifier.oracle.replay import Replay, replay
 from fxminify.minifier.reporting.emit import Emitter
 from fxminify.minifier.reporting.export import stored_repro
 from fxminify.minifier.session import attempt, capture, events
-from fxminify.minifier.session import minify as session
 from fxminify.minifier.session.early_script import EarlyScript
 from fxminify.repro_templates.source.inputs import NeedsData
 from fxminify.store.index import Index, State
+from fxminify.store.index.index import INTERRUPTED
 
 QUICK = fxminify.MinifyOptions(replays=1, runs=1, explain=False)
 
@@ -171,7 +171,7 @@ def test_a_first_script_is_kept_though_the_run_is_interrupted(
         fxminify.minify(db, options=QUICK, listener=interrupt)
     with Index.open(str(db), readonly=True) as index:
         row = index.captures.get(1)
-        assert (row.state, row.reason, row.nodes_after) == (State.VERIFIED, session.INTERRUPTED, 1)
+        assert (row.state, row.reason, row.nodes_after) == (State.VERIFIED, INTERRUPTED, 1)
         assert index.is_ours(1)
         assert [node.name for node in index.best(row).graph.compute] == ["sin"]  # type: ignore[union-attr]
         assert "```python" in stored_repro(index, 1, "issue")[0]

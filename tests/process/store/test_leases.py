@@ -210,3 +210,23 @@ def test_a_process_that_is_stopped_for_long_loses_its_lease(db: str) -> None:
         other.send_signal(signal.SIGCONT)
         other.communicate()
         assert [info.pid for info in index.leases.find()] == [os.getpid()]
+
+
+def test_a_capture_that_a_killed_process_worked_on_is_pending_again(db: str) -> None:
+    with Index.open(db) as index:
+        with holder(db, 1) as other:
+            for id in (1, 2):
+                index.captures.set_state(id, State.REDUCING)
+            assert index.settle(besides=[2]) == []
+            assert index.captures.get(1).state is State.REDUCING
+            other.kill()
+            other.wait()
+            assert index.settle(besides=[2]) == [1]
+        assert [row.state for row in index.captures.find()] == [State.PENDING, State.REDUCING]
+        index.repros.save(2, "script", "", verified=1, runs=1, log="")
+        assert index.settle() == [2]
+        assert (index.captures.get(2).state, index.captures.get(2).reason) == (
+            State.VERIFIED,
+            "interrupted, it may become smaller",
+        )
+        assert index.leases.find() == []

@@ -1,0 +1,61 @@
+"""Names of directories that last as long as a process, and the end of those whose process was killed.
+
+The name of such a directory says whose it is: the process, when that began, and its machine. Whoever makes the next
+one beside it removes those whose process has ended, of the same user. One that has the number of a living process in
+the name of something in it (``faults.123``) stays: that process may still use it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+
+from .processes import machine, started
+
+_OWNER = re.compile(r"(\d{1,9})-(\d{1,20})-([0-9a-f]{16})-")
+_PROCESS = re.compile(r"(?:.*\.)?(\d{1,9})")
+_swept: set[tuple[str, str]] = set()
+
+
+def prefix(kind: str, folder: str | None = None) -> str:
+    """The first part of the name of a new directory of this process in ``folder``, or among the temporary ones.
+
+    ``kind`` is the part before that, as in ``fxminify-``. Once for each ``kind`` and ``folder`` it removes what dead
+    processes left there.
+    """
+    where = tempfile.gettempdir() if folder is None else folder
+    if (kind, where) not in _swept:
+        _swept.add((kind, where))
+        sweep(kind, where)
+    return f"{kind}{os.getpid()}-{started(os.getpid())}-{machine()}-"
+
+
+def sweep(kind: str, folder: str) -> list[str]:
+    """Remove the directories of dead processes in ``folder`` whose names begin with ``kind``. Returns their names."""
+    try:
+        with os.scandir(folder) as entries:
+            left = [entry.name for entry in entries if entry.name.startswith(kind)]
+    except OSError:  # a new one cannot be made there either, and that says why
+        return []
+    gone = [name for name in left if _is_left_behind(os.path.join(folder, name), name.removeprefix(kind))]
+    for name in gone:
+        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    return gone
+
+
+def _is_left_behind(path: str, owner: str) -> bool:
+    """Whether the directory at ``path``, which names ``owner``, is ours and no process uses it any more."""
+    named = _OWNER.match(owner)
+    if named is None or named[3] != machine() or started(int(named[1])) == named[2]:
+        return False
+    try:
+        status = os.lstat(path)
+        within = os.listdir(path) if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() else None
+    except OSError:
+        return False
+    if within is None:
+        return False
+    return not any(started(int(found[1])) for found in map(_PROCESS.fullmatch, within) if found)
