@@ -133,7 +133,6 @@ class Launcher:
                 ours.close()
                 raise SandboxError(f"the zygote started no worker: {self._log()}")
         if self.mode == "spawn":
-            worker.channel.send(self.setup)
             self._greeting(worker.channel, worker)
         return worker
 
@@ -174,7 +173,6 @@ class Launcher:
             )  # fmt: skip
         channel = Channel(ours)
         self._preloaded = 0
-        channel.send(self.setup)
         self.ready = self._greeting(channel, None)
         self.starts += 1
         self._channel = channel
@@ -187,9 +185,10 @@ class Launcher:
         return [*self.setup.path, *(str(path) for item in named for path in item.get("search_path") or ())]
 
     def _greeting(self, channel: Channel, worker: Worker | None) -> Ready:
-        """Wait for the first message of a zygote, or of a spawned worker."""
+        """Tell a zygote, or a spawned worker, what to import, and wait for its first message."""
         problem = f"importing the backend took more than {self.start_timeout:g} s"
         try:
+            channel.send(self.setup)
             message = channel.receive(self.start_timeout)
             if isinstance(message, Ready):
                 return message
