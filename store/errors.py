@@ -22,19 +22,35 @@ class LeaseLost(StoreError):
     """Another process works on the capture by now, so nothing was written."""
 
 
+class UnreadableRow(StoreError):
+    """A row, or one that belongs to it, has a value that this package never writes. Other rows may be sound."""
+
+
 class ForeignValue(Exception):
     """A row has a value that this package never writes there."""
 
 
+def explained(exc: BaseException, name: str) -> StoreError:
+    """The error to raise for ``exc``, which was met while working on the index called ``name``."""
+    inner = _inner(exc)
+    value = isinstance(inner, ForeignValue) or (
+        isinstance(inner, sqlite3.Error)
+        and (_NO_TEXT in str(inner) or getattr(inner, "sqlite_errorname", "") == "SQLITE_TOOBIG")
+    )
+    return (UnreadableRow if value else StoreError)(explain(exc, name))
+
+
 def explain(exc: BaseException, name: str) -> str:
     """The sentence for ``exc``, an error met while working on the index called ``name``."""
-    inner = exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
+    inner = _inner(exc)
     if isinstance(inner, ForeignValue):
         return f"{name} holds what fxminify never wrote ({inner}): it is damaged or was tampered with, do not use it"
     if isinstance(inner, sqlite3.Error):
         return _explain_sqlite(inner, name)
     if isinstance(inner, OSError):
         return _explain_os(inner, name)
+    if isinstance(inner, UnicodeDecodeError):  # SQLite's message repeats bytes of the file
+        return damaged(name)
     first = (str(inner).strip().splitlines() or [type(inner).__name__])[0]
     return f"{name}: the database answered {first!r}; check that it is reachable and that you may write to it"
 
@@ -65,12 +81,20 @@ def locked(name: str) -> str:
     return f"{name} is locked by another process: wait for it to finish, or end it, and run the same command again"
 
 
+#: What `sqlite3` says of a text that is no UTF-8.
+_NO_TEXT = "Could not decode to UTF-8"
+
+
+def _inner(exc: BaseException) -> BaseException:
+    return exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
+
+
 def _explain_sqlite(exc: sqlite3.Error, name: str) -> str:
     code = str(getattr(exc, "sqlite_errorname", ""))
     text = str(exc)
     if code == "SQLITE_NOTADB":
         return foreign(name)
-    if code.startswith("SQLITE_CORRUPT") or "Could not decode to UTF-8" in text:
+    if code.startswith("SQLITE_CORRUPT") or _NO_TEXT in text:
         return damaged(name)
     if code == "SQLITE_TOOBIG":
         return f"{name} holds a value larger than fxminify ever writes: it is damaged or was tampered with"

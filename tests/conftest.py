@@ -2,7 +2,8 @@
 
 The tier is the folder, unless a test among quicker ones has the marker of its own: ``unit`` imports no torch, ``torch``
 imports it, ``process`` starts workers or commands, or takes seconds, ``e2e`` goes the whole way from a program to its
-script. Modules that several tests share are in ``shared``, programs that tests run in ``programs``.
+script. In ``hostile`` are trials with documents and files that mean harm; they belong to ``process``. Modules that
+several tests share are in ``shared``, programs that tests run in ``programs``.
 """
 
 import os
@@ -18,6 +19,8 @@ import fxminify
 
 HERE = Path(__file__).parent
 TIERS = ("unit", "torch", "process", "e2e")
+#: The tier of folders that are named for what is in them.
+TIER_OF = {"hostile": "process"}
 pytest_plugins = ["desks", "postgres", "recreation"]
 
 # Where Python is told to keep no byte code, as in some containers, each process that a test starts would compile this
@@ -32,7 +35,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    tier = item.path.relative_to(HERE).parts[0]
+    folder = item.path.relative_to(HERE).parts[0]
+    tier = TIER_OF.get(folder, folder)
     assert tier in TIERS, f"{item.path} is in none of the tiers {', '.join(TIERS)}"
     if not any(item.get_closest_marker(other) for other in TIERS):
         item.add_marker(tier)

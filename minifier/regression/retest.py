@@ -25,7 +25,7 @@ from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification, verify
 from ...store.errors import StoreError
-from ...store.failure import Failure, FailureKind, Phase
+from ...store.failure import FailureKind
 from ...store.index import CaptureInfo, Index, ReproInfo, Retest, RetestResult
 from ...store.index.database import now
 from ...store.signature import signature
@@ -164,7 +164,14 @@ def collect(
     """The cases to run, and an answer for each capture that has none."""
     cases, skipped = [], []
     for capture in index.captures.find(ids):
-        repro = index.repros.get(capture.id, "script")
+        try:
+            repro = None if capture.problem else index.repros.get(capture.id, "script")
+        except StoreError as error:  # the others are run
+            cases.append(RetestCase(capture, capture.backend, own=True, blocked_reason=str(error)))
+            continue
+        if capture.problem:
+            cases.append(RetestCase(capture, capture.backend, own=True, blocked_reason=capture.problem))
+            continue
         if repro is None or not repro.verified:
             case = RetestCase(capture, capture.backend, own=True)
             skipped.append(
@@ -206,6 +213,7 @@ def _retest_case(
     )  # fmt: skip
     trusted = options.trust or index.is_ours(capture.id)
     refused = replace(case, blocked_reason="not run: it was made elsewhere, and was not trusted (--trust)")
+    failure = capture.to_show()
     if own:
         if not (trusted or confirm(question(capture, captured, script=repro.text))):
             return refused
@@ -223,7 +231,6 @@ def _retest_case(
     best = replace(best, backend=spec.to_json())
     if not (trusted or confirm(question(capture, best))):
         return refused
-    failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
     header = make_header(capture, best, failure, queries=capture.queries, timeout=alarm(repro.text))
     try:
         rendered = render(best, index.blobs.view(best.storages), header=header, embed=SIDE_FILE in repro.text)
@@ -271,12 +278,11 @@ def run(case: RetestCase, timeout: float, processes: Processes) -> tuple[Retest,
     """Run a case in ``processes``. Returns the retest, not yet stored, and the log. Raises `Stopped` if these were."""
     started = time.monotonic()
     capture = case.capture
-    failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
     found = Verification(0, 0, blocked_reason=case.blocked_reason)
     if not case.blocked_reason:
         found = verify(
             case.text,
-            Likeness(failure).holds,
+            Likeness(capture.to_show()).holds,
             runs=case.runs,
             fresh=case.fresh,
             timeout=timeout,
@@ -311,7 +317,9 @@ def classify(found: Verification) -> tuple[RetestResult, str, str]:
 
 
 def keep(index: Index, case: RetestCase, found: Retest, round_id: int | None = None) -> Retest:
-    """Store ``found``. Returns it as stored."""
+    """Store ``found``. Returns it as stored. Nothing is stored of a capture that cannot be read."""
+    if case.capture.problem:
+        return found
     return index.retests.add(
         case.capture.id, case.backend, found.result, message=found.message, signature=found.signature,
         shown=found.shown, runs=found.runs, seconds=found.seconds, versions=found.versions, round_id=round_id,

@@ -154,19 +154,26 @@ def verify_stored(
     """Run the stored scripts again, those of ``ids`` or all; one row each, in order.
 
     What was verified stays so: that a bug is gone here does not make its script a wrong one. A script that shows its
-    failure now and did not before is verified from now on. A row says ``cannot_run`` where its case cannot be read, or
-    its script is from elsewhere and not trusted. Raises `StoreError` where one of ``ids`` has no script, and
+    failure now and did not before is verified from now on. A row says ``cannot_run`` where it or its case cannot be
+    read, or its script is from elsewhere and not trusted. Raises `StoreError` where one of ``ids`` has no script, and
     `NoConfinement` where a ``sandbox`` cannot be had.
     """
     answers = []
     with Index.open(db, readonly=True) as index, Processes(wanted(sandbox)) as processes:
         for capture in index.captures.find(ids):
-            repro = index.repros.get(capture.id, "script")
+            row = {"id": capture.id, "shown": 0, "runs": 0, "signature": capture.signature, "mismatch": ""}
+            try:
+                repro = None if capture.problem else index.repros.get(capture.id, "script")
+            except StoreError as error:
+                answers.append({**row, "cannot_run": str(error)})
+                continue
+            if repro is None and capture.problem:
+                answers.append({**row, "cannot_run": capture.problem})
+                continue
             if repro is None:
                 if ids:
                     raise StoreError(f"capture {capture.id} has no script yet: minify run {index.name} {capture.id}")
                 continue
-            row = {"id": capture.id, "shown": 0, "runs": 0, "signature": capture.signature, "mismatch": ""}
             try:
                 case = index.captures.case(capture.id)
                 asked = question(capture, case, script=repro.text)
@@ -192,7 +199,7 @@ def _again(
     index: Index, capture: CaptureInfo, case: Case, text: str, runs: int, timeout: float, processes: Processes
 ) -> Verification:
     _, files, _ = stored_repro(index, capture.id, "script", unverified=True)
-    likeness = Likeness(capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase)))
+    likeness = Likeness(capture.to_show())
     return verify(
         text, likeness.holds, runs=runs, timeout=timeout, search_path=search_path(case), files=files,
         embedded=embedded_from(case), processes=processes,

@@ -24,7 +24,6 @@ from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification
 from ...store.document.case import Case
 from ...store.errors import StoreError
-from ...store.failure import Failure, FailureKind, Phase
 from ...store.index import Index
 from ..oracle.replay import Likeness
 from . import record
@@ -166,7 +165,7 @@ def export(
         if not trust and not index.is_ours(capture_id):
             why = "not run here, where the capture was not made: --trust runs it"
             return _doubtful(index, capture_id, request, Verification(0, 0, mismatch=why))
-        failure = capture.failure or Failure(FailureKind(capture.kind), Phase(capture.phase))
+        failure = capture.to_show()
         with Processes(wanted(sandbox)) if processes is None else nullcontext(processes) as where:
             done = run(
                 made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,

@@ -110,7 +110,7 @@ def _detail(index: Index, capture: CaptureInfo, row: FailureRow, nodes: int) -> 
     detail = Detail(
         row,
         f"{capture.backend}: {without_paths(capture.headline or capture.reason, 300)}",
-        tuple(_facts(index, capture)),
+        tuple(_known(capture)),
         message=_message(failure),
         frames=tuple(f"{frame.file}:{frame.line} {frame.function}" for frame in failure.frames) if failure else (),
         stderr=without_paths(failure.diagnostics[-_LONGEST:], _LONGEST) if failure else "",
@@ -118,6 +118,7 @@ def _detail(index: Index, capture: CaptureInfo, row: FailureRow, nodes: int) -> 
     )
     notes = [without_paths(capture.reason, 500)] if capture.reason else []
     try:
+        detail = replace(detail, facts=(*detail.facts, *_found(index, capture)))
         detail = _graphs(index, capture, detail, nodes)
         detail = _script(index, capture, detail)
         detail = _steps(index, capture, detail)
@@ -133,7 +134,8 @@ def _detail(index: Index, capture: CaptureInfo, row: FailureRow, nodes: int) -> 
     return replace(detail, notes=tuple(notes))
 
 
-def _facts(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
+def _known(capture: CaptureInfo) -> list[tuple[str, str]]:
+    """What the row of a capture says."""
     sizes = "not stored" if capture.nodes_before is None else count(capture.nodes_before, "node")
     if capture.nodes_before is not None and capture.nodes_after is not None:
         sizes = f"{capture.nodes_before} → {capture.nodes_after} nodes, {capture.inputs_before} → "
@@ -146,6 +148,12 @@ def _facts(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
         ("Size", sizes),
         ("Seen", f"{count(capture.occurrences, 'time')}, first {capture.created}, last {capture.last_seen}"),
     ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _found(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
+    """What other rows say of a capture."""
+    facts = []
     if (first := first_node.stored(index, capture.id)) is not None:
         facts.append(("Begins at", f"{first.get('node')}, node {first.get('position')} of {first.get('of')}"))
     if capture.comes_from:

@@ -65,6 +65,8 @@ def minify(
         if options.from_step is not None:
             for capture in chosen:  # raises before any work is begun
                 begin_at(index, capture.id, options.from_step)
+        unreadable = [c for c in chosen if c.problem]
+        chosen = [c for c in chosen if not c.problem]
         todo = [c for c in chosen if c.state in OPEN or (again and c.state is not State.UNSUPPORTED)]
         skipped = [c for c in chosen if c not in todo] if ids else []
         index.settle(besides={c.id for c in todo})
@@ -89,6 +91,7 @@ def minify(
         done = index.captures.find([c.id for c in todo]) if todo else []
         results = [MinifyResult(row, _script(index, row), others.get(row.id, ())) for row in done]
         results += [MinifyResult(row, _script(index, row), skipped=True) for row in skipped]
+        results += [MinifyResult(row) for row in unreadable]
     return MinifyResults(sorted(results, key=lambda result: result.id))
 
 
@@ -116,10 +119,11 @@ def _one(
     try:
         case = index.captures.case(capture.id)
         asked = question(capture, case)
+        trusted = options.trust or _is_ours(index, capture.id, options.from_step)
     except (StoreError, InvalidSpec) as error:  # the others still get their turn
         index.captures.set_state(capture.id, State.BLOCKED, str(error))
         return CaptureOutcome(State.BLOCKED, str(error))
-    if not options.trust and not _is_ours(index, capture.id, options.from_step) and not confirm(asked):
+    if not trusted and not confirm(asked):
         outcome = CaptureOutcome(State.BLOCKED, "not run: it was captured elsewhere, and was not trusted (--trust)")
         index.captures.set_state(capture.id, outcome.state, outcome.reason)
         return outcome

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from .. import codec
 from ..document.case import Json
 from ..document.decode import InvalidDocument, parse_value
-from ..errors import ForeignValue
+from ..errors import ForeignValue, UnreadableRow
 from ..failure import FailureKind
 from ..text import printable
 from .database import Database, insert, now
@@ -83,13 +83,32 @@ class Bugs:
         """At most ``limit`` bugs above the id ``after``, by id: the next page begins after the last of this one."""
         chosen = select(BugRow.id).where(BugRow.id > after, BugRow.captures > 0).order_by(BugRow.id).limit(limit)
         with self._database.reading() as session:
-            return _infos(session, session.scalars(chosen).all())
+            ids = session.scalars(chosen).all()
+        try:
+            with self._database.reading() as session:
+                return _infos(session, ids)
+        except UnreadableRow:  # one of them is, or a capture of one
+            return [self._alone(id) for id in ids]
 
     def get(self, id: int) -> BugInfo:
         """One bug. Raises `StoreError` if there is none with this id."""
         with self._database.reading() as session:
             self._database.need(session, BugRow, id)
             return _infos(session, [id])[0]
+
+    def _alone(self, id: int) -> BugInfo:
+        """One bug, or why it cannot be read."""
+        try:
+            return self.get(id)
+        except UnreadableRow as error:
+            of_it = select(CaptureRow.id).where(CaptureRow.bug == id).order_by(CaptureRow.id)
+            with self._database.reading() as session:
+                captures = session.scalars(of_it).all()
+            return BugInfo(
+                id=id, kind="", phase="", backend="", signature="", headline=f"cannot be read: {error}", operators="",
+                captures=len(captures), occurrences=0, created="", last_seen="", ids=tuple(captures[:LISTED]),
+                states={State.BLOCKED: max(len(captures), 1)}, nodes_before=None, nodes_after=None, comes_from="",
+            )  # fmt: skip
 
     def sightings(self, id: int) -> list[Sighting]:
         """When a bug was seen, and with which versions, by day."""
@@ -177,7 +196,7 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
     bug: Any
     for bug, state, captures, least, most in session.execute(counted):
         states[bug][_state(state)] = captures
-        sizes[bug] += [size for size in (least, most) if size is not None]
+        sizes[bug] += [_size(size) for size in (least, most) if size is not None]
     place = func.row_number().over(partition_by=CaptureRow.bug, order_by=CaptureRow.id).label("place")
     numbered = select(CaptureRow.bug, CaptureRow.id, place).where(of_them).subquery()
     first: dict[int, list[int]] = {id: [] for id in ids}
@@ -194,7 +213,7 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
         .subquery()
     )
     smallest = select(ranked.c.bug, func.min(ranked.c.nodes_after)).where(ranked.c.rank == 1).group_by(ranked.c.bug)
-    after = dict(session.execute(smallest).all())
+    after = {bug: None if nodes is None else _size(nodes) for bug, nodes in session.execute(smallest)}
     scripts = (
         select(CaptureRow.bug, func.min(ReproRow.nodes))
         .join(CaptureRow, CaptureRow.id == ReproRow.capture)
@@ -202,7 +221,8 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
         .group_by(CaptureRow.bug)
     )
     for bug, nodes in session.execute(scripts):
-        after[bug] = min((size for size in (nodes, after.get(bug)) if size is not None), default=None)
+        sized = [None if nodes is None else _size(nodes), after.get(bug)]
+        after[bug] = min((size for size in sized if size is not None), default=None)
     lines = (
         select(CaptureRow.bug, ArtifactRow.content)
         .join(CaptureRow, CaptureRow.id == ArtifactRow.capture)
@@ -226,6 +246,13 @@ def line(content: str) -> str:
     except InvalidDocument:
         return ""
     return printable(text) if isinstance(text, str) else ""
+
+
+def _size(number: Any) -> int:
+    """The least of a column, which has no type of its own in SQLite."""
+    if type(number) is not int:
+        raise ForeignValue(f"{type(number).__name__} as a number of nodes")
+    return number
 
 
 def _state(name: str) -> State:

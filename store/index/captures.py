@@ -12,14 +12,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session, load_only
 
 from ... import __version__
 from .. import codec
 from ..document.case import Blobs, Case, Json
-from ..errors import ForeignValue, StoreError
-from ..failure import Failure
+from ..errors import ForeignValue, StoreError, UnreadableRow
+from ..failure import Failure, FailureKind, Phase
 from ..private_values import here
 from ..scrubbing import MASKED, masked_case, masked_failure, masked_provenance
 from ..signature import Signature, signature
@@ -42,7 +42,8 @@ class CaptureInfo:
     of the verified script. ``verified`` of ``runs`` runs of the script showed the failure. ``operators`` names what the
     smallest case calls, sorted, empty before a reduction. ``comes_from`` says which lines of the program the case of
     the script comes from (`fxminify.store.document.program_lines`), empty without a script. ``failure`` is None if no
-    failure was seen, ``nodes_before`` if the graph could not be stored.
+    failure was seen, ``nodes_before`` if the graph could not be stored. Of a row that cannot be read only the id is
+    known, and ``problem`` says why.
     """
 
     id: int
@@ -70,6 +71,16 @@ class CaptureInfo:
     failure: Failure | None
     provenance: Json
     graph_text: str
+    problem: str = ""
+
+    def to_show(self) -> Failure:
+        """The failure that a script of it is to show, without details where none are stored. Raises `StoreError`."""
+        if self.failure is not None:
+            return self.failure
+        try:
+            return Failure(FailureKind(self.kind), Phase(self.phase))
+        except ValueError:
+            raise StoreError(f"capture {self.id} does not say how it failed: capture the failure again") from None
 
     def to_json(self) -> Json:
         return codec.dump(self)
@@ -162,7 +173,8 @@ class Captures:
         """The captures with these ids, states, backend and signatures (empty: all), by id.
 
         ``signatures`` are digests. Of those above the id ``after`` at most ``limit`` are returned: the next page begins
-        after the last id of this one. Raises `StoreError` for an unknown id.
+        after the last id of this one. A row that cannot be read is returned with its ``problem``, if it is not the only
+        one that was asked for. Raises `StoreError` for an unknown id, and for an only row that cannot be read.
         """
         chosen = select(CaptureRow.id)
         if ids:
@@ -177,6 +189,25 @@ class Captures:
             chosen = chosen.where(CaptureRow.id > after)
         if limit is not None:
             chosen = chosen.order_by(CaptureRow.id).limit(limit)
+        try:
+            return self._read(chosen, ids)
+        except UnreadableRow as error:
+            if len(set(ids)) == 1:
+                raise UnreadableRow(f"capture {ids[0]} cannot be read: {error}") from error
+        with self._database.reading() as session:
+            numbers = session.scalars(select(CaptureRow.id).where(CaptureRow.id.in_(chosen)).order_by(CaptureRow.id))
+            found = numbers.all()
+        return [self._alone(number) for number in found]
+
+    def _alone(self, id: int) -> CaptureInfo:
+        """One capture, or why it cannot be read."""
+        try:
+            return self.find([id])[0]
+        except UnreadableRow as error:
+            return _unreadable(id, str(error))
+
+    def _read(self, chosen: Select[Any], ids: Sequence[int]) -> list[CaptureInfo]:
+        """The captures whose ids ``chosen`` selects, among them all of ``ids``."""
         reductions = select(ReductionRow).where(ReductionRow.capture.in_(chosen)).order_by(ReductionRow.id)
         repros = (
             select(ReproRow)
@@ -340,6 +371,14 @@ def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | No
         if script.verified and script.nodes is not None:
             info = replace(info, nodes_after=script.nodes, inputs_after=script.inputs)
     return info
+
+
+def _unreadable(id: int, problem: str) -> CaptureInfo:
+    return CaptureInfo(
+        id=id, bug=-id, parent=None, state=State.BLOCKED, kind="", phase="", backend="", signature="", occurrences=0,
+        nodes_before=None, inputs_before=None, headline="", reason=problem, created="", last_seen="", failure=None,
+        provenance={}, graph_text="", problem=problem,
+    )  # fmt: skip
 
 
 def _signature(doc: Json) -> Signature:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 
 from ..document.case import Blobs, Case
-from ..document.decode import InvalidDocument, validate
+from ..document.decode import InvalidDocument, check_storage, validate
 from ..errors import ForeignValue, StoreError
 from .blobs import BlobStore, Packed
 from .database import Database, insert
 from .documents import pack, unpack
-from .tables import CaptureRow, DocumentBlobRow, DocumentRow, ReductionRow, ReproRow, StepRow
+from .tables import BlobRow, CaptureRow, DocumentBlobRow, DocumentRow, ReductionRow, ReproRow, StepRow
 
 
 class StagedCase:
@@ -63,8 +64,15 @@ class CaseStore:
             if row is None:
                 raise ForeignValue(f"{what} without its document")
             doc = unpack(row.digest, row.size, row.data)
+            needed = select(BlobRow.digest, BlobRow.size).join(DocumentBlobRow, DocumentBlobRow.blob == BlobRow.digest)
+            of_it = session.execute(needed.where(DocumentBlobRow.document == key))
+            sizes: dict[Any, Any] = {row.digest: row.size for row in of_it}
         try:
-            return validate(doc)
+            case = validate(doc)
+            for spec in case.tensors:
+                if type(size := sizes.get(spec.storage)) is int:
+                    check_storage(spec, size)
+            return case
         except InvalidDocument as exc:
             name = self._database.name
             raise StoreError(f"{name}: {what} is not a valid case ({exc}); capture the failure again") from exc

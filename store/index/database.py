@@ -25,7 +25,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool, Pool, QueuePool
 
-from ..errors import ForeignValue, LeaseLost, StoreError, explain
+from ..errors import ForeignValue, LeaseLost, StoreError, explained
 from . import sqlite
 from .tables import SCHEMA, Base, BugRow, CaptureRow, LeaseRow, ReductionRow, RoundRow
 
@@ -346,5 +346,5 @@ def migrations(connection: Connection) -> Config:
 def _explained(name: str) -> Iterator[None]:
     try:
         yield
-    except (DBAPIError, sqlite3.Error, OSError, ForeignValue) as exc:
-        raise StoreError(explain(exc, name)) from exc
+    except (DBAPIError, sqlite3.Error, OSError, ForeignValue, UnicodeDecodeError) as exc:
+        raise explained(exc, name) from exc

@@ -137,7 +137,7 @@ class Reductions:
         """The reduction whose best case represents a capture: see `precedence`."""
         with self._database.reading() as session:
             row = _last_row(session, capture_id)
-        return None if row is None else _info(row, resumed=False)
+            return None if row is None else _info(row, resumed=False)
 
     def unfinished(self, capture_id: int) -> list[ReductionInfo]:
         """The reductions of a capture that a later run can resume, oldest first, with or without a best case."""
@@ -147,7 +147,7 @@ class Reductions:
                 .where(ReductionRow.capture == capture_id, ReductionRow.finished.is_(None))
                 .order_by(ReductionRow.id)
             ).all()
-        return [_info(row, resumed=False) for row in rows]
+            return [_info(row, resumed=False) for row in rows]
 
     def best(self, reduction_id: int) -> Case | None:
         """The smallest case so far of a reduction, None if there is none. Raises `StoreError`."""

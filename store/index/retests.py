@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from .. import codec
 from ..document.case import Json
-from ..errors import ForeignValue
+from ..errors import ForeignValue, UnreadableRow
 from ..private_values import here
 from .database import Database, lock, now
 from .documents import digest, dumps, loads
@@ -106,12 +106,25 @@ class Retests:
             return _retest(row)
 
     def find(self, capture_ids: Sequence[int] = ()) -> list[Retest]:
-        """Every retest of these captures (empty: of all), oldest first."""
+        """Every retest of these captures (empty: of all) that can be read, oldest first."""
         query = select(RetestRow).order_by(RetestRow.id)
         if capture_ids:
             query = query.where(RetestRow.capture.in_([id for id in capture_ids if 0 < id < 1 << 63]))
-        with self._database.reading() as session:
-            return [_retest(row) for row in session.scalars(query)]
+        try:
+            with self._database.reading() as session:
+                return [_retest(row) for row in session.scalars(query)]
+        except UnreadableRow:  # the others are of use
+            with self._database.reading() as session:
+                ids = session.scalars(query.with_only_columns(RetestRow.id)).all()
+            return [row for id in ids if (row := self._alone(id)) is not None]
+
+    def _alone(self, id: int) -> Retest | None:
+        """One retest, None if it cannot be read."""
+        try:
+            with self._database.reading() as session:
+                return _retest(session.get_one(RetestRow, id))
+        except UnreadableRow:
+            return None
 
 
 def _retest(row: RetestRow) -> Retest:

@@ -83,6 +83,8 @@ def is_index(path: Path) -> bool:
         return False
     try:
         return bool(connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,))
+    except UnicodeDecodeError:  # the message about a damaged definition repeats its bytes
+        return True
     except sqlite3.Error as error:
         return error.sqlite_errorname == "SQLITE_CORRUPT"
     finally:

@@ -132,11 +132,16 @@ def test_writers_at_once_lose_no_count(path: str) -> None:
 def test_a_tampered_row_is_a_sentence(path: str, statement: str, message: str) -> None:
     with Index.open(path, create=True) as index:
         add(index, chain(["sin"]), failing("no sin"))
+        add(index, chain(["exp"]), failing("no exp"))
     connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute(statement)
+    connection.execute(f"{statement} {'' if 'environments' in statement else 'WHERE id = 1'}")
     connection.close()
-    with Index.open(path, readonly=True) as index, pytest.raises(StoreError, match=message):
-        _ = (index.bugs.page(), index.bugs.sightings(1))
+    with Index.open(path, readonly=True) as index:
+        with pytest.raises(StoreError, match=message):
+            _ = (index.bugs.get(1), index.bugs.sightings(1))
+        bad, good = index.bugs.page()
+        assert (bad.ids, good.ids, good.headline) == ((1,), (2,), "RuntimeError: no exp")
+        assert bad.headline.startswith("cannot be read: ") or "environments" in statement
 
 
 def test_what_a_verified_script_shows_counts_though_its_reduction_was_interrupted(index: Index) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from index_tasks import add, small_case
 
-from fxminify.store.index import Index, StoreError
+from fxminify.store.index import Index, State, StoreError
 from fxminify.store.index.documents import MAX_DOCUMENT
 
 Edit = Callable[..., None]
@@ -134,7 +134,12 @@ def test_values_we_never_write_in_a_listing(path: str, edit: Edit, column: str, 
         f"UPDATE sqlite_master SET sql = replace(sql, '{column} TEXT NOT NULL', '{column} TEXT') WHERE name='captures'"
     )
     edit("PRAGMA foreign_keys=OFF", f"UPDATE captures SET {column} = {value} WHERE id = 1")
-    refusal(path)
+    assert refusal(path, lambda index: index.captures.get(1)).startswith("capture 1 cannot be read: ")
+    with Index.open(path, readonly=True) as index:
+        bad, good = index.captures.find()
+        assert (bad.id, bad.state, bad.problem) == (1, State.BLOCKED, bad.reason)
+        assert path in bad.problem
+        assert (good.id, good.problem, good.kind) == (2, "", "compile_error")
 
 
 @pytest.mark.parametrize("column", ["text", "log", "verified"])
@@ -249,7 +254,9 @@ def test_storages_we_never_write(path: str, edit: Edit, change: str) -> None:
 def test_a_storage_that_is_a_bomb(path: str, edit: Edit) -> None:
     bomb = zlib.compress(bytes(1 << 24))
     edit("UPDATE blobs SET data = ?, stored = ?, codec = 'zlib', size = 16", values=(bomb, len(bomb)))
-    assert "not as long as declared" in refusal(path, storages)
+    first = refusal(path, lambda index: dict(index.blobs.view(index.captures.case(1).storages)))
+    assert "not as long as declared" in first
+    assert "a tensor reaches byte" in refusal(path, lambda index: index.captures.case(2))
 
 
 def test_a_storage_beside_the_file_with_other_bytes(path: str) -> None:
@@ -284,4 +291,5 @@ def test_a_storage_with_the_name_of_another_place(path: str, edit: Edit) -> None
 
 def test_a_value_larger_than_any_of_ours(path: str, edit: Edit) -> None:
     edit("UPDATE captures SET graph_text = hex(zeroblob(40000000)) WHERE id = 1")
-    assert "holds a value larger than fxminify ever writes" in refusal(path)
+    alone = refusal(path, lambda index: index.captures.get(1))
+    assert "holds a value larger than fxminify ever writes" in alone
