@@ -14,8 +14,8 @@ from html import escape
 from ...store.text import printable
 from .layering import Placement, Point, place
 
-#: The most boxes of a picture.
-MOST_BOXES = 4000
+#: The most boxes of a picture, and the most edges.
+MOST_BOXES, MOST_EDGES = 4000, 24_000
 #: The most characters of a line, and the width of a character and the height of a line in pixels.
 MOST_CHARACTERS, CHARACTER, LINE = 34, 7.3, 16.0
 _PAD, _MARGIN = 9.0, 12.0
@@ -63,10 +63,12 @@ def svg(boxes: Sequence[Box], edges: Sequence[Edge], *, label: str, standalone: 
     """The picture of ``boxes``, which are in execution order. ``label`` describes it in words.
 
     Each box is a ``<g class="KIND MARK" data-n="INDEX">``, each edge a ``<path data-e="SOURCE TARGET">``. Raises
-    `ValueError` for more than `MOST_BOXES` boxes and for an edge to a box that does not exist.
+    `ValueError` for more than `MOST_BOXES` boxes or `MOST_EDGES` edges, and for an edge to a box that does not exist.
     """
     if len(boxes) > MOST_BOXES:
         raise ValueError(f"{len(boxes):,} boxes are more than a picture holds ({MOST_BOXES:,})")
+    if len(edges) > MOST_EDGES:
+        raise ValueError(f"{len(edges):,} edges are more than a picture holds ({MOST_EDGES:,})")
     if not all(0 <= end < len(boxes) for edge in edges for end in (edge.source, edge.target)):
         raise ValueError("an edge leads to a box that is not there")
     sizes = [_size(box) for box in boxes]

@@ -1,7 +1,8 @@
 """A case's graph as a picture: `picture` draws the graph and marks the nodes that the failure needs.
 
 A box is a node, with its operation and the shape of its value. The nodes of a subgraph stand above the operator that
-calls it. If a graph is too large, only the part nearest to the marked nodes is drawn, and `Picture` says so.
+calls it. If a graph has too many nodes or edges, only the part nearest to the marked nodes is drawn, and `Picture`
+says so. Nodes and edges are counted before anything is placed, because to place them is far more work.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from ..source.function import shape_text
 from ..source.naming import input_names
 from .phrases import without_paths
 
-#: How many nodes of a graph are drawn at most.
-MOST_NODES = 1500
+#: How many nodes of a graph are drawn at most, and how many edges for each of them: graphs of programs have about 1.5,
+#: and to place more takes time that grows with their square.
+MOST_NODES, MOST_EDGES = 1500, 4
+#: A picture may have as many edges however few its nodes are.
+_FEW = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,12 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A node of a graph or subgraph: its box, and the indices of the nodes it reads."""
+    """A node of a graph or subgraph: what is drawn of it, and the indices of the nodes it reads."""
 
-    box: Box
+    node: Node
+    name: str
+    mark: str
+    prefix: str
     reads: tuple[int, ...]
     subgraphs: tuple[int, ...] = ()
 
@@ -55,7 +62,7 @@ def picture(
         entry = entries[old]
         edges += [Edge(places[r], new) for r in entry.reads if r in places]
         edges += [Edge(places[b], new, dashed=True) for b in entry.subgraphs if b in places]
-    boxes = [entries[old].box for old in chosen]
+    boxes = [_box(entries[old]) for old in chosen]
     marked = sum(box.mark == "culprit" for box in boxes)
     return Picture(svg(boxes, edges, label=label), len(boxes), len(entries), marked)
 
@@ -75,8 +82,9 @@ def _collect(graph: Graph, marks: Mapping[str, str], entries: list[_Entry], pref
                 ends[path] = _collect(attr["graph"], marks, entries, f"{prefix}{path}: ")
             subgraphs += [ends[path]] if path in ends else []
         known[node.name] = len(entries)
-        box = _box(node, names.get(node.name, node.name), marks.get(node.name, ""), prefix)
-        entries.append(_Entry(box, tuple(known[name] for name in node.inputs if name in known), tuple(subgraphs)))
+        reads = tuple(known[name] for name in node.inputs if name in known)
+        name, mark = names.get(node.name, node.name), marks.get(node.name, "")
+        entries.append(_Entry(node, name, mark, prefix, reads, tuple(subgraphs)))
     return len(entries) - 1
 
 
@@ -85,7 +93,8 @@ def _held(node: Node) -> Iterator[str]:
         yield str(node.target)
 
 
-def _box(node: Node, name: str, mark: str, prefix: str) -> Box:
+def _box(entry: _Entry) -> Box:
+    node, name = entry.node, entry.name
     shape = shape_text(node)
     if node.op == "placeholder":
         lines: Sequence[str] = (name, shape)
@@ -96,7 +105,8 @@ def _box(node: Node, name: str, mark: str, prefix: str) -> Box:
     else:
         lines = (operation(node), shape)
     kind = {"placeholder": "input", "get_attr": "constant", "output": "output"}.get(node.op, "compute")
-    return Box(tuple(line for line in lines if line), kind, mark, without_paths(prefix + _note(node, name), 1500))
+    note = without_paths(entry.prefix + _note(node, name), 1500)
+    return Box(tuple(line for line in lines if line), kind, entry.mark, note)
 
 
 def _note(node: Node, name: str) -> str:
@@ -134,21 +144,30 @@ def operation(node: Node) -> str:
 
 
 def _nearest(entries: Sequence[_Entry], limit: int) -> list[int]:
-    """The indices of at most ``limit`` nodes, in order: those nearest to a marked node, or to the output."""
-    if len(entries) <= limit:
+    """The indices of at most ``limit`` nodes, in order: those nearest to a marked node, or to the output, that have at
+    most `MOST_EDGES` edges for each among them."""
+    total = sum(len(entry.reads) + len(entry.subgraphs) for entry in entries)
+    if len(entries) <= limit and total <= max(MOST_EDGES * len(entries), _FEW):
         return list(range(len(entries)))
-    near: list[set[int]] = [set() for _ in entries]
+    near: list[list[int]] = [[] for _ in entries]
     for place, entry in enumerate(entries):
         for other in (*entry.reads, *entry.subgraphs):
-            near[place].add(other)
-            near[other].add(place)
-    starts = [i for i, e in enumerate(entries) if e.box.mark == "culprit"]
-    starts += [i for i, e in enumerate(entries) if e.box.mark == "kept"] or ([] if starts else [len(entries) - 1])
-    chosen = dict.fromkeys(starts[:limit])
-    waiting = deque(chosen)
+            near[place].append(other)
+            near[other].append(place)
+    starts = [i for i, e in enumerate(entries) if e.mark == "culprit"]
+    starts += [i for i, e in enumerate(entries) if e.mark == "kept"] or ([] if starts else [len(entries) - 1])
+    chosen: set[int] = set()
+    met = set(starts)
+    waiting = deque(starts)
+    edges = 0
     while waiting and len(chosen) < limit:
-        for other in sorted(near[waiting.popleft()]):
-            if other not in chosen and len(chosen) < limit:
-                chosen[other] = None
+        place = waiting.popleft()
+        edges += sum(other in chosen for other in near[place])
+        if chosen and edges > max(MOST_EDGES * (len(chosen) + 1), _FEW):
+            break
+        chosen.add(place)
+        for other in sorted(near[place]):
+            if other not in met:
+                met.add(other)
                 waiting.append(other)
     return sorted(chosen)

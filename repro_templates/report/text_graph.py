@@ -8,14 +8,16 @@ readers, as `git log --graph` draws commits.
     ■      return linear
 
 A lane is free after the last node that reads its value. It continues past nodes that do not read it. Inputs are just
-above the first node that reads them.
+above the first node that reads them. The work grows with the number of nodes and edges, and the text has a limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from heapq import heappop, heappush
 
 from ...store.document.case import Graph, Node
+from ...store.text import count
 from ..source.function import shape_text
 from ..source.naming import input_names
 from .picture import arguments, operation
@@ -30,15 +32,32 @@ _ASCII = str.maketrans({**dict.fromkeys("└┘┌┐├┤┬┴┼", "+"), "�
                         "←": "<"})  # fmt: skip
 #: The most lanes. Further values are only shown by their names.
 MOST_LANES = 20
+#: The most characters of a line, and of a drawing. The rest of both is counted.
+MOST_LINE, MOST_TEXT = 2_000, 1_000_000
 
 
 def text_graph(graph: Graph, *, culprits: Collection[str] = (), ascii: bool = False) -> list[str]:
     """The lines of the drawing, those of a subgraph below its name. Nodes in ``culprits`` are marked."""
-    out = list(_drawn(graph, culprits))
+    out: list[str] = []
+    left = MOST_TEXT
+    further = 0
+    for line in _lines(graph, culprits):
+        left -= len(line)
+        if left >= 0:
+            out.append(line)
+        else:
+            further += 1
+    out += [f"... and {count(further, 'further line')}"] if further else []
+    return [line.translate(_ASCII) for line in out] if ascii else out
+
+
+def _lines(graph: Graph, culprits: Collection[str]) -> Iterator[str]:
+    yield from _drawn(graph, culprits)
     for path, attr in graph.attrs.items():
         if "graph" in attr:
-            out += ["", f"{path}:", *(f"  {line}" for line in text_graph(attr["graph"], culprits=culprits))]
-    return [line.translate(_ASCII) for line in out] if ascii else out
+            yield from ("", f"{path}:")
+            for line in _lines(attr["graph"], culprits):
+                yield f"  {line}"
 
 
 def _drawn(graph: Graph, culprits: Collection[str]) -> Iterator[str]:
@@ -48,24 +67,31 @@ def _drawn(graph: Graph, culprits: Collection[str]) -> Iterator[str]:
             left[name] = left.get(name, 0) + 1
     rows: list[tuple[str, str]] = []
     held: list[str | None] = []
+    lanes: dict[str, int] = {}  # where each value that is still read runs
+    free: list[int] = []  # a heap of lanes without a value; some may have gone, or have one again
     names = _names(graph)
     for node in _late(graph):
-        reads = {held.index(name) for name in node.inputs if name in held}
+        reads = {lanes[name] for name in node.inputs if name in lanes}
         for name in node.inputs:
             left[name] -= 1
         dying = sorted(lane for lane in reads if not left[held[lane] or ""])
-        lane = dying[0] if dying else held.index(None) if None in held else len(held)
-        before = [name is not None for name in held]
+        before = _running(held)
         for read in dying:
+            del lanes[held[read] or ""]
             held[read] = None
+            heappush(free, read)
+        while free and (free[0] >= len(held) or held[free[0]] is not None):
+            heappop(free)
+        lane = dying[0] if dying else free[0] if free else len(held)
         if lane == len(held):
             held.append(None)
-            before.append(False)
+            before = [*before, False][:MOST_LANES]
         if reads - {lane} and lane < MOST_LANES:
-            after = [name is not None for name in held]
-            rows.append((_joints(reads, lane, before, after), ""))
-        running = [name is not None for name in held]
+            rows.append((_joints(reads, lane, before, _running(held)), ""))
+        running = _running(held)
         held[lane] = node.name if left.get(node.name) else None
+        if held[lane] is not None:
+            lanes[node.name] = lane
         rows.append((_line(node, lane, running), _label(node, names, culprits)))
         while held and held[-1] is None:
             held.pop()
@@ -84,6 +110,11 @@ def _late(graph: Graph) -> Iterator[Node]:
             yield node
         elif node.name not in read:
             yield waiting.pop(node.name)
+
+
+def _running(held: Sequence[str | None]) -> list[bool]:
+    """Which of the lanes that are drawn have a value."""
+    return [name is not None for name in held[:MOST_LANES]]
 
 
 def _joints(reads: Collection[int], lane: int, before: Sequence[bool], after: Sequence[bool]) -> str:
@@ -125,4 +156,6 @@ def _label(node: Node, names: dict[str, str], culprits: Collection[str]) -> str:
         said = f"{node.name} = {first}{operation(node)}({rest})"
     else:
         said = f"{node.name} = {operation(node)}({arguments(node, names)})"
+    if len(said) > MOST_LINE:
+        said = f"{said[:MOST_LINE]}... and {count(len(said) - MOST_LINE, 'further character')}"
     return "  ".join(part for part in (said, shape_text(node), "← here" if node.name in culprits else "") if part)

@@ -111,12 +111,13 @@ class _Module:
         """
         bare, _ = _untupled(graph)
         attributes: dict[str, str] = {}
+        decorators = _decorators(graph)
         for path, attr in graph.attrs.items():
             base = unnumbered(path.rpartition(".")[2])
             if "graph" in attr:
                 attributes[path] = self.globals.fresh(base)
                 self.define(attr["graph"], attributes[path], single=path in bare)
-                if decorator := _decorators(graph).get(path):
+                if decorator := decorators.get(path):
                     self.definitions[-1] = f"@{decorator}\n{self.definitions[-1]}"
             elif "tensor" in attr:
                 attributes[path] = self.constant(attr["tensor"], base, attr.get("kind", "attribute"))
@@ -149,6 +150,7 @@ class _Function:
         self.nodes = {n.name: n for n in graph.nodes}
         self.uses = Counter(r for n in graph.nodes for r in refs([list(n.args), list(n.kwargs.values())]))
         self.last_use = {r: i for i, n in enumerate(graph.nodes) for r in n.inputs}
+        self.last_read: dict[str, int] = {}
         self.depth = 1
         _, self.single = _untupled(graph)
         self.contexts = _contexts(graph)
@@ -163,7 +165,8 @@ class _Function:
     def print(self, name: str, top: bool, single: bool) -> str:
         placeholders = self.graph.placeholders
         for node, base in zip(placeholders, input_names([str(n.target) for n in placeholders]), strict=True):
-            self.names[node.name] = self.parameters[node.name] = self.scope.fresh(base)
+            self.parameters[node.name] = self.scope.fresh(base)
+            self.bind(node, self.parameters[node.name])
         for position, node in enumerate(self.graph.nodes):
             try:
                 self.node(position, node)
@@ -187,9 +190,9 @@ class _Function:
     def attribute(self, node: Node) -> None:
         path = str(node.target)
         if path in self.attributes:
-            self.names[node.name] = self.attributes[path]
+            self.bind(node, self.attributes[path])
         elif "value" in (attr := self.graph.attrs.get(path, {})):
-            self.names[node.name] = self.expressions.value(attr["value"])
+            self.bind(node, self.expressions.value(attr["value"]))
         else:
             raise Unprintable(f"the attribute {path!r} has no source form")
 
@@ -225,17 +228,17 @@ class _Function:
         """Print a function of `operator` in its syntax; False where it has none."""
         value = self.expressions.value
         if name == "getitem" and node.args and tag(node.args[0]) == "ref" and node.args[0]["ref"] in self.single:
-            self.names[node.name] = self.names[node.args[0]["ref"]]
+            self.bind(node, self.names[node.args[0]["ref"]])
         elif name == "getitem" and len(node.args) == 2:
             self.assign(node, f"{_atom(value(node.args[0]))}[{self.expressions.subscript(node.args[1])}]")
         elif name == "setitem" and len(node.args) == 3:
             target = f"{_atom(value(node.args[0]))}[{self.expressions.subscript(node.args[1])}]"
             self.state(f"{target} = {value(node.args[2])}")
-            self.names[node.name] = "None"
+            self.bind(node, "None")
         elif name in _IN_PLACE and len(node.args) == 2 and self.is_in_place(position, node.args[0]):
             target = value(node.args[0])
             self.state(f"{target} {_IN_PLACE[name]} {value(node.args[1])}", self.comment(node))
-            self.names[node.name] = target
+            self.bind(node, target)
         elif name in _INFIX and len(node.args) == 2:
             self.assign(node, f"{_atom(value(node.args[0]))} {_INFIX[name]} {_atom(value(node.args[1]))}")
         elif name in _PREFIX and len(node.args) == 1:
@@ -251,8 +254,12 @@ class _Function:
         if tag(value) != "ref" or not self.scope.owns(self.names[value["ref"]]):
             return False
         node = self.nodes[value["ref"]]
-        aliases = [n for n, text in self.names.items() if text == self.names[node.name]]
-        return "dtype" in node.meta or all(self.last_use.get(a, 0) <= position for a in aliases)
+        return "dtype" in node.meta or self.last_read[self.names[node.name]] <= position
+
+    def bind(self, node: Node, text: str) -> None:
+        """``text`` stands for the value of ``node``, perhaps for that of others, too."""
+        self.names[node.name] = text
+        self.last_read[text] = max(self.last_read.get(text, 0), self.last_use.get(node.name, 0))
 
     def context(self, node: Node) -> None:
         """Open or close the ``with`` block that a pair of calls stands for."""
@@ -276,7 +283,7 @@ class _Function:
         base = base.removesuffix("_default") if self.expressions.lowered else base
         if is_operation(base) and is_operation(operation := target_name(node).strip("_")):
             base = operation  # the search may have put another operator into the node
-        self.names[node.name] = self.scope.fresh(base) if self.uses[node.name] else "None"
+        self.bind(node, self.scope.fresh(base) if self.uses[node.name] else "None")
         target = self.names[node.name] if self.uses[node.name] else ""
         self.statements.append(Statement(expression, target, self.depth, self.comment(node)))
 
@@ -398,11 +405,17 @@ def _untupled(graph: Graph) -> tuple[set[str], set[str]]:
         and nodes[name].target.get("hop") in _SINGLE
         and all(u.op == "call_function" and list(u.args) == [{"ref": name}, 0] and _is_getitem(u) for u in users)
     }
-    before = -1
-    while len(refused) != before:
-        before = len(refused)
-        calls = {name for name in calls if not bodies[name] & refused}
-        refused |= {path for name in readers if name not in calls for path in bodies[name]}
+    refused |= {path for name in readers if name not in calls for path in bodies[name]}
+    callers: dict[str, list[str]] = {}
+    for name in calls:
+        for path in bodies[name]:
+            callers.setdefault(path, []).append(name)
+    waiting = list(refused)
+    while waiting:
+        for name in callers.get(waiting.pop(), ()):
+            calls.discard(name)
+            waiting += bodies[name] - refused
+            refused |= bodies[name]
     return set(paths.values()) - refused, calls
 
 

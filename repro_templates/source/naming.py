@@ -95,7 +95,10 @@ def input_names(targets: Sequence[str]) -> list[str]:
     while True:
         names = [identifier("_".join(p[-n:])) for p, n in zip(paths, lengths, strict=True)]
         count = Counter(names)
-        longer = [i for i, name in enumerate(names) if count[name] > 1 and lengths[i] < len(paths[i])]
+        longer = [
+            i for i, name in enumerate(names)
+            if count[name] > 1 and lengths[i] < len(paths[i]) and sum(map(len, paths[i][-lengths[i] :])) <= _LONGEST
+        ]  # fmt: skip
         if not longer:
             return names
         for i in longer:

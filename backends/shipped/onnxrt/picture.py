@@ -27,7 +27,7 @@ Known = dict[str, int | str]
 def svg(model: onnx.ModelProto, *, title: str = "") -> str:
     """The picture, an ``<svg>`` element with its style inside.
 
-    Raises `ValueError` for a model of more than `fxminify.backends.drawing.svg.MOST_BOXES` nodes.
+    Raises `ValueError` for a model of more nodes or edges than `fxminify.backends.drawing.svg` draws.
     """
     scene = _Scene({(f.domain, f.name): f for f in model.functions if f.domain not in _CLOSED})
     scene.graph(model.graph, {}, "", 0)

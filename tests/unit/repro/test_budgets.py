@@ -1,0 +1,151 @@
+"""Graphs that mean harm are printed and drawn with work that grows as they do, and in a shorter form that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import indexes
+import pytest
+from work import Lines
+
+from fxminify.backends.drawing.svg import MOST_EDGES as MOST_ARROWS
+from fxminify.backends.drawing.svg import Box, Edge, svg
+from fxminify.minifier.reducer.history import describe
+from fxminify.repro_templates.report import text_graph as drawing
+from fxminify.repro_templates.report.picture import MOST_EDGES, MOST_NODES, picture
+from fxminify.repro_templates.report.text_graph import text_graph
+from fxminify.repro_templates.source.function import print_graph
+from fxminify.store.document.case import Case, Graph, Node
+
+X = Node("x", "placeholder", "L_x_")
+
+
+def call(name: str, function: str, *inputs: str) -> Node:
+    return Node(name, "call_function", {"fn": function}, tuple({"ref": i} for i in inputs))
+
+
+def returning(nodes: list[Node], *names: str, **attrs: Graph) -> Graph:
+    output = Node("output", "output", "output", ({"tuple": [{"ref": name} for name in names]},))
+    return Graph((*nodes, output), {path: {"graph": body} for path, body in attrs.items()})
+
+
+def chain(count: int) -> Graph:
+    nodes = [X]
+    for i in range(count):
+        nodes.append(call(f"sin_{i}", "torch.sin", nodes[-1].name))
+    return returning(nodes, nodes[-1].name)
+
+
+def wide(count: int) -> Graph:
+    """Every value is read once more, at the end: as many lanes as nodes."""
+    nodes = [call(f"s{i}", "torch.sin", "x") for i in range(count)]
+    return returning([X, *nodes], *(node.name for node in nodes))
+
+
+def in_place(count: int) -> Graph:
+    nodes = [X]
+    for i in range(count):
+        nodes.append(call(f"s{i}", "_operator.iadd", nodes[-1].name, "x"))
+    return returning(nodes, nodes[-1].name)
+
+
+def bodies(count: int) -> Graph:
+    held = [Node(f"held_{i}", "get_attr", f"body_{i}") for i in range(count)]
+    return returning([X, *held], "x", **{f"body_{i}": returning([X], "x") for i in range(count)})
+
+
+def shared_bodies(count: int) -> Graph:
+    """Calls in a row, each of which shares a body with the next; the last is not one that may return its value bare."""
+    held = [Node(f"held_{i}", "get_attr", f"body_{i}") for i in range(count + 1)]
+    calls = [
+        Node(f"c{i}", "call_function", {"hop": "cond"}, ({"ref": "x"}, {"ref": f"held_{i}"}, {"ref": f"held_{i + 1}"}))
+        for i in range(count)
+    ]
+    found = {f"body_{i}": returning([X], *("x",) * (1 + (i == count))) for i in range(count + 1)}
+    return returning([X, *held, *calls], "x", **found)
+
+
+def alike(count: int) -> Graph:
+    """Inputs whose names have many words and differ in none of them."""
+    words = "_modules_".join("abcdefgh") * 4
+    return returning([Node(f"x{i}", "placeholder", f"L_{words}") for i in range(count)], "x0")
+
+
+def dense(count: int) -> Graph:
+    nodes = [X]
+    for i in range(count):
+        nodes.append(call(f"s{i}", "torch.cat", *(node.name for node in nodes)))
+    return returning(nodes, nodes[-1].name)
+
+
+def case(graph: Graph) -> Case:
+    return Case(graph, ({"tensor": 0},) * len(graph.placeholders), indexes.chain(["sin"]).tensors)
+
+
+WAYS: dict[str, Callable[[Graph], object]] = {
+    "source": lambda graph: print_graph(case(graph)), "text": text_graph, "lines": lambda graph: describe(case(graph)),
+    "picture": lambda graph: picture(graph, label="x"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("make", [chain, wide, in_place, bodies, shared_bodies, alike], ids=lambda make: make.__name__)
+def test_twice_the_graph_is_twice_the_work(make: Callable[[int], Graph], way: str) -> None:
+    WAYS[way](make(20))  # what is loaded once
+    graphs = make(100), make(200)
+    with Lines() as small:
+        WAYS[way](graphs[0])
+    with Lines() as large:
+        WAYS[way](graphs[1])
+    assert large.count < (3 if way == "picture" else 2.1) * small.count  # the bends of edges grow up to a limit
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_work_grows_with_the_edges(way: str) -> None:
+    """Twice the nodes have four times the edges here. The picture shows a part of either graph."""
+    WAYS[way](dense(10))
+    graphs = dense(70), dense(140)
+    with Lines() as small:
+        WAYS[way](graphs[0])
+    with Lines() as large:
+        WAYS[way](graphs[1])
+    assert large.count < 4.4 * small.count
+
+
+def test_a_dense_graph_is_drawn_in_part() -> None:
+    drawn = picture(dense(300), label="x", culprits=["s150"])
+    assert (drawn.total, drawn.marked) == (302, 1)
+    assert 20 < drawn.shown < 100
+    assert drawn.svg.count("data-e=") <= max(MOST_EDGES * drawn.shown, 1000)
+
+
+def test_a_graph_as_programs_have_is_drawn_whole() -> None:
+    nodes = [X, *(call(f"s{i}", "torch.cat", *{f"s{max(i - step, 0)}" for step in (1, 7)} if i else "x")
+                  for i in range(400))]  # fmt: skip
+    drawn = picture(returning(nodes, "s399"), label="x")
+    assert (drawn.shown, drawn.total) == (402, 402)
+
+
+def test_nodes_are_counted_before_they_are_drawn() -> None:
+    graph = chain(2 * MOST_NODES)
+    with Lines() as work:
+        drawn = picture(graph, label="x")
+    with Lines() as part:
+        picture(chain(MOST_NODES - 2), label="x")
+    assert (drawn.shown, drawn.total) == (MOST_NODES, 2 * MOST_NODES + 2)
+    assert work.count < 2 * part.count
+
+
+def test_a_drawing_in_text_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    (line,) = [line for line in text_graph(wide(600)) if "return" in line]
+    assert line.endswith("further characters")
+    assert len(line) < drawing.MOST_LINE + 100
+    monkeypatch.setattr(drawing, "MOST_TEXT", 1000)
+    lines = text_graph(chain(100))
+    assert lines[-1] == f"... and {103 - len(lines)} further lines"
+    assert 900 < sum(map(len, lines[:-1])) <= 1000
+
+
+def test_a_picture_with_too_many_edges_is_refused() -> None:
+    with pytest.raises(ValueError, match="24,001 edges are more than a picture holds"):
+        svg([Box(("a",))] * 2, [Edge(0, 1)] * (MOST_ARROWS + 1), label="x")
