@@ -7,6 +7,7 @@ import hashlib
 import json
 import sqlite3
 import zlib
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,32 @@ BAD: dict[str, Json] = {
 VERBS = [
     ["show", "1"], ["show", "1", "--captured"], ["show", "1", "--graph"], ["history", "1"], ["repro", "1", "--force"],
     ["repro", "1", "--format", "issue", "--force"], ["repro", "1", "--format", "pytest", "--force"],
-    ["report", "1", "--what-is-inside"], ["report", "1", "--to", "gh"], ["verify", "1"], ["retest", "1"],
+    ["repro", "1", "--format", "notebook", "--force", "-o", "out.ipynb"], ["repro", "1", "--rename", "--force"],
+    ["report", "1", "--what-is-inside"], ["report", "1", "--to", "gh"],
+    ["report", "1", "--bundle", "out.zip", "--force"], ["report", "1", "-o", "one.html", "--force"], ["history", "1", "--step", "1"], ["show", "1", "--json"],
+    ["verify", "1"], ["verify"], ["retest", "1"], ["retest"], ["retest", "--matrix"], ["list", "--each"],
+    ["list", "--json"], ["ablate", "1"], ["run", "1", "--again"], ["run", "1", "--from-step", "2"], ["run"],
 ]  # fmt: skip
+#: What may become of the rows of capture 1, as SQL.
+BAD_ROWS = {
+    "a failure that is no JSON": "UPDATE captures SET failure = '{' WHERE id = 1",
+    "a failure of another form": "UPDATE captures SET failure = '{\"kind\": 7}' WHERE id = 1",
+    "provenance that is a list": "UPDATE captures SET provenance = '[]' WHERE id = 1",
+    "bytes as a kind": "UPDATE captures SET kind = x'00' WHERE id = 1",
+    "an unknown state": "UPDATE captures SET state = 'odd' WHERE id = 1",
+    "no failure, and no kind of one": "UPDATE captures SET failure = NULL, kind = '' WHERE id = 1",
+    "text that is no UTF-8": "UPDATE captures SET headline = CAST(x'ff41' AS TEXT) WHERE id = 1",
+    "text as a number of nodes": "UPDATE captures SET nodes_before = 'x' WHERE id = 1",
+    "a document that is cut": "UPDATE documents SET data = substr(data, 1, 40) WHERE digest IN "
+    "(SELECT document FROM captures WHERE id = 1)",
+    "a document that is gone": "UPDATE captures SET document = 'x' WHERE id = 1",
+    "a script of bytes": "UPDATE repros SET text = x'41' WHERE capture = 1",
+    "a count of runs as text": "UPDATE repros SET runs = 'x' WHERE capture = 1",
+    "a configuration that is no JSON": "UPDATE reductions SET config = '[' WHERE capture = 1",
+    "a step of bytes": "UPDATE steps SET pass_name = x'41' WHERE reduction = 1 AND number = 1",
+    "an artifact that is no JSON": "UPDATE artifacts SET content = '{' WHERE capture = 1",
+    "a retest with an odd result": "UPDATE retests SET result = 'x' WHERE capture = 1",
+}
 
 
 def document(changes: Json) -> Json:
@@ -95,19 +120,75 @@ def test_it_is_refused_when_it_is_read(what: str) -> None:
         validate(document(BAD[what]))
 
 
-@pytest.mark.parametrize(
-    "what", ["source that does not parse", "a module that is a number", "options that are no dict"]
-)
+def every_verb(desk: Desk) -> None:
+    """Each ends with a code of `minify --help`, and with a sentence if that is 2."""
+    for verb in VERBS:
+        done = desk.invoke(verb[0], "repro.db", *verb[1:])
+        assert isinstance(done.exception, SystemExit | None), (verb, done.exc_info)
+        assert done.exit_code in (0, 1, 2, 3), (verb, done.output)
+        if done.exit_code == 2:
+            assert done.stderr.splitlines()[-1].startswith("Error: "), (verb, done.stderr)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("what", BAD)
 def test_every_verb_says_so_in_a_sentence(small: Desk, what: str) -> None:
     put(small.db, document(BAD[what]))
-    for verb in VERBS:
-        done = small.invoke(verb[0], "repro.db", *verb[1:])
-        assert isinstance(done.exception, SystemExit | None), (verb, done.exc_info)
-        assert "Traceback" not in done.output
+    every_verb(small)
     listed = small.invoke("list", "repro.db")
     assert (listed.exit_code, len(listed.stdout.splitlines())) == (0, 5)
     page = small.invoke("report", "repro.db", "-o", "page.html")
     assert (page.exit_code, "1 is not a valid case" in (small.path / "page.html").read_text()) == (0, True)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("what", BAD_ROWS)
+def test_every_verb_goes_on_with_the_other_rows(small: Desk, what: str) -> None:
+    with closing(sqlite3.connect(small.db, isolation_level=None)) as connection:
+        connection.execute("INSERT INTO artifacts VALUES (1, 'ablation', '{}', '')")
+        connection.execute(
+            "INSERT INTO retests VALUES (1, NULL, 1, 'planted', 'fixed', '', '', 0, 2, 1.0, '{}', '2026-11-01')"
+        )
+        assert connection.execute(BAD_ROWS[what]).rowcount == 1, what
+    every_verb(small)
+    listed = small.invoke("list", "repro.db", "--each")
+    assert (listed.exit_code, "no exp" in listed.stdout) == (0, True)
+    page = small.invoke("report", "repro.db", "-o", "page.html", "--force")
+    assert (page.exit_code, "no exp" in (small.path / "page.html").read_text()) == (0, True)
+    for verb in ("verify", "retest"):
+        answers = json.loads(small.invoke(verb, "repro.db", "--json").stdout)
+        assert 2 in [answer["id"] for answer in answers], verb
+    if "UPDATE captures" in BAD_ROWS[what]:
+        shown = small.invoke("show", "repro.db", 1)
+        assert shown.exit_code == 0 or "capture 1 " in shown.stderr
+
+
+@pytest.mark.process
+def test_a_tensor_outside_of_its_storage_is_refused_when_it_is_read(small: Desk) -> None:
+    case, blobs = indexes.one_relu()
+    with Index.open(str(small.db)) as index:
+        id = index.captures.add(case=case, blobs=blobs, failure=indexes.failing("no relu"), signature=None,
+                                provenance={})  # fmt: skip
+    doc = to_json(case)
+    doc["tensors"][0] |= {"shape": [5]}
+    with closing(sqlite3.connect(small.db, isolation_level=None)) as connection:
+        (key,) = connection.execute("SELECT digest FROM blobs").fetchone()
+        put(small.db, doc)
+        connection.execute("INSERT INTO document_blobs SELECT document, ? FROM captures WHERE id = 1", (key,))
+    shown = small.invoke("show", "repro.db", 1)
+    assert (shown.exit_code, "a tensor reaches byte 20 of a storage of 16" in shown.stderr) == (2, True)
+    assert small.invoke("show", "repro.db", id).exit_code == 0
+    every_verb(small)
+
+
+@pytest.mark.process
+def test_a_damaged_definition_of_a_table_is_a_sentence_about_the_file(small: Desk) -> None:
+    whole = small.db.read_bytes()
+    for damage in (b"CREATE TABLE capt\xffres", b"CREATE TABXE captures", b"CREATE TABLE captunes"):
+        small.db.write_bytes(whole.replace(b"CREATE TABLE captures", damage))
+        every_verb(small)
+        listed = small.invoke("list", "repro.db")
+        assert (listed.exit_code, listed.stderr.startswith("Error: repro.db ")) == (2, True)
 
 
 def test_the_others_are_run(small: Desk) -> None:
