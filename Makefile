@@ -18,7 +18,7 @@ help:
 	@echo "make test           the tests CI runs"
 	@echo "make test-random    the quick tests in random order"
 	@echo "make test-server    the index on PostgreSQL"
-	@echo "make test-slow      the real failures that take minutes"
+	@echo "make test-slow      the real failures and the hostile files that take minutes"
 	@echo "make test-backends  third-party backends (OpenVINO, IREE)"
 	@echo "make lint           ruff, mypy, the contracts of imports, dead code"
 	@echo "make docs           the generated parts of docs/"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import click
 import pytest
+from hostile_documents import REFUSED
 
 import fxminify
 from fxminify.cli import main
@@ -88,6 +90,26 @@ def test_states_in_the_readme_are_those_of_the_index() -> None:
     _, _, after = (ROOT / "README.md").read_text().partition("| state | meaning |\n")
     table, _, _ = after.partition("\n\n")
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(State)
+
+
+def test_the_table_of_promises_is_that_of_the_tests() -> None:
+    """Each file is there, and each number of trials is the one that the tests make."""
+    _, _, table = (ROOT / "docs" / "security.md").read_text().partition("| promise | tested in |")
+    rows = re.findall(r"^\| (.+?) \| `(tests/\S+)` \| *([\d,]*) *\| *([\d,]*) *\|$", table, re.MULTILINE)
+    assert len(rows) == len(re.findall(r"^\| [A-Z`]", table, re.MULTILINE)) > 15
+    assert [file for _, file, _, _ in rows if not (ROOT / file).exists()] == []
+    numbers = [(file, *(int(n.replace(",", "") or 0) for n in counts)) for _, file, *counts in rows if any(counts)]
+    bad = runpy.run_path(str(ROOT / "tests/unit/cli/test_bad_rows.py"))
+    trials = (ROOT / "tests/hostile/test_trials.py").read_text()
+    constants = re.findall(r"^[A-Z]+, MORE_[A-Z]+ = ([\d_]+), ([\d_]+)$", trials, re.MULTILINE)
+    scripts = (ROOT / "tests/process/repro/test_hostile_scripts.py").read_text()
+    (seeds,) = re.findall(r"seed in range\((\d+)\)", scripts)
+    assert numbers == [
+        *(("tests/hostile/test_trials.py", int(default), int(slow)) for default, slow in constants),
+        ("tests/unit/store/test_hostile.py", len(REFUSED), 0),
+        ("tests/unit/cli/test_bad_rows.py", len(bad["VERBS"]) * (len(bad["BAD"]) + len(bad["BAD_ROWS"])), 0),
+        ("tests/process/repro/test_hostile_scripts.py", int(seeds), 0),
+    ]
 
 
 def test_the_version_is_one() -> None:

@@ -62,7 +62,8 @@ VERBS = [
     ["repro", "1", "--format", "issue", "--force"], ["repro", "1", "--format", "pytest", "--force"],
     ["repro", "1", "--format", "notebook", "--force", "-o", "out.ipynb"], ["repro", "1", "--rename", "--force"],
     ["report", "1", "--what-is-inside"], ["report", "1", "--to", "gh"],
-    ["report", "1", "--bundle", "out.zip", "--force"], ["report", "1", "-o", "one.html", "--force"], ["history", "1", "--step", "1"], ["show", "1", "--json"],
+    ["report", "1", "--bundle", "out.zip", "--force"], ["report", "1", "-o", "one.html", "--force"],
+    ["history", "1", "--step", "1"], ["show", "1", "--json"],
     ["verify", "1"], ["verify"], ["retest", "1"], ["retest"], ["retest", "--matrix"], ["list", "--each"],
     ["list", "--json"], ["ablate", "1"], ["run", "1", "--again"], ["run", "1", "--from-step", "2"], ["run"],
 ]  # fmt: skip
