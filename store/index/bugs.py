@@ -197,6 +197,8 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
     for bug, state, captures, least, most in session.execute(counted):
         states[bug][_state(state)] = captures
         sizes[bug] += [_size(size) for size in (least, most) if size is not None]
+    if alone := [id for id in ids if not states[id] and rows[id].captures]:
+        raise ForeignValue(f"bug {alone[0]} without its captures")
     place = func.row_number().over(partition_by=CaptureRow.bug, order_by=CaptureRow.id).label("place")
     numbered = select(CaptureRow.bug, CaptureRow.id, place).where(of_them).subquery()
     first: dict[int, list[int]] = {id: [] for id in ids}

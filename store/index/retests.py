@@ -106,14 +106,19 @@ class Retests:
             return _retest(row)
 
     def find(self, capture_ids: Sequence[int] = ()) -> list[Retest]:
-        """Every retest of these captures (empty: of all) that can be read, oldest first."""
+        """Every retest of these captures (empty: of all), oldest first.
+
+        Of several captures those that cannot be read are left out; of one they raise `StoreError`.
+        """
         query = select(RetestRow).order_by(RetestRow.id)
         if capture_ids:
             query = query.where(RetestRow.capture.in_([id for id in capture_ids if 0 < id < 1 << 63]))
         try:
             with self._database.reading() as session:
                 return [_retest(row) for row in session.scalars(query)]
-        except UnreadableRow:  # the others are of use
+        except UnreadableRow as error:
+            if len(set(capture_ids)) == 1:
+                raise UnreadableRow(f"a retest of capture {capture_ids[0]} cannot be read: {error}") from error
             with self._database.reading() as session:
                 ids = session.scalars(query.with_only_columns(RetestRow.id)).all()
             return [row for id in ids if (row := self._alone(id)) is not None]

@@ -15,7 +15,7 @@ Trials = Callable[[str, int, int], dict[str, Any]]
 #: Trials of one run of the suite, and of `make test-slow`. docs/security.md names both.
 DOCUMENTS, MORE_DOCUMENTS = 3_000, 60_000
 COMMANDS, MORE_COMMANDS = 300, 6_000
-SUITES, MORE_SUITES = 20, 400
+SUITES, MORE_SUITES = 20, 150
 
 
 def check(trials: Trials, kind: str, seed: int, count: int) -> dict[str, int]:

@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,17 @@ def test_a_tampered_row_is_a_sentence(path: str, statement: str, message: str) -
         bad, good = index.bugs.page()
         assert (bad.ids, good.ids, good.headline) == ((1,), (2,), "RuntimeError: no exp")
         assert bad.headline.startswith("cannot be read: ") or "environments" in statement
+
+
+def test_a_bug_whose_captures_are_gone_is_named(path: str) -> None:
+    with Index.open(path, create=True) as index:
+        add(index, chain(["sin"]), failing("no sin"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM captures")
+    with Index.open(path, readonly=True) as index:
+        (bug,) = index.bugs.page()
+    assert (bug.ids, bug.states) == ((), {State.BLOCKED: 1})
+    assert "bug 1 without its captures" in bug.headline
 
 
 def test_what_a_verified_script_shows_counts_though_its_reduction_was_interrupted(index: Index) -> None:
