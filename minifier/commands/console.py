@@ -7,6 +7,7 @@ can neither colour the terminal nor move its cursor. Only the verbs import this 
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -270,12 +271,16 @@ def summary(results: Sequence[MinifyResult], db: str, *, console: Console | None
 LONG = 30.0
 
 
+#: Seconds after which somebody who reads a log wonders whether the work goes on.
+SILENCE = 30.0
+
+
 class RunProgress:
     """Progress of `minify run`, as a listener: one line for the capture at work, one for each that is done.
 
-    On a terminal a live line; otherwise a plain line at the start and end of each stage and while candidates are asked,
-    at most one in five seconds. With the id of a capture the command ``resume`` goes on with it after Ctrl-C, and
-    ``script`` prints its script.
+    On a terminal a live line; otherwise a plain line at the start and end of each stage, while candidates are asked at
+    most one in five seconds, and one after each `SILENCE`. With the id of a capture the command ``resume`` goes on with
+    it after Ctrl-C, and ``script`` prints its script.
     """
 
     def __init__(self, resume: str = "minify run", script: str = "minify repro", *, quiet: bool = False) -> None:
@@ -298,14 +303,18 @@ class RunProgress:
         )
         self._task: TaskID | None = None
         self._name = ""
-        self._spoke = 0.0
-        self._started = time.monotonic()
+        self._state = ""
+        self._spoke = self._started = time.monotonic()
+        self._over = threading.Event()
 
     def __enter__(self) -> RunProgress:
         self._progress.start()
+        if not self._live and not self.console.quiet:
+            threading.Thread(target=self._break_silence, daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._over.set()
         self._progress.stop()
         if isinstance(error, KeyboardInterrupt) and self._capture is not None:
             best = f"best so far: {self._best}; " if self._best else ""
@@ -316,14 +325,17 @@ class RunProgress:
         match event:
             case events.CaptureStarted(capture):
                 self._capture, self._best, self._takes_long = capture, "", False
+                self._state = "starting workers"
                 self._name = printable(f"{capture.id} {capture.backend} {capture.kind}", 60)
                 self._started = time.monotonic()
                 self._task = self._progress.add_task(self._name, total=None, state="starting workers")
             case events.ReplayStarted():
-                self._show("replaying")
-                self._say("replaying")
+                self._show("running the captured graph")
+                self._say("running the captured graph")
+            case events.Replayed(_, number):
+                self._show(f"the captured graph ran {count(number, 'time')}")
             case events.ReplayFinished(reproduced=True, entry=entry, shown=shown, runs=runs):
-                self._show(f"replayed: fails in {shown} of {runs} runs ({entry})")
+                self._show(f"the captured graph fails in {shown} of {count(runs, 'run')} ({entry})")
             case events.QueryAnswered():
                 self._answered(event)
             case events.FirstScript(id, nodes):
@@ -356,22 +368,33 @@ class RunProgress:
         limit = f" of {event.budget:.0f} s" if event.budget else ""
         if not self._takes_long:
             self._best = f"{event.nodes} of {count(event.start_nodes, 'node')}"
-        self._show(f"{nodes}{limit}  {event.stage}", total=event.start_nodes, done=event.start_nodes - event.nodes)
+        from ..passes import in_words
+
+        stage = in_words(event.stage)
+        self._show(f"{nodes}{limit}  {stage}", total=event.start_nodes, done=event.start_nodes - event.nodes)
         if time.monotonic() - self._spoke > 5:
             elapsed = time.monotonic() - self._started
-            self._say(f"{nodes}  {elapsed:.0f}{limit or ' s'}  {event.stage}")
+            self._say(f"{nodes}  {elapsed:.0f}{limit or ' s'}  {stage}")
 
     def _show(self, state: str, total: int | None = None, done: int = 0) -> None:
+        self._state = state
         if self._task is not None:
             self._progress.update(self._task, total=total, completed=done, state=state)
 
     def _say(self, text: str) -> None:
         if not self._live:
-            self._spoke = time.monotonic()
             self._note(text)
+
+    def _break_silence(self) -> None:
+        """Say now and then that the work goes on, where nothing else does."""
+        while not self._over.wait(SILENCE / 10):
+            if self._capture is not None and time.monotonic() - self._spoke > SILENCE:
+                elapsed = time.monotonic() - self._started
+                self._note(f"{elapsed:.0f} s: still at it: {self._state}")
 
     def _note(self, text: str) -> None:
         """A line that stays."""
+        self._spoke = time.monotonic()
         self.console.print(Text(printable(f"{self._name}: {text}")), soft_wrap=True)
 
 

@@ -101,15 +101,17 @@ def replay(
     limit: float = LIMIT,
     again: str = "minify run --again",
     meanwhile: Callable[[], None] = lambda: None,
+    ran: Callable[[int], None] = lambda number: None,
 ) -> Replay:
     """Replay ``case``, whose storages are in ``pool.scratch``. ``prefer`` names the entry to take where it
     shows the failure as often as any. ``limit`` is the longest a run may take, in seconds: for a hang the time after
     which the capture was given up. ``again`` is the command that replays it again, for the reason why it did not show.
-    ``meanwhile`` is called now and then. Raises `SandboxError` when the workers cannot work."""
+    ``meanwhile`` is called now and then, ``ran`` after each run with its number, from 1. Raises `SandboxError` when the
+    workers cannot work."""
     hangs = captured.kind is FailureKind.HANG
     one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
     timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
-    session = _Runs(pool, case, Likeness(captured, match, error_regex), timeout, meanwhile)
+    session = _Runs(pool, case, Likeness(captured, match, error_regex), timeout, meanwhile, ran)
     entries = session.first_sight(again=0 if hangs else runs - 1) or session.second_sight(runs)
     target = FailureTarget((signature(captured),), match, error_regex)
     if not entries:
@@ -175,13 +177,20 @@ class _Runs:
     """The runs of one capture, by entry."""
 
     def __init__(
-        self, pool: Workers, case: Case, likeness: Likeness, timeout: float, meanwhile: Callable[[], None]
+        self,
+        pool: Workers,
+        case: Case,
+        likeness: Likeness,
+        timeout: float,
+        meanwhile: Callable[[], None],
+        ran: Callable[[int], None],
     ) -> None:
         self.pool = pool
         self.case = case
         self.likeness = likeness
         self.timeout = timeout
         self.meanwhile = meanwhile
+        self.ran = ran
         self.threads = 1
         self.seen: dict[tuple[str, int], list[tuple[Observation, Reply]]] = {}
 
@@ -195,6 +204,7 @@ class _Runs:
             if observation.seen is Seen.INFRA:
                 observation = of_reply(seen := self._submit(entry, fresh=True).result())
             self.seen.setdefault((entry, self.threads), []).append((observation, seen))
+            self.ran(sum(map(len, self.seen.values())))
             shows += [entry] if self._matches(observation) else []
         return shows
 

@@ -225,7 +225,7 @@ PASSES: tuple[Pass, ...] = (
 
 __all__ = [
     "CANONICALIZATIONS", "PASSES", "InstalledPasses", "Pass", "Proposal", "Stage", "canonical", "each", "in_stage",
-    "installed", "name_of",
+    "in_words", "installed", "name_of",
 ]  # fmt: skip
 
 
@@ -242,6 +242,19 @@ class InstalledPasses:
     passes: tuple[Pass, ...]
     sources: dict[str, str]
     problems: tuple[str, ...]
+
+
+#: What the passes of a stage do, for a person who watches.
+_IN_WORDS = {
+    Stage.REMOVE: "removing what is not needed",
+    Stage.REPLACE: "trying simpler operators",
+    Stage.CANONICALIZE: "making what is left plain",
+}
+
+
+def in_words(name: str) -> str:
+    """What the pass ``name`` does, for a person who watches; a text that names no pass as it is."""
+    return next((_IN_WORDS[row.stage] for row in installed().passes if row.name == name), name)
 
 
 def installed() -> InstalledPasses:

@@ -298,7 +298,7 @@ class EntryAttempt:
         """Ask what of ``case`` matters, and keep the answers: `fxminify.minifier.reporting.explain`."""
         if isinstance(self.oracle, Oracle):
             self.oracle.timeout_factor = 1.0
-        self.listen(case.graph.count, "what matters")
+        self.listen(case.graph.count, "finding out what matters")
         try:
             found = explain(case, self.session.pool.scratch, self.scheduler, put=self.session.pool.scratch.put)
         except Exception as error:  # the script is verified already: this must not cost it
@@ -319,7 +319,7 @@ class EntryAttempt:
             if found is None:
                 return
             case, called = found
-            self.listen(minimal.graph.count, "the rest of the graph")
+            self.listen(minimal.graph.count, "looking at the rest of the graph")
             verdict = self.oracle.ask(case)
         except SandboxError as error:  # the script is verified already: this must not cost it
             self.session.note(f"the rest of the graph could not be asked about: {error}")

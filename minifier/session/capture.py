@@ -26,7 +26,7 @@ from ..sandbox.launcher import BackendImportError, SandboxError
 from .attempt import SCRIPT, AttemptResult, EntryAttempt, keep
 from .capture_session import CaptureSession, again
 from .early_script import EarlyScript
-from .events import Listener, ReplayFinished, ReplayStarted
+from .events import Listener, Replayed, ReplayFinished, ReplayStarted
 from .options import MinifyOptions
 from .resources import SharedResources
 
@@ -82,6 +82,7 @@ def reduce_capture(
                 limit=options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT),
                 again=again(index, capture.id),
                 meanwhile=early.tell,
+                ran=lambda number: listener(Replayed(capture.id, number)),
             )
             if shown.reproduced:
                 break

@@ -28,6 +28,14 @@ class ReplayStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class Replayed:
+    """Run ``number`` of the captured graph is over, counted from 1."""
+
+    capture_id: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayFinished:
     """The failure showed in ``shown`` of ``runs`` runs through ``entry``; ``reason`` says why it was not reproduced."""
 
@@ -42,7 +50,8 @@ class ReplayFinished:
 @dataclass(frozen=True, slots=True)
 class QueryAnswered:
     """The backend has judged a candidate. ``nodes`` of ``start_nodes`` compute nodes are left after
-    ``queries`` queries, ``stage`` is the pass at work, ``budget`` the seconds that were allowed, if any."""
+    ``queries`` queries, ``stage`` is the pass at work, or what else
+    is asked about, ``budget`` the seconds that were allowed, if any."""
 
     capture_id: int
     nodes: int
@@ -101,6 +110,7 @@ class CaptureFinished:
 Event = (
     CaptureStarted
     | ReplayStarted
+    | Replayed
     | ReplayFinished
     | QueryAnswered
     | StepAccepted

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...store.live import ipython
 from ...store.text import count, printable
+from ..passes import in_words
 from . import events
 from .results import outcome
 
@@ -35,12 +36,16 @@ class NotebookProgress:
                 self._name = f"{capture.id} {capture.backend} {capture.kind}"
                 self._handle, self._started = None, time.monotonic()
                 self._show("starting workers")
-            case events.ReplayStarted(_, runs):
-                self._show(f"running the captured graph, {count(runs, 'time')}")
+            case events.ReplayStarted():
+                self._show("running the captured graph")
+            case events.Replayed(_, number):
+                self._show(f"the captured graph ran {count(number, 'time')}")
             case events.QueryAnswered() if time.monotonic() - self._updated > _PAUSE:
                 left = f"{event.nodes} of {count(event.start_nodes, 'node')} left"
                 elapsed = time.monotonic() - self._started
-                self._show(f"{left} after {count(event.queries, 'query')} and {elapsed:.0f} s ({event.stage})")
+                self._show(
+                    f"{left} after {count(event.queries, 'query')} and {elapsed:.0f} s ({in_words(event.stage)})"
+                )
             case events.ScriptVerified(_, shown) if shown:
                 self._show("the script is verified; what is left is to explain it")
             case events.FirstScript(_, nodes):

@@ -205,6 +205,26 @@ def test_a_slow_run_tells_its_first_script_and_when_only_explanations_are_left(
     assert [line.rpartition(": ")[2] for line in capsys.readouterr().err.splitlines()] == ["minify repro a.db 3"] * 2
 
 
+def test_a_log_says_now_and_then_that_the_work_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(console, "SILENCE", 0.02)
+    with Index.open(str(tmp_path / "repro.db"), create=True) as index:
+        id = indexes.add(index, indexes.chain(["sin"]), indexes.failing("no sin"))
+        capture = index.captures.get(id)
+    said = ""
+    with console.RunProgress() as progress:
+        progress(events.CaptureStarted(capture))
+        progress(events.ReplayStarted(id, 3))
+        progress(events.Replayed(id, 2))
+        while said.count("still at it: the captured graph ran 2 times") < 2:
+            said += capsys.readouterr().err
+        progress(events.QueryAnswered(id, 3, 87, 12, "slices"))
+        while "still at it: 3/87 nodes  12 queries  removing what is not needed" not in said:
+            said += capsys.readouterr().err
+        progress(events.CaptureFinished(capture))
+
+
 def test_a_listing_goes_on_where_the_one_before_ended(desk: Desk) -> None:
     with Index.open(str(desk.db), create=True) as index:
         for name in ("sin", "cos", "exp"):
