@@ -23,6 +23,7 @@ from ..document.decode import InvalidDocument, parse_value
 from ..errors import ForeignValue, UnreadableRow
 from ..failure import FailureKind
 from ..text import printable
+from . import queue
 from .database import Database, insert, now
 from .documents import digest, dumps, loads
 from .tables import ArtifactRow, BugRow, CaptureRow, EnvironmentRow, ReductionRow, ReproRow, SightingRow, State
@@ -161,7 +162,8 @@ def count(session: Session, capture: int, bug: int, provenance: Json, times: int
     seen = {"capture": capture, "day": now()[:10], "environment": key, "count": times}
     insert(session, SightingRow, [seen], lambda more: {"count": SightingRow.count + more["count"]})
     more = {"captures": BugRow.captures + int(new), "occurrences": BugRow.occurrences + times, "last_seen": now()}
-    session.execute(update(BugRow).where(BugRow.id == bug).values(more))
+    counted = update(BugRow).where(BugRow.id == bug).values(more).returning(BugRow.occurrences)
+    queue.seen(session, bug, session.scalars(counted).one(), times)
 
 
 def reassign(session: Session, capture: CaptureRow, operators: str) -> None:

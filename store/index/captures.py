@@ -23,7 +23,7 @@ from ..failure import Failure, FailureKind, Phase
 from ..private_values import here
 from ..scrubbing import MASKED, masked_case, masked_failure, masked_provenance
 from ..signature import Signature, signature
-from . import bugs
+from . import bugs, queue
 from .bugs import COMES_FROM, line
 from .cases import CaseStore
 from .database import Database, now
@@ -132,6 +132,8 @@ class Captures:
                 session.add(row)
                 session.flush()
                 bugs.count(session, row.id, bug, provenance, 1, new=True)
+                if case is not None:
+                    queue.put(session, bug, row.id, queue.needs_of(case, ours=ours))
                 return row.id
 
             return self._database.write(insert)

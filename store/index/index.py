@@ -24,12 +24,13 @@ from .leases import Leases
 from .reductions import ReductionInfo, Reductions, StepInfo
 from .retests import Retest, Retests
 from .sharing import Masks, Shared, share
-from .tables import RetestResult, State
+from .tables import RetestResult, State, TaskState
+from .tasks import TaskInfo, Tasks
 from .verdicts import StoredVerdict, Verdicts
 
 __all__ = [
     "BugInfo", "CaptureInfo", "Index", "ReductionInfo", "ReproInfo", "Retest", "RetestResult", "State", "StepInfo",
-    "StoreError", "StoredVerdict",
+    "StoreError", "StoredVerdict", "TaskInfo", "TaskState",
 ]  # fmt: skip
 
 #: The reason of a capture whose script is verified, although its minification was interrupted.
@@ -50,6 +51,8 @@ class Index:
         self.bugs = Bugs(database)
         #: Who works on which capture.
         self.leases = Leases(database)
+        #: What is to be minified without anybody asking.
+        self.tasks = Tasks(database, self.captures)
         #: Queries and their answers.
         self.verdicts = Verdicts(database)
         #: Steps and best cases.

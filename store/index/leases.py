@@ -45,7 +45,7 @@ class Leases:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._me = f"{machine()} {os.getpid()} {started(os.getpid())} {uuid.uuid4().hex[:8]}"
+        self._me = own_name()
         self._ended = threading.Event()
         self._renewing: threading.Thread | None = None
 
@@ -56,8 +56,8 @@ class Leases:
             self._database.need(session, CaptureRow, capture_id)
             insert(session, LeaseRow, [{"capture": capture_id, "fence": 0, "holder": "", "until": 0.0}])
             row = session.get_one(LeaseRow, capture_id, with_for_update=True)
-            clock = _clock(session)
-            if row.until > clock and row.holder != self._me and not _is_gone(row.holder):
+            clock = time_of(session)
+            if row.until > clock and row.holder != self._me and not is_gone(row.holder):
                 return None
             if row.holder != self._me:
                 row.holder, row.fence = self._me, row.fence + 1
@@ -81,9 +81,9 @@ class Leases:
     def find(self) -> list[LeaseInfo]:
         """The captures that are worked on, by id."""
         with self._database.reading() as session:
-            clock = _clock(session)
+            clock = time_of(session)
             rows = session.scalars(select(LeaseRow).where(LeaseRow.until > clock).order_by(LeaseRow.capture)).all()
-        held = [(row, *_holder(row.holder)) for row in rows if not _is_gone(row.holder)]
+        held = [(row, *_holder(row.holder)) for row in rows if not is_gone(row.holder)]
         here = machine()
         return [LeaseInfo(row.capture, pid, where == here, row.until - clock) for row, where, pid, _ in held]
 
@@ -100,7 +100,7 @@ class Leases:
         while not self._ended.wait(RENEWED):
             held = list(self._database.fences)
             with suppress(StoreError):  # the server is away; it may be back before the leases end
-                self._database.write(lambda session: self._set(session, held, until=_clock(session) + LASTS))  # noqa: B023
+                self._database.write(lambda session: self._set(session, held, until=time_of(session) + LASTS))  # noqa: B023
 
     def _set(self, session: Session, captures: list[int], **columns: object) -> None:
         """Change the leases on these captures that are still this index's."""
@@ -108,11 +108,16 @@ class Leases:
         session.execute(update(LeaseRow).where(*own).values(columns))
 
 
-def _clock(session: Session) -> float:
+def time_of(session: Session) -> float:
     """The time now in seconds, as all who use the index see it."""
     if session.get_bind().dialect.name == "postgresql":
         return float(session.scalars(select(func.extract("epoch", func.clock_timestamp()))).one())
     return time.time()
+
+
+def own_name() -> str:
+    """A name for a holder in this process, which no other has."""
+    return f"{machine()} {os.getpid()} {started(os.getpid())} {uuid.uuid4().hex[:8]}"
 
 
 def _holder(text: str) -> tuple[str, int, str]:
@@ -121,7 +126,13 @@ def _holder(text: str) -> tuple[str, int, str]:
     return where, int(pid) if pid.isdecimal() and len(pid) < 10 else 0, since
 
 
-def _is_gone(holder: str) -> bool:
+def process_of(holder: str) -> str:
+    """The process of a holder in words."""
+    where, pid, _ = _holder(holder)
+    return str(LeaseInfo(0, pid, where == machine(), 0.0))
+
+
+def is_gone(holder: str) -> bool:
     """Whether the holder of a lease is a process of this machine that has ended."""
     where, pid, since = _holder(holder)
     return where == machine() and started(pid) != since

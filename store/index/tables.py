@@ -21,7 +21,7 @@ from ..errors import ForeignValue
 _T = TypeVar("_T")
 
 #: The newest revision under ``migrations/versions``. Revisions are numbers, so that they can be compared.
-SCHEMA = "0005"
+SCHEMA = "0006"
 
 
 class State(StrEnum):
@@ -34,6 +34,18 @@ class State(StrEnum):
     NOT_REPRODUCED = "not_reproduced"  # the replay of the capture itself did not fail
     UNSUPPORTED = "unsupported"  # the graph could not be stored; the reason says which node
     BLOCKED = "blocked"  # something must be done first (a module to install...); the reason says what
+
+
+class TaskState(StrEnum):
+    """The state of a task on its way through the workers of `minify work`. The first three are open."""
+
+    QUEUED = "queued"
+    LEASED = "leased"  # a driver is at work on it
+    WAITING = "waiting"  # for an environment, for trust, or to be tried again; the reason says which
+    DONE = "done"  # a verified script is there
+    FAILED = "failed"  # it ran to its end, and there is no verified script; the reason says why
+    CANCELLED = "cancelled"
+    QUARANTINED = "quarantined"  # its drivers ended without an answer too often
 
 
 class RetestResult(StrEnum):
@@ -138,7 +150,7 @@ class CaptureRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     identity: Mapped[str] = mapped_column(String(64), unique=True)
     parent: Mapped[int | None] = mapped_column(ForeignKey("captures.id"))
-    bug: Mapped[int | None] = mapped_column(ForeignKey("bugs.id"), index=True)
+    bug: Mapped[int | None] = mapped_column(ForeignKey("bugs.id"))
     state: Mapped[str] = mapped_column(String(16), index=True)
     reason: Mapped[str]
     kind: Mapped[str] = mapped_column(String(16))
@@ -157,6 +169,8 @@ class CaptureRow(Base):
     occurrences: Mapped[int]
     created: Mapped[str] = mapped_column(String(32))
     last_seen: Mapped[str] = mapped_column(String(32), index=True)
+
+    __table_args__ = (Index("ix_captures_bug_state", "bug", "state"),)
 
 
 class EnvironmentRow(Base):
@@ -188,6 +202,54 @@ class LeaseRow(Base):
     fence: Mapped[int] = mapped_column(BigInteger)
     holder: Mapped[str]
     until: Mapped[float]
+
+
+class TaskRow(Base):
+    """What is to be done about a capture without anybody asking: see `fxminify.store.index.tasks`.
+
+    ``open`` names the kind and the bug while the task is open, so that a bug has one open task. ``until`` is a Unix
+    time: the end of the lease of a leased task, and when a waiting one is tried again. ``attempts`` counts the drivers
+    that ended without an answer. ``worker`` is the last one that took it; that worker's row may be gone.
+    """
+
+    __tablename__ = "tasks"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16))
+    open: Mapped[str | None] = mapped_column(String(48), unique=True)
+    bug: Mapped[int] = mapped_column(ForeignKey("bugs.id"), index=True)
+    capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), index=True)
+    config: Mapped[str]
+    needs: Mapped[str]
+    priority: Mapped[int]
+    state: Mapped[str] = mapped_column(String(16))
+    why: Mapped[str]
+    attempts: Mapped[int]
+    fence: Mapped[int] = mapped_column(BigInteger)
+    holder: Mapped[str]
+    until: Mapped[float]
+    worker: Mapped[int | None]
+    budget: Mapped[float | None]
+    created: Mapped[str] = mapped_column(String(32))
+    started: Mapped[str | None] = mapped_column(String(32))
+    finished: Mapped[str | None] = mapped_column(String(32))
+
+    __table_args__ = (
+        Index("ix_tasks_state_needs_priority", "state", "needs", "priority", "id"),
+        Index("ix_tasks_state_until", "state", "until"),
+    )
+
+
+class WorkerRow(Base):
+    """A `minify work` that is running, or was. ``can`` has the labels of what it serves, ``seen`` is a Unix time."""
+
+    __tablename__ = "workers"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    holder: Mapped[str]
+    can: Mapped[str]
+    seen: Mapped[float]
 
 
 class ReductionRow(Base):

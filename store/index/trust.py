@@ -46,6 +46,12 @@ def is_our_script(text: str, tag: object, document: str | None = None) -> bool:
     return _proves(tag, _script(text, document))
 
 
+def maker(*, create: bool = False) -> str:
+    """A name for this user that tells nothing of the key; empty if there is none. It proves nothing, either."""
+    key = _key(create=create)
+    return hmac.new(key, b"maker", hashlib.sha256).hexdigest()[:16] if key else ""
+
+
 def _script(text: str, document: str | None) -> bytes:
     return _SCRIPT + f"{document or ''}\0{text}".encode(errors="replace")
 

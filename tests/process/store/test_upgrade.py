@@ -1,4 +1,7 @@
-"""A file of an older schema, written by code of its time (git commits 0a2aa78, f0017db), is read after an upgrade."""
+"""A file of an older schema, written by code of its time, is read after an upgrade.
+
+Git commits 0a2aa78, f0017db and 8c5bea8 wrote them.
+"""
 
 import os
 import resource
@@ -17,7 +20,7 @@ from index_tasks import boom
 from fxminify.cli import main
 from fxminify.minifier.oracle import ablation, first_node
 from fxminify.minifier.reporting import explanation, illustrations, record
-from fxminify.store.index import Index, RetestResult, State, StoreError, upgrade
+from fxminify.store.index import Index, RetestResult, State, StoreError, TaskState, upgrade
 from fxminify.store.index.upgrade import BACKUP
 from fxminify.store.signature import signature
 
@@ -46,7 +49,7 @@ def test_without_it_an_old_file_is_refused_and_left_alone(path: str, look: Calla
     assert os.listdir(os.path.dirname(path)) == ["repro.db"]
 
 
-@pytest.mark.parametrize("schema", [FIRST, "0004"])
+@pytest.mark.parametrize("schema", [FIRST, "0004", "0005"])
 def test_everything_in_it_is_read(tmp_path: Path, schema: str) -> None:
     path = old(schema, tmp_path)
     backup = Path(f"{path}{BACKUP}{schema}")
@@ -88,6 +91,10 @@ def test_everything_in_it_is_read(tmp_path: Path, schema: str) -> None:
         assert [(bug.ids, bug.captures, bug.occurrences) for bug in bugs] == [((1,), 1, 1), ((2,), 1, 4), ((3,), 1, 1)]
         assert [(seen.day, seen.versions, seen.count) for seen in index.bugs.sightings(2)] == [("2026-11-22", {}, 4)]
         assert index.leases.take(1)
+        assert index.tasks.page() == []
+        index.captures.set_state(2, State.PENDING)
+        assert index.tasks.fill() == 1
+        assert [(task.capture, task.state) for task in index.tasks.page()] == [(2, TaskState.QUEUED)]
 
 
 def die(*args: object) -> None:

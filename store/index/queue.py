@@ -1,0 +1,104 @@
+"""What a task needs, who can serve that, and how a capture is put into the queue.
+
+A *label* is a word such as ``backend=inductor``. A task needs labels, and a worker has some. The labels of a task are
+found when its capture is stored: the backend, if ``torch.compile`` knows it by name in every process, kinds of devices
+other than the processor, the version of torch, and whose capture it is. A backend of somebody's own module has no
+label: whether it can be imported shows when it is tried.
+
+The version of torch is preferred and not required. With another version a failure may not show, but a task that waits
+for an installation that was upgraded long ago would wait for ever.
+
+This module has what the transaction that stores a capture does about tasks; all else is in
+`fxminify.store.index.tasks`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from ..document.case import Case
+from . import trust
+from .database import insert, now
+from .tables import BugRow, CaptureRow, State, TaskRow, TaskState
+
+#: The one kind of task that there is.
+MINIFY = "minify"
+#: The label of workers that run what anybody captured, and of tasks that only these can serve.
+TRUST = "trust"
+#: Prefixes of labels.
+BACKEND, DEVICE, MAKER, TORCH = "backend=", "device=", "maker=", "torch="
+#: Added to the priority of a bug of which a capture was tried before.
+LATER = 100
+#: The most characters of a name in a label.
+_LONGEST = 100
+
+
+def needs_of(case: Case, *, ours: bool) -> str:
+    """The labels that a worker needs to minify ``case``, sorted and joined by spaces."""
+    backend = case.backend
+    labels = {TRUST if not ours or not (maker := trust.maker(create=True)) else label(MAKER, maker)}
+    if backend.get("how") in ("registered", "entry_point") and not backend.get("module") and backend.get("name"):
+        labels.add(label(BACKEND, str(backend["name"])))
+    kinds = {str(tensor.device).partition(":")[0] for tensor in case.tensors}
+    labels |= {label(DEVICE, kind) for kind in kinds - {"cpu", "meta"}}
+    if version := minor(case.torch):
+        labels.add(label(TORCH, version))
+    return " ".join(sorted(labels))
+
+
+def label(prefix: str, name: str) -> str:
+    return prefix + re.sub(r"\s", "_", name)[:_LONGEST]
+
+
+def minor(version: str) -> str:
+    """``2.13`` of ``2.13.0+cpu``; empty of anything else."""
+    found = re.match(r"\d+\.\d+", version)
+    return found[0] if found else ""
+
+
+def missing(needs: str, can: Collection[str]) -> list[str]:
+    """Those of the labels that a worker needs and one with the labels ``can`` lacks; not the version of torch."""
+    trusts = TRUST in can
+    lacks = [one for one in needs.split() if one not in can and not one.startswith(TORCH)]
+    return [one for one in lacks if not (trusts and one.startswith(MAKER))]
+
+
+def priority(occurrences: int, *, tried: bool) -> int:
+    """Smaller is sooner: bugs of which nothing was tried, then the others; among these by how often they were met."""
+    return LATER * tried - min(occurrences.bit_length(), LATER - 1)
+
+
+def seen(session: Session, bug: int, occurrences: int, times: int) -> None:
+    """A bug was met ``times`` more, ``occurrences`` in all: its task may come sooner."""
+    change = priority(occurrences, tried=False) - priority(occurrences - times, tried=False)
+    if change:
+        values = {"priority": TaskRow.priority + change}
+        session.execute(update(TaskRow).where(TaskRow.open == _open(bug)).values(values))
+
+
+def put(session: Session, bug: int, capture: int, needs: str) -> None:
+    """Queue a capture, unless its bug has an open task, or a verified script."""
+    if session.scalar(select(TaskRow.id).where(TaskRow.open == _open(bug))) is not None:
+        return
+    verified = select(CaptureRow.id).where(CaptureRow.bug == bug, CaptureRow.state == State.VERIFIED.value).limit(1)
+    if session.scalar(verified) is None:
+        insert(session, TaskRow, [columns(session, bug, capture, needs)])
+
+
+def columns(session: Session, bug: int, capture: int, needs: str) -> dict[str, object]:
+    """Those of a new task."""
+    tried = session.scalar(select(TaskRow.id).where(TaskRow.bug == bug).limit(1)) is not None
+    occurrences = session.scalars(select(BugRow.occurrences).where(BugRow.id == bug)).one()
+    return {
+        "kind": MINIFY, "open": _open(bug), "bug": bug, "capture": capture, "config": "{}", "needs": needs,
+        "priority": priority(occurrences, tried=tried), "state": TaskState.QUEUED.value, "why": "", "attempts": 0,
+        "fence": 0, "holder": "", "until": 0.0, "created": now(),
+    }  # fmt: skip
+
+
+def _open(bug: int) -> str:
+    return f"{MINIFY} {bug}"

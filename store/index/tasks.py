@@ -1,0 +1,442 @@
+"""The queue of `minify work`: which captures are to be minified, who is at it, and why the others wait.
+
+A worker *claims* a task, which is then leased to the worker, and starts a *driver* for it, a process that renews the
+lease. With each claim the fence of the task grows, and whoever writes about a task compares it: a driver that was
+stopped, lost its task and woke up changes nothing. `Tasks.sweep`, which every worker calls every few seconds, queues
+again what nobody is at work on any more. So a task may be begun twice, which does no harm, because reductions resume.
+
+The same statements work on SQLite and on PostgreSQL; there, claims pass over rows that others are just claiming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import CursorResult, delete, func, select, update
+from sqlalchemy.orm import Session
+
+from .. import codec
+from ..document.case import Json
+from ..errors import ForeignValue, StoreError
+from . import queue
+from .captures import Captures
+from .database import Database, now
+from .documents import dumps, loads
+from .leases import LASTS, RENEWED, is_gone, own_name, process_of, time_of
+from .tables import CaptureRow, State, TaskRow, TaskState, WorkerRow
+
+#: Drivers that may end without an answer before a task is put into quarantine.
+ATTEMPTS = 3
+#: Seconds until a task is tried again whose driver ended without an answer; twice as many after each further one.
+BACKOFF = 5.0
+#: Tasks in these states are not over.
+OPEN = (TaskState.QUEUED, TaskState.LEASED, TaskState.WAITING)
+#: The time until which a task waits that only another worker can serve.
+NEVER = 1e15
+#: Seconds after which a worker that was not seen is forgotten.
+_FORGOTTEN = 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskInfo:
+    """One task. ``until`` is a Unix time, see `TaskRow`; ``config`` has options of the minification."""
+
+    id: int
+    kind: str
+    bug: int
+    capture: int
+    state: TaskState
+    why: str
+    needs: str
+    priority: int
+    attempts: int
+    fence: int
+    until: float
+    worker: int | None
+    config: Json
+    budget: float | None
+    created: str
+    started: str | None
+    finished: str | None
+
+    def to_json(self) -> Json:
+        return codec.dump(self)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker that is alive, what it ``can`` do, and its process in words."""
+
+    id: int
+    name: str
+    process: str
+    can: frozenset[str]
+
+
+class Tasks:
+    """``index.tasks``. May be shared by threads."""
+
+    def __init__(self, database: Database, captures: Captures) -> None:
+        self._database = database
+        self._captures = captures
+
+    def join(self, name: str, can: Collection[str]) -> int:
+        """Add a worker in this process. Returns its id."""
+
+        def add(session: Session) -> int:
+            row = WorkerRow(name=name, holder=own_name(), can=" ".join(sorted(can)), seen=time_of(session))
+            session.add(row)
+            session.flush()
+            return row.id
+
+        return self._database.write(add)
+
+    def leave(self, worker: int) -> None:
+        """Remove a worker, which is at work on nothing any more."""
+        self._database.write(lambda session: session.execute(delete(WorkerRow).where(WorkerRow.id == worker)))
+
+    def workers(self) -> list[WorkerInfo]:
+        """The workers that are alive, by id."""
+        with self._database.reading() as session:
+            return [
+                WorkerInfo(row.id, row.name, process_of(row.holder), frozenset(row.can.split()))
+                for row in _alive(session)
+            ]
+
+    def add(self, capture_id: int, *, config: Mapping[str, Any] | None = None, budget: float | None = None) -> int:
+        """Queue a capture, whatever became of it and its bug. Returns the id of the task.
+
+        Raises `StoreError` if the bug of the capture has an open task.
+        """
+        needs = self._needs(capture_id)
+
+        def add(session: Session) -> int:
+            bug = self._database.need(session, CaptureRow, capture_id).bug
+            assert bug is not None
+            columns = queue.columns(session, bug, capture_id, needs)
+            self._need_no_other(session, str(columns["open"]))
+            row = TaskRow(**columns | {"config": dumps(dict(config or {})), "budget": budget})
+            session.add(row)
+            session.flush()
+            return row.id
+
+        return self._database.write(add)
+
+    def fill(self) -> int:
+        """Queue captures that were stored before there were tasks. Returns how many."""
+        with self._database.reading() as session:
+            open_ = select(TaskRow.bug).where(TaskRow.open.is_not(None))
+            verified = select(CaptureRow.bug).where(CaptureRow.state == State.VERIFIED.value)
+            waiting = (
+                select(CaptureRow.bug)
+                .where(CaptureRow.state.in_(_UNTRIED), CaptureRow.id.not_in(select(TaskRow.capture)))
+                .where(CaptureRow.bug.not_in(open_), CaptureRow.bug.not_in(verified.where(CaptureRow.bug.is_not(None))))
+                .distinct()
+            )
+            bugs = [bug for bug in session.scalars(waiting) if bug is not None]
+        for bug in bugs:
+            self._follow(bug)
+        return len(bugs)
+
+    def claim(self, worker: int, can: Collection[str]) -> TaskInfo | None:
+        """Lease the most urgent task that a worker with these labels can serve to it, None if there is none.
+
+        A task of another version of torch is left to a worker that has it, if there is one.
+        """
+        with self._database.reading() as session:
+            heads = _heads(session, TaskState.QUEUED)
+            others = [set(row.can.split()) for row in _alive(session) if row.id != worker] if heads else []
+        for _, _, needs in sorted(head for head in heads if _is_for(head[2], can, others)):
+            best = (
+                select(TaskRow.id)
+                .where(TaskRow.state == TaskState.QUEUED.value, TaskRow.needs == needs)
+                .order_by(TaskRow.priority, TaskRow.id)
+                .limit(1)
+                .with_for_update(skip_locked=True)
+                .scalar_subquery()
+            )
+
+            def claim(session: Session) -> TaskRow | None:
+                values = {
+                    "state": TaskState.LEASED.value, "fence": TaskRow.fence + 1, "worker": worker, "holder": "",
+                    "until": time_of(session) + LASTS, "started": now(), "finished": None,
+                }  # fmt: skip
+                taken = update(TaskRow).where(TaskRow.id == best).values(values)  # noqa: B023
+                return session.scalars(taken.returning(TaskRow), execution_options=_PLAIN).one_or_none()
+
+            row = self._database.write(claim)
+            if row is not None:
+                return _info(row)
+        return None
+
+    def heartbeat(self, task: TaskInfo, holder: str = "") -> bool:
+        """Renew the lease of a task for its driver ``holder``. False if it is not this driver's any more."""
+        return self._change(task, lambda session: {"until": time_of(session) + LASTS, "holder": holder})
+
+    def mine(self, worker: int) -> set[tuple[int, int]]:
+        """The worker is alive. Returns the ids and fences of the tasks that are leased to it."""
+
+        def beat(session: Session) -> set[tuple[int, int]]:
+            session.execute(update(WorkerRow).where(WorkerRow.id == worker).values(seen=time_of(session)))
+            own = select(TaskRow.id, TaskRow.fence).where(
+                TaskRow.state == TaskState.LEASED.value, TaskRow.worker == worker
+            )
+            return {(id, fence) for id, fence in session.execute(own)}
+
+        return self._database.write(beat)
+
+    def finish(self, task: TaskInfo, state: TaskState, why: str = "") -> bool:
+        """The task is over, and another capture of its bug is queued if that has no verified script.
+
+        False if the task was lost.
+        """
+        ended = {"state": state.value, "why": why, "finished": now(), "open": None, "holder": "", "until": 0.0}
+        if not self._change(task, lambda session: ended):
+            return False
+        self._follow(task.bug)
+        return True
+
+    def fail(self, task: TaskInfo, why: str) -> bool:
+        """The driver of the task ended without an answer: it is tried again later, at most `ATTEMPTS` times in all."""
+        return self._change(task, lambda session: _failed(session, task.attempts + 1, why))
+
+    def give_back(self, task: TaskInfo, why: str = "", *, seconds: float = 0.0, needs: str | None = None) -> bool:
+        """Let others take the task, after ``seconds``. It does not count as an attempt.
+
+        With ``needs`` it waits until a worker has these labels.
+        """
+
+        def back(session: Session) -> dict[str, Any]:
+            values = {"state": TaskState.QUEUED.value, "why": why, "holder": "", "until": 0.0}
+            if needs is not None:
+                return values | {"state": TaskState.WAITING.value, "needs": needs, "until": NEVER}
+            if seconds:
+                return values | {"state": TaskState.WAITING.value, "until": time_of(session) + seconds}
+            return values
+
+        return self._change(task, back)
+
+    def cancel(self, id: int) -> None:
+        """End an open task. Its driver ends soon. Raises `StoreError` if the task is over, or there is none."""
+
+        def cancel(session: Session) -> None:
+            row = self._need(session, id)
+            if row.state not in OPEN:
+                raise StoreError(f"task {id} of {self._database.name} is {row.state}: there is nothing to cancel")
+            row.state, row.why, row.open, row.finished = TaskState.CANCELLED.value, "", None, now()
+
+        self._database.write(cancel)
+
+    def retry(self, id: int) -> None:
+        """Queue a task again, which may be waiting or over. Raises `StoreError` if it is at work, or there is none."""
+
+        def retry(session: Session) -> None:
+            row = self._need(session, id)
+            if row.state == TaskState.LEASED:
+                raise StoreError(f"task {id} of {self._database.name} is at work: `minify tasks --cancel {id}` ends it")
+            if row.open is None:
+                columns = queue.columns(session, row.bug, row.capture, row.needs)
+                self._need_no_other(session, str(columns["open"]))
+                row.open, row.config = str(columns["open"]), dumps({**loads(row.config), "again": True})
+            row.state, row.why, row.attempts, row.finished = TaskState.QUEUED.value, "", 0, None
+
+        self._database.write(retry)
+
+    def get(self, id: int) -> TaskInfo:
+        """One task. Raises `StoreError` if there is none with this id."""
+        with self._database.reading() as session:
+            return _info(self._need(session, id, lock=False))
+
+    def page(self, states: Sequence[TaskState] = (), *, after: int = 0, limit: int | None = None) -> list[TaskInfo]:
+        """At most ``limit`` tasks in these states (empty: all) above the id ``after``, by id."""
+        chosen = select(TaskRow).where(TaskRow.id > after).order_by(TaskRow.id).limit(limit)
+        if states:
+            chosen = chosen.where(TaskRow.state.in_([state.value for state in states]))
+        with self._database.reading() as session:
+            return [_info(row) for row in session.scalars(chosen)]
+
+    def counts(self) -> dict[TaskState, int]:
+        """How many tasks there are in each state."""
+        with self._database.reading() as session:
+            found = session.execute(select(TaskRow.state, func.count()).group_by(TaskRow.state)).all()
+        return {_state(state): count for state, count in found}
+
+    def left(self, worker: int, can: Collection[str], *, within: float) -> bool:
+        """Whether a task is queued, or leased by another worker, or is tried again ``within`` so many seconds, that
+        this worker can serve."""
+        with self._database.reading() as session:
+            soon = time_of(session) + within
+            others = [set(row.can.split()) for row in _alive(session) if row.id != worker]
+            heads = _heads(session, TaskState.QUEUED)
+            waits = select(TaskRow.needs).where(
+                (TaskRow.state == TaskState.LEASED.value)
+                | ((TaskRow.state == TaskState.WAITING.value) & (TaskRow.until <= soon))
+            )
+            waiting = session.scalars(waits.distinct()).all()
+        return any(_is_for(head[2], can, others) for head in heads) or any(
+            not queue.missing(needs, can) for needs in waiting
+        )
+
+    def sweep(self, can: Collection[str]) -> None:
+        """Queue again what nobody is at work on, what has waited long enough, and what a worker with the labels
+        ``can`` serves; and say of queued tasks that no worker serves what they wait for."""
+
+        def sweep(session: Session) -> None:
+            clock = time_of(session)
+            session.execute(delete(WorkerRow).where(WorkerRow.seen < clock - _FORGOTTEN))
+            alive = {row.id: row for row in _alive(session)}
+            leased = select(TaskRow).where(TaskRow.state == TaskState.LEASED.value).order_by(TaskRow.id)
+            for row in session.scalars(leased.with_for_update(skip_locked=True)):
+                values: dict[str, Any] = {}
+                if row.worker not in alive and (row.until <= clock or _has_ended(session, row)):
+                    values = {"state": TaskState.QUEUED.value, "why": "its worker was gone", "holder": "", "until": 0.0}
+                elif row.until <= clock:
+                    values = _failed(session, row.attempts + 1, f"{_driver(row)} did not answer for {LASTS:.0f} s")
+                for name, value in values.items():
+                    setattr(row, name, value)
+            session.flush()
+            queued = {"state": TaskState.QUEUED.value, "until": 0.0}
+            waiting = update(TaskRow).where(TaskRow.state == TaskState.WAITING.value)
+            session.execute(waiting.where(TaskRow.until <= clock).values(queued), execution_options=_PLAIN)
+            for _, _, needs in _heads(session, TaskState.WAITING):
+                if not queue.missing(needs, can):
+                    kept = waiting.where(TaskRow.needs == needs, TaskRow.until == NEVER)
+                    session.execute(kept.values(queued | {"why": ""}), execution_options=_PLAIN)
+            abilities = [set(can), *(set(row.can.split()) for row in alive.values())]
+            for _, _, needs in _heads(session, TaskState.QUEUED):
+                if all(queue.missing(needs, each) for each in abilities):
+                    idle = update(TaskRow).where(TaskRow.state == TaskState.QUEUED.value, TaskRow.needs == needs)
+                    why = waits_for(queue.missing(needs, can))
+                    values = {"state": TaskState.WAITING.value, "until": NEVER, "why": why}
+                    session.execute(idle.values(values), execution_options=_PLAIN)
+
+        self._database.write(sweep)
+
+    def _needs(self, capture_id: int) -> str:
+        return queue.needs_of(self._captures.case(capture_id), ours=self._captures.is_ours(capture_id))
+
+    def _need(self, session: Session, id: int, *, lock: bool = True) -> TaskRow:
+        row = session.get(TaskRow, id, with_for_update=lock) if 0 < id < 1 << 63 else None
+        if row is None:
+            name = self._database.name
+            raise StoreError(f"{name} has no task {id}: `minify tasks {name}` shows those that it has")
+        return row
+
+    def _need_no_other(self, session: Session, key: str) -> None:
+        other = session.scalar(select(TaskRow.id).where(TaskRow.open == key))
+        if other is not None:
+            raise StoreError(f"task {other} of {self._database.name} is about the same bug and is not over yet")
+
+    def _change(self, task: TaskInfo, values: Any) -> bool:
+        """Change a task, unless it is not leased with its fence any more."""
+
+        def change(session: Session) -> bool:
+            held = (TaskRow.id == task.id, TaskRow.fence == task.fence, TaskRow.state == TaskState.LEASED.value)
+            changed = update(TaskRow).where(*held).values(values(session))
+            result = session.execute(changed, execution_options=_PLAIN)
+            assert isinstance(result, CursorResult)
+            return result.rowcount == 1
+
+        return self._database.write(change)
+
+    def _follow(self, bug: int) -> None:
+        """Queue a capture of a bug that was not tried yet, if the bug has no verified script and no open task."""
+        untried = (
+            select(CaptureRow.id)
+            .where(CaptureRow.bug == bug, CaptureRow.state.in_(_UNTRIED))
+            .where(CaptureRow.id.not_in(select(TaskRow.capture).where(TaskRow.bug == bug)))
+            .order_by(CaptureRow.id)
+            .limit(1)
+        )
+        with self._database.reading() as session:
+            capture = session.scalar(untried)
+        if capture is None:
+            return
+        try:
+            needs = self._needs(capture)
+        except StoreError:  # a worker without any label finds out what is wrong with it
+            needs = ""
+        self._database.write(lambda session: queue.put(session, bug, capture, needs))
+
+
+#: States of captures that nobody has tried.
+_UNTRIED = (State.PENDING.value, State.REDUCING.value)
+#: Rows that this transaction has loaded need not follow.
+_PLAIN = {"synchronize_session": False}
+
+
+def waits_for(labels: Sequence[str]) -> str:
+    """Why a task waits for which all workers lack ``labels``."""
+    trust = [one for one in labels if one == queue.TRUST or one.startswith(queue.MAKER)]
+    lacks = [one for one in labels if one not in trust]
+    if lacks:
+        return f"needs an environment: no worker has {' and '.join(lacks)}"
+    return "needs trust: it was captured by somebody else, and only `minify work --trust` runs that"
+
+
+def _heads(session: Session, state: TaskState) -> list[tuple[int, int, str]]:
+    """Of each combination of needs the most urgent task in this state, as priority, id and needs: one row of an index
+    each, however many tasks there are."""
+    found: list[tuple[int, int, str]] = []
+    heads = (
+        select(TaskRow.priority, TaskRow.id, TaskRow.needs)
+        .where(TaskRow.state == state.value)
+        .order_by(TaskRow.needs, TaskRow.priority, TaskRow.id)
+        .limit(1)
+    )
+    head = session.execute(heads).one_or_none()
+    while head is not None:
+        found.append((head[0], head[1], head[2]))
+        head = session.execute(heads.where(TaskRow.needs > head[2])).one_or_none()
+    return found
+
+
+def _is_for(needs: str, can: Collection[str], others: Collection[Collection[str]]) -> bool:
+    """Whether a worker is to take such a task, and none of the others with the right version of torch."""
+    if queue.missing(needs, can):
+        return False
+    versions = [one for one in needs.split() if one.startswith(queue.TORCH)]
+    return all(one in can for one in versions) or not any(
+        set(versions) <= set(other) and not queue.missing(needs, other) for other in others
+    )
+
+
+def _alive(session: Session) -> list[WorkerRow]:
+    """The workers that were seen of late and whose process, if it is of this machine, is there."""
+    seen = select(WorkerRow).where(WorkerRow.seen > time_of(session) - 2 * RENEWED).order_by(WorkerRow.id)
+    return [row for row in session.scalars(seen) if not is_gone(row.holder)]
+
+
+def _has_ended(session: Session, row: TaskRow) -> bool:
+    """Whether the driver of a task, or the worker that was about to start it, is gone from this machine."""
+    worker = session.get(WorkerRow, row.worker)
+    holder = row.holder or ("" if worker is None else worker.holder)
+    return is_gone(holder)
+
+
+def _driver(row: TaskRow) -> str:
+    return f"its driver, {process_of(row.holder)}," if row.holder else "its driver"
+
+
+def _failed(session: Session, attempts: int, why: str) -> dict[str, Any]:
+    """The columns of a task after so many attempts without an answer."""
+    values: dict[str, Any] = {"attempts": attempts, "holder": "", "until": 0.0}
+    if attempts >= ATTEMPTS:
+        said = f"{attempts} drivers ended without an answer; the last: {why}"
+        return values | {"state": TaskState.QUARANTINED.value, "why": said, "open": None, "finished": now()}
+    seconds = BACKOFF * 2 ** (attempts - 1)
+    said = f"backs off for {seconds:.0f} s: {why}"
+    return values | {"state": TaskState.WAITING.value, "why": said, "until": time_of(session) + seconds}
+
+
+def _state(name: str) -> TaskState:
+    try:
+        return TaskState(name)
+    except ValueError as exc:
+        raise ForeignValue(f"a state of a task that cannot be read: {exc}") from exc
+
+
+def _info(row: TaskRow) -> TaskInfo:
+    return row.to(TaskInfo, state=_state(row.state), config=loads(row.config))
