@@ -5,8 +5,9 @@
 
 Each process opens the index itself. **New captures** differ in their graph; of **one failure** all processes meet the
 same; **opened for each** opens the index for every capture, as a program does that fails once. An **answer** is a query
-that is logged before it is asked, and its verdict. For the **listing** the index is filled with ``--captures`` rows.
-Rates are of ``--seconds`` of wall time, with the 99th percentile of single calls in milliseconds.
+that is logged before it is asked, and its verdict. **Claims** are made by workers while ``--tasks`` are queued that
+need ten different things, of which each worker has nine. For the **listing** the index is filled with ``--captures``
+rows. Rates are of ``--seconds`` of wall time, with the 99th percentile of single calls in milliseconds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sqlalchemy import insert
 from fxminify.store.document.case import Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index
-from fxminify.store.index.tables import CaptureRow
+from fxminify.store.index.tables import CaptureRow, TaskRow
 from fxminify.store.signature import signature
 
 Row = dict[str, Any]
@@ -76,12 +77,23 @@ def answers(index: Index, place: str, process: int, number: int) -> None:
     index.verdicts.answered(reduction, f"{number:064x}", "SAME", None, 0.1, "")
 
 
+def claims(index: Index, place: str, process: int, number: int) -> None:
+    if process not in _workers:
+        _workers[process] = index.tasks.join("", SERVED)
+    assert index.tasks.claim(_workers[process], SERVED) is not None
+
+
+#: What the workers serve, and what the tasks need.
+SERVED = {f"backend={number}" for number in range(1, 10)}
+NEEDED = [f"backend={number} torch=2.13" for number in range(10)]
 _reductions: dict[int, int] = {}
+_workers: dict[int, int] = {}
 ACTIONS: dict[str, Action] = {
     "new captures": new_captures,
     "one failure": one_failure,
     "opened for each": opened_for_each,
     "answers": answers,
+    "claims": claims,
 }
 
 
@@ -126,6 +138,22 @@ def fill(place: str, captures: int) -> None:
                 session.execute(insert(CaptureRow), rows)
 
 
+def queue(place: str, tasks: int) -> None:
+    """Queue so many tasks, all of one capture."""
+    row = {
+        "kind": "minify", "bug": 1, "capture": 1, "config": "{}", "state": "queued", "why": "", "attempts": 0,
+        "fence": 0, "holder": "", "until": 0.0, "created": "",
+    }  # fmt: skip
+    with Index.open(place) as index:
+        for begin in range(0, tasks, 5000):
+            rows = [
+                {**row, "open": f"{n}", "needs": NEEDED[n % len(NEEDED)], "priority": -(n * 7919 % 30)}
+                for n in range(begin, min(begin + 5000, tasks))
+            ]
+            with index._database.writing() as session:
+                session.execute(insert(TaskRow), rows)
+
+
 def listings(place: str) -> list[Row]:
     """How long a page takes, and how long all rows and how much memory."""
     with Index.open(place, readonly=True) as index:
@@ -156,6 +184,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="", help="An empty database; by default a new SQLite file.")
     parser.add_argument("--captures", type=int, default=20_000, help="Rows for the listing.")
+    parser.add_argument("--tasks", type=int, default=100_000, help="Queued tasks for the claims.")
+    parser.add_argument("--only", choices=ACTIONS, help="Measure this alone.")
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=5.0)
     asked = parser.parse_args()
@@ -163,9 +193,13 @@ def main() -> None:
         place = asked.url or str(Path(folder) / "repro.db")
         with Index.open(place, create=True) as index:
             add(index, 1)
-        for action in ACTIONS:
+        for action in [asked.only] if asked.only else ACTIONS:
+            if action == "claims":
+                queue(place, asked.tasks)
             for processes in (1, asked.processes):
                 print(processes, rate(place, action, processes, asked.seconds), flush=True)
+        if asked.only:
+            return
         fill(place, asked.captures)
         for row in listings(place):
             print(row, flush=True)

@@ -11,7 +11,7 @@ import shlex
 import sqlite3
 
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 
 class StoreError(Exception):
@@ -38,6 +38,11 @@ def explained(exc: BaseException, name: str) -> StoreError:
         and (_NO_TEXT in str(inner) or getattr(inner, "sqlite_errorname", "") == "SQLITE_TOOBIG")
     )
     return (UnreadableRow if value else StoreError)(explain(exc, name))
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Whether the same may succeed later, because the server was away, a file locked or the disk full."""
+    return isinstance(error.__cause__, OperationalError | InterfaceError | OSError)
 
 
 def explain(exc: BaseException, name: str) -> str:

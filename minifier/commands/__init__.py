@@ -23,13 +23,15 @@ from . import (
     retest,
     run,
     show,
+    tasks,
     upgrade,
     verify,
+    work,
 )  # fmt: skip
 
 #: In the order of a session, which is that of ``minify --help``.
 VERBS = (
-    catch.catch, capture.capture, import_.import_, run.run, list.list_, show.show, history.history, repro.repro,
-    report.report, export.export, verify.verify, retest.retest, ablate.ablate, upgrade.upgrade, backends.backends,
-    passes.passes, formats.formats, doctor.doctor,
+    catch.catch, capture.capture, import_.import_, run.run, work.work, tasks.tasks, list.list_, show.show,
+    history.history, repro.repro, report.report, export.export, verify.verify, retest.retest, ablate.ablate,
+    upgrade.upgrade, backends.backends, passes.passes, formats.formats, doctor.doctor,
 )  # fmt: skip

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from ...repro_templates.report.text_graph import text_graph
 from ...store.errors import without_password
-from ...store.index import BugInfo, CaptureInfo, Index, RetestResult, StepInfo
+from ...store.index import BugInfo, CaptureInfo, Index, RetestResult, StepInfo, TaskInfo, TaskState, WorkerInfo
 from ...store.text import count
 from ..printable import printable
 from ..reporting import groups
@@ -434,6 +434,43 @@ def step(one: StepInfo, *, limit: int | None = None, console: Console | None = N
         console.print(Text(f"      {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)
     if limit and len(lines) > limit:
         console.print(Text(f"      and {len(lines) - limit} more lines: --step {one.number}"))
+
+
+def tasks(
+    found: Sequence[TaskInfo],
+    counts: Mapping[TaskState, int],
+    workers: Sequence[WorkerInfo],
+    db: str,
+    *,
+    more: str = "",
+    console: Console | None = None,
+) -> None:
+    """A task a row, and below the table how many there are in all and who works."""
+    console = console or Console()
+    names = {worker.id: printable(worker.name, 40) for worker in workers}
+    table = [
+        {
+            "id": task.id,
+            "state": task.state.value,
+            "bug": task.bug,
+            "capture": task.capture,
+            "attempts": task.attempts or "",
+            "worker": "" if task.worker is None else names.get(task.worker) or task.worker,
+            "why": task.why,
+        }
+        for task in found
+    ]
+    if table:
+        rows(table, console=console)
+    said = ", ".join(f"{number} {state.value}" for state, number in sorted(counts.items()))
+    console.print(Text(f"{said}." if said else "There are no tasks: one is added with each bug that is captured."))
+    for worker in workers:
+        console.print(Text(printable(f"Worker {worker.id}{f' ({worker.name})' * bool(worker.name)}: {worker.process}")))
+    name = printable(without_password(db), 200)
+    if counts and not workers:
+        console.print(Text(f"Nobody is at work on them: minify work {name}"))
+    if more:
+        console.print(Text(f"These are not all. The next: minify tasks {name} {more}"))
 
 
 def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None:

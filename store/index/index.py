@@ -25,12 +25,12 @@ from .reductions import ReductionInfo, Reductions, StepInfo
 from .retests import Retest, Retests
 from .sharing import Masks, Shared, share
 from .tables import RetestResult, State, TaskState
-from .tasks import TaskInfo, Tasks
+from .tasks import TaskInfo, Tasks, WorkerInfo
 from .verdicts import StoredVerdict, Verdicts
 
 __all__ = [
     "BugInfo", "CaptureInfo", "Index", "ReductionInfo", "ReproInfo", "Retest", "RetestResult", "State", "StepInfo",
-    "StoreError", "StoredVerdict", "TaskInfo", "TaskState",
+    "StoreError", "StoredVerdict", "TaskInfo", "TaskState", "WorkerInfo",
 ]  # fmt: skip
 
 #: The reason of a capture whose script is verified, although its minification was interrupted.

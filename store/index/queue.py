@@ -31,6 +31,8 @@ MINIFY = "minify"
 TRUST = "trust"
 #: Prefixes of labels.
 BACKEND, DEVICE, MAKER, TORCH = "backend=", "device=", "maker=", "torch="
+#: Why such a task waits.
+NEEDS_TRUST = "needs trust: it was captured by somebody else, and only `minify work --trust` runs that"
 #: Added to the priority of a bug of which a capture was tried before.
 LATER = 100
 #: The most characters of a name in a label.
@@ -65,6 +67,11 @@ def missing(needs: str, can: Collection[str]) -> list[str]:
     trusts = TRUST in can
     lacks = [one for one in needs.split() if one not in can and not one.startswith(TORCH)]
     return [one for one in lacks if not (trusts and one.startswith(MAKER))]
+
+
+def for_trusting(needs: str) -> str:
+    """The labels of a task whose capture turns out not to be of the user that it names."""
+    return " ".join(sorted({TRUST, *(one for one in needs.split() if not one.startswith(MAKER))}))
 
 
 def priority(occurrences: int, *, tried: bool) -> int:

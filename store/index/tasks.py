@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import CursorResult, delete, func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import BindParameter, CursorResult, Executable, bindparam, delete, func, select, update
+from sqlalchemy.orm import Session, aliased
 
 from .. import codec
 from ..document.case import Json
@@ -373,24 +373,29 @@ def waits_for(labels: Sequence[str]) -> str:
     lacks = [one for one in labels if one not in trust]
     if lacks:
         return f"needs an environment: no worker has {' and '.join(lacks)}"
-    return "needs trust: it was captured by somebody else, and only `minify work --trust` runs that"
+    return queue.NEEDS_TRUST
+
+
+def _heads_query() -> Executable:
+    """Of each combination of needs the most urgent task in a ``state``: two look-ups in an index each, however many
+    tasks there are."""
+    state: BindParameter[str] = bindparam("state")
+    following, head, task = aliased(TaskRow), aliased(TaskRow), aliased(TaskRow)
+    found = select(func.min(TaskRow.needs).label("needs")).where(TaskRow.state == state).cte(recursive=True)
+    after = select(func.min(following.needs)).where(following.state == state, following.needs > found.c.needs)
+    found = found.union_all(select(after.scalar_subquery()).where(found.c.needs.is_not(None)))
+    first = select(head.id).where(head.state == state, head.needs == found.c.needs).order_by(head.priority, head.id)
+    best = first.limit(1).scalar_subquery()
+    return select(task.priority, task.id, task.needs).select_from(found).join(task, task.id == best)
+
+
+_HEADS = _heads_query()
 
 
 def _heads(session: Session, state: TaskState) -> list[tuple[int, int, str]]:
-    """Of each combination of needs the most urgent task in this state, as priority, id and needs: one row of an index
-    each, however many tasks there are."""
-    found: list[tuple[int, int, str]] = []
-    heads = (
-        select(TaskRow.priority, TaskRow.id, TaskRow.needs)
-        .where(TaskRow.state == state.value)
-        .order_by(TaskRow.needs, TaskRow.priority, TaskRow.id)
-        .limit(1)
-    )
-    head = session.execute(heads).one_or_none()
-    while head is not None:
-        found.append((head[0], head[1], head[2]))
-        head = session.execute(heads.where(TaskRow.needs > head[2])).one_or_none()
-    return found
+    """Priority, id and needs of each task that comes first among those in this state with the same needs."""
+    heads = session.execute(_HEADS, {"state": state.value})
+    return [(priority, id, needs) for priority, id, needs in heads.all()]
 
 
 def _is_for(needs: str, can: Collection[str], others: Collection[Collection[str]]) -> bool:

@@ -13,6 +13,8 @@ VERBS = [
     "capture",
     "import",
     "run",
+    "work",
+    "tasks",
     "list",
     "show",
     "history",

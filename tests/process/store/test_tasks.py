@@ -1,4 +1,4 @@
-"""The queue of `minify work`, in a file and on a server."""
+"""The queue of `minify work`: in a file, on a server, and on one behind a pooler."""
 
 import subprocess
 import sys
@@ -25,9 +25,9 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture(params=["file", pytest.param("server", marks=pytest.mark.server)])
+@pytest.fixture(params=["file", *(pytest.param(name, marks=pytest.mark.server) for name in ("url", "pooled"))])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "repro.db") if request.param == "file" else str(request.getfixturevalue("url"))
+    return str(tmp_path / "repro.db") if request.param == "file" else str(request.getfixturevalue(request.param))
 
 
 @pytest.fixture

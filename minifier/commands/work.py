@@ -1,0 +1,74 @@
+"""`minify work`: minify whatever is captured, without anybody asking."""
+
+from __future__ import annotations
+
+import click
+
+from .verbs import Problem, as_json, index_argument
+
+
+@click.command()
+@index_argument()
+@click.option(
+    "--drivers",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Tasks at a time, a process each; without it half as many as there are processors.",
+)
+@click.option("--until-empty", is_flag=True, help="End when there is no task left that can be worked on here.")
+@click.option("--tasks", type=click.IntRange(1), metavar="N", help="End after N tasks.")
+@click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for one task.")
+@click.option(
+    "--label", "labels", multiple=True, metavar="LABEL", help="Serve this, too, such as backend=mine or device=cuda."
+)
+@click.option("--trust", is_flag=True, help="Also run what others captured.")
+@click.option("--name", default="", metavar="NAME", help="What `minify tasks` calls this worker.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 1024), default=1, show_default=True, help="Candidates at a time.")
+@click.option("--replays", default=3, show_default=True, type=click.IntRange(1, 100), help="Replays before a search.")
+@click.option(
+    "--runs",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    help="Runs of a script, each in a process of its own.",
+)
+@click.option(
+    "--explain/--no-explain", default=True, show_default=True, help="Also find out what of the result matters."
+)
+@as_json
+def work(
+    db: str,
+    drivers: int | None,
+    until_empty: bool,
+    tasks: int | None,
+    budget: float | None,
+    labels: tuple[str, ...],
+    trust: bool,
+    name: str,
+    jobs: int,
+    replays: int,
+    runs: int,
+    explain: bool,
+    json_: bool,
+) -> None:
+    """Minify what is captured into DB, now and from now on, until it is ended.
+
+    Every bug has a task, new bugs come first, then those met most. Workers on any number of machines can share a DB.
+    Ended by SIGTERM or Ctrl-C, it gives back what it is at work on, and whoever takes that goes on where it stopped.
+    """
+    from ..service.installation import NotServing
+    from ..service.log import TaskLog
+    from ..service.worker import WorkOptions
+    from ..service.worker import work as serve
+    from ..session.options import MinifyOptions
+
+    minify = MinifyOptions(jobs=jobs, budget=budget, trust=trust, replays=replays, runs=runs, explain=explain)
+    if wrong := next((label for label in labels if not label or label.split() != [label]), None):
+        raise Problem(f"a label is one word, and {wrong!r} is not.")
+    options = WorkOptions(drivers or 0, tasks, until_empty, labels, name, minify)
+    log = TaskLog(as_json=json_)
+    try:
+        taken = serve(db, options, log)
+    except NotServing as error:
+        raise Problem(str(error)) from error
+    log("ended", f"ended after {taken} task{'s' * (taken != 1)}", tasks=taken)

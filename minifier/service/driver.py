@@ -1,0 +1,147 @@
+"""The driver of one task: a process that minifies its capture, renews its lease, and writes down what became of it.
+
+A worker starts it as ``python -m fxminify.minifier.service.driver`` with a `Job` on its standard input, and it ends
+when the worker does. SIGTERM, or the loss of the lease, ends the minification as Ctrl-C does, and the task is given
+back. All that it writes about the capture is guarded by the fence of that capture, and about the task by that of the
+task.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+from ...backends.provenance.spec import InvalidSpec
+from ...store import codec
+from ...store.errors import StoreError, is_temporary
+from ...store.index import Index, State, TaskInfo, TaskState, queue
+from ...store.index.leases import RENEWED, own_name
+from ..sandbox.processes import die_with_parent
+from ..session import events
+from ..session.minify import OPEN, minify
+from ..session.options import MinifyOptions
+from .log import TaskLog
+
+#: Exit codes of a driver that has not written what became of its task: it was ended, or could not reach the index.
+ENDED, AWAY = 143, 75
+#: Seconds until a task is tried again whose capture another process is at work on, or which needs something installed.
+BUSY, BLOCKED = 5.0, 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker tells its driver. ``worker`` is the process that starts it."""
+
+    store: str
+    task: int
+    fence: int
+    worker: int
+    options: MinifyOptions
+    as_json: bool = False
+
+
+def drive(job: Job, log: TaskLog) -> int:
+    """Work on a task. Returns the exit code."""
+    task: TaskInfo | None = None
+    try:
+        with Index.open(job.store) as index:
+            task = index.tasks.get(job.task)
+            lost = threading.Event()
+            if task.fence != job.fence or not index.tasks.heartbeat(task, holder := own_name()):
+                return 0
+            try:
+                with _renewed(index, task, holder, lost):
+                    _minify(index, task, job, log)
+            except KeyboardInterrupt:
+                if not lost.is_set() and index.tasks.give_back(task, "its worker was ended"):
+                    log("given-back", "given back", task)
+                return ENDED
+            except (StoreError, InvalidSpec) as error:
+                if is_temporary(error):
+                    raise
+                index.tasks.fail(task, str(error))
+    except StoreError as error:
+        log("away", str(error), task)
+        return AWAY
+    return 0
+
+
+@contextmanager
+def _renewed(index: Index, task: TaskInfo, holder: str, lost: threading.Event) -> Iterator[None]:
+    """Renew the lease inside the block, and end the block with `KeyboardInterrupt` when the lease is lost."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(RENEWED):
+            with suppress(StoreError):  # the server is away; it may be back before the lease ends
+                if not index.tasks.heartbeat(task, holder) and not ended.is_set():
+                    lost.set()
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
+
+    thread = threading.Thread(target=renew, name="fxminify task", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _minify(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
+    """Minify the capture of a task, and write down what became of the task."""
+    again = task.config.get("again") is True
+    capture = index.captures.get(task.capture)
+    if capture.state not in OPEN and not again:
+        finish(index, task, capture.state, "it was minified before", log)
+        return
+    index.captures.case(task.capture)  # raises where the case cannot be read
+    if not job.options.trust and not index.captures.is_ours(task.capture):
+        needs = queue.for_trusting(task.needs)
+        index.tasks.give_back(task, queue.NEEDS_TRUST, needs=needs)
+        log("waits", queue.NEEDS_TRUST, task)
+        return
+    reasons: list[str] = []
+
+    def listen(event: events.Event) -> None:
+        if isinstance(event, events.CaptureFinished):
+            reasons.append(event.reason)
+        log.told(task, event)
+
+    options = replace(job.options, again=again, budget=task.budget or job.options.budget)
+    (result,) = minify(job.store, [task.capture], options=options, listener=listen)
+    if result.state is State.BLOCKED:
+        why = f"needs an environment: {result.reason}"
+        index.tasks.give_back(task, why, seconds=BLOCKED)
+        log("waits", why, task)
+    elif result.state in OPEN:
+        why = f"backs off for {BUSY:.0f} s: {' '.join(reasons) or 'another process was at work on it'}"
+        index.tasks.give_back(task, why, seconds=BUSY)
+        log("waits", why, task)
+    else:
+        finish(index, task, result.state, result.reason, log)
+
+
+def finish(index: Index, task: TaskInfo, state: State, reason: str, log: TaskLog) -> None:
+    """The task is over, because its capture has this state."""
+    done = state is State.VERIFIED
+    why = reason if done else f"{state.value.replace('_', ' ')}: {reason}".rstrip(": ")
+    if index.tasks.finish(task, TaskState.DONE if done else TaskState.FAILED, why):
+        log("done" if done else "failed", "done" if done else f"failed: {why}", task, state=state.value)
+
+
+def main() -> int:
+    job = codec.load(json.loads(sys.stdin.read()), Job)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    die_with_parent(job.worker)
+    return drive(job, TaskLog(as_json=job.as_json))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

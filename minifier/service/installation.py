@@ -1,0 +1,30 @@
+"""The labels of a worker on this installation: the tasks that it can serve (`fxminify.store.index.queue`)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from ...store.index import queue, trust
+
+
+class NotServing(Exception):
+    """This installation cannot say what it serves. The message is for the user."""
+
+
+def labels() -> set[str]:
+    """Asks a process that imports torch. Raises `NotServing`."""
+    command = [sys.executable, "-m", "fxminify.backends.provenance.serves"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    answers = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not answers:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise NotServing(f"torch cannot be imported here, so that no task can be served: {said}")
+    found = json.loads(answers[-1])
+    out = {queue.label(queue.TORCH, queue.minor(found["torch"]))}
+    out |= {queue.label(queue.DEVICE, kind) for kind in found["devices"]}
+    out |= {queue.label(queue.BACKEND, name) for name in found["backends"]}
+    if own := trust.maker():
+        out.add(queue.label(queue.MAKER, own))
+    return out

@@ -1,0 +1,47 @@
+"""The log of `minify work`: a line for each event, in plain words on stderr or as JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+
+from ...store.index import TaskInfo
+from ...store.text import printable
+from ..session import events
+
+
+class TaskLog:
+    """Writes lines. Drivers write to the same streams: each line is one write."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+
+    def __call__(self, event: str, text: str, task: TaskInfo | None = None, **fields: object) -> None:
+        """``event`` is one word, ``text`` says the same in a sentence."""
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        about = {} if task is None else {"task": task.id, "bug": task.bug, "capture": task.capture}
+        if self.as_json:
+            line, stream = json.dumps({"at": at, "event": event, **about, "text": text, **fields}), sys.stdout
+        else:
+            place = "" if task is None else f"task {task.id} (capture {task.capture}): "
+            line, stream = f"{at} {place}{printable(text)}", sys.stderr
+        stream.write(f"{line}\n")
+        stream.flush()
+
+    def told(self, task: TaskInfo, event: events.Event) -> None:
+        """Write what the minification of a task tells. Single queries are left out."""
+        match event:
+            case events.ReplayFinished(reproduced=True):
+                self("replayed", f"its failure shows in {event.shown} of {event.runs} replays", task)
+            case events.ReplayFinished():
+                self("replayed", f"its failure does not show: {event.reason}", task)
+            case events.StepAccepted():
+                text = f"{event.nodes} nodes left after {event.queries} queries ({event.pass_name})"
+                self("step", text, task, nodes=event.nodes, inputs=event.inputs, queries=event.queries)
+            case events.FirstScript():
+                self("script", f"a first script with {event.nodes} nodes shows the failure", task, nodes=event.nodes)
+            case events.ScriptVerified():
+                self("script", f"the failure shows in {event.shown} of {event.runs} runs of the script", task)
+            case events.Noted():
+                self("note", event.text, task)

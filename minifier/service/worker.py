@@ -1,0 +1,219 @@
+"""A worker: takes tasks from the queue of an index and starts a driver for each, a few at a time.
+
+The worker itself minifies nothing and imports no torch. It notices drivers that end without an answer, ends those whose
+task was cancelled or given to another, and waits while the server of the index is away. What it owes the others, such
+as tasks whose worker is gone, it does every few seconds (`fxminify.store.index.tasks.Tasks.sweep`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ...backends.running.deaths import signal_name
+from ...store import codec
+from ...store.errors import StoreError, is_temporary
+from ...store.index import Index, TaskInfo, TaskState, queue
+from ..sandbox.processes import kill_tree
+from ..session.options import MinifyOptions
+from .driver import AWAY, Job
+from .installation import labels
+from .log import TaskLog
+
+#: Seconds between two looks at the drivers, and at an empty queue.
+_LOOK, _IDLE = 0.1, 1.0
+#: Seconds between two sweeps, and between two tries to reach a server that is away.
+_SWEEP, _AWAY = 5.0, 2.0
+#: Seconds that a driver has to end in, once it was told to.
+_GRACE = 15.0
+#: A worker with nothing to do is not ended while a task is tried again within so many seconds.
+_SOON = 60.0
+#: A driver may take so many times its budget, and so many seconds on top, for all that a budget does not cover.
+_HARD, _ON_TOP = 2.0, 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOptions:
+    """How a worker works.
+
+    * ``drivers``: tasks at a time; 0: half as many as there are processors, at least 1.
+    * ``tasks``: how many tasks to take before it ends; None: any number.
+    * ``until_empty``: end when no task is left that this worker can serve.
+    * ``labels``: what it can serve besides what it finds out itself; ``name``: what listings call it.
+    * ``minify``: options of each minification; of these, ``trust`` also decides which tasks it takes.
+    """
+
+    drivers: int = 0
+    tasks: int | None = None
+    until_empty: bool = False
+    labels: tuple[str, ...] = ()
+    name: str = ""
+    minify: MinifyOptions = field(default_factory=MinifyOptions)
+
+
+@dataclass(slots=True)
+class _Driver:
+    """A driver at work: when its task was seen to be no longer its own, and when it was told to end."""
+
+    task: TaskInfo
+    process: subprocess.Popen[str]
+    begun: float
+    over: float | None = None
+    ending: float | None = None
+
+    def end(self) -> None:
+        """Tell it to end, and kill it where it does not."""
+        if self.ending is None:
+            self.ending = time.monotonic()
+            self.process.terminate()
+        elif time.monotonic() > self.ending + _GRACE:
+            kill_tree(self.process.pid)
+
+
+class TaskWorker:
+    """One call of `work`, on an open index."""
+
+    def __init__(self, store: str, index: Index, options: WorkOptions, log: TaskLog) -> None:
+        self._store = store
+        self._index = index
+        self._options = options
+        self._log = log
+        self._can = labels() | set(options.labels) | ({queue.TRUST} if options.minify.trust else set())
+        self._places = options.drivers or max(1, len(os.sched_getaffinity(0)) // 2)
+        self._drivers: list[_Driver] = []
+        self._taken = 0
+        self._swept = float("-inf")
+        self._id = index.tasks.join(options.name, self._can)
+
+    def run(self) -> int:
+        """Work until the options say that it is enough. Returns how many tasks were taken."""
+        log, places = self._log, self._places
+        log(
+            "begun",
+            f"worker {self._id} works on up to {places} tasks at a time",
+            worker=self._id,
+            can=sorted(self._can),
+        )
+        away = False
+        try:
+            self._index.tasks.fill()
+            while True:
+                try:
+                    if self._step():
+                        return self._taken
+                    if away:
+                        log("back", "the index answers again")
+                    away = False
+                    time.sleep(_LOOK if self._drivers else _IDLE)
+                except StoreError as error:
+                    if not is_temporary(error):
+                        raise
+                    if not away:
+                        log("away", f"waiting for the index: {error}")
+                    away = True
+                    time.sleep(_AWAY)
+        finally:
+            self._end()
+
+    def _step(self) -> bool:
+        """Look after the drivers, and start others. True where it is enough."""
+        for driver in list(self._drivers):
+            code = driver.process.poll()
+            if code is not None:
+                self._ended(driver, code)
+                self._drivers.remove(driver)
+        if time.monotonic() > self._swept + _SWEEP:
+            self._sweep()
+            self._swept = time.monotonic()
+        limit = self._options.tasks
+        while len(self._drivers) < self._places and (limit is None or self._taken < limit):
+            task = self._index.tasks.claim(self._id, self._can)
+            if task is None:
+                break
+            self._taken += 1
+            self._log("claimed", f"begun{f', attempt {task.attempts + 1}' * (task.attempts > 0)}", task)
+            self._drivers.append(self._start(task))
+        if self._drivers:
+            return False
+        if limit is not None and self._taken >= limit:
+            return True
+        return self._options.until_empty and not self._index.tasks.left(self._id, self._can, within=_SOON)
+
+    def _sweep(self) -> None:
+        own = self._index.tasks.mine(self._id)
+        for driver in self._drivers:
+            task, budget = driver.task, driver.task.budget or self._options.minify.budget
+            if (task.id, task.fence) not in own:
+                self._part(driver)
+            elif budget is not None and time.monotonic() > driver.begun + _HARD * budget + _ON_TOP:
+                kill_tree(driver.process.pid)
+        self._index.tasks.sweep(self._can)
+
+    def _part(self, driver: _Driver) -> None:
+        """Its task is not this driver's any more: it has written what became of it and is about to end, or is ended."""
+        now = self._index.tasks.get(driver.task.id)
+        driver.over = driver.over or time.monotonic()
+        cancelled = now.state is TaskState.CANCELLED
+        if cancelled or now.fence != driver.task.fence or time.monotonic() > driver.over + _GRACE:
+            if driver.ending is None:
+                self._log(
+                    "lost", f"ended: {'it was cancelled' if cancelled else 'it was lost to another'}", driver.task
+                )
+            driver.end()
+
+    def _start(self, task: TaskInfo) -> _Driver:
+        """A driver with a process group of its own. It learns by a pipe where the index is: others see arguments."""
+        job = Job(self._store, task.id, task.fence, os.getpid(), self._options.minify, self._log.as_json)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fxminify.minifier.service.driver"], stdin=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        driver = _Driver(task, process, time.monotonic())
+        assert process.stdin is not None
+        with suppress(BrokenPipeError), process.stdin:  # one that is gone already is noticed by its exit code
+            process.stdin.write(json.dumps(codec.dump(job)))
+        return driver
+
+    def _ended(self, driver: _Driver, code: int) -> None:
+        """Say what became of a task whose driver may not have said so itself."""
+        task = driver.task
+        if code == AWAY:
+            self._index.tasks.give_back(task, "the index was away", seconds=_AWAY)
+        elif driver.ending is not None:
+            self._index.tasks.give_back(task, "its worker was ended")
+        elif code:
+            how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+            why = f"its driver, process {driver.process.pid}, {how}"
+            if self._index.tasks.fail(task, why):
+                self._log("attempt", why, task)
+
+    def _end(self) -> None:
+        """End the drivers and give their tasks back. A second signal kills them."""
+        try:
+            while any(driver.process.poll() is None for driver in self._drivers):
+                for driver in self._drivers:
+                    driver.end()
+                time.sleep(_LOOK)
+        except KeyboardInterrupt:
+            for driver in self._drivers:
+                kill_tree(driver.process.pid)
+                driver.process.wait()
+        with suppress(StoreError):  # where the index is away, the tasks are free when their leases end
+            for driver in self._drivers:
+                self._index.tasks.give_back(driver.task, "its worker was ended")
+            self._index.tasks.leave(self._id)
+
+
+def work(store: str, options: WorkOptions, log: TaskLog) -> int:
+    """Take tasks from the queue of ``store``, a path or a URL. Returns how many were taken.
+
+    SIGTERM and Ctrl-C, raised as `KeyboardInterrupt`, end it: what its drivers are at work on is given back. Raises
+    `StoreError`, and `fxminify.minifier.service.installation.NotServing` where torch cannot be imported.
+    """
+    with Index.open(store) as index:
+        return TaskWorker(store, index, options, log).run()
