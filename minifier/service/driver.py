@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -33,16 +33,22 @@ ENDED, AWAY = 143, 75
 #: Seconds until a task is tried again whose capture another process is at work on, or which needs something installed.
 BUSY, BLOCKED = 5.0, 3600.0
 
+_DEFAULTS = MinifyOptions()
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker tells its driver. ``worker`` is the process that starts it."""
+    """What a worker tells its driver. ``worker`` is the process that starts it, ``can`` has its labels.
+
+    A new field needs a default: the driver of a worker may be of a newer fxminify, which was installed meanwhile.
+    """
 
     store: str
     task: int
     fence: int
     worker: int
-    options: MinifyOptions
+    can: tuple[str, ...] = ()
+    options: MinifyOptions = _DEFAULTS
     as_json: bool = False
 
 
@@ -99,7 +105,7 @@ def _minify(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
     again = task.config.get("again") is True
     capture = index.captures.get(task.capture)
     if capture.state not in OPEN and not again:
-        finish(index, task, capture.state, "it was minified before", log)
+        _finish(index, task, *outcome(task, capture.state, "it was minified before", job.can), log)
         return
     index.captures.case(task.capture)  # raises where the case cannot be read
     if not job.options.trust and not index.captures.is_ours(task.capture):
@@ -125,22 +131,33 @@ def _minify(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
         index.tasks.give_back(task, why, seconds=BUSY)
         log("waits", why, task)
     else:
-        finish(index, task, result.state, result.reason, log)
+        _finish(index, task, *outcome(task, result.state, result.reason, job.can), log)
 
 
-def finish(index: Index, task: TaskInfo, state: State, reason: str, log: TaskLog) -> None:
-    """The task is over, because its capture has this state."""
-    done = state is State.VERIFIED
-    why = reason if done else f"{state.value.replace('_', ' ')}: {reason}".rstrip(": ")
-    if index.tasks.finish(task, TaskState.DONE if done else TaskState.FAILED, why):
-        log("done" if done else "failed", "done" if done else f"failed: {why}", task, state=state.value)
+def outcome(task: TaskInfo, state: State, reason: str, can: Collection[str]) -> tuple[TaskState, str]:
+    """The state of a task whose capture has this state now, and why."""
+    if state is State.VERIFIED:
+        return TaskState.DONE, reason
+    why = f"{state.value.replace('_', ' ')}: {reason}".rstrip(": ")
+    for label in task.needs.split():
+        if label.startswith(queue.TORCH) and label not in can:
+            why += f"; it was captured with torch {label.removeprefix(queue.TORCH)}, and tried with another version"
+    return TaskState.FAILED, why
+
+
+def _finish(index: Index, task: TaskInfo, state: TaskState, why: str, log: TaskLog) -> None:
+    if index.tasks.finish(task, state, why):
+        log(state.value, f"{state.value}: {why}".rstrip(": "), task)
 
 
 def main() -> int:
     job = codec.load(json.loads(sys.stdin.read()), Job)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     die_with_parent(job.worker)
-    return drive(job, TaskLog(as_json=job.as_json))
+    try:
+        return drive(job, TaskLog(as_json=job.as_json))
+    except KeyboardInterrupt:  # before or after its work
+        return ENDED
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from ...backends.running.deaths import signal_name
 from ...store import codec
 from ...store.errors import StoreError, is_temporary
 from ...store.index import Index, TaskInfo, TaskState, queue
+from ...store.index.leases import RENEWED
 from ..sandbox.processes import kill_tree
 from ..session.options import MinifyOptions
 from .driver import AWAY, Job
@@ -87,7 +88,7 @@ class TaskWorker:
         self._places = options.drivers or max(1, len(os.sched_getaffinity(0)) // 2)
         self._drivers: list[_Driver] = []
         self._taken = 0
-        self._swept = float("-inf")
+        self._swept = self._patient = float("-inf")
         self._id = index.tasks.join(options.name, self._can)
 
     def run(self) -> int:
@@ -116,6 +117,7 @@ class TaskWorker:
                     if not away:
                         log("away", f"waiting for the index: {error}")
                     away = True
+                    self._patient = time.monotonic() + RENEWED  # drivers could not renew their leases either
                     time.sleep(_AWAY)
         finally:
             self._end()
@@ -152,7 +154,8 @@ class TaskWorker:
                 self._part(driver)
             elif budget is not None and time.monotonic() > driver.begun + _HARD * budget + _ON_TOP:
                 kill_tree(driver.process.pid)
-        self._index.tasks.sweep(self._can)
+        if time.monotonic() > self._patient:
+            self._index.tasks.sweep(self._can)
 
     def _part(self, driver: _Driver) -> None:
         """Its task is not this driver's any more: it has written what became of it and is about to end, or is ended."""
@@ -168,7 +171,8 @@ class TaskWorker:
 
     def _start(self, task: TaskInfo) -> _Driver:
         """A driver with a process group of its own. It learns by a pipe where the index is: others see arguments."""
-        job = Job(self._store, task.id, task.fence, os.getpid(), self._options.minify, self._log.as_json)
+        options, can = self._options.minify, tuple(sorted(self._can))
+        job = Job(self._store, task.id, task.fence, os.getpid(), can, options, self._log.as_json)
         process = subprocess.Popen(
             [sys.executable, "-m", "fxminify.minifier.service.driver"], stdin=subprocess.PIPE, text=True,
             start_new_session=True,
@@ -204,8 +208,6 @@ class TaskWorker:
                 kill_tree(driver.process.pid)
                 driver.process.wait()
         with suppress(StoreError):  # where the index is away, the tasks are free when their leases end
-            for driver in self._drivers:
-                self._index.tasks.give_back(driver.task, "its worker was ended")
             self._index.tasks.leave(self._id)
 
 

@@ -94,8 +94,15 @@ class Tasks:
         return self._database.write(add)
 
     def leave(self, worker: int) -> None:
-        """Remove a worker, which is at work on nothing any more."""
-        self._database.write(lambda session: session.execute(delete(WorkerRow).where(WorkerRow.id == worker)))
+        """Remove a worker, whose drivers have ended. What is leased to it is given back."""
+
+        def leave(session: Session) -> None:
+            own = (TaskRow.state == TaskState.LEASED.value, TaskRow.worker == worker)
+            back = {"state": TaskState.QUEUED.value, "why": "its worker was ended", "holder": "", "until": 0.0}
+            session.execute(update(TaskRow).where(*own).values(back), execution_options=_PLAIN)
+            session.execute(delete(WorkerRow).where(WorkerRow.id == worker))
+
+        self._database.write(leave)
 
     def workers(self) -> list[WorkerInfo]:
         """The workers that are alive, by id."""
@@ -158,17 +165,17 @@ class Tasks:
                 .scalar_subquery()
             )
 
-            def claim(session: Session) -> TaskRow | None:
+            def claim(session: Session) -> TaskInfo | None:
                 values = {
                     "state": TaskState.LEASED.value, "fence": TaskRow.fence + 1, "worker": worker, "holder": "",
                     "until": time_of(session) + LASTS, "started": now(), "finished": None,
                 }  # fmt: skip
                 taken = update(TaskRow).where(TaskRow.id == best).values(values)  # noqa: B023
-                return session.scalars(taken.returning(TaskRow), execution_options=_PLAIN).one_or_none()
+                row = session.scalars(taken.returning(TaskRow), execution_options=_PLAIN).one_or_none()
+                return None if row is None else _info(row)
 
-            row = self._database.write(claim)
-            if row is not None:
-                return _info(row)
+            if (task := self._database.write(claim)) is not None:
+                return task
         return None
 
     def heartbeat(self, task: TaskInfo, holder: str = "") -> bool:
@@ -261,7 +268,7 @@ class Tasks:
         """How many tasks there are in each state."""
         with self._database.reading() as session:
             found = session.execute(select(TaskRow.state, func.count()).group_by(TaskRow.state)).all()
-        return {_state(state): count for state, count in found}
+            return {_state(state): count for state, count in found}
 
     def left(self, worker: int, can: Collection[str], *, within: float) -> bool:
         """Whether a task is queued, or leased by another worker, or is tried again ``within`` so many seconds, that

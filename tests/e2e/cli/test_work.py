@@ -248,6 +248,10 @@ def test_tasks_are_listed_cancelled_and_tried_again(tmp_path: Path, monkeypatch:
     }.items():
         refused = desk.invoke("tasks", "repro.db", *options)
         assert (refused.exit_code, refused.stderr) == (2, said)
+    with Index.open(str(desk.db)) as index, index._database.writing() as session:
+        session.execute(text("UPDATE tasks SET state = 'unheard of' WHERE id = 3"))
+    refused = desk.invoke("tasks", "repro.db")
+    assert (refused.exit_code, "a state of a task that cannot be read" in refused.stderr) == (2, True)
     refused = desk.invoke("work", "repro.db", "--label", "two words")
     assert (refused.exit_code, refused.stderr) == (2, "Error: a label is one word, and 'two words' is not.\n")
 

@@ -211,6 +211,16 @@ def test_another_capture_is_tried_where_the_first_was_not_enough(index: Index) -
     assert len(index.tasks.page()) == 3
 
 
+def test_what_a_worker_leaves_is_given_back(index: Index) -> None:
+    bug(index, "a")
+    task = claimed(index)
+    assert task.worker is not None
+    index.tasks.leave(task.worker)
+    assert index.tasks.workers() == []
+    assert [(left.state, left.attempts) for left in index.tasks.page()] == [(TaskState.QUEUED, 0)]
+    assert not index.tasks.finish(task, TaskState.DONE)
+
+
 def test_cancel_and_retry_say_what_cannot_be(index: Index) -> None:
     bug(index, "a")
     taken = claimed(index)
