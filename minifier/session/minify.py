@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 from ...backends.provenance.spec import InvalidSpec
@@ -86,6 +86,8 @@ def minify(
                         others[capture.id] = _one(index, now, options, tell, confirm, resources).children
                 except LeaseLost:
                     why = "another process took it over"
+                    with suppress(LeaseLost):  # what waits to be written is dropped
+                        index.verdicts.flush()
                 tell(CaptureFinished(index.captures.get(capture.id), why))
                 index.leases.give_back(capture.id)
         done = index.captures.find([c.id for c in todo]) if todo else []

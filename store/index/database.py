@@ -47,6 +47,9 @@ _CONNECT: Mapping[str, Mapping[str, Any]] = {
         "connect_timeout": 10, "prepare_threshold": None, "keepalives_idle": 30, "tcp_user_timeout": 30_000,
     },
 }  # fmt: skip
+#: A process that stops in a transaction loses it, and the rows that it has locked. Settings of a connection would not
+#: reach the server through a pooler.
+_STOPPED = "SET LOCAL idle_in_transaction_session_timeout = '30s'"
 #: The advisory lock of those who make or change the tables on a PostgreSQL server. The number is arbitrary.
 _LOCK = 0x66786D696E696679
 
@@ -86,7 +89,9 @@ class Database:
             raise StoreError(f"{self.name} was opened for reading only")
         self._check_file()
         with self.explained(), Session(self._write, expire_on_commit=False) as session, session.begin():
-            session.connection()  # in a file, the write lock is held from here on
+            connection = session.connection()  # in a file, the write lock is held from here on
+            if self.path is None and self._engine.dialect.name == "postgresql":
+                connection.exec_driver_sql(_STOPPED)
             yield session
 
     def _check_file(self) -> None:

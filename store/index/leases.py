@@ -74,9 +74,14 @@ class Leases:
         return True
 
     def give_back(self, capture_id: int) -> None:
-        """Let others take the capture; nothing if this index does not hold it."""
-        if self._database.fences.pop(capture_id, None) is not None:
-            self._database.write(lambda session: self._set(session, [capture_id], holder="", until=0.0))
+        """Let others take the capture; nothing if this index does not hold it.
+
+        Where another has it, this index can still not write about it.
+        """
+        if capture_id in self._database.fences and self._database.write(
+            lambda session: self._set(session, [capture_id], holder="", until=0.0)
+        ):
+            self._database.fences.pop(capture_id, None)
 
     def find(self) -> list[LeaseInfo]:
         """The captures that are worked on, by id."""
@@ -102,10 +107,10 @@ class Leases:
             with suppress(StoreError):  # the server is away; it may be back before the leases end
                 self._database.write(lambda session: self._set(session, held, until=time_of(session) + LASTS))  # noqa: B023
 
-    def _set(self, session: Session, captures: list[int], **columns: object) -> None:
-        """Change the leases on these captures that are still this index's."""
+    def _set(self, session: Session, captures: list[int], **columns: object) -> int:
+        """Change the leases on these captures that are still this index's. Returns how many those are."""
         own = (LeaseRow.capture.in_(captures), LeaseRow.holder == self._me)
-        session.execute(update(LeaseRow).where(*own).values(columns))
+        return len(session.scalars(update(LeaseRow).where(*own).values(columns).returning(LeaseRow.capture)).all())
 
 
 def time_of(session: Session) -> float:

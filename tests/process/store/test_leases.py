@@ -18,7 +18,7 @@ from fxminify.minifier.session.events import CaptureFinished
 from fxminify.minifier.session.minify import minify
 from fxminify.minifier.session.options import MinifyOptions
 from fxminify.store.errors import LeaseLost
-from fxminify.store.index import Index, State, StepInfo, StoreError, leases
+from fxminify.store.index import Index, State, StepInfo, StoreError, leases, verdicts
 
 HOLDER = """
 import sys
@@ -173,6 +173,24 @@ def test_a_stopped_process_that_wakes_up_leaves_the_capture_to_the_other(
         (result,) = minify(db, [1], options=MinifyOptions(trust=True), listener=told.append)
     assert told[-1] == CaptureFinished(result.capture, "another process took it over")
     assert result.state is State.REDUCING
+
+
+def test_what_a_stopped_process_has_not_written_yet_is_dropped(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(index: Index, *args: object) -> None:
+        monkeypatch.setattr(verdicts, "WAIT", 1000.0)
+        reduction = index.reductions.begin(1, {}).id
+        index.verdicts.asked(reduction, "a", "nodes")
+        index.verdicts.answered(reduction, "a", "same", None, 0.1, "")
+        with sqlite3.connect(db, isolation_level=None) as connection:
+            connection.execute("UPDATE leases SET until = 1")
+        connection.close()
+        assert other.leases.take(1)
+        index.captures.set_state(1, State.VERIFIED)
+
+    monkeypatch.setattr(session, "reduce_capture", stop)
+    with Index.open(db) as other:
+        minify(db, [1], options=MinifyOptions(trust=True))
+        assert other.verdicts.find(1) == {}
 
 
 def test_minify_run_leaves_alone_what_another_process_is_at_work_on(db: str) -> None:

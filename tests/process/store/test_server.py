@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from fxminify.store.errors import LeaseLost, StoreError
 from fxminify.store.failure import FailureKind
-from fxminify.store.index import Index, State
+from fxminify.store.index import Index, State, database
 from fxminify.store.index.tables import SCHEMA, Base, CaptureRow, DocumentRow
 from fxminify.store.index.upgrade import upgrade
 
@@ -221,3 +221,15 @@ def test_its_captures_are_exported_to_a_file(url: str, tmp_path: Path) -> None:
         best = shared.best(rows[0])
         assert best is not None
         assert best.graph.count == 1
+
+
+def test_who_stops_in_a_transaction_loses_its_locks(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paused machine would keep others from a row for ever."""
+    with Index.open(url, create=True) as stopped, Index.open(url) as other:
+        add_capture(stopped, chain(["sin"]), failing("no sin"))
+        monkeypatch.setattr(database, "_STOPPED", "SET LOCAL idle_in_transaction_session_timeout = '100ms'")
+        with pytest.raises(StoreError), stopped._database.writing() as session:  # noqa: PT012
+            session.get_one(CaptureRow, 1, with_for_update=True)
+            other.captures.set_state(1, State.BLOCKED)
+            session.get_one(CaptureRow, 1, populate_existing=True)
+        assert stopped.captures.get(1).state is State.BLOCKED
