@@ -48,6 +48,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("report", "DB", "ID", "--bundle", "out.zip", "--force"), ("verify", "DB"), ("verify", "DB", "ID", "--json"),
     ("retest", "DB"), ("retest", "DB", "--no-record", "--json"), ("retest", "DB", "--matrix"), ("run", "DB"),
     ("run", "DB", "ID", "--again"), ("run", "DB", "ID", "--from-step", "1"), ("ablate", "DB", "ID"), ("upgrade", "DB"),
+    ("export", "DB", "-o", "share.db", "--force"), ("export", "DB", "ID", "-o", "share.db", "--force", "--json"),
+    ("tasks", "DB"), ("tasks", "DB", "--json"),
 )  # fmt: skip
 
 _STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen",
