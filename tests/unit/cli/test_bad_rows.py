@@ -66,6 +66,7 @@ VERBS = [
     ["history", "1", "--step", "1"], ["show", "1", "--json"],
     ["verify", "1"], ["verify"], ["retest", "1"], ["retest"], ["retest", "--matrix"], ["list", "--each"],
     ["list", "--json"], ["ablate", "1"], ["run", "1", "--again"], ["run", "1", "--from-step", "2"], ["run"],
+    ["export", "1", "-o", "one.db", "--force"], ["export", "-o", "all.db", "--force"], ["tasks"],
 ]  # fmt: skip
 #: What may become of the rows of capture 1, as SQL.
 BAD_ROWS = {
