@@ -14,6 +14,7 @@ from .. import __version__
 from ..backends.adapters import Illustration
 from ..backends.provenance import variables
 from ..backends.provenance.installed import Installed
+from ..backends.provenance.spec import BackendSpec
 from ..backends.running.deaths import signal_name
 from ..store.document.case import Case
 from ..store.document.program_lines import comes_from
@@ -26,6 +27,7 @@ from .source.action import Action
 
 _WIDTH = 118
 _RATIO = re.compile(r"\d{1,6} of \d{1,6}")
+_COPIED = re.compile(r"The backend is copied from (.{1,120}?)\.(?= [A-Z]|$)")
 _SIGNATURE = re.compile(r"v\d{1,3}:[0-9a-f]{12}")
 
 
@@ -150,6 +152,7 @@ def about(case: Case, header: Header) -> list[str]:
     lines += _wrapped(" ".join(filter(None, (minified(case, header), sure(header)))))
     lines += _wrapped(", ".join(versions(header)) + "." if versions(header) else "")
     lines += _wrapped(needs(header.installed))
+    lines += _wrapped(copied(case))
     lines += _wrapped(variables.sentence(case.backend.get("variables", ())), 2000)
     return [docstring(line) for line in lines if line]
 
@@ -198,6 +201,18 @@ def needs(installed: Installed) -> str:
         what = f"module{'s' * (len(local) > 1)} {', '.join(local)}"
         parts.append(f"the {what} beside this file or on PYTHONPATH (no installed package has it)")
     return one_line(f"Needs: {'; '.join(parts)}.", 600) if parts else ""
+
+
+def copied(case: Case) -> str:
+    """A sentence on the file from which the script copies its backend, empty where it imports the backend."""
+    source = BackendSpec.from_json(case.backend).source
+    return one_line(f"The backend is copied from {source.file}.", 200) if source is not None and source.file else ""
+
+
+def copied_from(docstring: str) -> str:
+    """The file that `copied` names in the docstring of a script; empty where it names none."""
+    found = _COPIED.search(" ".join(docstring.split()))
+    return found[1] if found else ""
 
 
 def requirements(header: Header) -> list[str]:

@@ -14,7 +14,7 @@ import os
 import sys
 from types import TracebackType
 
-#: A file with the arguments of `arm` as JSON, beside ``sitecustomize.py``.
+#: A file with the arguments of `_arm` as JSON, beside ``sitecustomize.py``.
 SETTINGS = "settings.json"
 SITECUSTOMIZE = "from fxminify.backends.capture.child import start\nstart(__file__)\n"
 

@@ -186,7 +186,8 @@ def _backend(case: Case) -> list[str]:
     modules = spec.modules() + [str(item["module"]) for item in case.imports if "module" in item]
     out = [f"backend: the name {spec.name or '(none)'}" + (f", the modules {_few(modules)}" if modules else "")]
     if spec.source is not None:
-        out.append(f"source of yours: {len(spec.source.text.splitlines())} lines that define the backend")
+        lines, file = len(spec.source.text.splitlines()), spec.source.file or "the program"
+        out.append(f"source of yours: {lines} lines of {file} that define the backend")
     out += [f"source of yours: {len(str(item['source']).splitlines())} lines that define an operator"
             for item in case.imports if "source" in item]  # fmt: skip
     return out + (["options of the backend"] if spec.options is not None else [])

@@ -1,7 +1,8 @@
 """`minify verify repro.py`: run a script from a file and check that it shows the failure that its docstring names.
 
 The docstring has the digest of a signature. A run shows the failure if its own signature has the same digest, either
-whole or without the parts that a capture may lack: the text on standard error, and the stack of a crash.
+whole or without the parts that a capture may lack: the text on standard error, and the stack of a crash. What fails in
+source that the script copied counts as failing in the file it is from, which the docstring names, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...backends.running.confinement import wanted
+from ...repro_templates.context import copied_from
 from ...repro_templates.processes import Processes
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import verify
@@ -40,7 +42,7 @@ def verify_file(path: Path, *, runs: int, timeout: float, sandbox: bool = False)
     with Processes(wanted(sandbox)) as processes:
         done = verify(
             text, lambda failure: named_digest in digests(failure), runs=runs, timeout=timeout,
-            search_path=python_path(), files=files, processes=processes,
+            search_path=python_path(), files=files, embedded=copied_from(_docstring(text)), processes=processes,
         )  # fmt: skip
     other = next((signature(failure).digest for failure in done.failures if failure is not None), "")
     return {
@@ -52,10 +54,7 @@ def verify_file(path: Path, *, runs: int, timeout: float, sandbox: bool = False)
 
 def named(script: str) -> str | None:
     """The digest of the signature that the docstring of a script names."""
-    try:
-        found = _SIGNATURE.search(ast.get_docstring(ast.parse(script)) or "")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    found = _SIGNATURE.search(_docstring(script))
     return None if found is None else found[1]
 
 
@@ -70,6 +69,14 @@ def digests(failure: Failure) -> set[str]:
 def python_path() -> list[str]:
     """The directories on ``PYTHONPATH``: part of today's installation."""
     return [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+def _docstring(script: str) -> str:
+    """The docstring of a script, empty where it has none or is no Python."""
+    try:
+        return ast.get_docstring(ast.parse(script)) or ""
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
 
 
 def _read(path: Path) -> str:

@@ -85,6 +85,9 @@ def test_the_script_shows_the_failure_elsewhere(ran: Ran, tmp_path: Path) -> Non
     run = subprocess.run([sys.executable, "repro.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode != 0
     assert "RuntimeError: cos is not supported" in run.stderr
+    minify = [sys.executable, "-m", "fxminify", "verify", "repro.py", "--runs", "2"]
+    said = subprocess.run(minify, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    assert said.startswith("repro.py: 2 of 2 runs show ")
 
 
 def test_places_are_cells(ran: Ran) -> None:

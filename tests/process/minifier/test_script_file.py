@@ -51,6 +51,18 @@ def test_a_script_shows_what_it_names_or_something_else(tmp_path: Path) -> None:
     assert verify(path) == (1, f"{path}: 0 of 2 runs show {DIGEST} (it ends with exit code 0)\n")
 
 
+@pytest.mark.parametrize("file", ["train.py", "In[4]", "my train v1.2 (a).py"])
+def test_what_a_copied_backend_raises_is_what_the_file_it_is_from_raised(tmp_path: Path, file: str) -> None:
+    digest = signature(replace(FAILURE, frames=(Frame(file, "backend"),))).digest
+    path = tmp_path / "mine.py"
+    body = "def backend():\n    raise RuntimeError('planted: no lowering')\n\n\nbackend()\n"
+    copied = f"The backend is copied from {file}. It had the value 1 of AN_OPTION."
+    path.write_text(f'"""eager: it fails\n\nSignature {digest}.\n{copied}\n"""\n\n{body}')
+    assert verify(path) == (0, f"{path}: 2 of 2 runs show {digest}\n")
+    path.write_text(path.read_text().replace("copied", "taken"))
+    assert verify(path)[0] == 3  # another place: as far as is known it fails before its backend is reached
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -2,9 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from indexes import add, chain, failing, minify
@@ -14,17 +12,6 @@ from fxminify.store.index import Index, State, StoreError
 from fxminify.store.index.bugs import LISTED
 
 WRONG = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, message="output 0 is off by 1", detail={"class": "value"})
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "repro.db")
-
-
-@pytest.fixture
-def index(path: str) -> Iterator[Index]:
-    with Index.open(path, create=True) as index:
-        yield index
 
 
 def test_one_signature_under_one_backend_is_one_bug(index: Index) -> None:

@@ -4,7 +4,6 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,6 @@ from fxminify.store.index import Index, State, StoreError
 from fxminify.store.index.changes import Changes
 from fxminify.store.index.tables import SCHEMA, Base
 from fxminify.store.signature import signature
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "repro.db")
-
-
-@pytest.fixture
-def index(path: str) -> Iterator[Index]:
-    with Index.open(path, create=True) as index:
-        yield index
 
 
 def test_a_capture_comes_back_whole(path: str) -> None:
