@@ -45,6 +45,8 @@ _CONTEXTS = {
         ("mode",),
     ),
 }
+#: How often the nodes of a graph may read values: a script with more is a file of many megabytes that nobody can read.
+MOST_READS = 200_000
 _DTYPES = {"bool": "b8", "bfloat16": "bf16"}
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(?:\[\w+\])?\Z|\d+\Z|\d+\.\d+\Z")
 
@@ -77,8 +79,10 @@ class PrintedGraph:
 def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] = ()) -> PrintedGraph:
     """The graph of ``case`` as a function ``name``, or one like it where that is among the ``reserved`` names.
 
-    Raises `Unprintable`, naming the node.
+    Raises `Unprintable`, naming the node, or for a graph that reads values more than `MOST_READS` times.
     """
+    if (reads := _reads(case.graph)) > MOST_READS:
+        raise Unprintable(f"its nodes read values {reads:,} times, and at most {MOST_READS:,} are printed")
     backend = case.backend
     lowered = backend.get("how") == "aot_autograd" or adapter_of(backend.get("target")).lowers_with_aot_autograd
     module = _Module(reserved, lowered)
@@ -330,6 +334,12 @@ def shape_text(node: Node) -> str:
 def _items(value: Value) -> list[Value]:
     """What a returned tuple or list holds, nothing for any other value."""
     return list(value["tuple"]) if tag(value) == "tuple" else value if isinstance(value, list) else []
+
+
+def _reads(graph: Graph) -> int:
+    """How often nodes of ``graph`` and of the graphs in it read a value."""
+    within = sum(_reads(attr["graph"]) for attr in graph.attrs.values() if "graph" in attr)
+    return within + sum(len(node.inputs) for node in graph.nodes)
 
 
 def _single(output: Node) -> bool:

@@ -14,6 +14,8 @@ from fxminify.minifier.reducer.history import describe
 from fxminify.repro_templates.report import text_graph as drawing
 from fxminify.repro_templates.report.picture import MOST_EDGES, MOST_NODES, picture
 from fxminify.repro_templates.report.text_graph import text_graph
+from fxminify.repro_templates.source import function
+from fxminify.repro_templates.source.expressions import Unprintable
 from fxminify.repro_templates.source.function import print_graph
 from fxminify.store.document.case import Case, Graph, Node
 
@@ -110,6 +112,19 @@ def test_the_work_grows_with_the_edges(way: str) -> None:
     with Lines() as large:
         WAYS[way](graphs[1])
     assert large.count < 4.4 * small.count
+
+
+def test_a_graph_that_is_too_dense_for_a_script_is_refused_before_it_is_printed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = dense(60)
+    monkeypatch.setattr(function, "MOST_READS", 1_800)
+    with Lines() as refused, pytest.raises(Unprintable, match=r"read values 1,832 times, and at most 1,800 are"):
+        print_graph(case(returning([X, Node("held", "get_attr", "body")], "x", body=graph)))
+    monkeypatch.setattr(function, "MOST_READS", 1_831)
+    with Lines() as printed:
+        print_graph(case(graph))
+    assert refused.count < printed.count / 10
 
 
 def test_a_dense_graph_is_drawn_in_part() -> None:
