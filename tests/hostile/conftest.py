@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import indexes
 import pytest
+from bombs import BOMBS, case
 from desks import Desk, MakeDesk
 
 from fxminify.store.index import Index, RetestResult, State, StepInfo
@@ -67,11 +70,25 @@ def _complete(index: Index, id: int) -> None:
 
 
 @pytest.fixture
+def bomb(full: Desk, tmp_path: Path) -> Callable[[str], Path]:
+    """``bomb(shape)``: a copy of the file with one more capture, of a graph of `bombs.BOMBS`, that has all the rest."""
+
+    def plant(shape: str) -> Path:
+        path = tmp_path / "bomb.db"
+        shutil.copyfile(full.db, path)
+        with Index.open(str(path)) as index:
+            _complete(index, indexes.add(index, case(BOMBS[shape]()), indexes.failing("planted")))
+        return path
+
+    return plant
+
+
+@pytest.fixture
 def trials(full: Desk, tmp_path: Path) -> Trials:
     """``trials(kind, seed, count)``: the answer of `hostile_trials` about changed copies of the file."""
 
-    def run(kind: str, seed: int, count: int) -> dict[str, Any]:
-        command = [sys.executable, str(TRIALS), kind, str(full.db), str(tmp_path), str(seed), str(count)]
+    def run(kind: str, seed: int, count: int, db: Path = full.db) -> dict[str, Any]:
+        command = [sys.executable, str(TRIALS), kind, str(db), str(tmp_path), str(seed), str(count)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

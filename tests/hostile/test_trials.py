@@ -8,19 +8,21 @@ from typing import Any
 
 import mutations
 import pytest
+from bombs import BOMBS
 from desks import Desk
 
-Trials = Callable[[str, int, int], dict[str, Any]]
+Trials = Callable[..., dict[str, Any]]
 
 #: Trials of one run of the suite, and of `make test-slow`. docs/security.md names both.
 DOCUMENTS, MORE_DOCUMENTS = 3_000, 60_000
 COMMANDS, MORE_COMMANDS = 300, 6_000
 SUITES, MORE_SUITES = 20, 150
+LARGE, MORE_LARGE = 5, 231
 
 
-def check(trials: Trials, kind: str, seed: int, count: int) -> dict[str, int]:
+def check(trials: Trials, kind: str, seed: int, count: int, *db: Path) -> dict[str, int]:
     """Every trial was made, none found a problem, and torch was not loaded. Returns how they ended."""
-    found = trials(kind, seed, count)
+    found = trials(kind, seed, count, *db)
     assert found["problems"] == [], "\n\n".join(found["problems"][:5])
     assert found["trials"] >= count
     assert not found["torch"]
@@ -44,6 +46,16 @@ def test_pytest_on_changed_files(trials: Trials) -> None:
     ended = check(trials, "suites", 0, SUITES)
     assert ended["exit code 0"] > 1
     assert ended["exit code 2"] > 1
+
+
+def test_commands_on_a_large_graph(trials: Trials, bomb: Callable[[str], Path]) -> None:
+    check(trials, "bombs", 0, LARGE, bomb("bodies"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", BOMBS)
+def test_every_command_on_a_large_graph(trials: Trials, bomb: Callable[[str], Path], shape: str) -> None:
+    check(trials, "bombs", 0, MORE_LARGE // len(BOMBS), bomb(shape))
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Trials with hostile documents and files, in a process of their own: an audit hook cannot be removed.
 
-``python hostile_trials.py documents|files|suites DB FOLDER SEED COUNT`` prints JSON: how many trials there were, how
-they ended, and the problems, each with the seed that repeats it. The hook refuses, and notes, whatever starts a
+``python hostile_trials.py documents|files|suites|bombs DB FOLDER SEED COUNT`` prints JSON: how many trials there were,
+how they ended, and the problems, each with the seed that repeats it. The hook refuses, and notes, whatever starts a
 process, reaches the network, loads native code, writes outside the folder, or executes code that does not lie in an
 installed module. Memory and processor time are limited.
 """
@@ -126,14 +126,14 @@ GENERATED = ("<string>", "<template>")
 
 
 @contextmanager
-def limited() -> Iterator[None]:
-    """Raise `NotAllowed` where the block takes `MOST_SECONDS` of processor time."""
+def limited(seconds: float = MOST_SECONDS) -> Iterator[None]:
+    """Raise `NotAllowed` where the block takes so many seconds of processor time."""
 
     def late(number: int, frame: object) -> None:
-        raise NotAllowed(f"more than {MOST_SECONDS} s of processor time")
+        raise NotAllowed(f"more than {seconds} s of processor time")
 
     signal.signal(signal.SIGVTALRM, late)
-    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
     finally:
@@ -214,6 +214,26 @@ def files(db: Path, watch: Watch, seed: int, count: int) -> dict[str, Any]:
     return {"trials": done, "ended": ended, "problems": problems}
 
 
+def bombs(db: Path, watch: Watch, seed: int, count: int) -> dict[str, Any]:
+    """Run commands on the last capture of the file, which is large, ``count`` of them: all of `COMMANDS`, if it can."""
+    from fxminify.cli import main
+    from fxminify.store.index import Index
+
+    with Index.open(str(db), readonly=True) as index:
+        large = index.captures.find()[-1].id
+    ended: Counter[str] = Counter()
+    problems: list[str] = []
+    chosen = Random(seed).sample(COMMANDS, min(count, len(COMMANDS)))
+    for command in chosen:
+        shutil.copyfile(db, "repro.db")
+        arguments = [{"DB": "repro.db", "ID": str(large)}.get(a, a) for a in command]
+        why, code = _command(CliRunner(), main, arguments, watch)
+        ended[f"exit code {code}"] += 1
+        if why:
+            problems.append(f"minify {' '.join(arguments)}: {why}")
+    return {"trials": len(chosen), "ended": ended, "problems": problems}
+
+
 def suites(db: Path, watch: Watch, seed: int, count: int) -> dict[str, Any]:
     """Change the file and run ``pytest repro.db`` on it, ``count`` times. Nothing was trusted, so nothing may run."""
     import pytest
@@ -249,7 +269,7 @@ def _command(runner: CliRunner, main: Any, arguments: Sequence[str], watch: Watc
     """What is wrong with how the command ended, empty where nothing is, and its exit code."""
     watch.seen.clear()
     try:
-        with limited():
+        with limited(3 * MOST_SECONDS if "--bundle" in arguments else MOST_SECONDS):  # which has every format
             watch.on = True
             result = runner.invoke(main, list(arguments), prog_name="minify")
     except NotAllowed as refused:
@@ -313,7 +333,8 @@ def trial() -> None:
     warm_up(db)
     bound_memory()
     began = time.process_time()
-    found = {"documents": documents, "files": files, "suites": suites}[kind](db, Watch(folder), int(seed), int(count))
+    kinds = {"documents": documents, "files": files, "suites": suites, "bombs": bombs}
+    found = kinds[kind](db, Watch(folder), int(seed), int(count))
     if (folder / "mark").exists():
         found["problems"].append("the module of the stranger was imported")
     print(json.dumps({**found, "seconds": round(time.process_time() - began, 1), "torch": "torch" in sys.modules}))

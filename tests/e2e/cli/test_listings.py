@@ -20,6 +20,7 @@ VERBS = [
     "history",
     "repro",
     "report",
+    "export",
     "verify",
     "retest",
     "ablate",

@@ -103,6 +103,7 @@ def all_is_done(place: str) -> list[CaptureInfo]:
     return rows
 
 
+@pytest.mark.slow
 def test_what_is_ended_or_killed_is_gone_on_with(desk: Desk) -> None:
     place = str(desk.db)
     with at_work(desk, place) as worker:

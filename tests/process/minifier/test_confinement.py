@@ -163,6 +163,7 @@ def test_without_a_sandbox_the_backend_breaks_out(victim: Victim) -> None:
     assert victim.calls() >= 2
 
 
+@pytest.mark.parametrize("confined", [pytest.param("bubblewrap", marks=pytest.mark.slow), "namespaces"], indirect=True)
 def test_in_a_sandbox_it_does_not_and_its_failure_is_minified(victim: Victim, confined: Confinement) -> None:
     assert victim.is_untouched()
     (result,) = fxminify.minify(victim.db, options=fxminify.MinifyOptions(sandbox=True, **QUICK))
@@ -176,6 +177,7 @@ def test_in_a_sandbox_it_does_not_and_its_failure_is_minified(victim: Victim, co
     assert victim.is_untouched()
 
 
+@pytest.mark.slow
 def test_ablation_and_the_command_line_are_confined_too(victim: Victim, monkeypatch: pytest.MonkeyPatch) -> None:
     found = way("namespaces")
     monkeypatch.setattr(confinement, "confinement", lambda: found)

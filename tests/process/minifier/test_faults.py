@@ -93,6 +93,7 @@ def is_whole(db: Path) -> bool:
         return bool(connection.execute("PRAGMA integrity_check").fetchone() == ("ok",))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("namespaces")
 def test_a_full_temporary_directory_is_a_sentence_and_loses_nothing(db: Path, tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
@@ -105,6 +106,7 @@ def test_a_full_temporary_directory_is_a_sentence_and_loses_nothing(db: Path, tm
     assert state(db) == (State.VERIFIED, "")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("namespaces")
 def test_a_small_shared_memory_is_enough(db: Path) -> None:
     done = small(Path("/dev/shm"), 1 << 16, *run(db))
@@ -158,6 +160,7 @@ class Jumping:
         return self.now() + 3600 * (-1, 0, 1)[self.reads % 3]
 
 
+@pytest.mark.slow
 def test_budgets_and_leases_outlive_a_clock_that_jumps(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Jumping()
     monkeypatch.setattr(time, "time", clock)
@@ -214,6 +217,7 @@ def test_a_zygote_that_is_killed_while_it_imports_is_a_sentence(
         assert not pool.scratch.root.exists()
 
 
+@pytest.mark.slow
 def test_a_capture_whose_zygote_was_killed_is_minified_by_the_next_command(
     db: Path, first_zygote: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
