@@ -83,19 +83,26 @@ def small(db: Path) -> None:
 
 
 def multiply(db: Path, count: int) -> None:
-    """Copy the rows of captures until there are ``count``; every tenth copy gets a signature and words of its own."""
+    """Copy the rows of captures until there are ``count``; every tenth copy is a bug of its own, in its own words."""
     with contextlib.closing(sqlite3.connect(db)) as connection, connection:
         have = connection.execute("SELECT count(*) FROM captures").fetchone()[0]
-        found = [row[1] for row in connection.execute("PRAGMA table_info(captures)")]
-        names = ", ".join(name for name in found if name not in ("id", "identity"))
+        captures, bugs = (_columns(connection, table) for table in ("captures", "bugs"))
         for number in range(have, count):
             source = number % have + 1
             connection.execute(
-                f"INSERT INTO captures (identity, {names}) SELECT ?, {names} FROM captures WHERE id = ?",
+                f"INSERT INTO captures (identity, {captures}) SELECT ?, {captures} FROM captures WHERE id = ?",
                 (f"copy {number}", source),
             )
-        connection.execute(
-            "UPDATE captures SET signature = 'v1:' || id, headline = headline || ' in place ' || id "
-            "WHERE id > ? AND id % 10 = 0",
-            (have,),
-        )
+        own = "id > ? AND id % 10 = 0"
+        words = f"UPDATE captures SET signature = 'v1:' || id, headline = headline || ' in place ' || id WHERE {own}"
+        connection.execute(words, (have,))
+        for id, bug in connection.execute(f"SELECT id, bug FROM captures WHERE {own}", (have,)).fetchall():
+            made = connection.execute(
+                f"INSERT INTO bugs (identity, {bugs}) SELECT ?, {bugs} FROM bugs WHERE id = ?", (f"copy {id}", bug)
+            )
+            connection.execute("UPDATE captures SET bug = ? WHERE id = ?", (made.lastrowid, id))
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> str:
+    found = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    return ", ".join(name for name in found if name not in ("id", "identity"))
