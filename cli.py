@@ -31,6 +31,11 @@ def main() -> None:
     minify capture train.py --epochs 1    run a program; its failures land in repro.db
     minify run repro.db                   minify every pending failure
     minify repro repro.db 3 -o repro.py   write the script of failure 3
+
+    \b
+    Your shell completes verbs and options after this, best in its start-up file:
+    eval "$(_MINIFY_COMPLETE=bash_source minify)"       in bash; zsh_source in zsh
+    _MINIFY_COMPLETE=fish_source minify | source        in fish
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what the terminal has no character for becomes "?"

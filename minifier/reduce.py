@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..store.document.case import Blobs, Case
 from .candidate.hop_calls import with_distinct_names
 from .candidate.trace import Trace
+from .candidate.validity import Way
 from .oracle.scheduler import Budget, QueryScheduler
 from .oracle.verdict import Outcome, Verdict
 from .passes import Stage, in_stage, installed
@@ -41,8 +42,8 @@ def reduce(
     """The smallest graph found for which ``fails`` is true, and the plainest inputs found for it.
 
     ``fails(gm, inputs)`` is called with candidates; an exception it raises counts as *not failing*, so catch the one
-    you are after. ``dump_state`` is called with every better failing graph. ``max_queries`` counts calls of ``fails``,
-    the first one, on the graph itself, included.
+    you are after. Late in the search, a candidate that eager refuses is not asked about. ``dump_state`` is called with
+    every better failing graph. ``max_queries`` counts calls of ``fails``, the first one, on the graph itself, included.
 
     ``stages`` says what is done, see `minify passes`:
 
@@ -81,10 +82,28 @@ def reduce(
         blobs,
         passes=in_stage(*wanted, passes=installed().passes),
         study=study,
+        validator=_Validator(live),
         progress=progress,
         accepted=None if dump_state is None else lambda best, _: dump_state(*predicate.build(best)),
     )
     return predicate.build(shrinker.run(case, trace).case)
+
+
+class _Validator:
+    """Tells which candidates eager accepts, in this process."""
+
+    def __init__(self, live: list[object]) -> None:
+        self._live = live
+
+    def way(self, base: Case) -> Way:
+        from .tracing.validity import way
+
+        return way(base, live=self._live)
+
+    def valid(self, way: Way, candidates: Sequence[Case]) -> list[bool]:
+        from .tracing.validity import validity
+
+        return validity(way, candidates, live=self._live)
 
 
 class _Predicate:

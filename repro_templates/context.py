@@ -22,7 +22,20 @@ from ..store.failure import Failure, FailureKind
 from ..store.masking import mask
 from ..store.text import count
 from .report.figures import Figures, figures, number
-from .report.phrases import actual, code, docstring, expected, fits, log, markdown, one_line, prose, summary, title
+from .report.phrases import (
+    actual,
+    code,
+    docstring,
+    expected,
+    fits,
+    log,
+    markdown,
+    one_line,
+    points_to,
+    prose,
+    summary,
+    title,
+)
 from .source.action import Action
 
 _WIDTH = 118
@@ -117,6 +130,7 @@ class Context:
     first: str
     layers: tuple[tuple[str, ...], ...]
     enters: str
+    ablation: str
     matters: list[str]
     passing_variant: list[str]
     illustration_heading: str
@@ -126,8 +140,10 @@ class Context:
     versions: list[str]
     system: str
     needs: str
-    #: The script, in every format but the script itself.
+    variables: str
+    #: The script, in every format but the script itself, and the script without its docstring.
     script: str = ""
+    program: str = ""
 
 
 def about(case: Case, header: Header) -> list[str]:
@@ -137,7 +153,7 @@ def about(case: Case, header: Header) -> list[str]:
     if header.tentative:
         lines += _wrapped(f"TENTATIVE: {header.tentative}")
     if not fits(case, failure):
-        lines += _wrapped(failure.headline().removeprefix("value: "), 600)
+        lines += _wrapped(failure.headline(), 600)
     said = failure.diagnosis()
     if failure.kind is not FailureKind.CRASH and said and said not in mask(failure.message):
         lines += _wrapped(f"On standard error: {said}")
@@ -231,7 +247,7 @@ def advice(failure: Failure, hang: int) -> str:
 
 def first_node(found: dict[str, Any] | None) -> str:
     """A sentence, in Markdown, on the first value of the captured graph that differs."""
-    if not found:
+    if not found or found.get("of") == 1:
         return ""
     error, eager = number(found.get("error")), number(found.get("eager_error"))
     place = markdown(f"node {found.get('position')} of {found.get('of')}", 40)
@@ -245,7 +261,7 @@ def story(case: Case, header: Header) -> str:
     """One or two sentences on what the minification did."""
     text = minified(case, header)
     if header.inputs > len(case.inputs):
-        text += f" Of {count(header.inputs, 'input')} it needs {len(case.inputs)}."
+        text += f" Of {count(header.inputs, 'input')} it needs {len(case.inputs) or 'none'}."
     return text
 
 
@@ -269,7 +285,7 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
     return {
         "title": named,
         "comment": re.sub(r"-(?=-)", "- ", named),  # two hyphens have no place in a comment
-        "summary": summary(case, failure),
+        "summary": summary(case, failure, header.timeout),
         "comes_from": one_line(comes_from(case.graph), 400),
         "backend": one_line(str(case.backend.get("name", "")), 80),
         "expected": expected(failure),
@@ -281,6 +297,7 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
         "first": first_node(header.first),
         "layers": header.layers,
         "enters": header.enters,
+        "ablation": prose(points_to(header.enters)) if header.enters else "",
         "matters": [prose(text) for text in header.matters],
         "passing_variant": [one_line(text, 200) for text in header.passing_variant],
         "illustration_heading": prose(header.illustration_heading),
@@ -290,6 +307,7 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
         "versions": versions(header),
         "system": system(header),
         "needs": needs(header.installed),
+        "variables": one_line(variables.sentence(case.backend.get("variables", ())), 2000),
     }
 
 

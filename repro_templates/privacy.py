@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from ..store.private_values import here
 from ..store.signature_rules import installed
+from ..store.text import without_addresses
 
 _PART = r"[\w.~+@%=-]+"
 #: Absolute paths: POSIX ones of at least two parts, home directories, Windows drives and shares.
@@ -31,9 +32,6 @@ _PACKAGES = re.compile(r"^.*?[/\\](?:site|dist)-packages[/\\](.+)$")
 #: A single part is a path only if it is a usual directory; ``/2`` and ``and/or`` are none.
 _SINGLE = re.compile(r"^/(?:home|root|tmp|usr|var|opt|mnt|etc|data|srv)/?$")
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>()\[\]{}]+")
-#: The address of an object, as in ``<function f at 0x7f2a1c0d5e40>``, and any number as long as one.
-_MEMORY = re.compile(r" at (?:<0x[0-9a-fA-F]{6,16}>|0x[0-9a-fA-F]{6,16}\b)")
-_POINTER = re.compile(r"\b0x[0-9a-fA-F]{9,16}\b")
 #: Each begins only where a word does, and gives nothing back: the time must grow as the text does.
 _SECRETS = (
     (re.compile(r"(?i)(?<![\w-])((?=[\w-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credential))[\w-]++[\"']?+\s*+[=:]"
@@ -49,7 +47,7 @@ _SECRETS = (
 def private(text: str) -> str:
     """``text`` with the last parts of paths only, and without secrets, addresses, home directories and the values of
     this machine."""
-    return _without_paths(_POINTER.sub("0x...", _MEMORY.sub("", _without_secrets(text))), _shortened)
+    return _without_paths(without_addresses(_without_secrets(text)), _shortened)
 
 
 def shareable(text: str) -> str:

@@ -33,6 +33,8 @@ from .source.inputs import print_inputs
 from .source.layout import bound, ordered, spaced, split
 from .source.naming import OWN, RESERVED, identifier
 
+#: The end of the docstring of a script, in which three double quotes stand nowhere else.
+_END_OF_DOCSTRING = '\n"""\n'
 #: The most characters of a text made by a person's own template.
 LONGEST = 10 << 20
 
@@ -60,7 +62,8 @@ def render(
     row = find(format)
     context, data = _context(case, blobs, header, embed)
     if format != "script" or template:
-        context = replace(context, script=_fill(OURS["script"], context).rstrip("\n"))
+        script = _fill(OURS["script"], context).rstrip("\n")
+        context = replace(context, script=script, program=script.partition(_END_OF_DOCSTRING)[2].lstrip("\n"))
     if template:
         return Rendered(_fill_own(template, context), data)
     text = _fill(row, context)
@@ -163,8 +166,8 @@ def _fill(format: Format, context: Context) -> str:
     try:
         text = _environment(format.package).get_template(format.template).render(c=context)
         text = _close(text).strip("\n") + "\n"
-        if context.script:  # the gaps of a script that stands in another format are its own
-            text = text.replace(_close(context.script), context.script)
+        for whole in filter(None, (context.script, context.program)):  # the gaps in them are their own
+            text = text.replace(_close(whole), whole)
         if format.language == "python":
             compile(text, f"<{format.template}>", "exec", dont_inherit=True)
             text = spaced(text)

@@ -13,6 +13,7 @@ from typing import Any
 
 from .masking import first_error_line, mask
 from .signature_rules import installed
+from .text import without_addresses
 
 #: Classes of divergences of values; that of results which tiny changes of the inputs change as much, where eager has
 #: the float64 result; and the one that is about the backend as a whole.
@@ -103,8 +104,12 @@ class Failure:
 
     def headline(self) -> str:
         """One line for a person: the type and first line of the message, or a text instead of them."""
+        return without_addresses(self._first_line())
+
+    def _first_line(self) -> str:
         if self.kind is FailureKind.DIVERGENCE:
-            return f"{self.detail.get('class', 'value')}: {self.message}".splitlines()[0]
+            said, what = self.message.partition("\n")[0], str(self.detail.get("class", "value"))
+            return said if what == "value" or what in said else f"{what}: {said}"
         text = self.message.strip().splitlines()
         if self.kind is FailureKind.CRASH and (printed := self.diagnosis()):
             return f"{text[0] if text else self.kind}: {printed}"

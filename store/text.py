@@ -1,6 +1,12 @@
-"""Text for people: counted nouns, and text without invisible characters."""
+"""Text for people: counted nouns, and text without invisible characters and addresses of objects."""
 
 from __future__ import annotations
+
+import re
+
+#: The address of an object, as in ``<function f at 0x7f2a1c0d5e40>``, and any number as long as one.
+_MEMORY = re.compile(r" at (?:<0x[0-9a-fA-F]{6,16}>|0x[0-9a-fA-F]{6,16}\b)")
+_POINTER = re.compile(r"\b0x[0-9a-fA-F]{9,16}\b")
 
 
 def count(number: int, noun: str) -> str:
@@ -12,3 +18,8 @@ def count(number: int, noun: str) -> str:
 def printable(text: str, kept: str = "", other: str = "?") -> str:
     """``text`` with ``other`` for control, bidirectional and invisible characters, except those in ``kept``."""
     return "".join(c if c.isprintable() or c in kept else other for c in text)
+
+
+def without_addresses(text: str) -> str:
+    """``text`` without addresses in memory, which differ from run to run and tell a reader nothing."""
+    return _POINTER.sub("0x...", _MEMORY.sub("", text))

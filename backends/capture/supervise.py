@@ -75,7 +75,7 @@ def run(
             _warn(f"{count(len(unchecked), 'call')} could not be judged against eager; the last: {unchecked[-1]}")
         if captured:
             _say_captured(db, captured, hint=hint)
-        elif sys.stderr.isatty() and process.returncode >= 0:
+        elif process.returncode >= 0:
             _say_watched(journal.told(directory, "watched"), journal.told(directory, "compared"))
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -222,7 +222,7 @@ class _Comparison:
                 else:
                     self.ill[place] = said
             return
-        said = f"error {judged.error:.3g} (eager's own {judged.eager:.3g})"
+        said = f"off by {judged.error:.3g} (eager: {judged.eager:.3g})"
         if kind == "value":
             kind = judged.kind if isinstance(expected, torch.Tensor) else "number"
         if kind == "value" and factor == FACTOR:

@@ -7,12 +7,13 @@ thousands of candidates can be made from it quickly.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol, TypeVar
 
 from ...store.document.case import Blobs, Case, Node, TensorSpec, Value, tag, target_name
 from .trace import Recorded, Trace, ValueKind
+from .validity import Validity
 
 #: Nodes that switch a state on, with the nodes that switch it off. If only one of the two were dropped, the state would
 #: affect the nodes that follow.
@@ -57,7 +58,8 @@ class GraphView:
 
     A node keeps its name through every patch, so the trace of an earlier case stays valid. ``hints`` are groups of
     nodes that the failure names, ``blamed`` the nodes that certainly cause it (see `fxminify.minifier.reducer.hints`).
-    ``storages`` has the storages of the reduction; only canonicalization passes need them.
+    ``storages`` has the storages of the reduction; only canonicalization passes need them. ``validity`` tells which
+    candidates eager accepts.
     """
 
     def __init__(
@@ -68,18 +70,24 @@ class GraphView:
         stand_ins: dict[tuple[str, int], Node] | None = None,
         blamed: frozenset[str] = frozenset(),
         storages: Storages | None = None,
+        validity: Validity | None = None,
     ) -> None:
         self.case = case
         self.trace = trace
         self.hints = hints
         self.blamed = blamed
         self.storages = storages
+        self.validity = validity
         #: The placeholders that stand for recorded values. Candidates share them, as they share other nodes.
         self.stand_ins = {} if stand_ins is None else stand_ins
 
     def after(self, case: Case) -> GraphView:
         """The view of ``case``, which was made from this case."""
-        return GraphView(case, self.trace, self.hints, self.stand_ins, self.blamed, self.storages)
+        return GraphView(case, self.trace, self.hints, self.stand_ins, self.blamed, self.storages, self.validity)
+
+    def valid(self, candidates: Sequence[Case]) -> Sequence[bool]:
+        """For each candidate whether eager accepts it; True if that is not known. This asks no backend."""
+        return (True,) * len(candidates) if self.validity is None else self.validity(self.case, candidates)
 
     @cached_property
     def nodes(self) -> dict[str, Node]:

@@ -69,8 +69,9 @@ class Trace:
 
     ``problem`` says why the run ended early; the nodes after that are not recorded. It is empty for a complete run.
     ``signatures`` has, by name of a node, the parameters of what the node calls: each one's name, and whether it may be
-    left out. ``parts`` has decompositions of nodes as graphs, whose placeholders have the names of the operands (see
-    `fxminify.minifier.tracing.study`). Both are empty if the case was not studied.
+    left out. ``defaults`` has, by name of a node, the values of those that may. ``parts`` has decompositions of nodes
+    as graphs, whose placeholders have the names of the operands (see `fxminify.minifier.tracing.study`). All three
+    are empty if the case was not studied.
     """
 
     values: Mapping[str, Recorded]
@@ -78,6 +79,7 @@ class Trace:
     positions: Mapping[str, int]
     problem: str = ""
     signatures: Mapping[str, tuple[tuple[str, bool], ...]] = field(default_factory=dict)
+    defaults: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     parts: Mapping[str, Graph] = field(default_factory=dict)
 
     def value(self, name: str) -> Recorded | None:

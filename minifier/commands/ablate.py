@@ -11,15 +11,17 @@ from .verbs import IndexCommand, as_json, ask, dump, index_argument, sandboxed
 
 @click.command(cls=IndexCommand)
 @index_argument(one=True)
-@click.option("--backend", "names", multiple=True, metavar="NAME", help="Try this one too, instead of all installed.")
+@click.option("--backend", "names", multiple=True, metavar="NAME", help="Try this one, too.")
+@click.option("--all", "everything", is_flag=True, help="Try all layers, and all other backends that are installed.")
 @click.option("--timeout", default=300.0, show_default=True, metavar="S", help="Seconds for one run.")
 @click.option("--trust", is_flag=True, help="Run a capture made elsewhere without asking.")
 @sandboxed
 @as_json
-def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, json_: bool, **allowed: bool) -> None:
+def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, json_: bool, **asked: bool) -> None:
     """Run failure ID under other backends: at which layer does it enter?
 
-    The layers are Dynamo, AOTAutograd, its decompositions, and the backend. The issue report shows the answer.
+    The layers are Dynamo, AOTAutograd, its decompositions, and the backend. The first that fails is the answer, and the
+    issue report shows it.
     """
     from ..oracle.ablation import ablate
     from . import console
@@ -27,7 +29,7 @@ def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, json_: boo
     def done(row: Any) -> None:
         click.echo(f"{row.backend}: {row.result}", err=True)
 
-    found = ablate(db, id_, backends=names, timeout=timeout, confirm=ask, done=done, **allowed)
+    found = ablate(db, id_, backends=names, timeout=timeout, confirm=ask, done=done, **asked)
     if json_:
         dump(found.to_json())
     else:

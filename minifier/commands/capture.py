@@ -109,7 +109,8 @@ def capture_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def capture(db: str, timeout: float | None, module: bool, program: str, args: tuple[str, ...], **settings: Any) -> None:
     """Run PROGRAM with ARGS; every backend failure in it becomes a row of the database.
 
-    The program needs no edit. Its output and exit code are its own.
+    The program needs no edit. Its output and exit code are its own; a line at the end says what was captured, or what
+    was watched where nothing failed.
     """
     from ...backends.capture import supervise
     from ...backends.capture.settings import Settings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .capture import Capture, capture_options
-from .verbs import Problem, write
+from .verbs import Problem, quietly, verbosely, write
 
 if TYPE_CHECKING:
     from ...store.index import CaptureInfo
@@ -27,12 +27,16 @@ if TYPE_CHECKING:
 )
 @click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for one failure.")
 @click.option("--force", is_flag=True, help="Overwrite scripts that are there already.")
+@quietly
+@verbosely
 @capture_options
 def catch(
     db: str,
     output: Path,
     budget: float | None,
     force: bool,
+    quiet: bool,
+    verbose: bool,
     timeout: float | None,
     module: bool,
     program: str,
@@ -65,7 +69,7 @@ def catch(
     met = changes.ids()
     if not met:
         sys.exit(code)
-    minify_with_progress(db, met, MinifyOptions(budget=budget), summary=False)
+    minify_with_progress(db, met, MinifyOptions(budget=budget), quiet=quiet, verbose=verbose, summary=False)
     with Index.open(db, readonly=True) as index:
         captures = index.captures.find(met)
     verified = [capture for capture in captures if capture.state == "verified"]

@@ -22,12 +22,15 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from ...repro_templates.report.figures import number
+from ...repro_templates.report.phrases import points_to
 from ...repro_templates.report.text_graph import text_graph
 from ...store.errors import without_password
 from ...store.index import BugInfo, CaptureInfo, Index, RetestResult, StepInfo, TaskInfo, TaskState, WorkerInfo
-from ...store.text import count
+from ...store.text import count, without_addresses
 from ..printable import printable
 from ..reporting import groups
+from ..reporting.differences import shorter
 from ..session import events
 from ..session.results import outcome
 
@@ -131,7 +134,7 @@ def ablation(found: Ablation) -> None:
     for row in found.rows:
         if row.message:
             console.print(Text(printable(f"{row.backend}: {row.message}")))
-    console.print(Text(printable(f"The failure enters at: {found.enters}")))
+    console.print(Text(printable(points_to(found.enters))))
 
 
 #: Lines of a graph that `minify show` prints unasked.
@@ -158,7 +161,7 @@ def show(
     reason = f": {found['reason']}" if found.get("reason") else ""
     smaller = found.get("nodes_after") is not None
     field("failure", f"{found['kind']} in {found['phase']}" if found["kind"] else None, console)
-    field("error", f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": "), console)
+    field("error", without_addresses(f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": ")), console)
     field("begins at", _first_node(found.get("first_node") or {}), console)
     field("comes from", found.get("comes_from"), console)
     field("backend", found["backend"], console)
@@ -193,7 +196,6 @@ def _details(found: Mapping[str, Any], console: Console) -> None:
     known = (found.get("provenance") or {}).items()
     field("signature", found["signature"], console)
     field("seen", f"{count(found['occurrences'], 'time')}, first {found['created']}", console)
-    field("made plain", ", ".join(found.get("made_plain", ())) or None, console)
     field("failed", "\n".join(failed), console)
     field("queries", found.get("queries") or None, console)
     field("from", "\n".join(f"{k}: {v}" for k, v in known if k not in ("origin", "backend")), console)
@@ -206,9 +208,9 @@ def field(name: str, value: object, console: Console) -> None:
     if value is None or value == "":
         return
     lines = Text(printable(value)).wrap(console, max(console.width - 12, 20), overflow="fold")
-    for number, line in enumerate(lines):
+    for place, line in enumerate(lines):
         line.rstrip()
-        console.print(Text.assemble((f"{name if number == 0 else '':>10}  ", "bold"), line), soft_wrap=True)
+        console.print(Text.assemble((f"{name if place == 0 else '':>10}  ", "bold"), line), soft_wrap=True)
 
 
 def code(text: str, language: str = "python", *, console: Console | None = None) -> None:
@@ -240,7 +242,7 @@ def _first_node(found: Mapping[str, Any]) -> str | None:
     """The first node whose value differs, for a person."""
     if not found:
         return None
-    error = f"{found.get('class')}: error {found.get('error')}, eager's own {found.get('eager_error')}"
+    error = f"off by {number(found.get('error'))}, eager: {number(found.get('eager_error'))}"
     return f"{found.get('node')}, node {found.get('position')} of {found.get('of')} ({error})"
 
 
@@ -283,10 +285,13 @@ class RunProgress:
     it after Ctrl-C, and ``script`` prints its script.
     """
 
-    def __init__(self, resume: str = "minify run", script: str = "minify repro", *, quiet: bool = False) -> None:
+    def __init__(
+        self, resume: str = "minify run", script: str = "minify repro", *, quiet: bool = False, verbose: bool = False
+    ) -> None:
         self.console = Console(stderr=True, quiet=quiet)
         self._resume = resume
         self._script = script
+        self._verbose = verbose
         self._takes_long = False
         self._capture: CaptureInfo | None = None
         self._best = ""
@@ -338,6 +343,9 @@ class RunProgress:
                 self._show(f"the captured graph fails in {shown} of {count(runs, 'run')} ({entry})")
             case events.QueryAnswered():
                 self._answered(event)
+            case events.StepAccepted(number=number, pass_name=name, nodes=nodes, inputs=inputs) if self._verbose:
+                left = f"{count(nodes, 'node')} and {count(inputs, 'input')} are left"
+                self._note(f"step {number}, {name or 'begun anew'}: {left}")
             case events.FirstScript(id, nodes):
                 self._note(f"a first script of {count(nodes, 'node')}; the work goes on: {self._script} {id}")
                 self._takes_long, self._best = True, f"a verified script of {count(nodes, 'node')}"
@@ -372,9 +380,9 @@ class RunProgress:
 
         stage = in_words(event.stage)
         self._show(f"{nodes}{limit}  {stage}", total=event.start_nodes, done=event.start_nodes - event.nodes)
-        if time.monotonic() - self._spoke > 5:
+        if self._verbose or time.monotonic() - self._spoke > 5:
             elapsed = time.monotonic() - self._started
-            self._say(f"{nodes}  {elapsed:.0f}{limit or ' s'}  {stage}")
+            self._say(f"{nodes}  {elapsed:.0f}{limit or ' s'}  {stage}" + f" ({event.stage})" * self._verbose)
 
     def _show(self, state: str, total: int | None = None, done: int = 0) -> None:
         self._state = state
@@ -382,7 +390,7 @@ class RunProgress:
             self._progress.update(self._task, total=total, completed=done, state=state)
 
     def _say(self, text: str) -> None:
-        if not self._live:
+        if self._verbose or not self._live:
             self._note(text)
 
     def _break_silence(self) -> None:
@@ -399,21 +407,22 @@ class RunProgress:
 
 
 #: Lines of a difference that a listing of all steps shows; one step alone is shown whole.
-SHORT = 12
+SHORT = 6
 _STYLES = {"-": "red", "+": "green"}
 
 
-def history(found: History, *, differences: bool = True, console: Console | None = None) -> None:
-    """Every step, the most important lines of what it changed, and a row for each pass."""
+def history(found: History, *, left: str = "", differences: bool = True, console: Console | None = None) -> None:
+    """What is left, every step with what it changed, and a row for each pass."""
     console = console or Console()
     match found.config.get("from"):
         case [reduction, number]:
             begun = f", begun at step {printable(number)} of reduction {printable(reduction)}"
         case _:
             begun = ""
-    size = f"from {count(found.start_nodes, 'node')}, {count(len(found.steps), 'step')}"
-    head = f"Reduction {found.reduction}{begun}, {size}"
-    console.print(Text(head), soft_wrap=True)
+    nodes = f" to {found.steps[-1].nodes}" if found.steps else ""
+    size = f"from {count(found.start_nodes, 'node')}{nodes} in {count(len(found.steps), 'step')}"
+    calls = f"; what is left calls {printable(left)}" if left else ""
+    console.print(Text(f"Reduction {found.reduction}{begun}, {size}{calls}"), soft_wrap=True)
     for one in found.steps:
         step(one, limit=SHORT if differences else 0, console=console)
     if found.passes:
@@ -422,7 +431,7 @@ def history(found: History, *, differences: bool = True, console: Console | None
 
 
 def step(one: StepInfo, *, limit: int | None = None, console: Console | None = None) -> None:
-    """One step: a line about it, then at most ``limit`` lines of what it changed."""
+    """One step: a line about it, then what it changed, in at most ``limit`` lines: counted where there are more."""
     console = console or Console()
     size = f"{count(one.nodes, 'node')}, {count(one.inputs, 'input')}"
     head = f"{one.number:>4}  {printable(one.pass_name) or 'accepted'}: {size}"
@@ -430,10 +439,10 @@ def step(one: StepInfo, *, limit: int | None = None, console: Console | None = N
     figures = f" after {count(one.queries, 'query')}, {one.seconds:.1f} s{kept}"
     console.print(Text(head, style="bold").append(Text(figures, style="not bold")), soft_wrap=True)
     lines = printable(one.difference, 100_000).splitlines()
-    for line in lines[:limit]:
+    for line in lines if limit is None else shorter(lines, limit):
         console.print(Text(f"      {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)
     if limit and len(lines) > limit:
-        console.print(Text(f"      and {len(lines) - limit} more lines: --step {one.number}"))
+        console.print(Text(f"      All {len(lines)} lines: --step {one.number}"))
 
 
 def tasks(
@@ -497,9 +506,9 @@ def explanation(found: Explanation, *, console: Console | None = None) -> None:
     for sentence in found.sentences():
         field("", sentence, console)
     cut = "" if found.complete else ", and was cut short: there is more to ask"
-    field("", f"({found.asked} answers{cut})", console)
+    field("", f"({count(found.asked, 'variant')} tested{cut})", console)
     if found.passing_variant is not None:
-        field("passes", found.passing_variant.what, console)
+        field("passes", f"with {found.passing_variant.what}", console)
         for line in printable(found.passing_variant.difference).splitlines()[:SHORT]:
             console.print(Text(f"            {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)
 

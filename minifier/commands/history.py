@@ -22,7 +22,7 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
     from . import console
 
     with Index.open(db, readonly=True) as index:
-        index.captures.get(id_)
+        left = index.captures.get(id_).operators
         found = stored(index, id_)
         db = index.name
     if found is None:
@@ -35,4 +35,4 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
     elif number is not None:
         console.step(steps[number])
     else:
-        console.history(found, differences=not brief)
+        console.history(found, left=left, differences=not brief)

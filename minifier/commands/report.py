@@ -28,9 +28,17 @@ from .verbs import IndexCommand, Problem, as_json, dump, index_argument, sandbox
 @click.option("--trust", is_flag=True, help="Run the formats of a capture made elsewhere without asking.")
 @sandboxed
 @click.option("--force", is_flag=True, help="Overwrite the output; take a script that was not verified.")
+@click.option("--open", "open_", is_flag=True, help="Open the HTML report in the browser.")
 @as_json
 def report(
-    db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_: bool, rename: bool, **handed: Any
+    db: str,
+    ids: tuple[int, ...],
+    output: Path | None,
+    force: bool,
+    open_: bool,
+    json_: bool,
+    rename: bool,
+    **handed: Any,
 ) -> None:
     """Write one HTML file about the failures of DB, or those with the given IDs; it works offline.
 
@@ -40,8 +48,12 @@ def report(
     if not (handed["bundle"] or handed["to"]) and (not handed["inside"] or output is not None or len(ids) != 1):
         if rename:
             raise Problem("--rename is for what is handed on: --bundle, --to or, of one failure, --what-is-inside.")
-        _page(db, ids, output, force, json_, inside=handed["inside"])
+        written = _page(db, ids, output, force, json_, inside=handed["inside"])
+        if open_ and written is not None and click.launch(str(written)) != 0:
+            raise Problem(f"no browser opens {written} here.")
         return
+    if open_:
+        raise Problem("--open is for the HTML report; it does not go with --bundle or --to.")
     if output is not None:
         raise Problem("-o is for the HTML report; it does not go with --bundle or --to.")
     if len(ids) != 1:
@@ -49,8 +61,8 @@ def report(
     _hand_on(db, ids[0], force=force, json_=json_, rename=rename, **handed)
 
 
-def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_: bool, *, inside: bool) -> None:
-    """Write the page; where only what is inside was asked for, say that and write nothing."""
+def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_: bool, *, inside: bool) -> Path | None:
+    """Write the page; where only what is inside was asked for, say that and write nothing. Returns what was written."""
     from ...repro_templates.report.html import render
     from ...store.index import Index
     from ...store.text import count
@@ -70,7 +82,7 @@ def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_
             dump({"what_is_inside": found})
         for line in () if json_ else lines(found):
             click.echo(line)
-        return
+        return None
     for line in lines(found) if inside else ():
         click.echo(line, err=json_)
     write({path: content}, force=force)
@@ -81,13 +93,14 @@ def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_
              **({"what_is_inside": found} if inside else {})}  # fmt: skip
     if json_:
         dump(about)
-        return
+        return path
     click.echo(
         f"{path}: {count(made.count, 'failure')}, {count(len(made.groups), 'bug')}, {len(made.details)} in full, "
         f"{len(content):,} bytes"
     )
     for note in made.notes:
         click.echo(note)
+    return path
 
 
 def _hand_on(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument, sandboxed
+from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument, quietly, sandboxed
 
 
 @click.command(cls=IndexCommand)
@@ -31,9 +31,17 @@ from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_arg
 @click.option("--no-record", "record", is_flag=True, default=True, flag_value=False, help="Remember no results in DB.")
 @click.option("--trust", is_flag=True, help="Run scripts of captures made elsewhere without asking.")
 @sandboxed
+@quietly
 @as_json
 def retest(
-    db: str, ids: tuple[int, ...], expect: str, junit: Path | None, matrix_: bool, json_: bool, **options: Any
+    db: str,
+    ids: tuple[int, ...],
+    expect: str,
+    junit: Path | None,
+    matrix_: bool,
+    quiet: bool,
+    json_: bool,
+    **options: Any,
 ) -> None:
     """Run every minimal case of DB against today's installation: still failing, fixed, changed?
 
@@ -60,7 +68,7 @@ def retest(
             junit.open("ab").close()
         except OSError as error:
             raise Problem(f"cannot write {junit}: {error.strerror}.") from error
-    progress = console.RetestProgress(quiet=json_)
+    progress = console.RetestProgress(quiet=quiet or json_)
     chosen = RetestOptions(expect=Expect(expect), **options)
     answers = retest(db, ids, chosen, confirm=ask, begin=progress.begin, done=progress.done)
     if junit is not None:

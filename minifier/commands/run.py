@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .verbs import IndexCommand, Problem, as_json, ask, dump, index_argument, sandboxed
+from .verbs import IndexCommand, Problem, as_json, ask, dump, index_argument, quietly, sandboxed, verbosely
 
 if TYPE_CHECKING:
     from ..session.options import MinifyOptions
@@ -72,8 +72,10 @@ if TYPE_CHECKING:
 @click.option("--strict", is_flag=True, help="Stop with an error when a pass itself fails.")
 @click.option("--again", is_flag=True, help="Minify captures that were already done, too.")
 @click.option("--from-step", type=click.IntRange(1), metavar="N", help="Go on from step N of `minify history`.")
+@quietly
+@verbosely
 @as_json
-def run(db: str, ids: tuple[int, ...], json_: bool, **options: Any) -> None:
+def run(db: str, ids: tuple[int, ...], json_: bool, quiet: bool, verbose: bool, **options: Any) -> None:
     """Minify every pending failure of DB, or those with the given IDs.
 
     Interrupted runs resume where they stopped: no query of the search is put to the backend twice.
@@ -82,7 +84,8 @@ def run(db: str, ids: tuple[int, ...], json_: bool, **options: Any) -> None:
         raise Problem("--from-step is about one failure: give its ID, as in minify run DB ID --from-step N.")
     from ..session.options import MinifyOptions
 
-    results = minify_with_progress(db, ids, MinifyOptions(**{**options, "jobs": options["jobs"] or 0}), quiet=json_)
+    asked = MinifyOptions(**{**options, "jobs": options["jobs"] or 0})
+    results = minify_with_progress(db, ids, asked, quiet=quiet or json_, verbose=verbose, summary=not json_)
     if json_:
         dump([result.capture.to_json() for result in results])
     if not all(result.verified for result in results):
@@ -90,7 +93,13 @@ def run(db: str, ids: tuple[int, ...], json_: bool, **options: Any) -> None:
 
 
 def minify_with_progress(
-    db: str, ids: Sequence[int], options: MinifyOptions, *, quiet: bool = False, summary: bool = True
+    db: str,
+    ids: Sequence[int],
+    options: MinifyOptions,
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
+    summary: bool = True,
 ) -> list[MinifyResult]:
     """Minify, show the progress and a summary, and ask before a capture that was made elsewhere runs."""
     from ...store.errors import without_password
@@ -103,7 +112,7 @@ def minify_with_progress(
     words = [word for name, value in asked.items() if value not in (None, "exact") for word in (name, str(value))]
     resume = shlex.join(["minify", "run", *words, *(["--again"] if options.again else []), without_password(db)])
     script = shlex.join(["minify", "repro", without_password(db)])
-    with console.RunProgress(resume, script, quiet=quiet) as progress:
+    with console.RunProgress(resume, script, quiet=quiet, verbose=verbose) as progress:
 
         def confirm(question: str) -> bool:
             with progress.paused():
@@ -113,6 +122,6 @@ def minify_with_progress(
             results = minify(db, ids, options=options, listener=progress, confirm=confirm)
         except NoCluster as error:
             raise Problem(str(error)) from error
-    if summary and not quiet:
+    if summary:
         console.summary(results, db)
     return results

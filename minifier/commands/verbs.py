@@ -180,6 +180,16 @@ def sandboxed(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--sandbox", is_flag=True, help=text)(command)
 
 
+def quietly(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``-q`` flag of verbs that tell of their progress."""
+    return click.option("-q", "--quiet", is_flag=True, help="Tell no progress, only the end.")(command)
+
+
+def verbosely(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``-v`` flag of verbs that minify."""
+    return click.option("-v", "--verbose", is_flag=True, help="Tell every query and every step.")(command)
+
+
 def dump(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str))
 

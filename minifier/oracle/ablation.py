@@ -71,15 +71,17 @@ def ablate(
     id: int,
     *,
     backends: Sequence[str] = (),
+    everything: bool = False,
     timeout: float = 300.0,
     trust: bool = False,
     sandbox: bool = False,
     confirm: Confirm = refuse,
     done: Callable[[AblationRow], None] = lambda row: None,
 ) -> Ablation:
-    """Run capture ``id`` under torch's layers, its own backend, and ``backends`` (default: others installed).
+    """Run capture ``id`` under torch's layers and its own backend, up to the first that fails, and under ``backends``.
 
-    The answer is stored, and the issue report shows it. ``timeout`` is in seconds, for one run.
+    With ``everything`` under all layers, and under every other backend that is installed where no ``backends`` are
+    named. The answer is stored, and the issue report shows it. ``timeout`` is in seconds, for one run.
 
     Raises `StoreError`, and `NoConfinement` where a ``sandbox`` cannot be had.
     """
@@ -97,10 +99,12 @@ def ablate(
     own = BackendSpec.from_json(case.backend)
     specs = [(named(name, own), layer) for name, layer in LAYERS if name != own.name]
     specs.append((own, "the backend"))
-    names = list(dict.fromkeys(backends)) if backends else others(own.name)
+    names = dict.fromkeys(backends or (others(own.name) if everything else ()))
     specs += [(named(name, own), "") for name in names if name not in {s.name for s, _ in specs}]
-    rows = []
+    rows: list[AblationRow] = []
     for spec, layer in specs:
+        if layer and not everything and spec.name not in names and any(r.result in (SAME, OTHER) for r in rows):
+            continue  # the layer is known
         tried = replace(case, backend=spec.to_json())
         row = _row(spec, layer, tried, blobs, Likeness(failure), timeout, confinement)
         rows.append(row)

@@ -6,12 +6,13 @@ that. Its storages are in the scratch directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...store import codec
 from ...store.document.case import Case, Json, TensorSpec, to_json
 from ..candidate.trace import graph_from_json
+from ..candidate.validity import Way
 
 if TYPE_CHECKING:
     from ..sandbox.scratch import Scratch
@@ -33,6 +34,16 @@ def record_argument(case: Case) -> Json:
 def study_argument(case: Case, prefix: str) -> Json:
     """The argument of the ``study`` task. Storages get keys that begin with ``prefix``."""
     return {"case": to_json(case), "prefix": prefix}
+
+
+def way_argument(base: Case) -> Json:
+    """The argument of the ``way`` task."""
+    return {"base": to_json(base)}
+
+
+def validity_argument(way: Way, candidates: Sequence[Case]) -> Json:
+    """The argument of the ``validity`` task."""
+    return {"way": way, "candidates": [to_json(case) for case in candidates]}
 
 
 def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
@@ -66,6 +77,22 @@ def study(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json
     mark("eager")
     case = case_from_json(argument["case"])
     return study(case, scratch, put=scratch.write, prefix=argument["prefix"]).to_json()
+
+
+def way(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: how to tell which candidates torch accepts."""
+    from ..tracing.validity import way
+
+    mark("eager")
+    return {"way": way(case_from_json(argument["base"]))}
+
+
+def validity(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: which candidates torch accepts."""
+    from ..tracing.validity import validity
+
+    mark("eager")
+    return {"valid": validity(Way(argument["way"]), list(map(case_from_json, argument["candidates"])))}
 
 
 def describe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:

@@ -1,7 +1,9 @@
 """The table of passes, and the contract of a pass.
 
 A pass looks at a `minifier.candidate.graph_view.GraphView` and proposes candidates. It is a pure function of the view
-and a step number: no state, no randomness, no torch, no oracle. The table has three stages:
+and a step number: no state, no randomness, no torch, no oracle. The view also tells which candidates eager accepts
+(`GraphView.valid`). A worker is asked then, but no backend, and the answer is a function of the case. The table has
+three stages:
 
 * ``remove``: the case gets smaller. A pass proposes `minifier.candidate.patch.Patch` objects and a search over them.
 * ``replace``: something plainer replaces what cannot be removed. These passes run when no pass of the first stage can
@@ -42,7 +44,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...store import extensions
-from . import arguments, ends, nodes, operators, parts, reroute, simpler
+from . import arguments, ends, nodes, operators, parts, ranks, reroute, simpler, together
 from .candidates import Canonicalize
 from .dimensions import fewer_dimensions, smaller_dimensions
 from .dtypes import plain_dtypes
@@ -200,6 +202,12 @@ PASSES: tuple[Pass, ...] = (
         arguments.numbers,
         stage=Stage.REPLACE,
     ),
+    Pass(
+        "arguments-with-sizes",
+        "Leaves out arguments, and makes numbers small, together with the sizes that this changes, such as channels.",
+        together.with_arguments,
+        stage=Stage.CANONICALIZE,
+    ),
     canonical(
         *CANONICALIZATIONS,
         name="everything",
@@ -220,7 +228,26 @@ PASSES: tuple[Pass, ...] = (
         name="surroundings",
         summary="Those at once that leave the tensors as they are.",
     ),
-    *map(canonical, CANONICALIZATIONS),
+    *map(canonical, CANONICALIZATIONS[: CANONICALIZATIONS.index(fewer_dimensions)]),
+    Pass(
+        "sizes-with-sizes",
+        "Makes sizes smaller together with the sizes and numbers that eager requires to change with them.",
+        together.with_sizes,
+        stage=Stage.CANONICALIZE,
+    ),
+    *map(canonical, CANONICALIZATIONS[CANONICALIZATIONS.index(fewer_dimensions) :]),
+    Pass(
+        "ranks",
+        "Takes single dimensions of size 1 from some tensors; arguments that name dimensions follow.",
+        ranks.fewer_ranks,
+        stage=Stage.CANONICALIZE,
+    ),
+    Pass(
+        "defaults",
+        "Leaves out arguments that have become equal to their defaults.",
+        arguments.at_default,
+        stage=Stage.CANONICALIZE,
+    ),
 )
 
 __all__ = [

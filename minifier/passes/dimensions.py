@@ -161,9 +161,10 @@ def made(case: Case, known: frozenset[int] = frozenset()) -> frozenset[int]:
 
 
 def _named(node: Node) -> list[int]:
-    """The integers in lists; of a call without inputs the others if there are none."""
+    """The integers in lists; of a call that reshapes or has no inputs the others if there are none."""
     listed = [n for value in (*node.args, *node.kwargs.values()) for n in _listed(value)]
-    return listed or [a for a in node.args if type(a) is int and not node.inputs]
+    alone = not node.inputs or node.target in _RESHAPING
+    return listed or [a for a in node.args if type(a) is int and alone]
 
 
 def multiples(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:

@@ -111,9 +111,27 @@ class Pass:
     one_shot: bool = False
 
 
-def each(patches: tuple[Patch, ...]) -> Proposal:
-    """A proposal of ``patches`` without prior knowledge: all of them at once, then a sweep."""
-    return Proposal(patches, lambda: dense(len(patches)))
+def each(patches: tuple[Patch, ...], stays: Items = ()) -> Proposal:
+    """A proposal of ``patches`` without prior knowledge: all at once but for those in ``stays``, then a sweep."""
+    return Proposal(patches, lambda: dense(len(patches), stays))
+
+
+def refused(view: GraphView, patches: Sequence[Patch]) -> Items:
+    """The indices of few ``patches`` without which eager accepts all others at once."""
+    chosen: list[int] = []
+
+    def add(items: list[int]) -> None:
+        case = apply(view, merge(patches[i] for i in sorted({*chosen, *items})))
+        if case is not None and all(view.valid([case])):
+            chosen.extend(items)
+        elif len(items) > 1:
+            add(items[: len(items) // 2])
+            add(items[len(items) // 2 :])
+
+    for _ in range(2):  # what was refused may be possible without what was chosen after it
+        if left := [i for i in range(len(patches)) if i not in chosen]:
+            add(left)
+    return tuple(i for i in range(len(patches)) if i not in chosen)
 
 
 def canonical(*group: Canonicalize, name: str = "", summary: str = "") -> Pass:

@@ -103,10 +103,11 @@ def farthest(chances: Sequence[float]) -> Search:
     return tuple(range(high))
 
 
-def dense(count: int) -> Search:
-    """A search that asks whether all items can be removed, and otherwise does a `sweep` over them."""
-    if (yield ()):
-        return ()
+def dense(count: int, stays: Items = ()) -> Search:
+    """A search that asks whether all items, except those that certainly stay, can be removed, and otherwise does a
+    `sweep` over them."""
+    if (yield stays):
+        return stays
     return (yield from sweep(range(count)))
 
 

@@ -21,10 +21,12 @@ from ..candidate.graph_view import GraphView, Storages
 from ..candidate.lint import flaw
 from ..candidate.order import SizeCache
 from ..candidate.trace import Trace
+from ..candidate.validity import Validator
 from ..oracle.scheduler import BudgetSpent, Query, QueryScheduler
 from ..oracle.verdict import Outcome, Verdict
 from ..passes import PASSES, Pass, Stage
 from ..passes.proposal import Choices, Problem
+from .validity import KnownValidity, NotKnown
 
 #: With at most so many nodes, a one-shot pass does not run again.
 SMALL = 16
@@ -140,8 +142,9 @@ class Shrinker:
 
     ``hints`` are groups of nodes to try first, ``blamed`` are nodes that certainly cause the failure, see
     `fxminify.minifier.reducer.hints`. ``study(case)`` records the values of a case anew, before passes replace what
-    cannot be removed; it may return None. ``proceed()`` is called before the last stage, which is left out if it
-    returns False.
+    cannot be removed; it may return None. ``validator`` tells which candidates eager accepts, see
+    `fxminify.minifier.reducer.validity`; the others are not asked about. ``proceed()`` is called before the last stage,
+    which is left out if it returns False.
 
     It is a problem of a pass if it raises, does not come to an end, or makes a candidate that is no valid graph (see
     `fxminify.minifier.candidate.lint`). In the first two cases the pass does not run again. If ``strict``, `run` raises
@@ -155,6 +158,7 @@ class Shrinker:
         *,
         passes: Sequence[Pass] = PASSES,
         study: Callable[[Case], Trace | None] | None = None,
+        validator: Validator | None = None,
         strict: bool = False,
         hints: tuple[tuple[str, ...], ...] = (),
         blamed: frozenset[str] = frozenset(),
@@ -167,6 +171,7 @@ class Shrinker:
         self._storages = storages
         self._passes = passes
         self._study = study
+        self._validity = KnownValidity(validator, scheduler.key)
         self._strict = strict
         self._hints, self._blamed = hints, blamed
         self._progress = progress
@@ -195,7 +200,7 @@ class Shrinker:
         self._clock = self._scheduler.clock
         self._started = self._clock()
         self._trace, self._studied = trace, ""
-        self._outlook = _Outlook(GraphView(case, trace, self._hints, None, self._blamed, self._storages))
+        self._outlook = _Outlook(self._view(case))
         self._best_key = ""
         self._start_nodes = self._sizes.nodes(case)
         self._scheduler.told = self._told
@@ -247,9 +252,10 @@ class Shrinker:
         self._studied = self._key_of_best()
         if trace is not None:
             self._trace = trace
-            self._outlook = _Outlook(
-                GraphView(self.best, trace, self._hints, None, self._blamed, self._storages)
-            )  # fmt: skip
+            self._outlook = _Outlook(self._view(self.best))
+
+    def _view(self, case: Case) -> GraphView:
+        return GraphView(case, self._trace, self._hints, None, self._blamed, self._storages, self._validity)
 
     def _run_pass(self, row: Pass, later: Sequence[Pass]) -> None:
         """Run all steps of a pass."""
@@ -313,7 +319,7 @@ class Shrinker:
         self._asked = self._asked or (case is not None and self._is_worth(case, search))
         if case is None or known is not None:
             return bool(known)
-        verdict = self._scheduler.ask(case, search.row.name, lambda: self._following(search))
+        verdict = self._scheduler.ask(case, search.row.name, lambda: self._ahead(search))
         self._report(search.row.name)
         return verdict.same
 
@@ -321,6 +327,7 @@ class Shrinker:
         """The answer if it is known without a query, else None.
 
         It is known if ``case`` is None, invalid, the best case itself or not smaller, or if it was asked about before.
+        Candidates of the first stage have recorded values, so nearly all of them are valid.
         """
         if case is None:
             return False
@@ -333,7 +340,16 @@ class Shrinker:
             if problem is not None:
                 problem(ValueError(wrong), search.row.name)
             return False
+        if known is None and search.row.stage is not Stage.REMOVE and not self._is_valid(case):
+            return False
         return known
+
+    def _is_valid(self, case: Case) -> bool:
+        """Whether eager accepts ``case``, as far as that is known."""
+        try:
+            return all(self._validity(self.best, [case]))
+        except NotKnown:
+            return True
 
     def _is_worth(self, case: Case, search: _RunningSearch) -> bool:
         return search.proposal.may_grow or self._sizes.is_smaller(case, self.best)
@@ -373,6 +389,16 @@ class Shrinker:
             self._progress(Progress(nodes, self._start_nodes, inputs, self._scheduler.queries, name, seconds))
 
     # Looking ahead
+
+    def _ahead(self, running: _RunningSearch) -> Iterator[Query]:
+        """`_following`, without a question to a worker about validity."""
+        following = self._following(running)
+        while True:
+            with self._validity.looking():
+                query = next(following, None)
+            if query is None:
+                return
+            yield query
 
     def _following(self, running: _RunningSearch) -> Iterator[Query]:
         """The queries that may come after the one that ``running`` waits for, the likeliest first."""

@@ -10,7 +10,6 @@ from ...store.document.case import Case
 from ...store.document.program_lines import comes_from
 from ...store.index import Index
 from ..oracle import first_node, rest
-from ..passes import Stage, in_stage
 from ..reducer import history
 from .standing import retested
 
@@ -22,12 +21,9 @@ def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[st
     """
     info = index.captures.get(capture_id)
     out: dict[str, Any] = info.to_json()
-    if (told := history.stored(index, capture_id)) is not None:
-        names = {row.name for row in in_stage(Stage.CANONICALIZE)}
-        if made_plain := list(dict.fromkeys(step.pass_name for step in told.steps if step.pass_name in names)):
-            out["made_plain"] = made_plain
-        if failed := {effort.pass_name: effort.problems for effort in told.passes if effort.problems}:
-            out["failed_passes"] = failed
+    told = history.stored(index, capture_id)
+    if failed := {effort.pass_name: effort.problems for effort in (told.passes if told else ()) if effort.problems}:
+        out["failed_passes"] = failed
     if lines := retested(index, info):
         out["retested"] = lines
     if (first := first_node.stored(index, capture_id)) is not None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import copysign, log10
 
 from ...store.document.case import Blobs, Case
+from ..candidate.validity import Validity
 from ..oracle.scheduler import Budget, BudgetSpent, QueryScheduler
 from ..oracle.verdict import Outcome
 from ..passes.dimensions import changeable
@@ -51,14 +52,16 @@ def explain(
     scheduler: QueryScheduler,
     *,
     put: Callable[[Blobs], None],
+    validity: Validity | None = None,
     budget: Budget | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Explanation:
     """The explanation of ``case``, which fails, within ``budget`` (default: `MOST` queries and `SECONDS`).
 
     ``blobs`` has the storages of ``case``. New storages of a candidate are passed to ``put`` before the query.
+    ``validity`` tells which candidates eager accepts; the others are no queries.
     """
-    session = _Session(case, blobs, scheduler, put)
+    session = _Session(case, blobs, scheduler, put, validity)
     started = clock()
     complete = True
     try:
@@ -74,20 +77,26 @@ def explain(
     variant = None
     if session.nearest is not None:
         near = session.nearest
-        variant = PassingVariant(
-            f"{near.name}: {near.value} instead of {near.now}", difference(as_printed(case), as_printed(near.case))
-        )
+        variant = PassingVariant(near.words(), difference(as_printed(case), as_printed(near.case)))
     return Explanation(features, variant, session.asked, round(clock() - started, 1), complete)
 
 
 class _Session:
     """The answers so far, by aspect and name."""
 
-    def __init__(self, case: Case, blobs: Blobs, scheduler: QueryScheduler, put: Callable[[Blobs], None]) -> None:
+    def __init__(
+        self,
+        case: Case,
+        blobs: Blobs,
+        scheduler: QueryScheduler,
+        put: Callable[[Blobs], None],
+        validity: Validity | None,
+    ) -> None:
         self.case = case
         self.blobs = blobs
         self.make_known = put
         self.scheduler = scheduler
+        self.validity = validity
         names = Names(case)
         self.names, self.symbols = names.of, names.symbols
         self.asked = 0
@@ -119,15 +128,21 @@ class _Session:
         probes = list(probes)
         for probe in probes:
             self.make_known(probe.blobs)
-        self.scheduler.ahead((probe.case, EXPLAIN) for probe in probes)
+        self.scheduler.ahead((probe.case, EXPLAIN) for probe in probes if self.is_valid(probe))
+
+    def is_valid(self, probe: Probe) -> bool:
+        """Whether eager accepts the candidate, as far as that is known without a query."""
+        return self.validity is None or all(self.validity(self.case, [probe.case]))
 
     def put(self, probe: Probe, *, instead: Sequence[Probe] = ()) -> Outcome:
         """Ask, and keep the answer. Where eager refuses the candidate, ask about the next of ``instead``."""
         tried = [probe, *instead]
         for probe in tried:
             self.make_known(probe.blobs)
-            outcome = self.scheduler.ask(probe.case, EXPLAIN).outcome
-            self.asked += 1
+            outcome = Outcome.INVALID
+            if self.is_valid(probe):
+                outcome = self.scheduler.ask(probe.case, EXPLAIN).outcome
+                self.asked += 1
             if outcome is not Outcome.INVALID:
                 break
         feature = probe.aspect, probe.name

@@ -99,14 +99,9 @@ class Feature:
         """Every value that was tried, by outcome."""
         fails, passes = self.that(Outcome.SAME), self.that(Outcome.PASS)
         others = self.that(*_OTHERWISE)
-        if self.free is True:
-            text = f"{self.name}: fails with all that was tried ({', '.join(fails)})"
-        else:
-            needed = self.needed() if self.aspect is Aspect.SIZE else ""
-            pattern = f"{needed.removeprefix(self.name).strip()}, as far as tried; " if needed else ""
-            text = f"{self.name}: {pattern}fails with {', '.join(fails)}"
-            text += f"; passes with {', '.join(passes)}" if passes else ""
-            text += f"; fails in another way with {', '.join(others)}" if others else ""
+        text = f"{self.name}: fails with {', '.join(fails)}"
+        text += f"; passes with {', '.join(passes)}" if passes else ""
+        text += f"; fails in another way with {', '.join(others)}" if others else ""
         if invalid := self.that(Outcome.INVALID):
             text += f"; eager refuses {', '.join(invalid)}"
         if unknown := self.that(Outcome.INFRA):
@@ -153,19 +148,18 @@ class Explanation:
     reduction: int = 0
 
     def summary(self) -> str:
-        """In short: ``It takes x.shape[1] >= 17; dtype of x = float32 only. Free: values. As far as tried.``"""
+        """In short: ``Needs x.shape[1] >= 17; dtype of x = float32 only. Does not matter (as tested): values.``"""
         needed = [text for feature in self.features if (text := feature.needed())]
         vague = [feature.name for feature in self.features if feature.matters and not feature.needed()]
         free = [feature.name for feature in self.features if feature.free]
-        parts = [f"It takes {'; '.join(needed)}."] if needed else []
-        parts += [f"{'Also important' if needed else 'Important'}: {', '.join(vague)}."] if vague else []
-        parts += [f"Free: {', '.join(free)}."] if free else []
-        return " ".join([*parts, "As far as tried."]) if parts else ""
+        parts = [f"Needs {'; '.join(needed)}."] if needed else []
+        parts += [f"{'Also matters' if needed else 'Matters'}: {', '.join(vague)}."] if vague else []
+        parts += [f"Does not matter (as tested): {', '.join(free)}."] if free else []
+        return " ".join(parts)
 
     def sentences(self) -> list[str]:
-        """A sentence for each feature about which something is known, those that matter first."""
-        known = [feature for feature in self.features if feature.free is not None]
-        return [feature.sentence() for feature in sorted(known, key=lambda f: f.free is True)]
+        """A sentence for each feature that does not fail with all that was tried: the evidence of the summary."""
+        return [feature.sentence() for feature in self.features if feature.free is False]
 
     def to_json(self) -> Json:
         """A JSON object. The summary and the sentences are for readers; `from_json` makes them anew."""

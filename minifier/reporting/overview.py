@@ -9,7 +9,7 @@ built, and the page contains no path of this machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -61,10 +61,12 @@ def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> Fail
         if left < 0 and details:
             break
         details.append(made)
-    embedded = {detail.row.id for detail in details}
+    scripts = {detail.row.id: bool(detail.script) for detail in details}
     groups = [
-        replace(group, rows=tuple(replace(row, embedded=row.id in embedded) for row in group.rows)) for group in groups
-    ]
+        replace(group, rows=tuple(
+            replace(row, embedded=row.id in scripts, has_script=scripts.get(row.id, False)) for row in group.rows
+        )) for group in groups
+    ]  # fmt: skip
     name = _name(index)
     notes = []
     if len(details) < len(order):
@@ -91,7 +93,7 @@ def _group(rows: Sequence[CaptureInfo]) -> Group:
 def _row(capture: CaptureInfo) -> FailureRow:
     return FailureRow(
         capture.id, str(capture.state), capture.backend, capture.nodes_before, capture.nodes_after,
-        capture.occurrences, without_paths(capture.reason or capture.headline, 200),
+        capture.occurrences, without_paths(capture.reason or capture.headline, 200), capture.operators,
     )  # fmt: skip
 
 
@@ -109,7 +111,9 @@ def _detail(index: Index, capture: CaptureInfo, row: FailureRow, nodes: int) -> 
     failure = capture.failure
     detail = Detail(
         row,
-        f"{capture.backend}: {without_paths(capture.headline or capture.reason, 300)}",
+        ": ".join(
+            filter(None, (capture.backend, capture.operators, without_paths(capture.headline or capture.reason, 300)))
+        ),
         tuple(_known(capture)),
         message=_message(failure),
         frames=tuple(f"{frame.file}:{frame.line} {frame.function}" for frame in failure.frames) if failure else (),
@@ -122,7 +126,7 @@ def _detail(index: Index, capture: CaptureInfo, row: FailureRow, nodes: int) -> 
         detail = _graphs(index, capture, detail, nodes)
         detail = _script(index, capture, detail)
         detail = _steps(index, capture, detail)
-        detail = replace(detail, sections=tuple(_sections(index, capture)))
+        detail = _explained(index, capture, detail)
         shown = illustrations.stored(index, capture.id)
         detail = replace(detail, illustration_heading=shown.heading, illustrations=_without_paths(shown.items))
         found = ablation.stored(index, capture.id)
@@ -237,17 +241,17 @@ def _steps(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
     return replace(detail, steps=steps, curve=curve(points, across="queries", label=label))
 
 
-def _sections(index: Index, capture: CaptureInfo) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _explained(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
     """The explanation of the minimal case: which features matter, and the nearest passing variant."""
     found = explanation.stored(index, capture.id)
     if found is None:
-        return
-    cut = () if found.complete else (f"Incomplete: the explanation stopped after {count(found.asked, 'answer')}.",)
+        return detail
+    cut = () if found.complete else (f"Incomplete: the explanation stopped after {count(found.asked, 'variant')}.",)
     texts = (found.summary(), *found.sentences(), *cut)
-    yield "What matters", tuple(without_paths(text, 1000) for text in texts if text)
-    if (variant := found.passing_variant) is not None:
-        lines = variant.difference.splitlines()[:_LINES]
-        yield "What passes", (without_paths(variant.what, 1000), *(without_paths(line, 500) for line in lines))
+    detail = replace(detail, matters=tuple(without_paths(text, 1000) for text in texts if text))
+    if (variant := found.passing_variant) is None:
+        return detail
+    return replace(detail, passes=without_paths(variant.what, 1000), passing=_cut(variant.difference))
 
 
 def _without_paths(items: Sequence[Illustration]) -> tuple[Illustration, ...]:

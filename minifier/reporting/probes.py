@@ -70,6 +70,13 @@ class Probe:
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     distance: int = 0
 
+    def words(self) -> str:
+        """The change, fit to follow "passes with": ``16 instead of 17 as x.shape[1]``."""
+        if self.value == _LEFT_OUT_WORDS:
+            return f"{self.name} left out"
+        told = self.aspect is Aspect.OPERATOR or self.name == "values"
+        return f"{self.value} instead of {self.now}" + ("" if told else f" as {self.name}")
+
 
 class Names:
     """The names of the tensors of a case: inputs as in the printed script, attributes by their path.
@@ -242,12 +249,13 @@ def arguments(case: Case) -> Iterator[Probe]:
             left -= 1
             name = f"argument {place} of {calls[node.name]}"
             for distance, other in enumerate(others):
-                label = "left out" if other is _LEFT_OUT else text(other)
+                label = _LEFT_OUT_WORDS if other is _LEFT_OUT else text(other)
                 changed = with_node(case, node.name, _given(node, place, other))
                 yield Probe(Aspect.ARGUMENT, name, text(value), label, changed, distance=10 + distance)
 
 
 _LEFT_OUT = object()
+_LEFT_OUT_WORDS = "left out"
 #: Larger numbers are not changed by one: that makes no difference to most operators.
 _CLOSE = 64
 

@@ -36,6 +36,8 @@ TASKS = {
     "observe": "fxminify.minifier.oracle.tasks:observe",
     "record": "fxminify.minifier.oracle.tasks:record",
     "study": "fxminify.minifier.oracle.tasks:study",
+    "way": "fxminify.minifier.oracle.tasks:way",
+    "validity": "fxminify.minifier.oracle.tasks:validity",
     "describe": "fxminify.minifier.oracle.tasks:describe",
     "load": "fxminify.minifier.oracle.tasks:load",
 }

@@ -29,6 +29,7 @@ from ..oracle.verdict import Outcome, Verdict
 from ..passes import installed
 from ..reducer.hints import blamed, named
 from ..reducer.shrinker import ReductionResult
+from ..reducer.validity import KnownValidity
 from ..reporting import explanation, illustrations
 from ..reporting.emit import Draft, Emitter
 from ..reporting.explain import explain
@@ -39,6 +40,7 @@ from .capture_session import CaptureSession, again
 from .events import ScriptVerified
 from .reduction import Reduction
 from .script_oracle import ScriptOracle
+from .validation import Validation
 from .verdict_log import VerdictLog
 
 #: With no more nodes than this the search is done before the first node that differs is known.
@@ -299,8 +301,10 @@ class EntryAttempt:
         if isinstance(self.oracle, Oracle):
             self.oracle.timeout_factor = 1.0
         self.listen(case.graph.count, "finding out what matters")
+        scratch, validator = self.session.pool.scratch, Validation(self.session.pool, self.timeout)
+        validity = KnownValidity(validator, self.scheduler.key)
         try:
-            found = explain(case, self.session.pool.scratch, self.scheduler, put=self.session.pool.scratch.put)
+            found = explain(case, scratch, self.scheduler, put=scratch.put, validity=validity)
         except Exception as error:  # the script is verified already: this must not cost it
             if self.session.options.strict:
                 raise

@@ -23,6 +23,7 @@ from ..sandbox.pool import Ended
 from .capture_session import CaptureSession
 from .script_oracle import ScriptOracle
 from .steps import StepLog
+from .validation import Validation
 from .verdict_log import VerdictLog
 
 #: How often the reduction may go back. After that the last case that is not flaky is good enough.
@@ -130,6 +131,7 @@ class Reduction:
             self.session.pool.scratch,
             passes=self.passes,
             study=self.study,
+            validator=Validation(self.session.pool, self.timeout),
             strict=self.session.options.strict,
             hints=self.hints,
             blamed=self.blamed,

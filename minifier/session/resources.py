@@ -51,10 +51,12 @@ class SharedResources:
         if self._cluster is not None:
             self._workers = self._cluster.pool(case.backend, case.imports, memory=memory, mode=mode)
         else:
+            # One more tells which candidates eager accepts while the others answer queries.
+            more = 1 if self._options.jobs > 1 and mode == "fork" else 0
             self._workers = Pool(
                 case.backend,
                 case.imports,
-                jobs=self._options.jobs,
+                jobs=self._options.jobs + more,
                 memory=memory,
                 mode=mode,
                 confinement=self._confinement,

@@ -1,4 +1,4 @@
-"""The parameters of the target of a node, from a schema or a Python signature: they say which arguments are optional.
+"""The parameters of the target of a node, from a schema or a Python signature: which are optional, and the defaults.
 
 Imports torch. A function with positional-only parameters counts as unknown, because its earlier arguments cannot be
 left out.
@@ -14,10 +14,16 @@ import torch
 
 #: Parameters in order, as (name, is optional); keyword-only parameters come last.
 Parameters = tuple[tuple[str, bool], ...]
+#: The defaults of optional parameters, by name.
+Defaults = dict[str, Any]
+#: What is known of a function that is not known.
+_NOTHING: tuple[Parameters, Defaults] = ((), {})
 
 
-def parameters(target: Callable[..., Any] | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Parameters:
-    """The parameters of a function, an operator or (by name) a tensor method; empty if they are unknown."""
+def parameters(
+    target: Callable[..., Any] | str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Parameters, Defaults]:
+    """The parameters of a function, an operator or (by name) a tensor method, with defaults; empty if unknown."""
     if isinstance(target, torch._ops.OpOverload):
         return _of_schema(target._schema)
     if isinstance(target, str):
@@ -26,27 +32,30 @@ def parameters(target: Callable[..., Any] | str, args: Sequence[Any], kwargs: Ma
         signature = inspect.signature(target)
     except (TypeError, ValueError):  # a builtin function: use the operator of the same name
         return _of_overloads(getattr(target, "__name__", ""), args, kwargs)
-    found = []
+    found, defaults = [], {}
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            return ()
+            return _NOTHING
         found.append((name, parameter.default is not parameter.empty))
-    return tuple(found)
+        if parameter.default is not parameter.empty:
+            defaults[name] = parameter.default
+    return tuple(found), defaults
 
 
-def _of_overloads(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Parameters:
+def _of_overloads(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Parameters, Defaults]:
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
     if not isinstance(packet, torch._ops.OpOverloadPacket):
-        return ()
+        return _NOTHING
     for overload in packet._overload_names:
         schema = getattr(packet, overload)._schema
         if _takes(schema, args, kwargs):
             return _of_schema(schema)
-    return ()
+    return _NOTHING
 
 
-def _of_schema(schema: Any) -> Parameters:
-    return tuple((_name(a), a.has_default_value()) for a in schema.arguments)
+def _of_schema(schema: Any) -> tuple[Parameters, Defaults]:
+    names = tuple((_name(a), a.has_default_value()) for a in schema.arguments)
+    return names, {_name(a): a.default_value for a in schema.arguments if a.has_default_value()}
 
 
 def _name(argument: Any) -> str:

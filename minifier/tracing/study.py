@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,14 +22,14 @@ from torch._decomp import global_decomposition_table
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ...backends.running.execution import copy_inputs
-from ...store.document.case import Blobs, Case, Graph, target_name
-from ...store.live.encode import encode
+from ...store.document.case import Blobs, Case, Graph, Value, target_name
+from ...store.live.encode import Encoder, Unsupported, encode
 from ...store.live.modes import one_of_batch
 from ..candidate import hop_calls
 from ..candidate.order import DEEPEST, OTHER, PART, generation, rank
 from ..candidate.trace import Put, Trace
 from .recorder import RecordingInterpreter, Tape, recorded
-from .signatures import Parameters, parameters
+from .signatures import Defaults, Parameters, parameters
 
 #: Nodes are decomposed only in graphs of at most this many nodes; in larger ones it takes too long.
 MOST = 32
@@ -48,12 +49,15 @@ def study(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = Non
 
     trace = recorded(case, blobs, lambda key, data: put(prefix + key, data), live, make)
     tensors = tuple(t if t.storage is None else replace(t, storage=prefix + t.storage) for t in trace.tensors)
-    return replace(trace, tensors=tensors, signatures=learned.signatures, parts=learned.parts)
+    return replace(
+        trace, tensors=tensors, signatures=learned.signatures, defaults=learned.defaults, parts=learned.parts
+    )
 
 
 class _Learned:
     def __init__(self) -> None:
         self.signatures: dict[str, Parameters] = {}
+        self.defaults: dict[str, dict[str, Value]] = {}
         self.parts: dict[str, Graph] = {}
 
 
@@ -78,7 +82,9 @@ class _Student(RecordingInterpreter):
     def run_node(self, n: fx.Node) -> Any:
         if n.op in ("call_function", "call_method") and self.names[n] not in self.calls:
             args, kwargs = self.fetch_args_kwargs_from_env(n)
-            self.learned.signatures[self.names[n]] = parameters(n.target, args, kwargs)
+            signature, defaults = parameters(n.target, args, kwargs)
+            self.learned.signatures[self.names[n]] = signature
+            self.learned.defaults[self.names[n]] = _encoded(defaults)
             ours = self.ours[self.names[n]]
             if len(self.data.compute) <= MOST and rank(ours) == OTHER and generation(ours.name) < DEEPEST:
                 self.take_apart(n)
@@ -115,6 +121,15 @@ class _Student(RecordingInterpreter):
             names[node.name] = f"{own}{PART}{i}_{target_name(node)}"
             self.tape.positions[names[node.name]] = self.tape.positions[own]
         return hop_calls.renamed(graph, names)
+
+
+def _encoded(defaults: Defaults) -> dict[str, Value]:
+    """Those defaults that a case can hold."""
+    found = {}
+    for name, value in defaults.items():
+        with suppress(Unsupported):
+            found[name] = Encoder().value(value)
+    return found
 
 
 def _call_of(n: fx.Node, operands: list[fx.Node], values: dict[fx.Node, Any]) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import resources
@@ -26,17 +27,23 @@ from ...backends.drawing import svg as drawing
 from ...store.index import StepInfo
 from ...store.text import count, printable
 from .figures import Figures
+from .phrases import points_to
 from .picture import Picture
 
 #: The number of groups on a page, and of rows of a group that are shown at first.
 PAGE, ROWS = 50, 100
+#: Graphs of more nodes can be searched.
+SEARCHED = 20
+#: The most backends, and operators, in a heading.
+_NAMED = 3
 #: The most characters of a text that is highlighted.
 LONGEST = 400_000
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRow:
-    """One failure in the list; ``embedded`` if the report has it in full. Sizes are numbers of compute nodes."""
+    """One failure in the list. Sizes are numbers of compute nodes; ``operators`` names what its smallest graph calls.
+    ``embedded`` if the report has it in full, ``has_script`` if that includes a script."""
 
     id: int
     state: str
@@ -45,7 +52,9 @@ class FailureRow:
     after: int | None
     seen: int
     headline: str
+    operators: str = ""
     embedded: bool = False
+    has_script: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,17 @@ class Group:
     @property
     def backends(self) -> list[str]:
         return sorted({row.backend for row in self.rows})
+
+    @property
+    def about(self) -> str:
+        """The backends, and what the smallest graph calls: ``inductor: softmax:``."""
+        operators = next((row.operators for row in self.rows if row.operators), "")
+        return "".join(f"{text}: " for text in (_few(self.backends), _few(operators.split(", "))) if text).rstrip()
+
+    @property
+    def script(self) -> int | None:
+        """The first failure whose script the report has."""
+        return next((row.id for row in self.rows if row.has_script), None)
 
     @property
     def states(self) -> list[tuple[str, int]]:
@@ -107,7 +127,9 @@ class Detail:
     environment: tuple[tuple[str, str], ...] = ()
     illustration_heading: str = ""
     illustrations: tuple[Illustration, ...] = ()
-    sections: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    matters: tuple[str, ...] = ()
+    passes: str = ""
+    passing: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -129,6 +151,18 @@ class FailureReport:
     def states(self) -> list[str]:
         return sorted({row.state for group in self.groups for row in group.rows})
 
+    @property
+    def kinds(self) -> list[str]:
+        return sorted({group.kind for group in self.groups})
+
+    @property
+    def backends(self) -> list[str]:
+        return sorted({row.backend for group in self.groups for row in group.rows})
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+
 
 def render(report: FailureReport) -> str:
     """The page as one HTML file, without other files."""
@@ -136,7 +170,7 @@ def render(report: FailureReport) -> str:
     script = _resource("report.js")
     return _environment().get_template("report.html.j2").render(
         report=report, style=Markup(style), script=Markup(script), style_hash=_hash(style), script_hash=_hash(script),
-        page=PAGE, rows=ROWS,
+        page=PAGE, rows=ROWS, searched=SEARCHED,
     )  # fmt: skip
 
 
@@ -153,7 +187,7 @@ def _environment() -> jinja2.Environment:
         "python": partial(_highlighted, lexer=PythonLexer(stripnl=False)),
         "difference": partial(_highlighted, lexer=DiffLexer(stripnl=False)),
         "drawn": Markup,  # a picture of ours, in which every text is escaped already
-        "count": count, "image_address": _image_address,
+        "count": count, "image_address": _image_address, "points_to": points_to,
     }  # fmt: skip
     environment.finalize = _finalize
     return environment

@@ -10,6 +10,7 @@ from ...backends.running.deaths import signal_name
 from ...store.document.case import Case
 from ...store.failure import Failure, FailureKind, Frame, Phase
 from ...store.masking import mask
+from ...store.text import without_addresses
 from ..privacy import private
 
 
@@ -75,11 +76,13 @@ def title(case: Case, failure: Failure) -> str:
     last = case.graph.compute[-1:]
     target = last[0].target if last else ""
     named = next(iter(target.values()), "") if isinstance(target, dict) else target
-    what = str(named).removesuffix(".default").replace("::", ".")
+    what = str(named).removesuffix(".default").replace("::", ".").removeprefix("_")
     name = str(case.backend.get("name", "")) or "backend"
     kind = str(failure.kind).replace("_", " ")
-    parts = [what, kind, _short(failure)]
-    return one_line(f"[{name}] {': '.join(filter(None, parts))}", 140)
+    short = _short(failure)
+    if len(short) > _WORDY:  # what wraps its cause in so many words says the same of every bug
+        short = without_addresses(failure.root_cause()) or short
+    return one_line(f"[{name}] {': '.join(filter(None, (what, kind, short)))}", 140)
 
 
 def _place(case: Case, failure: Failure) -> str:
@@ -88,6 +91,8 @@ def _place(case: Case, failure: Failure) -> str:
     return f"{name}: {kind}" if (failure.kind, failure.phase) == _USUAL else f"{name}: {kind} in {failure.phase}"
 
 
+#: Characters of an error from which on its cause stands in a title.
+_WORDY = 100
 _USUAL = (FailureKind.COMPILE_ERROR, Phase.COMPILE)
 
 
@@ -97,12 +102,12 @@ def _short(failure: Failure) -> str:
         return ""
     text = failure.headline()
     if failure.kind is FailureKind.DIVERGENCE:
-        return text.removeprefix("value: ")
+        return text
     return text.removeprefix(failure.type.rpartition(".")[0] + ".") if failure.type else text
 
 
-def summary(case: Case, failure: Failure) -> str:
-    """What is wrong, as a sentence of Markdown."""
+def summary(case: Case, failure: Failure, timeout: int) -> str:
+    """What is wrong, as a sentence of Markdown. The message of an error stands in the title and in the `log`."""
     name = code(str(case.backend.get("name", "")) or "the backend", 80)
     after = {Phase.BACKWARD: "in the backward pass", Phase.GUARDS: "while Dynamo makes guards"}.get(failure.phase, "")
     when = f" {after}" if after else ""
@@ -111,12 +116,21 @@ def summary(case: Case, failure: Failure) -> str:
         FailureKind.COMPILE_ERROR: f"The backend {name} does not compile {compiled} that eager runs",
         FailureKind.RUNTIME_ERROR: f"What the backend {name} compiled raises{when or ' when it runs'}; eager does not",
         FailureKind.DIVERGENCE: f"What the backend {name} compiled and eager disagree{when}",
-        FailureKind.CRASH: f"The process dies with the backend {name}{when}; eager is fine",
-        FailureKind.HANG: f"The backend {name} does not come to an end{when}; eager does",
+        FailureKind.CRASH: f"The process dies{_of(failure)} with the backend {name}{when}; eager is fine",
+        FailureKind.HANG: f"The backend {name} does not come to an end within {timeout} s{when}; eager does",
         FailureKind.OUT_OF_MEMORY: f"The backend {name} runs out of memory{when}; eager does not",
     }
-    said = code(_short(failure))
+    said = code(_short(failure)) if failure.kind is FailureKind.DIVERGENCE else ""
     return f"{sentences[failure.kind]}: {said}" if said else f"{sentences[failure.kind]}."
+
+
+def _of(failure: Failure) -> str:
+    return f" of {signal_name(failure.signal)}" if failure.signal else ""
+
+
+def points_to(enters: str) -> str:
+    """The answer of an ablation as a sentence; ``enters`` is the layer."""
+    return f"Ablation points {'' if enters.startswith('nowhere') else 'to '}{enters}."
 
 
 def log(failure: Failure, lines: int = 20) -> str:
@@ -130,7 +144,7 @@ def log(failure: Failure, lines: int = 20) -> str:
             "\n".join(["Traceback (most recent call last):", *(["  ..."] * (len(frames) < len(failure.frames))), *told])
         )
     parts.append(f"{failure.type}: {failure.message}" if failure.type else failure.message)
-    parts += [f"caused by {kind}: {text}" for kind, text in failure.causes]
+    parts += [f"caused by {kind}: {text}" for kind, text in failure.causes if text.strip() not in failure.message]
     if failure.diagnosis():
         parts.append("On standard error:\n" + "\n".join(failure.diagnostics.strip().splitlines()[-lines:]))
     return one_line("\n".join(parts), 6000, lines=4 * lines)

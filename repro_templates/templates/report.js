@@ -31,17 +31,20 @@
     $("next").disabled = page === pages - 1;
     $("found").textContent = found.length === all.length ? "" : `${found.length} of ${all.length} bugs`;
   };
+  const CHOICES = ["kind", "backend", "state"];
   const search = () => {
-    const wanted = $("filter").value.toLowerCase().trim(), state = $("state").value;
+    const wanted = $("filter").value.toLowerCase().trim();
+    const chosen = CHOICES.map((name) => [name, $(name).value]).filter(([, value]) => value);
     const id = /^#\d+$/.test(wanted) ? new RegExp(wanted + "(?!\\d)") : null;
     found = all.filter((group) => (!wanted || (id ? id.test(text(group)) : text(group).includes(wanted)))
-      && (!state || group.querySelector(`summary .state.${CSS.escape(state)}`)));
+      && chosen.every(([name, value]) => (name === "kind" ? [...group.querySelectorAll("summary .kind")]
+        : rowsOf(group).map((row) => row.querySelector("." + name))).some((cell) => cell.textContent === value)));
     page = 0;
     draw();
   };
   let waiting = 0;
   $("filter").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(search, 120); });
-  $("state").addEventListener("change", search);
+  CHOICES.forEach((name) => $(name).addEventListener("change", search));
   const turn = (by) => { page += by; draw(); window.scrollTo(0, 0); };
   $("previous").addEventListener("click", () => turn(-1));
   $("next").addEventListener("click", () => turn(1));
@@ -60,8 +63,8 @@
   // One failure in full: its template is copied when somebody looks at it.
   let place = 0;
   const show = () => {
-    const id = location.hash.slice(1);
-    const template = /^\d+$/.test(id) ? $(`detail-${id}`) : null;
+    const [, id, part] = /^#(\d+)(-script)?$/.exec(location.hash) ?? [];
+    const template = id ? $(`detail-${id}`) : null;
     if (template) {
       if (view.hidden) place = window.scrollY;
       view.replaceChildren(template.content.cloneNode(true));
@@ -69,7 +72,11 @@
       list.hidden = true;
       window.scrollTo(0, 0);
       view.querySelectorAll(".picture").forEach(zoomable);
-      view.querySelector("h2").focus({ preventScroll: true });
+      const code = part && view.querySelector(".code");
+      if (code) {
+        code.previousElementSibling.scrollIntoView();
+        code.querySelector("pre").focus({ preventScroll: true });
+      } else view.querySelector("h2").focus({ preventScroll: true });
     } else if (!view.hidden) {
       view.hidden = true;
       view.replaceChildren();
@@ -88,7 +95,7 @@
   view.addEventListener("click", async (event) => {
     const button = event.target.closest(".copy");
     if (!button) return;
-    const code = button.parentElement.querySelector("code");
+    const code = button.closest(".code").querySelector("code");
     let done = true;
     try {
       await navigator.clipboard.writeText(code.textContent);
@@ -119,19 +126,49 @@
     const fitting = () => Math.min(canvas.clientWidth / width, canvas.clientHeight / height, 1) * 0.99;
     // A small graph needs no high frame.
     canvas.style.height = `${Math.min(canvas.clientHeight, height * Math.min(canvas.clientWidth / width, 1) + 20)}px`;
-    const next = () => {
-      if (!culprits.length) return;
-      at = (at + 1) % culprits.length;
+    const centre = (node) => {
       if (scale < 0.6) zoom(1);
-      const box = culprits[at].getBoundingClientRect(), frame = canvas.getBoundingClientRect();
+      const box = node.getBoundingClientRect(), frame = canvas.getBoundingClientRect();
       canvas.scrollLeft += box.left + box.width / 2 - frame.left - frame.width / 2;
       canvas.scrollTop += box.top + box.height / 2 - frame.top - frame.height / 2;
     };
+    const next = () => {
+      if (!culprits.length) return;
+      at = (at + 1) % culprits.length;
+      centre(culprits[at]);
+    };
+    const find = figure.querySelector(".find");
+    if (find) {
+      const boxes = [...svg.querySelectorAll("g[data-n]")], said = figure.querySelector(".matches");
+      const shown = (node) => [...node.querySelectorAll("text")].map((line) => line.textContent).join(" ").toLowerCase();
+      let matches = [], which = -1;
+      const turn = (by) => {
+        matches[which]?.classList.remove("at");
+        if (matches.length) {
+          which = (which + by + matches.length) % matches.length;
+          matches[which].classList.add("at");
+          centre(matches[which]);
+        }
+        said.textContent = find.value ? `${matches.length ? which + 1 : 0} of ${matches.length}` : "";
+      };
+      find.addEventListener("input", () => {
+        matches.forEach((node) => node.classList.remove("match", "at"));
+        const wanted = find.value.toLowerCase().trim();
+        matches = wanted ? boxes.filter((node) => shown(node).includes(wanted)) : [];
+        matches.forEach((node) => node.classList.add("match"));
+        which = -1;
+        turn(1);
+      });
+      find.addEventListener("keydown", (event) => {
+        if (event.key === "Enter") turn(event.shiftKey ? -1 : 1);
+        if (event.key === "Escape" && !find.value) canvas.focus();
+      });
+    }
     const acts = {
       in: () => zoom(scale * 1.3), out: () => zoom(scale / 1.3), fit: () => zoom(fitting()), one: () => zoom(1),
-      culprit: next,
+      culprit: next, find: () => find?.focus(),
     };
-    const keys = { "+": "in", "=": "in", "-": "out", "0": "fit", "1": "one", c: "culprit" };
+    const keys = { "+": "in", "=": "in", "-": "out", "0": "fit", "1": "one", c: "culprit", f: "find" };
     figure.querySelector(".tools").addEventListener("click", (event) => {
       const button = event.target.closest("button");
       if (button) acts[button.dataset.zoom]();

@@ -247,7 +247,8 @@ def open_server_engine(url: URL, *, readonly: bool) -> Database:
         connect = dict(_CONNECT.get(url.get_driver_name(), {}))
         engine = create_engine(url, pool_pre_ping=True, connect_args=connect)
     except (ArgumentError, NoSuchModuleError, ImportError) as exc:
-        raise StoreError(f"{name} cannot be opened here ({exc}): install the driver it names") from exc
+        install = "pip install 'fxminify[postgres]'" if url.get_backend_name() == "postgresql" else "install its driver"
+        raise StoreError(f"{name} cannot be opened here ({exc}): {install}") from exc
     return Database(name, engine, None, readonly=readonly)
 
 

@@ -189,7 +189,7 @@ class _Sharing:
             document=document,
         )
         for sighting in self._of(SightingRow, SightingRow.capture == row.id):
-            versions = self._read.get_one(EnvironmentRow, sighting.environment).versions
+            versions = self._found(EnvironmentRow, sighting.environment).versions
             insert(self._write, EnvironmentRow, [{"digest": sighting.environment, "versions": versions}])
             self._add(sighting, place)
         for reduction in self._of(ReductionRow, ReductionRow.capture == row.id):
@@ -230,10 +230,11 @@ class _Sharing:
 
     def _bug(self, row: CaptureRow) -> None:
         """Count a capture under its bug, which is made with the first of them."""
-        assert row.bug is not None
+        if row.bug is None:
+            raise ForeignValue("it belongs to no bug")
         known = self._write.get(BugRow, row.bug)
         if known is None:
-            old = self._read.get_one(BugRow, row.bug)
+            old = self._found(BugRow, row.bug)
             known = self._add(
                 old, f"failure {row.id}", headline=self._masks.text(old.headline), captures=0, occurrences=0
             )
@@ -279,6 +280,13 @@ class _Sharing:
         for column, text in texts.items():
             self._look(f"{place}: {row.__tablename__}.{column}", text)
         return new
+
+    def _found(self, table: type[_Row], key: int | str) -> _Row:
+        """The row that another one names. Raises `ForeignValue` where a file has none."""
+        row = self._read.get(table, key)
+        if row is None:
+            raise ForeignValue(f"it names {key!r} in the table {table.__tablename__}, which has no such row")
+        return row
 
     def _look(self, place: str, text: str) -> None:
         if what := list(dict.fromkeys([*self._shared.found.get(place, ()), *self._masks.look(text)])):

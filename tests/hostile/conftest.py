@@ -58,7 +58,7 @@ def _complete(index: Index, id: int) -> None:
     for kind, content in {
         "explanation": {"features": [size], "asked": 1, "complete": True, "reduction": reduction.id},
         "ablation": {"rows": rows, "enters": "the backend"},
-        "first-node": {"node": case.graph.compute[0].name, "position": 1, "of": nodes},
+        "first-node": {"node": case.graph.nodes[-2].name, "position": 1, "of": nodes},
         "rest": {"without": ["torch.relu"], "nodes": 2, "outcome": "pass"},
         "illustrations": {"heading": "Kernels", "items": [picture]},
         "comes-from": "program.py:12 model",

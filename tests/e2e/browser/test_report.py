@@ -77,7 +77,7 @@ def test_a_failure_opens_from_the_list_and_closes_with_the_back_button(open_page
     page.locator("summary").first.click()
     page.get_by_role("link", name="#1", exact=True).click()
     page.locator("#list").wait_for(state="hidden")
-    assert page.locator("#view h2").inner_text() == "#1 planted: RuntimeError: no kernel for sin"
+    assert page.locator("#view h2").inner_text() == "#1 planted: sin: RuntimeError: no kernel for sin"
     assert page.locator("#view .picture").count() == 2
     assert page.locator(".picture .culprit").count() == 1
     page.go_back()
@@ -155,7 +155,7 @@ def test_pages_and_rows_are_shown_a_part_at_a_time_and_all_are_searched(open_pag
     assert page.get_by_role("button", name="Next").is_disabled()
     page.get_by_label("Filter").fill("THE ZZZZZ WENT")
     page.locator("#found", has_text="1 of 121 bugs").wait_for()
-    assert page.locator(".headline").all_inner_texts() == ["RuntimeError: the zzzzz went wrong"]
+    assert page.locator(".headline").all_inner_texts() == ["planted: RuntimeError: the zzzzz went wrong"]
     page.get_by_label("Filter").fill("#250")
     page.locator(".headline", has_text="every graph").wait_for()
     assert page.locator(".group").count() == 1
@@ -201,12 +201,50 @@ def test_text_can_be_read_in_light_and_dark(open_page: OpenPage, db: Path, schem
     assert dark == (scheme == "dark")
 
 
+def test_the_script_is_one_click_away(open_page: OpenPage, db: Path) -> None:
+    page = open_page(db)
+    links = page.locator("a.script")
+    assert links.count() == 1  # one bug has a script
+    links.press("Enter")
+    page.locator("#list").wait_for(state="hidden")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Script"
+    script = page.locator("#view .code pre")
+    assert box(script)["y"] + box(script)["height"] <= page.evaluate("innerHeight")
+    page.keyboard.press("Escape")
+    page.locator("#list").wait_for()
+    assert not page.locator("details").first.evaluate("details => details.open")
+
+
+def test_bugs_are_found_by_kind_and_by_backend(open_page: OpenPage, db: Path) -> None:
+    page = open_page(db)
+    assert page.locator("#kind option").all_inner_texts() == ["all", "compile_error"]
+    assert page.locator("#backend option").all_inner_texts() == ["all", "", "other", "planted"]
+    page.get_by_label("Backend").select_option("other")
+    assert page.locator(".headline").all_inner_texts() == ["other: RuntimeError: no kernel for sin"]
+    assert page.locator("#found").inner_text() == "1 of 3 bugs"
+    page.get_by_label("State").select_option("verified")
+    assert page.locator(".group").count() == 0
+    page.get_by_label("Backend").select_option("all")
+    assert page.locator(".headline").all_inner_texts() == ["planted: sin: RuntimeError: no kernel for sin"]
+    page.get_by_label("Kind").select_option("compile_error")
+    assert page.locator(".group").count() == 1
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+def test_copy_covers_no_text(open_page: OpenPage, db: Path, width: int) -> None:
+    page = open_page(db, fragment="#1", viewport={"width": width, "height": 900})
+    copy, code, note = (box(page.locator(selector)) for selector in (".copy", ".code pre", ".code p span"))
+    assert copy["y"] + copy["height"] <= code["y"] + 0.5
+    assert note["x"] + note["width"] <= copy["x"] or note["y"] + note["height"] <= copy["y"]
+
+
+@pytest.mark.parametrize("width", [400, 1600])
 @pytest.mark.parametrize("fragment", ["", "#1"])
-def test_a_narrow_window_need_not_be_scrolled_sideways(open_page: OpenPage, db: Path, fragment: str) -> None:
-    page = open_page(db, fragment=fragment, viewport={"width": 360, "height": 700})
+def test_a_window_need_not_be_scrolled_sideways(open_page: OpenPage, db: Path, fragment: str, width: int) -> None:
+    page = open_page(db, fragment=fragment, viewport={"width": width, "height": 700})
     for summary in page.locator("summary:visible").all():
         summary.click()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("width", [400, 1600])
@@ -231,7 +269,7 @@ def test_escape_leads_back_and_a_slash_to_the_filter(open_page: OpenPage, db: Pa
     page = open_page(db, fragment="#1")
     page.locator("h2").wait_for()
     page.keyboard.press("Escape")
-    assert page.locator("#list").is_visible()
+    page.locator("#list").wait_for(timeout=5000)
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "filter"
     page.keyboard.type("/")
@@ -253,6 +291,23 @@ def test_a_graph_of_a_thousand_nodes_opens_at_the_culprit_and_zooms(open_page: O
     assert large.locator("g[data-n]").count() == 1002
     frame, culprit = box(large.locator(".canvas")), box(large.locator(".culprit"))
     assert frame["y"] <= culprit["y"] <= frame["y"] + frame["height"] - culprit["height"]
+    large.locator(".canvas").press("f")
+    page.keyboard.type("EXP")
+    assert large.locator(".matches").inner_text() == "1 of 1"
+    assert large.locator("g.match text").first.text_content() == "exp"
+    page.keyboard.press("Control+a")
+    page.keyboard.type("tanh")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Shift+Enter")
+    assert large.locator(".matches").inner_text() == "2 of 250"
+    frame, found = box(large.locator(".canvas")), box(large.locator("g.at"))
+    assert frame["y"] <= found["y"] <= frame["y"] + frame["height"] - found["height"]
+    page.keyboard.press("Escape")
+    assert large.locator("g.match").count() == 0
+    page.locator("#view").wait_for(timeout=5000)
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.className") == "canvas"
     for key in "++-01c":
         large.locator(".canvas").press(key)
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -279,4 +334,4 @@ def test_of_ten_thousand_failures_a_part_is_shown_at_a_time(open_page: OpenPage,
     assert page.evaluate("document.querySelectorAll('*').length") < 50_000
     page.get_by_label("Filter").fill("#9990")
     page.locator("#found", has_text="1 of 1").wait_for(timeout=5000)
-    assert page.locator(".headline").all_inner_texts() == ["RuntimeError: cannot lower xxxx in place 9990"]
+    assert page.locator(".headline").all_inner_texts() == ["planted: RuntimeError: cannot lower xxxx in place 9990"]

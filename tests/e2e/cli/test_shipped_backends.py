@@ -58,7 +58,7 @@ def test_faults_and_chains_by_name_are_captured_and_minified(desk: Desk) -> None
     ]
     issue = desk.minify("repro", "repro.db", rows[2]["id"], "--format", "issue").stdout
     assert "| aot\\_eager | AOTAutograd | passes |\n" in issue
-    assert "The failure enters at: the backend fxminify\\_faulty\n" in issue
+    assert "\nAblation points to the backend fxminify_faulty.\n" in issue
     unknown = desk.minify("ablate", "repro.db", rows[2]["id"], "--backend", "inductr")
     assert unknown.returncode == 2
     assert "no backend is registered as 'inductr'" in unknown.stderr

@@ -98,6 +98,22 @@ class Net(torch.nn.Module):
 with torch.no_grad():
     torch.compile(Net(), backend=unlisted)(torch.randn(2, 2, 4, 4, 4))
 """
+#: A convolution of float64, with arguments that only go together with sizes.
+GROUPED = """\
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Conv2d(8, 16, 3, padding=1, groups=4), torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.a(x).relu() * 1.5).flatten(2))
+
+model = torch.compile(Net().double(), backend="fxminify_ort", options={"strict": True})
+with torch.no_grad():
+    model(torch.randn(2, 8, 2, 2).double())
+"""
 #: A backend of one's own: this one, without an entry of its list of wrong operators.
 UNLISTED = """\
 from fxminify.backends.shipped.onnxrt import compile_fx, partition
@@ -115,8 +131,12 @@ def unlisted(gm, example_inputs):
 )
 @pytest.mark.parametrize(
     ("program", "call"),
-    [(REFUSED, "return torch.erf("), (WRONG, "return torch.nn.functional.avg_pool3d(")],
-    ids=["refused", "wrong"],
+    [
+        (REFUSED, "return torch.erf("),
+        (WRONG, "return torch.nn.functional.avg_pool3d("),
+        (GROUPED, "return torch.conv2d(weight, weight)\n\n\nweight = torch.zeros(1, 1, 1, 1, dtype=torch.float64)\n"),
+    ],
+    ids=["refused", "wrong", "grouped"],
 )
 def test_a_failure_becomes_a_verified_script_of_one_node(tmp_path: Path, program: str, call: str) -> None:
     (tmp_path / "program.py").write_text(program)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -12,13 +12,16 @@ import pytest
 import torch
 from made import Held
 
+from fxminify.minifier.candidate.validity import Way
 from fxminify.minifier.oracle.keys import Keys
 from fxminify.minifier.oracle.scheduler import Budget, BudgetSpent, MemoryLog, QueryScheduler
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.reducer.history import EXPLAIN
+from fxminify.minifier.reducer.validity import KnownValidity
 from fxminify.minifier.reporting import remake
 from fxminify.minifier.reporting.explain import explain
 from fxminify.minifier.reporting.explanation import Aspect, Explanation
+from fxminify.minifier.tracing import validity
 from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
 from fxminify.store.document.strides import contiguous
 from fxminify.store.live.build import build, build_value
@@ -295,3 +298,45 @@ class Log(MemoryLog):
 
     def asked(self, key: str, name: str) -> None:
         self.names.append(name)
+
+
+class InThisProcess:
+    """Tells which candidates eager accepts."""
+
+    def way(self, base: Case) -> Way:
+        return validity.way(base)
+
+    def valid(self, way: Way, candidates: Sequence[Case]) -> list[bool]:
+        return validity.validity(way, candidates)
+
+
+class Counted(Eager):
+    """Remembers how each query ended."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        super().__init__(lambda case: True, blobs)
+        self.outcomes: list[Outcome] = []
+
+    def ask(self, candidate: Case) -> Verdict:
+        verdict = super().ask(candidate)
+        self.outcomes.append(verdict.outcome)
+        return verdict
+
+
+def test_what_eager_refuses_is_no_query() -> None:
+    x, w, b = ({"ref": f"x{i}"} for i in range(3))
+    tensors = zeros(1, 4, 3, 3), zeros(6, 2, 3, 3), zeros(6)
+    start = case(*tensors, fn="torch.conv2d", args=(x, w, b), kwargs={"groups": 2})
+
+    def made(validator: InThisProcess | None) -> tuple[Explanation, list[Outcome]]:
+        held = Held()
+        oracle = Counted(held)
+        scheduler = QueryScheduler(oracle)
+        known = None if validator is None else KnownValidity(validator, scheduler.key)
+        found = explain(start, held, scheduler, put=held.put, validity=known, budget=Budget(60), clock=lambda: 0.0)
+        return found, oracle.outcomes
+
+    (plain, asked), (informed, fewer) = made(None), made(InThisProcess())
+    assert plain.features == informed.features
+    assert Outcome.INVALID in asked
+    assert fewer == [outcome for outcome in asked if outcome is not Outcome.INVALID]

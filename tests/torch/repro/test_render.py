@@ -464,12 +464,43 @@ def test_a_report_holds_the_script_the_error_and_the_versions() -> None:
     text = script(lambda x: x.sin(), X, format="issue")
     assert text.startswith("<!-- Title: [inductor] sin: runtime error: RuntimeError: index out of bounds: 37 -->\n")
     assert (
-        "\n### Describe the bug\n\nWhat the backend `inductor` compiled raises when it runs; eager does not: "
-        "`RuntimeError: index out of bounds: 37`\n"
-    ) in text
-    assert '```python\n"""inductor: ' in text
-    assert "**Actual:** `RuntimeError: index out of bounds: 37`\n" in text
+        "\n### Describe the bug\n\nWhat the backend `inductor` compiled raises when it runs; eager does not.\n" in text
+    )
+    assert "```python\nimport torch\n" in text
+    assert "\n### Error logs\n\n```\nRuntimeError: index out of bounds: 37\n```\n" in text
     assert text.endswith("### Versions\n\n```\ntorch 2.13.0+cpu\nPython 3.11\nLinux x86_64\n```\n")
+
+
+STANDARD_ERROR = "terminate called after throwing an instance of 'Broken'\n  what():  the tile is odd"
+CRASH = Failure(FailureKind.CRASH, Phase.FORWARD, message="the process died of SIGABRT", signal=6)
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (ERROR, "index out of bounds: 37"),
+        (replace(ERROR, causes=(("KeyError", "index out of bounds: 37"),)), "index out of bounds: 37"),
+        (replace(ERROR, message="no way " * 30, causes=(("KeyError", "the tile is odd"),)), "the tile is odd"),
+        (replace(ERROR, kind=FailureKind.COMPILE_ERROR, phase=Phase.COMPILE), "index out of bounds: 37"),
+        (DIVERGENCE, "1 of 2 elements differ"),
+        (replace(DIVERGENCE, message="dtype is a, b compiled", detail={"class": "dtype"}), "dtype is a, b compiled"),
+        (replace(CRASH, diagnostics=STANDARD_ERROR), "the tile is odd"),
+        (CRASH, "the process died of SIGABRT"),
+    ],
+)
+def test_an_error_stands_in_a_report_twice(failure: Failure, said: str) -> None:
+    text = script(lambda x: x.sin(), X, failure=failure, format="issue")
+    assert text.count(said) == 2
+
+
+def test_addresses_of_objects_are_left_out_of_every_text() -> None:
+    message = "no lowering for <team.Kernel object at 0x7f3a12bc9e10> in 0x00007f3a12bc9e10, code 0x1f"
+    failure = replace(ERROR, message=message, diagnostics="Check failed: at 0x7f3a12bc9e10")
+    for format in OURS:
+        text = script(lambda x: x.sin(), X, failure=failure, format=format)
+        assert "7f3a12bc9e10" not in text
+        assert "no lowering for <team.Kernel object> in 0x..., code 0x1f" in text.replace("\n", " ")
+    assert failure.headline() == "RuntimeError: no lowering for <team.Kernel object> in 0x..., code 0x1f"
 
 
 @pytest.mark.process

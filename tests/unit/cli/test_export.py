@@ -144,13 +144,22 @@ def test_nothing_is_overwritten_and_nothing_is_left_half(desk: Desk) -> None:
     assert sorted(path.name for path in desk.path.glob("*other*")) == []
 
 
-def test_a_row_that_cannot_be_read_is_left_out_and_named(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("UPDATE captures SET failure = '{\"kind\": 3}' WHERE id = 2", ""),
+        ("UPDATE sightings SET environment = 'x' WHERE capture = 2", "it names 'x' in the table environments, which"),
+        ("UPDATE captures SET bug = 99 WHERE id = 2", "it names 99 in the table bugs, which has no such row"),
+        ("UPDATE captures SET bug = NULL WHERE id = 2", ""),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_left_out_and_named(desk: Desk, change: str, why: str) -> None:
     small(desk.db)
     with sqlite3.connect(desk.db) as connection:
-        connection.execute("UPDATE captures SET failure = '{\"kind\": 3}' WHERE id = 2")
+        connection.execute(change)
     connection.close()
     done = desk.invoke("export", "repro.db")
     assert done.exit_code == 0, done.output
-    assert "  failure 2, which cannot be read: " in done.stdout
+    assert f"  failure 2, which cannot be read: {why}" in done.stdout
     with Index.open(str(desk.path / "share.db"), readonly=True) as index:
         assert [row.id for row in index.captures.find()] == [1, 3, 4]

@@ -10,6 +10,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import click
+import indexes
 import pytest
 from desks import Desk
 from indexes import one_relu
@@ -176,3 +178,22 @@ def test_a_capture_that_was_not_minified_is_offered_to_be(desk: Desk, monkeypatc
         assert "make one: minify run repro.db 1" in refused.stderr
     assert asked[0].endswith("Minify it now?")
     assert ran == [("repro.db", [1])]
+
+
+def test_the_page_is_opened_where_that_was_asked_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    indexes.small(desk.db)
+    opened: list[str] = []
+
+    def launch(path: str) -> int:
+        opened.append(path)
+        return len(opened) - 1
+
+    monkeypatch.setattr(click, "launch", launch)
+    assert desk.invoke("report", "repro.db", "--open").exit_code == 0
+    assert [Path(path).name for path in opened] == ["repro.html"]
+    failed = desk.invoke("report", "repro.db", "--open", "--force")
+    assert (failed.exit_code, failed.stderr) == (2, "Error: no browser opens repro.html here.\n")
+    refused = desk.invoke("report", "repro.db", 1, "--to", "gh", "--open")
+    assert (refused.exit_code, refused.stderr) == (
+        2, "Error: --open is for the HTML report; it does not go with --bundle or --to.\n",
+    )  # fmt: skip

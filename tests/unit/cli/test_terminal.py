@@ -11,9 +11,11 @@ from typing import Any
 
 import indexes
 import pytest
+from click.testing import CliRunner
 from desks import Desk
 from rich.console import Console
 
+from fxminify.cli import main
 from fxminify.minifier.commands import console
 from fxminify.minifier.reporting.details import details
 from fxminify.minifier.reporting.overview import overview
@@ -203,6 +205,40 @@ def test_a_slow_run_tells_its_first_script_and_when_only_explanations_are_left(
         for event in (events.ScriptVerified(2, 3, 3), events.FirstScript(3, 2), events.ScriptVerified(3, 3, 3)):
             progress(event)
     assert [line.rpartition(": ")[2] for line in capsys.readouterr().err.splitlines()] == ["minify repro a.db 3"] * 2
+
+
+def test_a_verbose_log_has_each_query_and_step_and_a_quiet_one_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[events.Event] = [
+        events.QueryAnswered(1, 9, 9, 1, "slices"),
+        events.StepAccepted(1, 1, "slices", 1, 2, 1),
+        events.QueryAnswered(1, 1, 9, 2, "arguments"),
+        events.FirstScript(1, 1),
+    ]
+    for verbose in (True, False):
+        with console.RunProgress(verbose=verbose, quiet=not verbose) as progress:
+            for event in told:
+                progress(event)
+    said, _, none = capsys.readouterr().err.partition("minify repro 1\n")
+    lines = [line.removeprefix(": ") for line in said.splitlines()]
+    assert lines[:3] == [
+        "9/9 nodes  1 query  0 s  removing what is not needed (slices)",
+        "step 1, slices: 1 node and 2 inputs are left",
+        "1/9 nodes  2 queries  0 s  trying simpler operators (arguments)",
+    ]
+    assert none == ""
+
+
+def test_a_shell_completes_verbs_and_options(desk: Desk) -> None:
+    assert "_MINIFY_COMPLETE=bash_source minify" in desk.invoke("--help").stdout
+    for words, number, found in (
+        ("minify re", 1, {"repro", "report", "retest"}),
+        ("minify run --verb", 2, {"--verbose"}),
+    ):
+        asked = {"_MINIFY_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+        made = CliRunner(env=asked).invoke(main, prog_name="minify").stdout
+        assert {line.rpartition(",")[2] for line in made.splitlines()} == found
+    source = CliRunner(env={"_MINIFY_COMPLETE": "zsh_source"}).invoke(main, prog_name="minify").stdout
+    assert source.startswith("#compdef minify")
 
 
 def test_a_log_says_now_and_then_that_the_work_goes_on(

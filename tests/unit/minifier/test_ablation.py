@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import indexes
 import pytest
 
+from fxminify.backends.provenance.spec import BackendSpec
+from fxminify.minifier.oracle import ablation
 from fxminify.minifier.oracle.ablation import CANNOT, LAYERS, OTHER, PASSES, SAME, Ablation, AblationRow, _enters
 from fxminify.store.errors import StoreError
+from fxminify.store.index import Index
 
 
 @pytest.mark.parametrize(
@@ -34,3 +39,33 @@ def test_an_ablation_is_read_back_and_nothing_else_is() -> None:
     for doc in wrong:
         with pytest.raises(StoreError, match="cannot be read"):
             Ablation.from_json(doc)
+
+
+@pytest.mark.parametrize(
+    ("fails", "options", "ran"),
+    [
+        ("aot_eager", {}, ["eager", "aot_eager"]),
+        ("planted", {}, ["eager", "aot_eager", "aot_eager_decomp_partition", "planted"]),
+        ("aot_eager", {"backends": ["mine"]}, ["eager", "aot_eager", "mine"]),
+        ("eager", {"backends": ["planted"]}, ["eager", "planted"]),
+        ("eager", {"everything": True}, ["eager", "aot_eager", "aot_eager_decomp_partition", "planted", "other"]),
+        ("eager", {"everything": True, "backends": ["mine"]},
+         ["eager", "aot_eager", "aot_eager_decomp_partition", "planted", "mine"]),
+    ],
+)  # fmt: skip
+def test_it_stops_at_the_layer_that_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str, options: dict[str, Any], ran: list[str]
+) -> None:
+    db = str(tmp_path / "repro.db")
+    with Index.open(db, create=True) as index:
+        id = indexes.add(index, indexes.chain(["sin"]), indexes.failing("no sin"))
+
+    def row(spec: BackendSpec, layer: str, *rest: object) -> AblationRow:
+        return AblationRow(spec.name, layer, SAME if spec.name == fails else PASSES)
+
+    monkeypatch.setattr(ablation, "_row", row)
+    monkeypatch.setattr(ablation, "named", lambda name, own: BackendSpec(name, "registered", name))
+    monkeypatch.setattr(ablation, "others", lambda own: ["other"])
+    found = ablation.ablate(db, id, trust=True, **options)
+    assert [row.backend for row in found.rows] == ran
+    assert found.enters == {"planted": "the backend planted", "eager": "Dynamo"}.get(fails, "AOTAutograd")

@@ -70,12 +70,19 @@ def test_a_value_that_matters_is_kept_by_the_first_recipe_that_has_it() -> None:
 
 def test_every_simplification_is_documented_and_listed() -> None:
     rows = in_stage(Stage.CANONICALIZE)
+    *first, ranks, inputs = map(name_of, CANONICALIZATIONS)
     assert [row.name for row in rows] == [
+        "arguments-with-sizes",
         "everything",
         "all-but-ranks",
         "all-but-sizes",
         "surroundings",
-        *map(name_of, CANONICALIZATIONS),
+        *first,
+        "sizes-with-sizes",
+        ranks,
+        inputs,
+        "ranks",
+        "defaults",
     ]
     assert all(row.summary.endswith(".") for row in rows)
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from fxminify.minifier.commands import console
 from fxminify.minifier.reducer.history import EXPLAIN, begin_at, describe, difference, stored
 from fxminify.minifier.reporting.details import details
+from fxminify.minifier.reporting.differences import shorter
 from fxminify.minifier.session.verdict_log import VerdictLog
 from fxminify.store.document.case import Case, Graph, Json, Node, TensorSpec
 from fxminify.store.errors import StoreError
@@ -166,3 +167,33 @@ def test_going_on_from_a_step_runs_what_the_capture_names(tmp_path: Path) -> Non
     assert number == reduction
     assert found.backend == {"name": "b", "module": "mine", "options": {"dict": [["b", 2]]}}
     assert (found.imports, found.context) == (case.imports, {"grad": False})
+
+
+def test_a_long_difference_says_how_many_of_what() -> None:
+    lines = [f"- l_weight_{n}_: float32[8] parameter, recorded values" for n in range(12)]
+    lines += [f"- conv_{n} = torch.conv2d(x, l_weight_{n}_, None)" for n in range(5)]
+    lines += [f"- view_{n} = conv_{n}.view(2, -1)" for n in range(3)]
+    lines += ["- mul = operator.mul(a, b)", "- relu = torch.relu(mul)", "- w = self.weight", "- context grad = False"]
+    lines += [
+        "- sin = torch.sin(a)",
+        "+ sin = torch.sin(b)",
+        "- return (w,)",
+        "+ return (sin,)",
+        "+ b: float32[2], zeros",
+    ]
+    assert shorter(lines, 40) == lines
+    assert shorter(lines, 8) == [
+        "- 11 nodes: 5 torch.conv2d, 3 .view, 1 operator.mul, 2 others",
+        "- 12 inputs",
+        "- 1 setting",
+        "+ b: float32[2], zeros",
+        *lines[-5:-1],
+    ]
+    assert shorter(lines, 7)[4:] == ["- sin = torch.sin(a)", "+ sin = torch.sin(b)", "  1 other change"]
+    assert shorter(lines, 3)[4:] == ["  2 changes"]
+
+
+def test_one_node_that_goes_is_shown_itself() -> None:
+    lines = ["- exp = torch.exp(x)", *(f"- y_{n}: float32[2], zeros" for n in range(9)), "- backward pass"]
+    assert shorter(lines, 3) == ["- exp = torch.exp(x)", "- 9 inputs", "- 1 other line"]
+    assert shorter([f"- return ({'x, ' * 90})", "+ return (x,)", "- 2 calls"], 2)[1] == "  1 change"

@@ -1,0 +1,29 @@
+"""Asks workers which candidates eager accepts. This is no query: no backend is called, and nothing is logged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...store.document.case import Case
+from ..candidate.validity import Way
+from ..oracle import tasks
+from ..sandbox.pool import Ended, Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """A `fxminify.minifier.candidate.validity.Validator` whose questions workers of ``pool`` answer."""
+
+    pool: Workers
+    timeout: float
+
+    def way(self, base: Case) -> Way | None:
+        """How to tell candidates made of ``base``; None if the worker fails."""
+        reply = self.pool.submit("way", tasks.way_argument(base), timeout=self.timeout).result()
+        return Way(reply.result["way"]) if reply.ended is Ended.DONE else None
+
+    def valid(self, way: Way, candidates: Sequence[Case]) -> Sequence[bool] | None:
+        """Which candidates eager accepts; None if the worker fails."""
+        reply = self.pool.submit("validity", tasks.validity_argument(way, candidates), timeout=self.timeout).result()
+        return list(reply.result["valid"]) if reply.ended is Ended.DONE else None
