@@ -59,11 +59,10 @@ def test_scripts_have_only_the_arguments_and_sizes_that_matter(desk: Desk) -> No
     conv, grouped, table = (desk.minify("repro", str(number)).stdout for number in (1, 2, 3))
     assert "return torch.conv2d(weight, weight)\n" in conv
     assert "weight = torch.zeros(1, 1, 1, 1)\n" in conv
-    assert re.search(r"return torch\.conv1d\(x, weight, groups=2\)\n", grouped)
-    assert "weight = torch.zeros(2, 1, 1)\n" in grouped
-    assert "x = torch.zeros(2, 1)\n" in grouped
-    assert "return torch.nn.functional.embedding(x, weight)\n" in table
-    assert "weight = torch.zeros(1, 1)\nx = torch.zeros(1, dtype=torch.int64)\n" in table
+    (x,) = re.findall(r"return torch\.conv1d\((\w+), weight, groups=2\)\n", grouped)
+    assert f"\nweight = torch.zeros(2, 1, 1)\n{x} = torch.zeros(2, 1)\n" in grouped
+    (x,) = re.findall(r"return torch\.nn\.functional\.embedding\((\w+), weight\)\n", table)
+    assert f"\nweight = torch.zeros(1, 1)\n{x} = torch.zeros(1, dtype=torch.int64)\n" in table
     for number in ("1", "2", "3"):
         said = desk.minify("history", number).stdout
         (columns,) = re.findall(r"^pass +asked.*$", said, re.MULTILINE)
