@@ -50,12 +50,11 @@ def minify(line: str) -> Any:
     return None
 
 
-def _run(db: str, ids: tuple[int, ...], json_: bool, **options: Any) -> MinifyResults:
+def _run(db: str, ids: tuple[int, ...], **options: Any) -> MinifyResults:
     """`minify run`, whose results the notebook shows."""
     from ..session.minify import minify as minify_captures
     from ..session.options import MinifyOptions
 
-    del json_
     return minify_captures(db, ids, options=MinifyOptions(**{**options, "jobs": options["jobs"] or 0}))
 
 
@@ -73,8 +72,10 @@ def _report(db: str, ids: tuple[int, ...]) -> Any:
     return HTML(f"<div>{frame}</div>")
 
 
+#: Options about what a terminal shows.
+_OF_TERMINALS = ("json_", "quiet", "verbose")
 _HERE = (
-    IndexCommand("run", callback=_run, params=run.params, help=run.help),
+    IndexCommand("run", callback=_run, params=[p for p in run.params if p.name not in _OF_TERMINALS], help=run.help),
     IndexCommand("report", callback=_report, params=[p for p in report.params if p.name in ("db", "ids")],
                  help="Show the page about the failures of DB, or those with the given IDs."),
 )  # fmt: skip

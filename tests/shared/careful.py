@@ -81,6 +81,10 @@ def dotted(node: ast.expr) -> str:
     return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
 
 
+#: Lines of the template of an issue that fold a section.
+FOLDING = ("<details><summary>Under other backends</summary>", "</details>")
+
+
 def markdown_faults(text: str) -> Iterator[str]:
     """What a reader would be shown that the author of a report did not write: mark-up, links, mentions."""
     if any(not (" " <= c <= "~" or c == "\n") for c in text):
@@ -99,6 +103,8 @@ def markdown_faults(text: str) -> Iterator[str]:
             continue
         if opened:
             fence = opened[1]
+            continue
+        if line in FOLDING:
             continue
         plain = re.sub(r"(?<![\\`])(`+)(?!`).*?(?<!`)\1(?!`)", "", line)
         if found := re.search(r"(?<!\\)(<|!\[|\]\(|@\w|(?<![\w/&])#\d)", plain):
