@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
-from ...store.document.case import Case
+from ...store.document.case import Case, TensorSpec
 
 
 class Way(StrEnum):
@@ -16,6 +17,14 @@ class Way(StrEnum):
     EAGER = "eager"
     FAKE = "fake"
     NONE = "none"
+
+
+def zeros(spec: TensorSpec) -> TensorSpec:
+    """``spec`` with zeros in place of its values, as it is where it has parts or is not strided."""
+    if spec.parts or spec.layout != "strided":
+        return spec
+    value: Any = {"complex": [0.0, 0.0]} if "complex" in spec.dtype else 0
+    return replace(spec, storage=None, offset=0, init={"fn": "full", "value": value})
 
 
 class Validity(Protocol):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .verbs import IndexCommand, Problem, as_json, ask, dump, index_argument, quietly, sandboxed, verbosely
+from .verbs import IndexCommand, Problem, as_json, ask, dump, index_argument, quietly, repeated, sandboxed, verbosely
 
 if TYPE_CHECKING:
     from ..session.options import MinifyOptions
@@ -37,14 +37,7 @@ if TYPE_CHECKING:
     help="How much of the signature must agree for a failure to be the same one.",
 )
 @click.option("--error-regex", metavar="REGEX", help="A failure is the same one when its text matches REGEX.")
-@click.option("--replays", default=3, show_default=True, type=click.IntRange(1, 100), help="Replays before a search.")
-@click.option(
-    "--runs",
-    default=3,
-    show_default=True,
-    type=click.IntRange(1, 100),
-    help="Runs of a script, each in a process of its own.",
-)
+@repeated
 @click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for one capture.")
 @click.option("--max-queries", type=click.IntRange(1), help="Oracle calls for one capture.")
 @click.option(

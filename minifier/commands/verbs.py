@@ -180,6 +180,14 @@ def sandboxed(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--sandbox", is_flag=True, help=text)(command)
 
 
+def repeated(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``--replays`` and ``--runs`` of verbs that minify."""
+    times = click.IntRange(1, 100)
+    text = "Runs of a script, each in a process of its own."
+    command = click.option("--runs", default=3, show_default=True, type=times, help=text)(command)
+    return click.option("--replays", default=3, show_default=True, type=times, help="Replays before a search.")(command)
+
+
 def quietly(command: Callable[..., Any]) -> Callable[..., Any]:
     """The ``-q`` flag of verbs that tell of their progress."""
     return click.option("-q", "--quiet", is_flag=True, help="Tell no progress, only the end.")(command)

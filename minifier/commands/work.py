@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .verbs import Problem, as_json, index_argument
+from .verbs import Problem, as_json, index_argument, repeated
 
 
 @click.command()
@@ -24,14 +24,7 @@ from .verbs import Problem, as_json, index_argument
 @click.option("--trust", is_flag=True, help="Also run what others captured.")
 @click.option("--name", default="", metavar="NAME", help="What `minify tasks` calls this worker.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), default=1, show_default=True, help="Candidates at a time.")
-@click.option("--replays", default=3, show_default=True, type=click.IntRange(1, 100), help="Replays before a search.")
-@click.option(
-    "--runs",
-    default=3,
-    show_default=True,
-    type=click.IntRange(1, 100),
-    help="Runs of a script, each in a process of its own.",
-)
+@repeated
 @click.option(
     "--explain/--no-explain", default=True, show_default=True, help="Also find out what of the result matters."
 )

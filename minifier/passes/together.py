@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
-from ...store.document.case import Case, Node, TensorSpec, Value
+from ...store.document.case import Case, Node, Value
 from ..candidate.graph_view import GraphView, Storages
 from ..candidate.patch import Patch, apply
 from ..candidate.rewriting import Omit, Place, Put, get, put
+from ..candidate.validity import zeros
 from .arguments import counts, lists, omissions
 from .dimensions import Places, changeable, resized
 from .proposal import Problem
@@ -218,13 +218,8 @@ def _changed(case: Case, way: Sequence[Change], storages: Storages) -> Case:
 def _bare(case: Case) -> Case:
     """``case`` without recorded values: whether it is valid does not depend on them, and they take time to cut."""
 
-    def bare(spec: TensorSpec) -> TensorSpec:
-        if spec.storage is None or spec.parts or spec.layout != "strided":
-            return spec
-        value: Any = {"complex": [0.0, 0.0]} if "complex" in spec.dtype else 0
-        return replace(spec, storage=None, offset=0, init={"fn": "full", "value": value})
-
-    return replace(case, tensors=tuple(map(bare, case.tensors)))
+    tensors = (spec if spec.storage is None else zeros(spec) for spec in case.tensors)
+    return replace(case, tensors=tuple(tensors))
 
 
 def _elements(case: Case) -> int:

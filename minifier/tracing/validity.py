@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ...store.document.case import Case, Graph, TensorSpec, target_name
 from ...store.live.build import build
 from ...store.live.modes import as_it_was
-from ..candidate.validity import Way
+from ..candidate.validity import Way, zeros
 
 #: With no more elements in all tensors, a run on zeros is exact and takes less time than fake tensors.
 MOST_ELEMENTS = 1 << 16
@@ -66,7 +66,7 @@ def _loops(graph: Graph) -> bool:
 
 def _in_eager(case: Case, live: list[object] | None) -> bool:
     try:
-        _run(case, _zeros, live, nullcontext)
+        _run(case, zeros, live, nullcontext)
     except Exception:  # noqa: BLE001  whatever torch raises, it refuses the candidate
         return False
     return True
@@ -103,13 +103,6 @@ def _context(case: Case) -> AbstractContextManager[Any]:
     context = {name: value for name, value in case.context.items() if name != "rng"}
     applied: AbstractContextManager[Any] = ambient.applied(context, case.tensors, {})
     return applied
-
-
-def _zeros(spec: TensorSpec) -> TensorSpec:
-    if spec.parts or spec.layout != "strided":
-        return spec
-    value: Any = {"complex": [0.0, 0.0]} if "complex" in spec.dtype else 0
-    return replace(spec, storage=None, offset=0, init={"fn": "full", "value": value})
 
 
 def _empty(spec: TensorSpec) -> TensorSpec:

@@ -53,7 +53,7 @@ def test_commands_on_a_large_graph(trials: Trials, bomb: Callable[[str], Path]) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "shape"), enumerate(BOMBS))
+@pytest.mark.parametrize(("seed", "shape"), list(enumerate(BOMBS)))
 def test_more_commands_on_large_graphs(trials: Trials, bomb: Callable[[str], Path], seed: int, shape: str) -> None:
     check(trials, "bombs", seed, MORE_LARGE // len(BOMBS), bomb(shape))
 

@@ -1,13 +1,16 @@
 """Cases made from functions by Dynamo, as the capture hook makes them."""
 
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from torch import fx
 
+import fxminify
 from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.store.document.case import Case
 from fxminify.store.live.encode import encode
@@ -21,6 +24,23 @@ def spec(name: str, module: str = "faulty_backends", **more: Any) -> BackendSpec
     return BackendSpec(
         name=name, how="registered", target=name, module=module, search_path=(HERE, FAILURES) if module else (), **more
     )
+
+
+@contextmanager
+def pending(folder: pathlib.Path, elements: int) -> Iterator[pathlib.Path]:
+    """An index in ``folder`` with one pending failure, whose input has so many ``elements``: `ts` cannot script the
+    graph module that Dynamo makes. The state directory is there, too, inside of this context."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_STATE_HOME", str(folder / "state"))
+        path = folder / "repro.db"
+        torch._dynamo.reset()
+        fxminify.install(path, check=False, data="full")
+        try:
+            with pytest.raises(Exception, match="cannot be used as a value"):
+                torch.compile(lambda x: torch.sin(x) + x, backend="ts")(torch.randn(elements))
+        finally:
+            fxminify.uninstall()
+        yield path
 
 
 def capture(

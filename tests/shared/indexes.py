@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,18 @@ def small(db: Path) -> None:
         add(index, None, failing("cannot store"), reason="node 'f' calls a function without a name", graph_text="f(x)")
         best = chain(["sin"])
         minify(index, first, best, script='"""It fails."""\nimport torch\n\ntorch.compile(torch.sin)(x)\n')
+
+
+def texts(db: Path) -> str:
+    """All that is in an index, decompressed."""
+    found = []
+    with contextlib.closing(sqlite3.connect(db)) as connection:
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for row in connection.execute(f"SELECT * FROM {table}"):
+                for value in row:
+                    packed = table == "documents" and isinstance(value, bytes)
+                    found.append(zlib.decompress(value).decode() if packed else str(value))
+    return "\n".join(found)
 
 
 def multiply(db: Path, count: int) -> None:

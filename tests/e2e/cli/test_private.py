@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 import sys
 import zipfile
-import zlib
 from pathlib import Path
 
 import pytest
 from desks import Desk, MakeDesk
+from indexes import texts
 
 SECRET = "hunter2-long-value"
 #: What must be nowhere. The program is a file of that user's, too.
@@ -40,15 +39,7 @@ def desk(make_desk: MakeDesk) -> Desk:
 
 def stored(db: Path) -> str:
     """All that is in an index, decompressed, and the bytes of its file."""
-    found = [db.read_bytes().decode("latin-1")]
-    connection = sqlite3.connect(db)
-    for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-        for row in connection.execute(f"SELECT * FROM {table}"):
-            for value in row:
-                packed = table == "documents" and isinstance(value, bytes)
-                found.append(zlib.decompress(value).decode() if packed else str(value))
-    connection.close()
-    return "\n".join(found)
+    return f"{db.read_bytes().decode('latin-1')}\n{texts(db)}"
 
 
 def nothing_private(text: str) -> bool:

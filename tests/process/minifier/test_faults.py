@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 import torch
+from captured import pending as pending_failure
 from captured import spec
 from click.testing import CliRunner
 
@@ -48,17 +49,7 @@ def small(folder: Path, size: int, *command: object, **environment: str) -> subp
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An index with one pending failure of `ts`, whose input has 800 kB."""
-    folder = tmp_path_factory.mktemp("captured")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("XDG_STATE_HOME", str(folder / "state"))
-        path = folder / "repro.db"
-        torch._dynamo.reset()
-        fxminify.install(path, check=False, data="full")
-        try:
-            with pytest.raises(Exception, match="cannot be used as a value"):
-                torch.compile(lambda x: torch.sin(x) + x, backend="ts")(torch.randn(INPUT // 4))
-        finally:
-            fxminify.uninstall()
+    with pending_failure(tmp_path_factory.mktemp("captured"), INPUT // 4) as path:
         yield path
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from captured import pending as pending_failure
 
 import fxminify
 from fxminify.minifier.oracle.replay import Replay, replay
@@ -32,17 +32,7 @@ QUICK = fxminify.MinifyOptions(replays=1, runs=1, explain=False)
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An index with one pending failure: `ts` cannot script the graph module that Dynamo makes."""
-    folder = tmp_path_factory.mktemp("captured")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("XDG_STATE_HOME", str(folder / "state"))
-        path = folder / "repro.db"
-        torch._dynamo.reset()
-        fxminify.install(path, check=False, data="full")
-        try:
-            with pytest.raises(Exception, match="cannot be used as a value"):
-                torch.compile(lambda x: torch.sin(x) + x, backend="ts")(torch.randn(4))
-        finally:
-            fxminify.uninstall()
+    with pending_failure(tmp_path_factory.mktemp("captured"), 4) as path:
         yield path
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import zlib
 from pathlib import Path
 
 import pytest
 from desks import Desk
-from indexes import add, chain, failing, minify, one_relu, small
+from indexes import add, chain, failing, minify, one_relu, small, texts
 
 from fxminify.store.document.case import Case
 from fxminify.store.index import Index, State
@@ -23,19 +22,6 @@ import torch  # {SECRET}
 
 torch.compile(torch.sin)(x)
 '''
-
-
-def texts(db: Path) -> str:
-    """All that is in an index, decompressed."""
-    found = []
-    with sqlite3.connect(db) as connection:
-        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            for row in connection.execute(f"SELECT * FROM {table}"):
-                for value in row:
-                    packed = table == "documents" and isinstance(value, bytes)
-                    found.append(zlib.decompress(value).decode() if packed else str(value))
-    connection.close()
-    return "\n".join(found)
 
 
 def private(db: Path, **backend: object) -> Case:
