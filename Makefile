@@ -59,7 +59,7 @@ test-server: $(VENV)/.tests
 	$(BIN)/python -m pytest -m server
 
 test-slow: $(VENV)/.tests
-	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m slow
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 test-backends: $(VENV)/.backends
 	$(BIN)/python -m pytest -n 2 -m backends

@@ -17,7 +17,7 @@ Trials = Callable[..., dict[str, Any]]
 DOCUMENTS, MORE_DOCUMENTS = 3_000, 60_000
 COMMANDS, MORE_COMMANDS = 300, 6_000
 SUITES, MORE_SUITES = 20, 150
-LARGE, MORE_LARGE = 5, 84
+LARGE, MORE_LARGE = 2, 84
 
 
 def check(trials: Trials, kind: str, seed: int, count: int, *db: Path) -> dict[str, int]:

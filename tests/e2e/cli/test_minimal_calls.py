@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from desks import Desk
 
 from fxminify.store.index import Index, State
@@ -47,6 +48,7 @@ for net, x in nets:
 """
 
 
+@pytest.mark.slow
 def test_scripts_have_only_the_arguments_and_sizes_that_matter(desk: Desk) -> None:
     (desk.path / "lib").mkdir()
     (desk.path / "lib" / "refusing.py").write_text(BACKEND)
