@@ -10,7 +10,7 @@ import re
 import signal as signals
 
 from ...store.failure import Failure, FailureKind, Frame, Phase
-from .exceptions import left, portable
+from .exceptions import is_ours, left, portable
 
 _FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
 _STACK = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+|Stack \(most recent call first\):")
@@ -47,7 +47,10 @@ def signal_name(number: int) -> str:
 
 
 def fault_frames(text: str) -> tuple[tuple[Frame, ...], str]:
-    """The frames of the last ``faulthandler`` stack in ``text``, outermost first, and the text without these stacks."""
+    """The frames of the last ``faulthandler`` stack in ``text``, outermost first, and the text without these stacks.
+
+    This package's own frames are left out, except the innermost: it says that what was called has no frame in Python.
+    """
     stack: list[Frame] = []
     rest: list[str] = []
     inside = False
@@ -58,6 +61,8 @@ def fault_frames(text: str) -> tuple[tuple[Frame, ...], str]:
             inside = True
         elif inside and (found := _FRAME.match(line)):
             number = int(found["line"]) if found["line"].isdigit() else 0
+            if stack and is_ours(found["file"]):
+                continue
             stack.append(Frame(portable(found["file"]), found["function"], number))
         elif not (_FATAL.match(line) or (inside and not line.strip())):
             inside = False

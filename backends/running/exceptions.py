@@ -167,7 +167,7 @@ def leave_us_out(exc: BaseException) -> None:
     for each in (exc, *chain(exc)):
         entry = each.__traceback__
         while entry is not None and (following := entry.tb_next) is not None:
-            if _ours(following.tb_frame.f_code.co_filename):
+            if is_ours(following.tb_frame.f_code.co_filename):
                 entry.tb_next = following.tb_next
             else:
                 entry = following
@@ -175,11 +175,12 @@ def leave_us_out(exc: BaseException) -> None:
 
 def frames_of(exc: BaseException) -> tuple[Frame, ...]:
     """The last 40 Python frames of ``exc``, outermost first, without this package's own."""
-    summary = [f for f in traceback.extract_tb(exc.__traceback__) if not _ours(f.filename)]
+    summary = [f for f in traceback.extract_tb(exc.__traceback__) if not is_ours(f.filename)]
     return tuple(Frame(portable(f.filename), f.name, f.lineno or 0) for f in summary[-40:])
 
 
-def _ours(filename: str) -> bool:
+def is_ours(filename: str) -> bool:
+    """Whether a file is one of this package that calls backends."""
     return filename.startswith(_FLOORS)
 
 

@@ -45,6 +45,7 @@ from dataclasses import dataclass
 
 from ...store import extensions
 from . import arguments, ends, nodes, operators, parts, ranks, reroute, simpler, together
+from .calls import calls_of_programs
 from .candidates import Canonicalize
 from .dimensions import fewer_dimensions, smaller_dimensions
 from .dtypes import plain_dtypes
@@ -248,6 +249,7 @@ PASSES: tuple[Pass, ...] = (
         arguments.at_default,
         stage=Stage.CANONICALIZE,
     ),
+    canonical(calls_of_programs),
 )
 
 __all__ = [

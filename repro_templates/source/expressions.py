@@ -55,6 +55,21 @@ def public_function(operator: str) -> str:
     return f"torch.{name}" if f"torch.{name}" in table().functions else ""
 
 
+def call_in_programs(operator: str) -> dict[str, str] | str | None:
+    """The target of a call that programs write in place of an overload of ATen: of a function of `torch`, else the name
+    of a method. None where there is neither. Most functions lead to the overload, by what they are given.
+
+    Example: ``{"fn": "torch.add"}`` for ``aten::add.Tensor``, ``"view"`` for ``aten::view.default``.
+    """
+    namespace, _, rest = operator.partition("::")
+    name = rest.partition(".")[0]
+    if namespace != "aten" or name.startswith("_") or name in _NOT_THE_OPERATOR:
+        return None
+    if f"torch.{name}" in table().functions:
+        return {"fn": f"torch.{name}"}
+    return name if name in table().methods else None
+
+
 class Unprintable(Exception):
     """A part of a case has no form as source. ``node`` names the place, ``reason`` says why."""
 

@@ -76,6 +76,12 @@ class PrintedGraph:
     constants: tuple[Constant, ...] = ()
 
 
+def is_lowered(case: Case) -> bool:
+    """Whether AOTAutograd traces the printed function again, which makes ``aten.amax`` of ``torch.amax``."""
+    backend = case.backend
+    return backend.get("how") == "aot_autograd" or adapter_of(backend.get("target")).lowers_with_aot_autograd
+
+
 def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] = ()) -> PrintedGraph:
     """The graph of ``case`` as a function ``name``, or one like it where that is among the ``reserved`` names.
 
@@ -83,9 +89,7 @@ def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] 
     """
     if (reads := _reads(case.graph)) > MOST_READS:
         raise Unprintable(f"its nodes read values {reads:,} times, and at most {MOST_READS:,} are printed")
-    backend = case.backend
-    lowered = backend.get("how") == "aot_autograd" or adapter_of(backend.get("target")).lowers_with_aot_autograd
-    module = _Module(reserved, lowered)
+    module = _Module(reserved, is_lowered(case))
     function = module.globals.fresh(name)
     parameters = module.define(case.graph, function, top=True)
     return PrintedGraph(
@@ -284,7 +288,8 @@ class _Function:
     def assign(self, node: Node, expression: str | PrintedCall) -> None:
         """Bind the node's name to ``expression``, or just evaluate it where nothing reads it."""
         base = unnumbered(node.name)
-        base = base.removesuffix("_default") if self.expressions.lowered else base
+        if self.expressions.lowered or tag(node.target) != "op":
+            base = base.removesuffix("_default")
         if is_operation(base) and is_operation(operation := target_name(node).strip("_")):
             base = operation  # the search may have put another operator into the node
         self.bind(node, self.scope.fresh(base) if self.uses[node.name] else "None")

@@ -56,7 +56,7 @@ def test_a_backend_that_nobody_registers_can_be_named_or_replaced(dynamo: Desk) 
     assert "nothing registers the backend 'refuses_sin' of refused.py; name the module: --import MODULE" in done.stderr
     done = dynamo.minify("import", "refused/refused.py", "--trust", "--backend", "aot_eager", "--db", "x.db")
     assert done.returncode == 1
-    assert "shows no failure here: aot_eager compiles and runs its graph, nothing was stored\n" in done.stderr
+    assert done.stderr.startswith("minify: refused.py shows no failure here, nothing was stored\n")
 
 
 def test_a_file_is_run_only_when_trusted(dynamo: Desk) -> None:

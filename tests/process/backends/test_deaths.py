@@ -80,3 +80,13 @@ def test_a_hang_and_a_memory_kill() -> None:
 
 def test_names_of_signals() -> None:
     assert [deaths.signal_name(n) for n in (8, 11, 77)] == ["SIGFPE", "SIGSEGV", "signal 77"]
+
+
+def test_own_frames_are_left_out_where_another_is_further_in() -> None:
+    own = f'  File "{deaths.__file__}", line 9 in execute\n'
+    stack = "Current thread 0x00007f02 (most recent call first):\n"
+    theirs = '  File "/x/lowering.py", line 3 in lower\n'
+    frames, _ = deaths.fault_frames(stack + theirs + own)
+    assert frames == (Frame("lowering.py", "lower", 3),)
+    frames, _ = deaths.fault_frames(stack + own + own)
+    assert frames == (Frame("deaths.py", "execute", 9),)

@@ -83,6 +83,7 @@ def test_every_simplification_is_documented_and_listed() -> None:
         inputs,
         "ranks",
         "defaults",
+        "calls-of-programs",
     ]
     assert all(row.summary.endswith(".") for row in rows)
 
