@@ -9,7 +9,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 # Tests that start no process and take less than a second.
 QUICK := (unit or torch) and not slow
 
-.PHONY: help check quick lint test test-random test-server test-slow test-backends demo docs bench clean
+.PHONY: help check quick lint test test-random test-server test-slow test-backends test-torch demo docs bench clean
 
 help:
 	@echo "make demo           capture, minify and print the script of a real failure"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-server    the index on PostgreSQL"
 	@echo "make test-slow      the real failures and the hostile files that take minutes"
 	@echo "make test-backends  third-party backends (OpenVINO, IREE)"
+	@echo "make test-torch     the tests on another torch: make test-torch TORCH=2.15.0"
 	@echo "make lint           ruff, mypy, the contracts of imports, dead code"
 	@echo "make docs           the generated parts of docs/"
 	@echo "make bench          side by side with PyTorch's minifier (long)"
@@ -63,6 +64,15 @@ test-slow: $(VENV)/.tests
 
 test-backends: $(VENV)/.backends
 	$(BIN)/python -m pytest -n 2 -m backends
+
+# Another torch, in an environment of its own; elsewhere than here its build may bring gigabytes of CUDA along.
+test-torch: OTHER = $(VENV)-torch-$(TORCH)
+test-torch:
+	@test -n "$(TORCH)" || { echo "which torch? make test-torch TORCH=2.15.0" >&2; exit 2; }
+	test -x $(OTHER)/bin/python || $(PYTHON) -m venv $(OTHER)
+	sed '/^torch==/d' constraints.txt > $(OTHER)/constraints.txt
+	$(OTHER)/bin/pip --disable-pip-version-check --quiet install --constraint $(OTHER)/constraints.txt torch==$(TORCH) --editable '.[test]'
+	$(OTHER)/bin/python -m pytest -n 2 $(BY_FILE)
 
 demo: $(VENV)/.installed
 	@rm -rf $(DEMO) && mkdir -p $(DEMO) && cp docs/demo/densenet.py $(DEMO)/
