@@ -27,7 +27,8 @@ from .leaf_modules import NotALeaf, class_of, contents
 from .resolve import annotation, describe, enumeration, forget, triton_kernel
 from .snapshot import CannotSnapshot, Put, Tensors, digest, hint
 
-_ROOT = re.compile(r"L\['\w+'\]\.?")
+_ROOT = re.compile(r"L\['(?:self|fn)'\]\.?")
+_VARIABLE = re.compile(r"[GL]\['(\w+)'\]")
 _FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 
@@ -334,12 +335,25 @@ def _meta(meta: Mapping[str, Any]) -> Json:
         out["dtype"] = type(value).__name__
     if line := user_line(meta):
         out["stack"] = line
-    stack = meta.get("nn_module_stack")
-    if isinstance(stack, Mapping) and stack:
-        last = list(stack.values())[-1]
-        if isinstance(last, tuple) and last and isinstance(last[0], str):
-            out["module"] = printable(_ROOT.sub("", last[0]), 300)
+    if module := user_module(meta):
+        out["module"] = module
     return out
+
+
+def user_module(meta: Mapping[str, Any]) -> str:
+    """The path of the innermost module that a node was traced in, as the program writes it: ``encoder.layer.0``.
+
+    Where a module in a container was compiled, the path begins with the type of the container: ``Sequential.1``. Empty
+    for the compiled module itself, and if no module is known.
+    """
+    stack = meta.get("nn_module_stack")
+    found = list(stack.values()) if isinstance(stack, Mapping) else []
+    if not found or not all(isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str) for each in found):
+        return ""
+    path = _VARIABLE.sub(r"\1", _ROOT.sub("", found[-1][0]))
+    if path[:1].isdigit():
+        path = f"{getattr(found[0][1], '__name__', 'module')}.{path}"
+    return printable(path, 300)
 
 
 def _targets(gm: fx.GraphModule) -> Iterable[Any]:

@@ -222,10 +222,26 @@ def test_the_users_line_is_the_innermost_outside_of_torch(files: list[str], show
     assert user_line({"stack_trace": trace}) == shown
 
 
-def test_metadata_of_a_module_is_its_path() -> None:
+class Holds(torch.nn.Module):
+    def __init__(self, held: torch.nn.Module) -> None:
+        super().__init__()
+        self.held = held
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.held(x) + 1
+
+
+def test_metadata_of_a_module_is_its_path_as_a_program_writes_it() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
-    gm, inputs = captured(net, torch.ones(2, 2))
-    assert [n.meta["module"] for n in encode(gm, inputs).graph.compute] == ["0", "1"]
+
+    def modules(compiled: Callable[..., Any]) -> list[str]:
+        gm, inputs = captured(compiled, torch.ones(2, 2))
+        return [n.meta.get("module", "") for n in encode(gm, inputs).graph.compute]
+
+    assert modules(net) == ["Sequential.0", "Sequential.1"]
+    assert modules(lambda x: net(x) + 1) == ["net.0", "net.1", ""]
+    assert modules(Holds(net)) == ["held.0", "held.1", ""]
+    assert modules(torch.nn.ReLU()) == [""]
 
 
 def test_inputs_must_fit_the_placeholders() -> None:
