@@ -28,7 +28,7 @@ from ...repro_templates.report.phrases import one_line, title
 from ...store.errors import StoreError
 from ...store.index import Index
 from . import record
-from .export import ExportRequest, drawn, export
+from .export import ExportRequest, export, prepared
 
 #: GitHub takes attachments of at most 25 MB.
 MOST_BYTES = 24 << 20
@@ -158,7 +158,7 @@ def _entry(name: str, what: str, content: bytes, verified: int = 0, runs: int = 
 
 def command(index: Index, capture_id: int, request: ExportRequest = _SCRIPT) -> str:
     """The command that files the issue with GitHub's own client, exactly as it can be typed."""
-    text = drawn(index, capture_id, replace(request, format="issue")).text
+    text = prepared(index, capture_id, replace(request, format="issue")).draw().text
     if len(text) > MOST_CHARACTERS:
         raise StoreError(f"the issue has {len(text):,} characters, GitHub takes {MOST_CHARACTERS:,}: attach a --bundle")
     capture = index.captures.get(capture_id)

@@ -9,20 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...backends.running.confinement import wanted
 from ...repro_templates.anonymous import anonymous
+from ...repro_templates.context import Header
 from ...repro_templates.formats import UnknownFormat, find
 from ...repro_templates.processes import Processes
 from ...repro_templates.render import TemplateError, render
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification
-from ...store.document.case import Case
+from ...store.document.case import Blobs, Case
 from ...store.errors import StoreError
 from ...store.index import Index
 from ..oracle.replay import Likeness
@@ -61,6 +62,11 @@ class ExportRequest:
     rename: bool = False
     unverified: bool = False
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the text is the stored script as it is."""
+        return self.format == "script" and not self.template and not self.rename
+
 
 @dataclass(frozen=True, slots=True)
 class Export:
@@ -84,12 +90,46 @@ def stored_repro(
 
     Raises `StoreError` where there is no script yet, or none that was verified and ``unverified`` is False.
     """
-    found = drawn(index, capture_id, ExportRequest(format, unverified=unverified))
+    found = prepared(index, capture_id, ExportRequest(format, unverified=unverified)).draw()
     return found.text, dict(found.files), found.info
 
 
-def drawn(index: Index, capture_id: int, request: ExportRequest, *, tentative: str = "") -> Export:
-    """The requested text, made from what the index has. Raises `StoreError` like `stored_repro`."""
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a requested text is made from: the stored ``script``, or else the case and what is known of it."""
+
+    request: ExportRequest
+    script: str
+    info: dict[str, Any]
+    case: Case | None = None
+    blobs: Blobs = field(default_factory=dict)
+    header: Header | None = None
+    search_path: tuple[str, ...] = ()
+
+    def draw(self, *, tentative: str = "") -> Export:
+        """The text, with a note that it is ``tentative`` where that is not empty. Raises `StoreError`."""
+        if self.case is None or self.header is None:
+            return Export(self.script, {}, self.info, search_path=self.search_path)
+        request = self.request
+        case, header = self.case, replace(self.header, tentative=tentative) if tentative else self.header
+        if request.rename:
+            case, header = anonymous(case, header)
+        embed, wanted = SIDE_FILE in self.script, f"capture {self.info['id']} cannot be printed as {request.format}"
+        try:
+            made = render(
+                case, self.blobs, format=request.format, header=header, embed=embed, template=request.template
+            )
+        except (Unprintable, CannotLoad) as error:
+            raise StoreError(f"{wanted}: {error}") from error
+        except TemplateError as error:
+            raise StoreError(f"the template cannot be filled: {error}; docs/templates.md lists what it sees") from error
+        files = {} if made.data is None else {SIDE_FILE: made.data}
+        text = self.script if request.is_stored else made.text
+        return Export(text, files, self.info, header.tentative, self.search_path)
+
+
+def prepared(index: Index, capture_id: int, request: ExportRequest) -> Prepared:
+    """What the index has for the requested text. Raises `StoreError` like `stored_repro`."""
     try:
         find(request.format)
     except UnknownFormat as error:
@@ -108,31 +148,17 @@ def drawn(index: Index, capture_id: int, request: ExportRequest, *, tentative: s
     info = {"id": capture_id, "format": request.format, "verified": repro.verified, "runs": repro.runs,
             "signature": capture.signature}  # fmt: skip
     case, failure = index.best(capture), capture.failure
-    as_stored = request.format == "script" and not request.template and not request.rename
     if case is None or failure is None:
-        if not as_stored:
+        if not request.is_stored:
             raise StoreError(f"the case of the script of capture {capture_id} is not stored: minify it once more")
-        return Export(repro.text, {}, info)
-    embed = SIDE_FILE in repro.text
+        return Prepared(request, repro.text, info)
     paths = tuple(search_path(case))
-    if as_stored and not embed:
-        return Export(repro.text, {}, info, search_path=paths)
+    if request.is_stored and SIDE_FILE not in repro.text:
+        return Prepared(request, repro.text, info, search_path=paths)
     header = record.stored(index, capture)
     if header is None:
         header = record.make_header(capture, case, failure, queries=capture.queries, timeout=alarm(repro.text))
-    if tentative:
-        header = replace(header, tentative=tentative)
-    blobs = index.blobs.view(case.storages)
-    if request.rename:
-        case, header = anonymous(case, header)
-    try:
-        rendered = render(case, blobs, format=request.format, header=header, embed=embed, template=request.template)
-    except (Unprintable, CannotLoad) as error:
-        raise StoreError(f"capture {capture_id} cannot be printed as {request.format}: {error}") from error
-    except TemplateError as error:
-        raise StoreError(f"the template cannot be filled: {error}; docs/templates.md lists what it sees") from error
-    files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
-    return Export(repro.text if as_stored else rendered.text, files, info, header.tentative, paths)
+    return Prepared(request, repro.text, info, case, index.blobs.view(case.storages), header, paths)
 
 
 def export(
@@ -153,18 +179,20 @@ def export(
     is *tentative* and says why.
     """
     with Index.open(db, readonly=True) as index:
-        made = drawn(index, capture_id, request)
+        ready = prepared(index, capture_id, request)
         run = find(request.format).run
-        if run is None or request.template or (request.format == "script" and not request.rename):
-            return made
+        if run is None or request.template or request.is_stored:
+            return ready.draw()
         name = f"{request.format}, renamed" if request.rename else request.format
         known = index.repros.get(capture_id, name)
-        if known is not None and known.text == made.text and known.verified:
+        trusted = trust or index.is_ours(capture_id)
+        made = ready.draw() if trusted or known is not None else None
+        if made is not None and known is not None and known.text == made.text and known.verified:
             return replace(made, info={**made.info, "verified": known.verified, "runs": known.runs})
-        capture, case = index.captures.get(capture_id), index.captures.case(capture_id)
-        if not trust and not index.is_ours(capture_id):
+        if made is None or not trusted:
             why = "not run here, where the capture was not made: --trust runs it"
-            return _doubtful(index, capture_id, request, Verification(0, 0, mismatch=why))
+            return _doubtful(ready, Verification(0, 0, mismatch=why))
+        capture, case = index.captures.get(capture_id), index.captures.case(capture_id)
         failure = capture.to_show()
         with Processes(wanted(sandbox)) if processes is None else nullcontext(processes) as where:
             done = run(
@@ -172,7 +200,7 @@ def export(
                 search_path=search_path(case), embedded=embedded_from(case), processes=where,
             )  # fmt: skip
         if not done.shown:
-            return _doubtful(index, capture_id, request, done)
+            return _doubtful(ready, done)
     with suppress(StoreError), Index.open(db) as index:  # a file that cannot be written is run anew each time
         index.repros.save(capture_id, name, made.text, verified=done.shown, runs=done.runs, log=done.log)
     return replace(made, info={**made.info, "verified": done.shown, "runs": done.runs}, tentative=done.mismatch)
@@ -191,10 +219,10 @@ def template_text(path: Path | None) -> str:
     return text
 
 
-def _doubtful(index: Index, capture_id: int, request: ExportRequest, done: Verification) -> Export:
+def _doubtful(ready: Prepared, done: Verification) -> Export:
     """The text with a note that it did not run, or did not show the failure."""
     count = f"{done.shown} of {done.runs} fresh runs showed the failure: " if done.runs else ""
-    made = drawn(index, capture_id, request, tentative=f"{count}{done.mismatch}")
+    made = ready.draw(tentative=f"{count}{done.mismatch}")
     return replace(made, info={**made.info, "verified": done.shown, "runs": done.runs})
 
 

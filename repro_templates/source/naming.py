@@ -9,6 +9,7 @@ input has the name of an operation, because a backend may look for names such as
 from __future__ import annotations
 
 import builtins
+import itertools
 import keyword
 import re
 from collections import Counter
@@ -92,17 +93,24 @@ def input_names(targets: Sequence[str]) -> list[str]:
     """Names for the inputs with the FX targets ``targets``, in order: as few last words as make them unique."""
     paths = [_path(t) for t in targets]
     lengths = [_shortest(p) for p in paths]
+    most = [_most(p) for p in paths]
+    named: dict[str, str] = {}
     while True:
-        names = [identifier("_".join(p[-n:])) for p, n in zip(paths, lengths, strict=True)]
+        texts = ["_".join(p[-n:]) for p, n in zip(paths, lengths, strict=True)]
+        named |= {text: identifier(text) for text in set(texts) - named.keys()}
+        names = [named[text] for text in texts]
         count = Counter(names)
-        longer = [
-            i for i, name in enumerate(names)
-            if count[name] > 1 and lengths[i] < len(paths[i]) and sum(map(len, paths[i][-lengths[i] :])) <= _LONGEST
-        ]  # fmt: skip
+        longer = [i for i, name in enumerate(names) if count[name] > 1 and lengths[i] < most[i]]
         if not longer:
             return names
         for i in longer:
             lengths[i] = _shortest(paths[i], lengths[i] + 1)
+
+
+def _most(path: list[str]) -> int:
+    """The most last words of ``path`` that a name is made of: the first that are too long together, or all."""
+    together = itertools.accumulate(len(word) for word in reversed(path))
+    return next((count for count, length in enumerate(together, 1) if length > _LONGEST), len(path))
 
 
 def is_operation(name: str) -> bool:

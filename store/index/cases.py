@@ -17,6 +17,9 @@ from .database import Database, insert
 from .documents import pack, unpack
 from .tables import BlobRow, CaptureRow, DocumentBlobRow, DocumentRow, ReductionRow, ReproRow, StepRow
 
+#: Cases that are kept: that of a capture, and what is left of it.
+MOST_READ = 2
+
 
 class StagedCase:
     """A packed case whose large storages are written. `insert` stores it in a transaction."""
@@ -43,6 +46,8 @@ class CaseStore:
     def __init__(self, database: Database, blobs: BlobStore) -> None:
         self._database = database
         self._blobs = blobs
+        #: What was read last, by the digests of the documents: a verb asks for the same cases several times.
+        self._read: dict[str, Case] = {}
 
     @contextmanager
     def staged(self, case: Case, blobs: Blobs) -> Iterator[StagedCase]:
@@ -63,6 +68,8 @@ class CaseStore:
             row = session.get(DocumentRow, key)
             if row is None:
                 raise ForeignValue(f"{what} without its document")
+            if (known := self._read.get(key)) is not None:
+                return known
             doc = unpack(row.digest, row.size, row.data)
             needed = select(BlobRow.digest, BlobRow.size).join(DocumentBlobRow, DocumentBlobRow.blob == BlobRow.digest)
             of_it = session.execute(needed.where(DocumentBlobRow.document == key))
@@ -72,10 +79,13 @@ class CaseStore:
             for spec in case.tensors:
                 if type(size := sizes.get(spec.storage)) is int:
                     check_storage(spec, size)
-            return case
         except InvalidDocument as exc:
             name = self._database.name
             raise StoreError(f"{name}: {what} is not a valid case ({exc}); capture the failure again") from exc
+        if len(self._read) >= MOST_READ:
+            del self._read[next(iter(self._read))]
+        self._read[key] = case
+        return case
 
     def drop(self, session: Session, key: str | None) -> list[str]:
         """Delete the document ``key`` if no row refers to it. Returns the keys of the storages deleted with it.

@@ -14,10 +14,10 @@ from desks import Desk
 Trials = Callable[..., dict[str, Any]]
 
 #: Trials of one run of the suite, and of `make test-slow`. docs/security.md names both.
-DOCUMENTS, MORE_DOCUMENTS = 3_000, 60_000
-COMMANDS, MORE_COMMANDS = 300, 6_000
+DOCUMENTS, MORE_DOCUMENTS = 3_000, 30_000
+COMMANDS, MORE_COMMANDS = 300, 3_000
 SUITES, MORE_SUITES = 20, 150
-LARGE, MORE_LARGE = 2, 84
+LARGE, MORE_LARGE = 2, 42
 
 
 def check(trials: Trials, kind: str, seed: int, count: int, *db: Path) -> dict[str, int]:
@@ -65,9 +65,9 @@ def test_many_changed_documents(trials: Trials, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_many_commands_on_changed_files(trials: Trials, seed: int) -> None:
-    check(trials, "files", seed, MORE_COMMANDS // 3)
+    check(trials, "files", seed, MORE_COMMANDS // 2)
 
 
 @pytest.mark.slow

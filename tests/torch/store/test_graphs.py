@@ -228,7 +228,8 @@ class Holds(torch.nn.Module):
         self.held = held
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.held(x) + 1
+        y: torch.Tensor = self.held(x)
+        return y + 1
 
 
 def test_metadata_of_a_module_is_its_path_as_a_program_writes_it() -> None:
