@@ -9,6 +9,7 @@ import builtins
 import importlib
 import re
 from graphlib import TopologicalSorter
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,16 +133,19 @@ def is_broken(target: str, file: str) -> bool:
     """Whether a docstring in ``file`` says a name of this package that there is not.
 
     A text in backticks may also be a command or a parameter: only what begins as a module of ours, and what looks like
-    a class, must exist.
+    a class, must exist, in the module, in one beside it, or in a package of somebody else.
     """
     if target.startswith(_OURS):
         return not _exists(f"fxminify.{target.removeprefix('fxminify.')}")
-    if not re.fullmatch(r"[A-Z]\w*[a-z]\w*(\.\w+)*", target) or not file.endswith(".py"):
+    if not re.fullmatch(r"(\w+\.)*[A-Z]\w*[a-z]\w*(\.\w+)*", target) or not file.endswith(".py"):
         return False
-    module = Path(file).resolve().relative_to(ROOT).with_suffix("")
-    here: Any = importlib.import_module(".".join(("fxminify", *module.parts)).removesuffix(".__init__"))
     names = target.split(".")
-    return _member(here, names) is _MISSING and _member(builtins, names) is _MISSING
+    module = Path(file).resolve().relative_to(ROOT).with_suffix("")
+    here = ".".join(("fxminify", *module.parts)).removesuffix(".__init__")
+    if _member(importlib.import_module(here), names) is not _MISSING or _member(builtins, names) is not _MISSING:
+        return False
+    beside = ".".join(("fxminify", *module.parent.parts))
+    return not _exists(f"{beside}.{target}") and find_spec(names[0]) is None
 
 
 def _exists(path: str) -> bool:
