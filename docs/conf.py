@@ -42,7 +42,6 @@ html_theme = "furo"
 html_static_path = ["website.css"]
 html_css_files = ["website.css"]
 html_title = f"fxminify {version}"
-
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import re
+from collections.abc import Collection
 from graphlib import TopologicalSorter
 from importlib.util import find_spec
 from pathlib import Path
@@ -115,14 +116,22 @@ def refer(app: Sphinx, env: Any, node: Any, text: Any) -> Any:
         return None
     target = str(node["reftarget"])
     documented = env.get_domain("py").objects
-    found = sorted((name for name in documented if f".{name}".endswith(f".{target}")), key=len)
-    if found:
-        place = documented[found[0]]
+    name = meant(target, documented)
+    if name is not None:
+        place = documented[name]
         return make_refnode(app.builder, node["refdoc"], place.docname, place.node_id, text)
     in_docstring, _, _ = (node.source or "").partition(":docstring of ")
     if node["reftype"] == "obj" and is_broken(target, in_docstring):
         return None
     return text
+
+
+def meant(target: str, documented: Collection[str]) -> str | None:
+    """The full name of what ``target`` is short for: a name of the package, or the only one that ends so."""
+    if f"fxminify.{target}" in documented:
+        return f"fxminify.{target}"
+    found = [name for name in documented if name.endswith(f".{target}")]
+    return found[0] if len(found) == 1 else None
 
 
 #: What a name begins with that is meant as one of this package.

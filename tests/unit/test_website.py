@@ -64,6 +64,15 @@ def test_a_flowchart_is_drawn_from_the_top_down() -> None:
         website.drawn("flowchart TB\n a --- b\n")
 
 
+def test_a_short_name_means_one_thing() -> None:
+    documented = ["fxminify.minify", "fxminify.store.index.Index", "a.Captures.get", "a.Bugs.get", "a.Bugs.minify"]
+    assert website.meant("minify", documented) == "fxminify.minify"
+    assert website.meant("Index", documented) == website.meant("store.index.Index", documented) == documented[1]
+    assert website.meant("Bugs.get", documented) == "a.Bugs.get"
+    assert website.meant("get", documented) is None
+    assert website.meant("et", documented) is None
+
+
 OPTIONS = str(ROOT / "minifier/session/options.py")
 
 
