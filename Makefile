@@ -8,8 +8,12 @@ DEMO := .demo
 BY_FILE := --dist loadfile --no-loadscope-reorder
 # Tests that start no process and take less than a second.
 QUICK := (unit or torch) and not slow
+SITE := build/site
+# Every warning is an error: a link to nowhere, a name in a docstring that there is not.
+SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going -c docs -d build/doctrees
 
-.PHONY: help check quick lint test test-random test-server test-slow test-backends test-torch demo docs bench clean
+.PHONY: help check quick lint test test-random test-server test-slow test-backends test-torch demo docs docs-links bench
+.PHONY: clean
 
 help:
 	@echo "make demo           capture, minify and print the script of a real failure"
@@ -22,7 +26,8 @@ help:
 	@echo "make test-backends  third-party backends (OpenVINO, IREE)"
 	@echo "make test-torch     the tests on another torch: make test-torch TORCH=2.15.0"
 	@echo "make lint           ruff, mypy, the contracts of imports, dead code"
-	@echo "make docs           the generated parts of docs/"
+	@echo "make docs           the generated parts of docs/, and the documentation site in build/site"
+	@echo "make docs-links     whether the links of the site to elsewhere still work (network)"
 	@echo "make bench          side by side with PyTorch's minifier (long)"
 
 $(BIN)/python:
@@ -38,6 +43,10 @@ $(VENV)/.tests: $(VENV)/.installed
 
 $(VENV)/.backends: $(VENV)/.tests
 	$(PIP) install --constraint constraints.txt --editable '.[test,backends]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.tests
+	$(PIP) install --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.tests
@@ -59,7 +68,7 @@ test-random: $(VENV)/.tests
 test-server: $(VENV)/.tests
 	$(BIN)/python -m pytest -m server
 
-test-slow: $(VENV)/.tests
+test-slow: $(VENV)/.tests $(VENV)/.docs
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 test-backends: $(VENV)/.backends
@@ -88,8 +97,14 @@ lint: $(VENV)/.lint
 	@mkdir -p $(VENV)/src && ln -sfn ../.. $(VENV)/src/fxminify  # the name by which the root is imported
 	$(BIN)/mypy
 
-docs: $(VENV)/.tests
+docs: $(VENV)/.docs
 	$(BIN)/python docs/generate.py
+	$(SPHINX) -b html . $(SITE)
+	@echo "open $(SITE)/index.html"
+
+# Needs the network, so nothing else depends on it.
+docs-links: $(VENV)/.docs
+	$(SPHINX) -b linkcheck . build/links || { grep -v '\[working\]' build/links/output.txt; exit 1; }
 
 bench: $(VENV)/.tests
 	$(BIN)/python -m fxminify.benchmarks.reduce

@@ -43,7 +43,10 @@ def reduce(
 
     ``fails(gm, inputs)`` is called with candidates; an exception it raises counts as *not failing*, so catch the one
     you are after. Late in the search, a candidate that eager refuses is not asked about. ``dump_state`` is called with
-    every better failing graph. ``max_queries`` counts calls of ``fails``, the first one, on the graph itself, included.
+    every better failing graph, ``progress`` after every query. ``max_queries`` counts calls of ``fails``, the first
+    one, on the graph itself, included; ``seconds`` are of wall time.
+
+    Shapes, strides and dtypes of ``inputs`` are kept by the first two stages; only the last one changes them.
 
     ``stages`` says what is done, see `minify passes`:
 
@@ -52,8 +55,8 @@ def reduce(
     * ``replace``: a node may become a plainer operation, read an earlier result, or lose arguments;
     * ``canonicalize``: inputs may get other values, sizes, types and strides, and need no gradients any more.
 
-    PyTorch's minifier does the first of these: ``stages=["remove"]`` keeps every value as it was. All promises hold
-    unless the budget ended the search.
+    PyTorch's minifier (``torch/_functorch/fx_minifier.py``) does the first of these: ``stages=["remove"]`` keeps every
+    value as it was. All promises hold unless the budget ended the search.
 
     Raises ``RuntimeError`` when ``gm`` does not fail, ``ValueError`` when a stage is unknown.
     """

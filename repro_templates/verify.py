@@ -66,8 +66,8 @@ def verify(
     At least ``fresh`` runs are fresh processes: 0 for a script that was verified before, ``runs`` for a failure that
     comes and goes. ``files`` lie beside the script. A run that takes longer than ``timeout`` seconds counts as a hang.
     ``embedded`` is the name of the file from which source in the script was taken, for frames. ``processes`` can share
-    the imports with other scripts; another thread can end the runs through it, then `Stopped` is raised. Ctrl-C ends
-    them, too.
+    the imports with other scripts; another thread can end the runs through it, then
+    `fxminify.repro_templates.processes.Stopped` is raised. Ctrl-C ends them, too.
     """
     what = Script(script, timeout, search_path, files)
     shows = expected if callable(expected) else lambda failure: signature(failure) == expected

@@ -33,19 +33,23 @@ _MOST = 20
 
 
 class FailureKind(StrEnum):
-    COMPILE_ERROR = "compile_error"
-    RUNTIME_ERROR = "runtime_error"
-    DIVERGENCE = "divergence"
-    CRASH = "crash"
-    HANG = "hang"
-    OUT_OF_MEMORY = "out_of_memory"
+    """What a backend did wrong."""
+
+    COMPILE_ERROR = "compile_error"  #: it raised while it compiled
+    RUNTIME_ERROR = "runtime_error"  #: what it compiled raised
+    DIVERGENCE = "divergence"  #: what it compiled computes something else than eager
+    CRASH = "crash"  #: the process died
+    HANG = "hang"  #: it took longer than was allowed
+    OUT_OF_MEMORY = "out_of_memory"  #: it asked for more memory than there is, or than was allowed
 
 
 class Phase(StrEnum):
-    COMPILE = "compile"
-    GUARDS = "guards"
-    FORWARD = "forward"
-    BACKWARD = "backward"
+    """When a backend failed."""
+
+    COMPILE = "compile"  #: in the call of the backend
+    GUARDS = "guards"  #: while Dynamo built guards for what the backend returned
+    FORWARD = "forward"  #: in a call of what the backend returned
+    BACKWARD = "backward"  #: in its backward pass
 
 
 #: In the provenance of a capture whose values were left out and replaced by seeded ones.

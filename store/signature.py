@@ -27,9 +27,9 @@ _CALLERS = ("torch/_dynamo/eval_frame.py:_fn",)
 class Match(StrEnum):
     """The parts of two signatures that must agree for them to be one bug."""
 
-    EXACT = "exact"
-    ORIGIN = "origin"
-    ANY = "any"
+    EXACT = "exact"  #: all of them
+    ORIGIN = "origin"  #: kind, phase, type, and the function that raised
+    ANY = "any"  #: the kind alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ class Signature:
         return replace(self, message=self.operations or self.message).digest
 
     def matches(self, other: Signature, how: Match = Match.EXACT) -> bool:
+        """Whether the two are one bug under ``how``."""
         return self.difference(other, how) is None
 
     def difference(self, other: Signature, how: Match = Match.EXACT) -> str | None:

@@ -52,8 +52,11 @@ def install(
 ) -> None:
     """Capture the failures of every backend in this process into ``db`` from now on.
 
-    ``settings`` are the fields of `backends.capture.settings.Settings`: ``check=True`` also compares the first calls
-    of each compiled graph with eager. ``journal`` is for `minify capture`.
+    ``db`` is a path or a database URL; a file is made at the first failure. ``settings`` are the fields of
+    `backends.capture.settings.Settings`: ``check=True`` also compares the first calls of each compiled graph with
+    eager. ``journal`` is for `minify capture`. A second call replaces the first.
+
+    Raises `ValueError` for an invalid setting. A failure that cannot be stored is a logged warning and no error.
     """
     uninstall()
     _hook.everything = CaptureTarget(os.fspath(db), Settings(**settings), journal)
@@ -71,7 +74,10 @@ def uninstall() -> None:
 
 @contextmanager
 def capturing(db: str | os.PathLike[str] = "repro.db", **settings: Unpack[SettingsKeywords]) -> Iterator[None]:
-    """Capture the failures of every backend inside the block. ``settings`` are those of `install`."""
+    """Capture the failures of every backend inside the block; after it what was installed before is so again.
+
+    ``db`` and ``settings`` are those of `install`, with the same errors.
+    """
     before = _hook.everything
     _hook.everything = CaptureTarget(os.fspath(db), Settings(**settings))
     seam.attach(_hook)
@@ -89,7 +95,8 @@ def capture(
 ) -> CapturedBackend:
     """``backend``, a name or a callable, wrapped for ``torch.compile(backend=...)``: only its failures are captured.
 
-    ``settings`` are those of `install`.
+    ``options`` and ``mode`` of `torch.compile` reach the backend as without the wrapper. ``db`` and ``settings`` are
+    those of `install`, with the same errors.
     """
     wrapped = CapturedBackend(backend, CaptureTarget(os.fspath(db), Settings(**settings)))
     _hook.single.add(wrapped)

@@ -32,14 +32,15 @@ def record(
     phase: str = "compile",
     check: bool = False,
 ) -> int | None:
-    """Add a capture of ``backend`` called on ``gm`` with ``inputs`` to ``db``; its number.
+    """Add a capture of ``backend`` called on ``gm`` with ``inputs`` to ``db``. Returns its id.
 
     ``torch.compile(gm, backend=backend)`` is called once with ``inputs``. Its failure is stored and not raised. If
     nothing fails, nothing is stored and the result is None. ``check`` also compares with eager. ``error`` is what the
     backend raised earlier in ``phase`` (``compile``, ``forward`` or ``backward``); then nothing is run, and ``inputs``
     are the values of the placeholders, or a structure of them.
 
-    Raises `TypeError` if ``gm`` is no graph module, and what ``torch.compile`` raises before it calls the backend.
+    Raises `TypeError` if ``gm`` is no graph module, `ValueError` for an unknown phase, and what
+    ``torch.compile`` raises before it calls the backend.
     """
     if not isinstance(gm, fx.GraphModule):
         raise TypeError(f"record takes a torch.fx.GraphModule, not {type(gm).__name__}")

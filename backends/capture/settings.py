@@ -58,8 +58,10 @@ class Settings:
 
     @property
     def sampling(self) -> Sampling:
+        """``check`` as the calls that are compared."""
         return Sampling.parse(self.check)
 
     @property
     def tolerances(self) -> dict[str, float]:
+        """``tolerance`` by the name of the dtype, such as ``float32``: the largest relative and absolute difference."""
         return tolerance.parse(self.tolerance)

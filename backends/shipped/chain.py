@@ -51,7 +51,11 @@ class Chain:
 
 
 def chain(*backends: Backend, db: str = "repro.db") -> Chain:
-    """A backend for `torch.compile` that tries ``backends``, names or callables, in their order."""
+    """A backend for `torch.compile` that tries ``backends``, names or callables, in their order.
+
+    The failure of each is captured into ``db``, or where `fxminify.install` said. What the last one raises is raised,
+    with a note for each before it. Raises `InvalidOption` without a backend.
+    """
     return Chain(backends, db)
 
 
@@ -66,7 +70,10 @@ class ChainOptions:
 def registered(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """`Chain` by name: ``torch.compile(f, backend="fxminify_chain", options={"backends": ["openvino", "eager"]})``."""
+    """`chain` by name: ``torch.compile(f, backend="fxminify_chain", options={"backends": ["openvino", "eager"]})``.
+
+    ``options`` are the fields of `ChainOptions`. Raises `InvalidOption` for others.
+    """
     asked = read(ChainOptions, options, NAME)
     if isinstance(asked.backends, str):
         raise InvalidOption(f"the option 'backends' of {NAME} is a list of names, not {asked.backends!r}")

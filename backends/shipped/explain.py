@@ -33,6 +33,8 @@ _MOST_OPS = 8
 class GraphReport:
     """One graph: Dynamo's number for it, how many nodes it has, what it calls how often, why it ended, who refused it.
 
+    ``compile_id`` is Dynamo's number, ``nodes`` counts operations, ``ops`` has how often each is called. ``ends`` is
+    why the graph ended at a graph break and ``at`` its ``file:line``, both empty where the function simply ended.
     ``verdicts`` has for each tried backend an empty string, or the first line of what it raised.
     """
 
@@ -46,7 +48,10 @@ class GraphReport:
 
 @dataclass
 class Explain:
-    """A backend that runs graphs in eager and keeps a `GraphReport` of each. ``str()`` of it is the report."""
+    """A backend that runs graphs in eager and keeps a `GraphReport` of each in ``graphs``. ``str()`` is the report.
+
+    Each of ``backends``, names or callables, also compiles a copy of each graph; what it raises is in the report.
+    """
 
     backends: Sequence[str | Callable[..., Any]] = ()
     graphs: list[GraphReport] = field(default_factory=list)
@@ -98,7 +103,10 @@ _reports: dict[tuple[str, ...], Explain] = {}
 def registered(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """`Explain` by name: one report for the whole process, printed on standard error at its end."""
+    """`Explain` by name, ``fxminify_explain``: one report for the whole process, printed on standard error at its end.
+
+    ``options`` are the fields of `ExplainOptions`. Raises `InvalidOption` for others.
+    """
     asked = tuple(read(ExplainOptions, options, NAME).backends)
     if asked not in _reports:
         _reports[asked] = Explain(backends=asked)

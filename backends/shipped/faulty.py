@@ -45,7 +45,11 @@ class FaultyOptions:
 def faulty(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """``gm`` in eager with the fault after each call of ``op``."""
+    """``fxminify_faulty``: ``gm`` in eager, with a fault after each call of an operation.
+
+    ``options`` are the fields of `FaultyOptions`. Raises `InvalidOption` for others, and `PlantedFault` for the fault
+    ``compile_error``.
+    """
     asked = read(FaultyOptions, options, NAME)
     module = private(gm)
     nodes = [n for n in module.graph.nodes if mentions(n, asked.op)]

@@ -35,7 +35,10 @@ class PrintGraphOptions:
 def print_graph(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """Print ``gm`` as a table of its nodes on standard output and return its eager ``forward``."""
+    """``fxminify_print_graph``: print ``gm`` as a table of its nodes on standard output and run it in eager.
+
+    ``options`` are the fields of `PrintGraphOptions`. Raises `InvalidOption` for others.
+    """
     if read(PrintGraphOptions, options, NAME).level == "aot":
         from functorch.compile import make_boxed_func
         from torch._dynamo.backends.common import aot_autograd

@@ -23,9 +23,11 @@ Problem = Callable[[Exception, str], None]
 
 
 class Stage(StrEnum):
-    REMOVE = "remove"
-    REPLACE = "replace"
-    CANONICALIZE = "canonicalize"
+    """A part of a reduction, and of the table of passes. They run in this order."""
+
+    REMOVE = "remove"  #: the case gets smaller
+    REPLACE = "replace"  #: something plainer replaces what cannot be removed
+    CANONICALIZE = "canonicalize"  #: inputs, sizes, types and settings are made plain
 
 
 class Choices(Protocol):
@@ -62,9 +64,11 @@ class Proposal:
 
     @property
     def may_grow(self) -> bool:
+        """Whether candidates are tested even if they are larger than the best case."""
         return self.base is not None
 
     def start(self, problem: Problem) -> Generator[Items, bool, Items]:
+        """A new search: it yields choices, and is sent whether the candidate of each still fails in the same way."""
         return self.search()
 
     def applied(self, choice: Items) -> tuple[Patch, ...]:
@@ -74,6 +78,7 @@ class Proposal:
         return (*base, *(p for i, p in enumerate(self.patches) if i not in kept))
 
     def candidate(self, view: GraphView, choice: Items) -> Case | None:
+        """The case that a choice stands for; None if no compute node, or nothing to return, would be left."""
         return apply(view, merge(self.applied(choice)))
 
 

@@ -37,7 +37,10 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFinished:
-    """The failure showed in ``shown`` of ``runs`` runs through ``entry``; ``reason`` says why it was not reproduced."""
+    """The failure showed in ``shown`` of ``runs`` runs; ``reason`` says why it was not reproduced.
+
+    ``entry`` is how the backend was called: ``direct``, on the graph, or ``compile``, by `torch.compile`.
+    """
 
     capture_id: int
     reproduced: bool
@@ -49,9 +52,11 @@ class ReplayFinished:
 
 @dataclass(frozen=True, slots=True)
 class QueryAnswered:
-    """The backend has judged a candidate. ``nodes`` of ``start_nodes`` compute nodes are left after
-    ``queries`` queries, ``stage`` is the pass at work, or what else
-    is asked about, ``budget`` the seconds that were allowed, if any."""
+    """The backend has judged a candidate.
+
+    ``nodes`` of ``start_nodes`` compute nodes are left after ``queries`` queries, ``stage`` is the pass at work, or
+    what else is asked about, ``budget`` the seconds that were allowed, if any.
+    """
 
     capture_id: int
     nodes: int
@@ -63,7 +68,11 @@ class QueryAnswered:
 
 @dataclass(frozen=True, slots=True)
 class StepAccepted:
-    """A smaller or plainer graph shows the failure, and is the best from now on."""
+    """A smaller or plainer graph shows the failure, and is the best from now on.
+
+    It is step ``number``, counted from 1, and was proposed by ``pass_name``. ``nodes`` and ``inputs`` count those of
+    the graph, ``queries`` all that were asked so far.
+    """
 
     capture_id: int
     number: int

@@ -24,7 +24,7 @@ class MinifyOptions:
     * ``sandbox``: run what a capture executes without network and without the user's files.
     * ``explain``: also find out what of the result matters.
     * ``again``: minify captures that were already done, too; ``from_step``: go on from this step of the history.
-    * ``strict``: raise `PassFailed` when a pass itself fails.
+    * ``strict``: raise `fxminify.minifier.reducer.shrinker.PassFailed` when a pass itself fails.
     """
 
     jobs: int = 1

@@ -25,10 +25,12 @@ class MinifyResult:
 
     @property
     def id(self) -> int:
+        """The id of the capture."""
         return self.capture.id
 
     @property
     def state(self) -> State:
+        """The state of the capture after the call."""
         return self.capture.state
 
     @property

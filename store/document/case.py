@@ -59,6 +59,7 @@ class Node(_Read):
 
     @property
     def is_compute(self) -> bool:
+        """Whether it calls something: an operation, a function, a method or a module."""
         return self.op in COMPUTE_OPS
 
     @property
@@ -98,10 +99,12 @@ class Graph:
 
     @property
     def placeholders(self) -> tuple[Node, ...]:
+        """The nodes that stand for the inputs, in order."""
         return tuple(n for n in self.nodes if n.op == "placeholder")
 
     @property
     def compute(self) -> tuple[Node, ...]:
+        """The compute nodes, in order, without those of subgraphs."""
         return tuple(n for n in self.nodes if n.is_compute)
 
     @property
@@ -112,6 +115,7 @@ class Graph:
 
     @property
     def output(self) -> Node:
+        """The node that says what is returned. It is the last one."""
         return self.nodes[-1]
 
     def map_nodes(self, edit: Callable[[Node], Node]) -> Graph:
@@ -157,6 +161,7 @@ class TensorSpec:
 
     @property
     def numel(self) -> int:
+        """The number of elements."""
         count = 1
         for size in self.shape:
             count *= size
@@ -186,8 +191,9 @@ MOST_CALLS = 64
 class Case:
     """What is compiled. ``inputs`` has one value per placeholder of ``graph``, in order.
 
-    ``context`` is the ambient state (`fxminify.backends.running.ambient`), ``backend`` the `BackendSpec` as data
-    (`fxminify.backends.provenance.spec`), ``imports`` what must be imported besides the backend (custom-op libraries).
+    ``context`` is the ambient state (`fxminify.backends.running.ambient`), ``backend`` a
+    `fxminify.backends.provenance.spec.BackendSpec` as data, ``imports`` what must be imported besides the backend
+    (custom-op libraries).
     ``backward`` asks for a backward pass after the forward one, ``compare`` for a comparison with eager. ``calls`` is
     how often the compiled graph is called: some failures need a second call. ``earlier`` has the inputs of earlier
     calls by name of the placeholder; those that are not named are the same. ``tolerance`` is a person's tolerance for

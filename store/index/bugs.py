@@ -62,6 +62,7 @@ class BugInfo:
     comes_from: str
 
     def to_json(self) -> Json:
+        """The fields as JSON values, as `minify list --json` prints them."""
         return codec.dump(self)
 
 

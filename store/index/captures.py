@@ -83,6 +83,7 @@ class CaptureInfo:
             raise StoreError(f"capture {self.id} does not say how it failed: capture the failure again") from None
 
     def to_json(self) -> Json:
+        """The fields as JSON values, as `minify list --json` prints them."""
         return codec.dump(self)
 
 
@@ -265,6 +266,10 @@ class Captures:
             return None if row.signature_parts is None else _signature(loads(row.signature_parts))
 
     def set_state(self, id: int, state: State, reason: str = "") -> None:
+        """Give a capture a state, and the reason of it in one sentence, in which what is private here is masked.
+
+        Raises `LeaseLost` if another process took the capture over, `StoreError` if there is none with this id.
+        """
         with self._database.writing() as session:
             row = self._database.need(session, CaptureRow, id)
             self._database.check_lease(session, id)

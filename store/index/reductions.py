@@ -55,8 +55,12 @@ class ReductionInfo:
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """One accepted step. ``nodes`` and ``inputs`` count those of its case. ``queries`` and ``seconds`` (wall time) are
-    what the reduction had used so far, ``key`` is that of the query. ``kept`` is true if its case is stored."""
+    """One accepted step, ``number`` counted from 1, which ``pass_name`` proposed.
+
+    ``nodes`` and ``inputs`` count those of its case. ``queries`` and ``seconds`` (wall time) are what the reduction had
+    used so far, ``key`` is that of the query. ``difference`` is that to the step before, as a diff. ``kept`` is true if
+    its case is stored, ``at`` an ISO time (UTC).
+    """
 
     number: int
     pass_name: str
@@ -70,6 +74,7 @@ class StepInfo:
     at: str = ""
 
     def to_json(self) -> Json:
+        """The fields as JSON values; ``difference`` is a list of lines."""
         return {**codec.dump(self), "difference": self.difference.splitlines()}
 
 

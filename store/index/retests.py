@@ -47,6 +47,7 @@ class Retest:
     at: str
 
     def to_json(self) -> Json:
+        """The fields as JSON values."""
         return codec.dump(self)
 
 

@@ -27,34 +27,34 @@ SCHEMA = "0006"
 class State(StrEnum):
     """The state of a capture on its way to a verified script."""
 
-    PENDING = "pending"
-    REDUCING = "reducing"
-    VERIFIED = "verified"  # a script was written, and runs of it showed the failure
-    UNVERIFIED = "unverified"  # a script was written, but no run of it showed the failure
-    NOT_REPRODUCED = "not_reproduced"  # the replay of the capture itself did not fail
-    UNSUPPORTED = "unsupported"  # the graph could not be stored; the reason says which node
-    BLOCKED = "blocked"  # something must be done first (a module to install...); the reason says what
+    PENDING = "pending"  #: captured, not minified yet
+    REDUCING = "reducing"  #: being minified now
+    VERIFIED = "verified"  #: a script was written, and runs of it showed the failure
+    UNVERIFIED = "unverified"  #: a script was written, but no run of it showed the failure
+    NOT_REPRODUCED = "not_reproduced"  #: the replay of the capture itself did not fail
+    UNSUPPORTED = "unsupported"  #: the graph could not be stored; the reason says which node
+    BLOCKED = "blocked"  #: something must be done first (a module to install...); the reason says what
 
 
 class TaskState(StrEnum):
     """The state of a task on its way through the workers of `minify work`. The first three are open."""
 
-    QUEUED = "queued"
-    LEASED = "leased"  # a driver is at work on it
-    WAITING = "waiting"  # for an environment, for trust, or to be tried again; the reason says which
-    DONE = "done"  # a verified script is there
-    FAILED = "failed"  # it ran to its end, and there is no verified script; the reason says why
-    CANCELLED = "cancelled"
-    QUARANTINED = "quarantined"  # its drivers ended without an answer too often
+    QUEUED = "queued"  #: the next free worker takes it
+    LEASED = "leased"  #: a driver is at work on it
+    WAITING = "waiting"  #: for an environment, for trust, or to be tried again; the reason says which
+    DONE = "done"  #: a verified script is there
+    FAILED = "failed"  #: it ran to its end, and there is no verified script; the reason says why
+    CANCELLED = "cancelled"  #: by a person
+    QUARANTINED = "quarantined"  #: its drivers ended without an answer too often
 
 
 class RetestResult(StrEnum):
     """The result of a minimal case that was run again."""
 
-    FAILING = "still failing"
-    FIXED = "fixed"
-    CHANGED = "changed"  # it shows another failure
-    CANNOT_RUN = "cannot run"  # it did not come to the compiler: a module is missing, eager refuses...
+    FAILING = "still failing"  #: it shows the captured failure
+    FIXED = "fixed"  #: every run passed
+    CHANGED = "changed"  #: it shows another failure
+    CANNOT_RUN = "cannot run"  #: it did not come to the compiler: a module is missing, eager refuses...
 
 
 class Clean(TypeDecorator[str]):

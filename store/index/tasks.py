@@ -62,6 +62,7 @@ class TaskInfo:
     finished: str | None
 
     def to_json(self) -> Json:
+        """The fields as JSON values, as `minify tasks --json` prints them."""
         return codec.dump(self)
 
 

@@ -29,7 +29,11 @@ _Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class StoredVerdict:
-    """One answered query. ``outcome`` is a value of `fxminify.minifier.oracle.verdict.Outcome`."""
+    """One answered query. ``outcome`` is a value of `fxminify.minifier.oracle.verdict.Outcome`.
+
+    ``key`` is the digest of the candidate, ``signature`` that of the failure it showed, None where it showed none.
+    ``seconds`` is wall time, ``detail`` says more in words, ``asks`` counts how often it was asked.
+    """
 
     key: str
     pass_name: str
