@@ -90,11 +90,12 @@ def configured(directory: Path) -> dict[str, Any]:
 def _tell(db: str) -> None:
     """Say at the end of the program what was captured."""
     recorder = sys.modules.get("fxminify.backends.capture.recorder")
-    stored = sorted(set(getattr(recorder, "STORED", ())))
+    stored = sorted(set(getattr(recorder, "STORED", ())), key=str)
     if stored:
         from ...store.errors import without_password
+        from ...store.spool.spool import is_server
         from ...store.text import count
 
-        command = shlex.join(["minify", "run", without_password(db), *map(str, stored)])
-        failures = count(len(stored), "failure")
-        print(f"fxminify captured {failures} of torch.compile backends: {command}", file=sys.stderr)
+        failures, place = count(len(stored), "failure"), without_password(db)
+        then = f"on the way to {place}" if is_server(db) else shlex.join(["minify", "run", place, *map(str, stored)])
+        print(f"fxminify captured {failures} of torch.compile backends: {then}", file=sys.stderr)

@@ -32,6 +32,8 @@ from .tables import ArtifactRow, BugRow, CaptureRow, EnvironmentRow, ReductionRo
 COMES_FROM = "comes-from"
 #: The most captures of a bug whose ids are listed.
 LISTED = 50
+#: In the order of scripts, the size of one whose size is not known.
+_UNKNOWN = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,19 @@ class Bugs:
         with self._database.reading() as session:
             self._database.need(session, BugRow, id)
             return _infos(session, [id])[0]
+
+    def with_script(self, id: int) -> int | None:
+        """The capture of a bug with the smallest verified script, None if there is none."""
+        scripts = (
+            select(ReproRow.capture)
+            .join(CaptureRow, CaptureRow.id == ReproRow.capture)
+            .where(CaptureRow.bug == id, ReproRow.format == "script", ReproRow.verified > 0)
+            .order_by(func.coalesce(ReproRow.nodes, _UNKNOWN), ReproRow.capture)
+            .limit(1)
+        )
+        with self._database.reading() as session:
+            self._database.need(session, BugRow, id)
+            return session.scalar(scripts)
 
     def _alone(self, id: int) -> BugInfo:
         """One bug, or why it cannot be read."""

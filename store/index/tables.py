@@ -21,7 +21,7 @@ from ..errors import ForeignValue
 _T = TypeVar("_T")
 
 #: The newest revision under ``migrations/versions``. Revisions are numbers, so that they can be compared.
-SCHEMA = "0006"
+SCHEMA = "0007"
 
 
 class State(StrEnum):
@@ -250,6 +250,44 @@ class WorkerRow(Base):
     holder: Mapped[str]
     can: Mapped[str]
     seen: Mapped[float]
+
+
+class TokenRow(Base):
+    """Who may ask a server for what: see `fxminify.store.index.tokens`. ``digest`` is the sha256 of the secret."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    digest: Mapped[str] = mapped_column(String(64))
+    scopes: Mapped[str]
+    created: Mapped[str] = mapped_column(String(32))
+    revoked: Mapped[str | None] = mapped_column(String(32))
+
+
+class UploadRow(Base):
+    """What a sender sent under a ``key`` of its own, so that it counts once: see `fxminify.store.index.uploads`."""
+
+    __tablename__ = "uploads"
+
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    capture: Mapped[int] = mapped_column(ForeignKey("captures.id"))
+    day: Mapped[str] = mapped_column(String(10), index=True)
+
+
+class EventRow(Base):
+    """What happened: see `fxminify.store.index.events`. ``at`` is a Unix time."""
+
+    __tablename__ = "events"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[float]
+    kind: Mapped[str] = mapped_column(String(32))
+    text: Mapped[str]
+    actor: Mapped[str]
+    bug: Mapped[int | None]
+    capture: Mapped[int | None]
+    task: Mapped[int | None]
 
 
 class ReductionRow(Base):
