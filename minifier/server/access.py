@@ -22,8 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...store.errors import StoreError
 from ...store.index import Scope as TokenScope
 from ...store.index import TokenInfo
+from ...store.spool.spool import is_loopback
 from .disk import DiskState
-from .service import Service, is_loopback
+from .service import Service
 
 #: The tag of routes that say nothing of the index, for whoever asks.
 OPEN = "open"

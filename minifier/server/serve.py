@@ -15,9 +15,10 @@ import uvicorn
 from ...store import temporary
 from ...store.errors import StoreError
 from ...store.index import Index
+from ...store.spool.spool import is_loopback
 from .app import application
 from .disk import Disk, DiskState
-from .service import ServeOptions, Service, is_loopback
+from .service import ServeOptions, Service
 
 #: Seconds that requests have to end in.
 _GRACE = 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import threading
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...store.index import Index
 from ...store.index.signing import CaptureSigner
+from ...store.spool.spool import is_loopback
 from .disk import Disk
 
 if TYPE_CHECKING:
@@ -61,13 +61,3 @@ class Service:
     @cached_property
     def signer(self) -> CaptureSigner:
         return CaptureSigner()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this is the name or the address of this machine, for its own programs only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -138,7 +138,7 @@ class Bugs:
         )
         with self._database.reading() as session:
             self._database.need(session, BugRow, id)
-            return [Sighting(day, _versions(versions), count) for day, versions, count in session.execute(query)]
+            return [Sighting(day, _versions(versions), int(count)) for day, versions, count in session.execute(query)]
 
 
 def columns(capture: Mapping[str, Any], operators: str = "") -> dict[str, Any]:

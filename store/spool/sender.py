@@ -12,7 +12,6 @@ on.
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import json
 import logging
 import os
@@ -30,7 +29,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from . import upload
-from .spool import AGAIN, CAPTURE, Again, Spool, SpoolItem, read_again
+from .spool import AGAIN, CAPTURE, Again, Spool, SpoolItem, is_loopback, read_again
 
 log = logging.getLogger("fxminify")
 
@@ -81,7 +80,7 @@ class Sender:
     def __init__(self, spool: Spool, token: str = "") -> None:
         self._spool, self._token = spool, token
         parts = urlsplit(spool.server)
-        if token and parts.scheme == "http" and not _is_here(parts.hostname or ""):
+        if token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             raise CannotSend(f"{spool.server} would get the token unencrypted: use its https address")
         self._opener = urllib.request.build_opener(
             NoRedirect, urllib.request.HTTPSHandler(context=ssl.create_default_context())
@@ -234,13 +233,6 @@ def _both(versions: Mapping[str, str]) -> dict[str, str]:
     return {name: versions.get(name, "")[:100] for name in ("torch", "python")}
 
 
-def _is_here(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def start(spool: Spool) -> None:
     """Start a process that sends, unless there is one. It outlives this one and is no child of it, which the program
     might wait for. It has this process's imports and not its hook."""
@@ -264,7 +256,6 @@ def main(server: str) -> int:
                 break
     except CannotSend as error:
         done = Sending(left=len(spool.items()), why=str(error))
-    (spool.folder / "last").write_text(f"{done.why}\n" if done.left else "")
     return 1 if done.left else 0
 
 

@@ -9,6 +9,7 @@ and which bug, so that a look at the folder is enough to find what is there twic
 from __future__ import annotations
 
 import fcntl
+import ipaddress
 import json
 import logging
 import os
@@ -58,6 +59,14 @@ class Again:
 def is_server(place: str) -> bool:
     """Whether captures are sent to ``place``, and not stored there."""
     return place.startswith(("http://", "https://"))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this is the name or the address of this machine, for its own programs only."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def spools() -> list[Spool]:
