@@ -6,7 +6,7 @@ import click
 
 from .verbs import Problem, as_json, dump, index_argument
 
-#: The scopes of tokens, as in `fxminify.store.index.tokens.Scope`, which takes long to import.
+#: The scopes of tokens, as in `fxminify.store.index.tokens.TokenScope`, which takes long to import.
 SCOPES = ("submit", "run", "read", "triage", "work", "admin")
 
 
@@ -27,7 +27,7 @@ def tokens(db: str, new: str | None, scopes: tuple[str, ...], revoke: int | None
     work    cancel and retry tasks
     admin   all of this but run
     """
-    from ...store.index import Index, Scope
+    from ...store.index import Index, TokenScope
     from . import console
 
     if new is not None and revoke is not None:
@@ -44,7 +44,7 @@ def tokens(db: str, new: str | None, scopes: tuple[str, ...], revoke: int | None
         return
     with Index.open(db, create=new is not None) as index:
         if new is not None:
-            info, text = index.tokens.new(new, [Scope(scope) for scope in scopes])
+            info, text = index.tokens.new(new, [TokenScope(scope) for scope in scopes])
             if json_:
                 dump({**info.to_json(), "token": text})
             else:

@@ -20,8 +20,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...store.errors import StoreError
-from ...store.index import Scope as TokenScope
-from ...store.index import TokenInfo
+from ...store.index import TokenInfo, TokenScope
 from ...store.spool.spool import is_loopback
 from .disk import DiskState
 from .service import Service

@@ -13,7 +13,7 @@ from typing import IO
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 
-from ...store.index import Scope
+from ...store.index import TokenScope
 from ...store.spool import upload as form
 from .access import Caller, Refused
 from .service import Service
@@ -41,7 +41,7 @@ def store(service: Service, path: Path, caller: Caller, key: str) -> int:
     """Store the upload in a file. Returns the id of its capture. Raises `Refused`."""
     try:
         found = form.read(path)
-        signer = service.signer if Scope.RUN in caller.scopes else None
+        signer = service.signer if TokenScope.RUN in caller.scopes else None
         return service.index.captures.receive(found.with_origin(), signer=signer, key=key, actor=caller.name)
     except ValueError as error:
         raise Refused(422, str(error).partition("\n")[0][:500]) from error

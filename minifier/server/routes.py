@@ -18,9 +18,9 @@ from ...store.errors import StoreError
 from ...store.index import (
     BugInfo,
     CaptureInfo,
-    Scope,
     TaskInfo,
     TaskState,
+    TokenScope,
 )
 from ...store.index.bugs import Sighting
 from ..reporting.export import stored_repro
@@ -30,7 +30,9 @@ from .intake import arrived, store
 from .service import Service
 from .stream import events as event_stream
 
-SUBMIT, READ, TRIAGE, WORK = (scope.value for scope in (Scope.SUBMIT, Scope.READ, Scope.TRIAGE, Scope.WORK))
+SUBMIT, READ, TRIAGE, WORK = (
+    scope.value for scope in (TokenScope.SUBMIT, TokenScope.READ, TokenScope.TRIAGE, TokenScope.WORK)
+)
 #: Rows of one page, at most.
 PAGE = 200
 
@@ -63,7 +65,7 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenAgain:
     """Occurrences of a capture that may be known: ``identity`` is that of `fxminify.store.recording`."""
 
     key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
@@ -181,7 +183,7 @@ async def submit_capture(request: Request, response: Response, served: Served, a
 
 
 @router.post("/captures/known", tags=[SUBMIT])
-def count_known(served: Served, seen: Annotated[list[Seen], Body(max_length=PAGE)]) -> list[Known]:
+def count_known(served: Served, seen: Annotated[list[SeenAgain], Body(max_length=PAGE)]) -> list[Known]:
     """Count occurrences of captures that are known here. What is not must be sent whole."""
     count = served.index.captures.count_again
     out = []

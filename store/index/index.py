@@ -27,13 +27,13 @@ from .retests import Retest, Retests
 from .sharing import Masks, Shared, share
 from .tables import RetestResult, State, TaskState
 from .tasks import TaskInfo, Tasks, WorkerInfo
-from .tokens import Scope, TokenInfo, Tokens
+from .tokens import TokenInfo, Tokens, TokenScope
 from .uploads import Uploads
 from .verdicts import StoredVerdict, Verdicts
 
 __all__ = [
-    "BugInfo", "CaptureInfo", "EventInfo", "Index", "ReductionInfo", "ReproInfo", "Retest", "RetestResult", "Scope",
-    "State", "StepInfo", "StoreError", "StoredVerdict", "TaskInfo", "TaskState", "TokenInfo", "WorkerInfo",
+    "BugInfo", "CaptureInfo", "EventInfo", "Index", "ReductionInfo", "ReproInfo", "Retest", "RetestResult", "State",
+    "StepInfo", "StoreError", "StoredVerdict", "TaskInfo", "TaskState", "TokenInfo", "TokenScope", "WorkerInfo",
 ]  # fmt: skip
 
 #: The reason of a capture whose script is verified, although its minification was interrupted.

@@ -29,7 +29,7 @@ _FORM = re.compile(r"fxm_([1-9][0-9]{0,17})_[\w-]{43}\Z", re.ASCII)
 _LONGEST = 100
 
 
-class Scope(StrEnum):
+class TokenScope(StrEnum):
     """What a token may do."""
 
     SUBMIT = "submit"  # send captures
@@ -46,7 +46,7 @@ class TokenInfo:
 
     id: int
     name: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[TokenScope]
     created: str
     revoked: str | None
 
@@ -60,9 +60,9 @@ class Tokens:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def new(self, name: str, scopes: Collection[Scope]) -> tuple[TokenInfo, str]:
+    def new(self, name: str, scopes: Collection[TokenScope]) -> tuple[TokenInfo, str]:
         """Make a token. Returns it with its text, which is stored nowhere."""
-        given = " ".join(sorted({Scope(scope).value for scope in scopes}))
+        given = " ".join(sorted({TokenScope(scope).value for scope in scopes}))
         if not given:
             raise StoreError("a token without a scope may do nothing: give it one")
 
@@ -113,6 +113,6 @@ def _digest(text: str) -> str:
 
 def _info(row: TokenRow) -> TokenInfo:
     try:
-        return row.to(TokenInfo, scopes=frozenset(map(Scope, row.scopes.split())))
+        return row.to(TokenInfo, scopes=frozenset(map(TokenScope, row.scopes.split())))
     except ValueError as exc:
         raise ForeignValue(f"a scope of token {row.id} that cannot be read") from exc

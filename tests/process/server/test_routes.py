@@ -28,7 +28,7 @@ from serving import OPTIONS, Answer, Served, body_of, serving, with_storage
 
 from fxminify.minifier.server.app import described
 from fxminify.minifier.server.routes import probes, router
-from fxminify.store.index import Index, Scope, State, TaskState
+from fxminify.store.index import Index, State, TaskState, TokenScope
 from fxminify.store.index.tables import BugRow, EventRow
 
 #: Every route, with an id that there is.
@@ -151,16 +151,16 @@ def closed(place: str, tmp_path: Path) -> Iterator[Served]:
 
 def test_every_route_asks_for_a_token_and_for_its_scope(closed: Served) -> None:
     events = closed.index.events.last()
-    tokens = {scope: closed.index.tokens.new(scope, [scope])[1] for scope in Scope}
+    tokens = {scope: closed.index.tokens.new(scope, [scope])[1] for scope in TokenScope}
     assert {scope for _, _, scopes in ROUTES for scope in scopes} == {"open", "submit", "read", "triage", "work"}
     for method, path, needed in ROUTES:
         query = "?seconds=0" if path.endswith("/events") else ""
-        for wrong in ("", "fxm_1_" + "x" * 43, "fxm_99_" + "x" * 43, "x", tokens[Scope.READ][:-1]):
+        for wrong in ("", "fxm_1_" + "x" * 43, "fxm_99_" + "x" * 43, "x", tokens[TokenScope.READ][:-1]):
             answer = replace(closed, token=wrong).ask(method, f"{path}{query}")
             assert answer.status == (200 if needed == ("open",) else 401), (method, path, wrong)
         for scope, token in tokens.items():
             answer = replace(closed, token=token).ask(method, f"{path}{query}")
-            allowed = needed == ("open",) or scope in needed or scope is Scope.ADMIN
+            allowed = needed == ("open",) or scope in needed or scope is TokenScope.ADMIN
             assert (answer.status == 403) is not allowed, (method, path, scope, answer.body)
             assert answer.status != 401
     unknown = replace(closed, token="")
@@ -171,7 +171,7 @@ def test_every_route_asks_for_a_token_and_for_its_scope(closed: Served) -> None:
 
 
 def test_a_revoked_token_counts_no_more(closed: Served) -> None:
-    info, text = closed.index.tokens.new("ci", [Scope.READ])
+    info, text = closed.index.tokens.new("ci", [TokenScope.READ])
     assert replace(closed, token=text).get("/bugs").status == 200
     closed.index.tokens.revoke(info.id)
     answer = replace(closed, token=text).get("/bugs")
@@ -179,7 +179,7 @@ def test_a_revoked_token_counts_no_more(closed: Served) -> None:
 
 
 def test_the_index_has_no_secret_of_a_token(closed: Served) -> None:
-    _, text = closed.index.tokens.new("ci", [Scope.READ])
+    _, text = closed.index.tokens.new("ci", [TokenScope.READ])
     with closed.index._database.reading() as session:
         rows = session.connection().exec_driver_sql("SELECT * FROM tokens").all()
         told = session.connection().exec_driver_sql("SELECT * FROM events").all()

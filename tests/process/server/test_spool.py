@@ -22,7 +22,7 @@ from serving import OPTIONS, Served, serving, with_storage
 
 from fxminify.cli import main
 from fxminify.store.errors import StoreError
-from fxminify.store.index import Index, Scope
+from fxminify.store.index import Index, TokenScope
 from fxminify.store.recording import Recording
 from fxminify.store.spool import sender, upload
 from fxminify.store.spool.sender import CannotSend, Sender
@@ -271,7 +271,7 @@ def test_a_token_that_is_missing_holds_the_spool(place: str, tmp_path: Path) -> 
         spool.put(met("sin"))
         done = Sender(spool).run(30)
         assert (done.left, "a token is needed here" in done.why) == (1, True)
-        _, text = served.index.tokens.new("job", [Scope.SUBMIT])
+        _, text = served.index.tokens.new("job", [TokenScope.SUBMIT])
         assert Sender(spool, text).run(0).left == 0
 
 

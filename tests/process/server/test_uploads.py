@@ -23,7 +23,7 @@ from fxminify.minifier.server.service import UPLOADS
 from fxminify.store.document.case import to_json
 from fxminify.store.errors import StoreError
 from fxminify.store.failure import Failure
-from fxminify.store.index import Index, Scope, State
+from fxminify.store.index import Index, State, TokenScope
 from fxminify.store.index import signing as signatures
 from fxminify.store.index.documents import pack
 from fxminify.store.index.trust import is_ours, maker, origin_tag
@@ -310,7 +310,7 @@ def test_a_token_may_have_what_it_sends_run_by_those_who_know_the_key(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(signatures, "_accepted", set())
-    _, text = served.index.tokens.new("ci", [Scope.SUBMIT, Scope.RUN])
+    _, text = served.index.tokens.new("ci", [TokenScope.SUBMIT, TokenScope.RUN])
     trusted = replace(served, token=text)
     assert trusted.upload(body_of(tmp_path, SIN, BOOM)).status == 201
     public = replace(served).get("/status").json["key"]
