@@ -27,6 +27,9 @@ _MB = 1 << 20
     metavar="MB",
     help="Take nothing where less space is left; warn below four times as much.",
 )
+@click.option(
+    "--work", type=click.IntRange(0, 1024), default=0, metavar="N", help="Also minify, N tasks at a time, as a worker."
+)
 def serve(
     db: str,
     host: str,
@@ -36,11 +39,12 @@ def serve(
     tls_key: str | None,
     max_upload: int,
     min_free: int,
+    work: int,
 ) -> None:
     """Take captures into DB over HTTP, and show what is in it.
 
     Other machines send captures with FXMINIFY_DB=http://HOST:PORT. It needs a token (`minify tokens`) but for programs
-    of this machine, and runs nothing of a capture: `minify work` does.
+    of this machine, and runs nothing of a capture: `minify work` does, which --work N starts beside it.
     """
     try:
         from ..server.serve import CannotListen
@@ -53,6 +57,7 @@ def serve(
     options = ServeOptions(
         host=host, port=port, certificate=tls_cert or "", key=tls_key or "", max_upload=max_upload * _MB,
         low=4 * min_free * _MB, least=min_free * _MB, tokens=tokens,
+        work=work,
     )  # fmt: skip
     try:
         serving(db, options, lambda sentence: click.echo(sentence, err=True))

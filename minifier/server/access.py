@@ -9,6 +9,7 @@ token.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -71,8 +72,21 @@ class Admission:
             return
         if scope["type"] != "http":
             raise NotImplementedError(f"no {scope['type']} is served")
+        name, begun, status = "", time.monotonic(), 500
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
         try:
             name, needed = self._route(scope)
+            await self._admit(scope, receive, answer, name, needed)
+        finally:
+            self._service.metrics.answered(name, status, time.monotonic() - begun)
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, name: str, needed: list[str]) -> None:
+        try:
             caller = Caller("", frozenset())
             if OPEN not in needed:
                 caller = await self._caller(scope)

@@ -7,6 +7,7 @@ import zipfile
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import prometheus_client
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import Field
@@ -17,7 +18,9 @@ from ...store.document.case import Json
 from ...store.errors import StoreError
 from ...store.index import (
     BugInfo,
+    BugStatus,
     CaptureInfo,
+    Regrouped,
     TaskInfo,
     TaskState,
     TokenScope,
@@ -101,6 +104,30 @@ class Changed:
     state: TaskState
 
 
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The bug ``into`` which another is merged. With ``preview`` nothing is changed."""
+
+    into: Annotated[int, Field(ge=1, lt=1 << 31)]
+    preview: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The duplicate ``bug`` that becomes a bug of its own again. With ``preview`` nothing is changed."""
+
+    bug: Annotated[int, Field(ge=1, lt=1 << 31)]
+    preview: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetStatus:
+    """What becomes of a bug. An ignored one is open again when it was met ``more`` times more, if that is given."""
+
+    status: Literal[BugStatus.OPEN, BugStatus.IGNORED, BugStatus.OBSOLETE]
+    more: Annotated[int | None, Field(ge=1, le=1 << 31)] = None
+
+
 #: What any route may answer besides.
 REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": Refusal} for code in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503)
@@ -111,6 +138,9 @@ _EVENT = {
     "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
     "required": ["id", "event", "data"],
 }
+#: The text format of Prometheus.
+METRICS = prometheus_client.CONTENT_TYPE_PLAIN_0_0_4
+_METRICS = {METRICS.partition(";")[0]: {"schema": {"type": "string"}}}
 router = APIRouter(prefix="/api/v1", responses=REFUSALS)
 probes = APIRouter(responses={503: {"model": Refusal}})
 
@@ -144,6 +174,14 @@ def is_ready(served: Served) -> dict[Literal["status"], DiskState]:
     """Whether the index answers, and whether there is space: a full disk only ends writing."""
     served.index.events.last()
     return {"status": served.disk.state()}
+
+
+@probes.get(
+    "/metrics", tags=[READ], response_class=PlainTextResponse, responses=REFUSALS | {200: {"content": _METRICS}}
+)
+def metrics(served: Served) -> Response:
+    """Counts for Prometheus."""
+    return Response(prometheus_client.generate_latest(served.metrics.registry), media_type=METRICS)
 
 
 @router.get("/status", tags=[READ, SUBMIT])
@@ -206,9 +244,14 @@ def capture(served: Served, id: Id) -> CaptureInfo:
 
 
 @router.get("/bugs", tags=[READ])
-def bugs(served: Served, after: After = 0, limit: Limit = PAGE) -> list[BugInfo]:
+def bugs(
+    served: Served,
+    status: Annotated[list[BugStatus] | None, Query(description="Without it, all but duplicates.")] = None,
+    after: After = 0,
+    limit: Limit = PAGE,
+) -> list[BugInfo]:
     """A page of bugs, by id."""
-    return served.index.bugs.page(after=after, limit=limit)
+    return served.index.bugs.page(after=after, limit=limit, statuses=status or ())
 
 
 @router.get("/bugs/{id}", tags=[READ])
@@ -246,9 +289,32 @@ def script(served: Served, id: Id, format: Annotated[str, Query(max_length=100)]
 @router.post("/bugs/{id}/reduce", tags=[TRIAGE])
 def reduce(served: Served, asking: Asking, id: Id) -> Changed:
     """Queue the first capture of a bug again, whatever became of it."""
-    first = served.index.bugs.get(id).ids[0]
-    task = served.index.tasks.add(first, config={"again": True}, actor=asking.name)
+    first = served.index.bugs.get(id).ids[:1]
+    if not first:
+        raise Refused(409, f"bug {id} has no captures: they are counted under another bug")
+    task = served.index.tasks.add(first[0], config={"again": True}, actor=asking.name)
     return Changed(task, TaskState.QUEUED)
+
+
+@router.post("/bugs/{id}/merge", tags=[TRIAGE])
+def merge(served: Served, asking: Asking, id: Id, asked: Merge) -> Regrouped:
+    """Make a bug a duplicate of another one: its captures, also those to come, are counted there."""
+    return served.index.triage.merge(id, asked.into, preview=asked.preview, actor=asking.name)
+
+
+@router.post("/bugs/{id}/split", tags=[TRIAGE])
+def split(served: Served, asking: Asking, id: Id, asked: Split) -> Regrouped:
+    """Take a duplicate out of a bug: what was merged, and what has followed since, is a bug of its own again."""
+    if asked.bug not in served.index.bugs.get(id).merged:
+        raise Refused(409, f"bug {asked.bug} is no duplicate of bug {id}")
+    return served.index.triage.split(asked.bug, preview=asked.preview, actor=asking.name)
+
+
+@router.post("/bugs/{id}/status", tags=[TRIAGE])
+def set_status(served: Served, asking: Asking, id: Id, asked: SetStatus) -> BugInfo:
+    """Ignore a bug, for good or for a while; say that it is obsolete until it is met again; or open it."""
+    served.index.triage.set(id, asked.status, more=asked.more, actor=asking.name)
+    return served.index.bugs.get(id)
 
 
 @router.get("/tasks", tags=[READ])

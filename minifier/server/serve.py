@@ -16,6 +16,7 @@ from ...store import temporary
 from ...store.errors import StoreError
 from ...store.index import Index
 from ...store.spool.spool import is_loopback
+from ..service.local import LocalWorker
 from .app import application
 from .disk import Disk, DiskState
 from .service import ServeOptions, Service
@@ -43,8 +44,6 @@ def serve(store: str, options: ServeOptions, tell: Callable[[str], None]) -> Non
         _listening(options) as listener,
     ):
         service = prepared(index, options, Path(folder), store)
-        keeper = threading.Thread(target=_keep, args=(service, tell), name="fxminify keeper", daemon=True)
-        keeper.start()
         config = uvicorn.Config(
             application(service), ssl_certfile=options.certificate or None, ssl_keyfile=options.key or None,
             access_log=False, log_level="warning", proxy_headers=False, server_header=False, ws="none", lifespan="off",
@@ -58,11 +57,16 @@ def serve(store: str, options: ServeOptions, tell: Callable[[str], None]) -> Non
             tell("nobody may ask for anything yet: `minify tokens DB --new NAME --scope SCOPE` makes a token")
         if not is_loopback(host) and not options.certificate:
             tell("without --tls-cert whoever is on the network can read tokens: use this behind a proxy with TLS")
+        worker = LocalWorker(store, options.work) if options.work else None
+        keeper = threading.Thread(target=_keep, args=(service, worker, tell), name="fxminify keeper", daemon=True)
+        keeper.start()
         try:
             EndingServer(config, service).run(sockets=[listener])
         finally:
             service.ending.set()
             keeper.join()
+            if worker is not None:
+                worker.end()
 
 
 def prepared(index: Index, options: ServeOptions, folder: Path, store: str) -> Service:
@@ -92,13 +96,15 @@ def _listening(options: ServeOptions) -> socket.socket:
         raise CannotListen(f"{options.host} port {options.port} cannot be listened at ({why}): name another") from error
 
 
-def _keep(service: Service, tell: Callable[[str], None]) -> None:
-    """Say when the disk gets low or full, and forget old keys of uploads."""
+def _keep(service: Service, worker: LocalWorker | None, tell: Callable[[str], None]) -> None:
+    """Say when the disk gets low or full, forget old keys of uploads, and start a worker again that has ended."""
     state, since = DiskState.OK, float("inf")
     while True:
         if (now := service.disk.state()) is not state:
             tell(service.disk.sentence() or "there is enough space again")
             state = now
+        if worker is not None and (sentence := worker.revive()):
+            tell(sentence)
         if since >= _FORGET:
             try:
                 service.index.uploads.forget()

@@ -11,6 +11,7 @@ from ...store.index import Index
 from ...store.index.signing import CaptureSigner
 from ...store.spool.spool import is_loopback
 from .disk import Disk
+from .metrics import Metrics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +30,7 @@ class ServeOptions:
     * ``max_upload``: the most bytes of an upload, compressed or not.
     * ``low``, ``least``: bytes of free space below which it warns, and below which it takes nothing more.
     * ``tokens``: ask for tokens on this machine as well, as behind a proxy.
+    * ``work``: how many tasks at a time a worker beside the server minifies; 0: there is none.
     """
 
     host: str = "127.0.0.1"
@@ -39,6 +41,7 @@ class ServeOptions:
     low: int = 2 << 30
     least: int = 512 << 20
     tokens: bool = False
+    work: int = 0
 
     @property
     def is_open(self) -> bool:
@@ -57,6 +60,11 @@ class Service:
     uploads: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(UPLOADS))
     ending: threading.Event = field(default_factory=threading.Event)
     streams: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(STREAMS))
+
+    metrics: Metrics = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(self.index, self.disk)
 
     @cached_property
     def signer(self) -> CaptureSigner:

@@ -136,10 +136,11 @@ class Captures:
                 new["provenance"] = dumps(plain(from_))
                 if parent is not None:
                     self._database.need(session, CaptureRow, parent)
-                bug = bugs.found(session, bugs.columns(new))
+                own, bug = bugs.found(session, bugs.columns(new))
                 row = CaptureRow(document=document, bug=bug, **new)
                 session.add(row)
                 session.flush()
+                bugs.belongs(session, row.id, own, bug)
                 bugs.count(session, row.id, bug, provenance, 1, new=True)
                 if case is not None:
                     queue.put(session, bug, row.id, queue.needs_of(case, queue.whose(from_, ours=ours)))

@@ -25,15 +25,17 @@ from .leases import Leases
 from .reductions import ReductionInfo, Reductions, StepInfo
 from .retests import Retest, Retests
 from .sharing import Masks, Shared, share
-from .tables import RetestResult, State, TaskState
+from .tables import BugStatus, RetestResult, State, TaskState
 from .tasks import TaskInfo, Tasks, WorkerInfo
 from .tokens import TokenInfo, Tokens, TokenScope
+from .triage import Regrouped, Triage
 from .uploads import Uploads
 from .verdicts import StoredVerdict, Verdicts
 
 __all__ = [
-    "BugInfo", "CaptureInfo", "EventInfo", "Index", "ReductionInfo", "ReproInfo", "Retest", "RetestResult", "State",
-    "StepInfo", "StoreError", "StoredVerdict", "TaskInfo", "TaskState", "TokenInfo", "TokenScope", "WorkerInfo",
+    "BugInfo", "BugStatus", "CaptureInfo", "EventInfo", "Index", "ReductionInfo", "Regrouped", "ReproInfo", "Retest",
+    "RetestResult", "State", "StepInfo", "StoreError", "StoredVerdict", "TaskInfo", "TaskState", "TokenInfo",
+    "TokenScope", "WorkerInfo",
 ]  # fmt: skip
 
 #: The reason of a capture whose script is verified, although its minification was interrupted.
@@ -56,6 +58,8 @@ class Index:
         self.leases = Leases(database)
         #: What is to be minified without anybody asking.
         self.tasks = Tasks(database, self.captures)
+        #: What people say about bugs.
+        self.triage = Triage(database, self.tasks)
         #: Queries and their answers.
         self.verdicts = Verdicts(database)
         #: Steps and best cases.

@@ -98,12 +98,12 @@ def seen(session: Session, bug: int, occurrences: int, times: int) -> None:
     change = priority(occurrences, tried=False) - priority(occurrences - times, tried=False)
     if change:
         values = {"priority": TaskRow.priority + change}
-        session.execute(update(TaskRow).where(TaskRow.open == _open(bug)).values(values))
+        session.execute(update(TaskRow).where(TaskRow.open == open_key(bug)).values(values))
 
 
 def put(session: Session, bug: int, capture: int, needs: str) -> None:
     """Queue a capture, unless its bug has an open task, or a verified script."""
-    if session.scalar(select(TaskRow.id).where(TaskRow.open == _open(bug))) is not None:
+    if session.scalar(select(TaskRow.id).where(TaskRow.open == open_key(bug))) is not None:
         return
     verified = select(CaptureRow.id).where(CaptureRow.bug == bug, CaptureRow.state == State.VERIFIED.value).limit(1)
     if session.scalar(verified) is None:
@@ -115,11 +115,12 @@ def columns(session: Session, bug: int, capture: int, needs: str) -> dict[str, o
     tried = session.scalar(select(TaskRow.id).where(TaskRow.bug == bug).limit(1)) is not None
     occurrences = session.scalars(select(BugRow.occurrences).where(BugRow.id == bug)).one()
     return {
-        "kind": MINIFY, "open": _open(bug), "bug": bug, "capture": capture, "config": "{}", "needs": needs,
+        "kind": MINIFY, "open": open_key(bug), "bug": bug, "capture": capture, "config": "{}", "needs": needs,
         "priority": priority(occurrences, tried=tried), "state": TaskState.QUEUED.value, "why": "", "attempts": 0,
         "fence": 0, "holder": "", "until": 0.0, "created": now(),
     }  # fmt: skip
 
 
-def _open(bug: int) -> str:
+def open_key(bug: int) -> str:
+    """What names the one open task of a bug."""
     return f"{MINIFY} {bug}"

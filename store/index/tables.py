@@ -48,6 +48,15 @@ class TaskState(StrEnum):
     QUARANTINED = "quarantined"  # its drivers ended without an answer too often
 
 
+class BugStatus(StrEnum):
+    """What people have said about a bug. Nothing is stored of an open one."""
+
+    OPEN = "open"
+    IGNORED = "ignored"  # for good, or until it was met so many times more
+    OBSOLETE = "obsolete"  # until it is met again
+    DUPLICATE = "duplicate"  # its captures, also those to come, are counted under another bug
+
+
 class RetestResult(StrEnum):
     """The result of a minimal case that was run again."""
 
@@ -140,6 +149,32 @@ class BugRow(Base):
     occurrences: Mapped[int] = mapped_column(BigInteger)
     created: Mapped[str] = mapped_column(String(32))
     last_seen: Mapped[str] = mapped_column(String(32), index=True)
+
+
+class TriageRow(Base):
+    """What people have said about a bug: see `fxminify.store.index.triage`.
+
+    An ignored bug is open again after ``until`` occurrences in all, if that is no NULL. The captures of a duplicate are
+    counted under the bug ``duplicate_of``.
+    """
+
+    __tablename__ = "triage"
+
+    bug: Mapped[int] = mapped_column(ForeignKey("bugs.id"), primary_key=True)
+    status: Mapped[str] = mapped_column(String(16))
+    until: Mapped[int | None] = mapped_column(BigInteger)
+    duplicate_of: Mapped[int | None] = mapped_column(ForeignKey("bugs.id"), index=True)
+    actor: Mapped[str]
+    at: Mapped[str] = mapped_column(String(32))
+
+
+class MergedRow(Base):
+    """A capture that is counted under the bug that its own ``bug`` was merged into."""
+
+    __tablename__ = "merged"
+
+    capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), primary_key=True)
+    bug: Mapped[int] = mapped_column(ForeignKey("bugs.id"), index=True)
 
 
 class CaptureRow(Base):

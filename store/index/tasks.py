@@ -152,7 +152,7 @@ class Tasks:
             )
             bugs = [bug for bug in session.scalars(waiting) if bug is not None]
         for bug in bugs:
-            self._follow(bug)
+            self.follow(bug)
         return len(bugs)
 
     def claim(self, worker: int, can: Collection[str]) -> TaskInfo | None:
@@ -210,7 +210,7 @@ class Tasks:
         ended = {"state": state.value, "why": why, "finished": now(), "open": None, "holder": "", "until": 0.0}
         if not self._change(task, lambda session: ended, tell=True):
             return False
-        self._follow(task.bug)
+        self.follow(self.get(task.id).bug)  # which may have been merged meanwhile
         return True
 
     def fail(self, task: TaskInfo, why: str) -> bool:
@@ -368,7 +368,7 @@ class Tasks:
 
         return self._database.write(change)
 
-    def _follow(self, bug: int) -> None:
+    def follow(self, bug: int) -> None:
         """Queue a capture of a bug that was not tried yet, if the bug has no verified script and no open task."""
         untried = (
             select(CaptureRow.id)

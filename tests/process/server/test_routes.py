@@ -16,6 +16,7 @@ import pytest
 import schemathesis
 from fastapi.routing import APIRoute
 from indexes import add, chain, failing, minify
+from prometheus_client.parser import text_string_to_metric_families
 from schemathesis import Case as Question
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
@@ -103,6 +104,52 @@ def test_tasks_are_listed_cancelled_and_queued_again(served: Served) -> None:
     assert (served.post("/bugs/1/reduce").status, served.get("/bugs/7").status) == (409, 404)
     assert served.get("/bugs/7").detail == "there is no bug 7"
     assert served.post("/tasks/9/retry").detail == "there is no task 9"
+
+
+def test_bugs_are_ignored_merged_and_split(served: Served) -> None:
+    filled(served.index)
+    ignored = served.post("/bugs/2/status", {"status": "ignored", "more": 3}).json
+    assert (ignored["id"], ignored["status"]) == (2, "ignored")
+    assert [bug["id"] for bug in served.get("/bugs?status=ignored").json] == [2]
+    assert served.post("/bugs/2/status", {"status": "open"}).json["status"] == "open"
+    moved = {"bug": 2, "into": 1, "captures": 1, "occurrences": 1}
+    assert served.post("/bugs/2/merge", {"into": 1, "preview": True}).json == moved
+    assert [bug["id"] for bug in served.get("/bugs").json] == [1, 2]
+    assert served.post("/bugs/2/merge", {"into": 1}).json == moved
+    (bug,) = served.get("/bugs").json
+    assert (bug["ids"], bug["merged"]) == ([1, 2], [2])
+    assert served.get("/bugs/2").json["duplicate_of"] == 1
+    assert [served.post(f"/bugs/2/{what}", body).status for what, body in [
+        ("merge", {"into": 1}), ("reduce", None), ("status", {"status": "obsolete"}), ("split", {"bug": 1}),
+    ]] == [409] * 4  # fmt: skip
+    assert served.post("/bugs/2/status", {"status": "duplicate"}).status == 422
+    assert served.post("/bugs/1/split", {"bug": 3}).detail == "bug 3 is no duplicate of bug 1"
+    assert served.post("/bugs/1/split", {"bug": 2}).json == moved | {"into": 2}
+    assert [bug["id"] for bug in served.get("/bugs").json] == [1, 2]
+    told = [data["text"] for _, kind, data in events_of(served.get("/events?after=0&seconds=0")) if kind == "bug"]
+    assert told == ["ignored until it was met 3 times more", "open", "merged into bug 1", "split from bug 1"]
+
+
+def test_prometheus_is_told_what_there_is_and_what_was_asked(served: Served) -> None:
+    filled(served.index)
+    served.post("/bugs/2/status", {"status": "obsolete"})
+    served.get("/bugs/9")
+    served.ask("GET", "/nowhere")
+    answer = served.ask("GET", "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(answer.body.decode())
+        for sample in family.samples
+    }
+    expected = {
+        ("fxminify_bugs", "open"): 1, ("fxminify_bugs", "obsolete"): 1, ("fxminify_captures",): 2,
+        ("fxminify_occurrences",): 2, ("fxminify_tasks", "queued"): 2, ("fxminify_workers",): 0,
+        ("fxminify_disk", "ok"): 1, ("fxminify_disk", "full"): 0, ("fxminify_requests_total", "set_status", "200"): 1,
+        ("fxminify_requests_total", "bug", "404"): 1, ("fxminify_requests_total", "none", "404"): 1,
+        ("fxminify_request_seconds_count", "bug"): 1,
+    }  # fmt: skip
+    assert {name: samples.get(name) for name in expected} == expected
 
 
 def test_events_go_on_after_the_last_that_was_seen(served: Served) -> None:

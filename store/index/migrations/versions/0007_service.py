@@ -1,9 +1,9 @@
-"""Tokens, keys of uploads, and events."""
+"""Tokens, keys of uploads, events, and what people say about bugs."""
 
 from __future__ import annotations
 
 from alembic import op
-from sqlalchemy import Column, Float, ForeignKey, Integer, String, Text
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, Integer, String, Text
 
 revision = "0007"
 down_revision = "0006"
@@ -35,4 +35,18 @@ def upgrade() -> None:
         Column("bug", Integer),
         Column("capture", Integer),
         Column("task", Integer),
+    )
+    op.create_table(
+        "triage",
+        Column("bug", Integer, ForeignKey("bugs.id"), primary_key=True),
+        Column("status", String(16), nullable=False),
+        Column("until", BigInteger),
+        Column("duplicate_of", Integer, ForeignKey("bugs.id"), index=True),
+        Column("actor", Text, nullable=False),
+        Column("at", String(32), nullable=False),
+    )
+    op.create_table(
+        "merged",
+        Column("capture", Integer, ForeignKey("captures.id"), primary_key=True),
+        Column("bug", Integer, ForeignKey("bugs.id"), nullable=False, index=True),
     )
