@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import uvicorn
 
 from fxminify.minifier.server.app import application
@@ -25,6 +26,8 @@ from fxminify.store.index import Index
 from fxminify.store.recording import Recording
 from fxminify.store.spool import upload
 
+#: Of a test that writes to one row from many sides: also on PostgreSQL in every run of the suite.
+ON_BOTH = pytest.mark.parametrize("place", ["file", pytest.param("url", marks=pytest.mark.server)], indirect=True)
 #: What tests of a server ask for where the disk of the machine is small.
 OPTIONS = ServeOptions(port=0, low=0, least=0)
 

@@ -9,7 +9,7 @@ import pytest
 from serving import Served, serving
 
 
-@pytest.fixture(params=["file", pytest.param("url", marks=pytest.mark.server)])
+@pytest.fixture(params=["file", pytest.param("url", marks=[pytest.mark.server, pytest.mark.slow])])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "repro.db") if request.param == "file" else str(request.getfixturevalue("url"))
 

@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from serving import OPTIONS, Answer, Served, body_of, serving, with_storage
+from serving import ON_BOTH, OPTIONS, Answer, Served, body_of, serving, with_storage
 
 from fxminify.minifier.server.app import described
 from fxminify.minifier.server.routes import probes, router
@@ -106,6 +106,7 @@ def test_tasks_are_listed_cancelled_and_queued_again(served: Served) -> None:
     assert served.post("/tasks/9/retry").detail == "there is no task 9"
 
 
+@ON_BOTH
 def test_bugs_are_ignored_merged_and_split(served: Served) -> None:
     filled(served.index)
     ignored = served.post("/bugs/2/status", {"status": "ignored", "more": 3}).json
@@ -261,7 +262,8 @@ def test_without_a_token_nobody_has_captures_run(served: Served, tmp_path: Path)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_every_route_answers_what_its_description_says(served: Served, tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", [4, pytest.param(40, marks=pytest.mark.slow)])
+def test_every_route_answers_what_its_description_says(served: Served, tmp_path: Path, examples: int) -> None:
     """Questions that the description allows, and others: never 5xx, always what the description says."""
     filled(served.index)
     good = body_of(tmp_path, chain(["tanh"]), failing("no tanh"))
@@ -274,7 +276,7 @@ def test_every_route_answers_what_its_description_says(served: Served, tmp_path:
         operation = found.ok()
 
         @hypothesis.settings(
-            max_examples=25, deadline=None, database=None, derandomize=True,
+            max_examples=examples, deadline=None, database=None, derandomize=True,
             suppress_health_check=list(hypothesis.HealthCheck),
         )  # fmt: skip
         @hypothesis.given(question=operation.as_strategy())

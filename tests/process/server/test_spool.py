@@ -149,8 +149,11 @@ class Wire:
 
 @pytest.mark.parametrize(
     "breaks",
-    [[None, WHOLE], [100, 1000, 20_000, 50_000, WHOLE, WHOLE], [None, 20_000, WHOLE]],
-    ids=["answers are lost", "requests break off", "both"],
+    [
+        pytest.param([None, WHOLE], id="answers are lost", marks=pytest.mark.slow),
+        pytest.param([100, 1000, 20_000, 50_000, WHOLE, WHOLE], id="requests break off", marks=pytest.mark.slow),
+        pytest.param([None, 20_000, WHOLE], id="both"),
+    ],
 )
 def test_a_network_that_breaks_loses_nothing_and_sends_nothing_twice(served: Served, breaks: list[int | None]) -> None:
     chance = random.Random(1)
@@ -205,6 +208,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_in_the_middle_of_uploads(place: str, tmp_path: Path) -> None:
     port = free_port()
     spool = Spool(f"http://127.0.0.1:{port}")
@@ -229,6 +233,7 @@ def test_a_server_that_is_killed_in_the_middle_of_uploads(place: str, tmp_path: 
                 for id in range(1, 7)] == [True] * 6  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_waited_for_and_nothing_is_lost(place: str, tmp_path: Path) -> None:
     port = free_port()
     spool = Spool(f"http://127.0.0.1:{port}")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from indexes import chain, failing
-from serving import OPTIONS, Served, body_of, serving, with_storage
+from serving import ON_BOTH, OPTIONS, Served, body_of, serving, with_storage
 
 from fxminify.minifier.server import intake
 from fxminify.minifier.server.service import UPLOADS
@@ -77,6 +77,7 @@ def test_what_is_sent_twice_under_one_key_counts_once(served: Served, tmp_path: 
     assert rows(served.index)["uploads"] == 2
 
 
+@ON_BOTH
 def test_what_is_sent_twice_at_the_same_time_counts_once(served: Served, tmp_path: Path) -> None:
     bodies = [body_of(tmp_path, SIN, BOOM), body_of(tmp_path, chain(["cos"]), failing("no cos"))]
     statuses: list[int] = []
