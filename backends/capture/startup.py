@@ -46,9 +46,12 @@ def is_armed() -> bool:
 
 
 def start() -> None:
-    """Install the hook if the environment asks for it. What goes wrong is one line, and the program runs on."""
+    """Install the hook if the environment asks for it. What goes wrong is one line, and the program runs on.
+
+    Python may read the start-up file twice, where ``lib`` and ``lib64`` of an environment are one folder.
+    """
     global _armed
-    if not is_asked_for():
+    if _armed or not is_asked_for():
         return
     try:
         from .hook import install

@@ -14,6 +14,8 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+#: The exit code of a worker that can never work here.
+_CANNOT = 2
 #: Seconds that the worker has to give back its tasks in: longer than it gives its drivers.
 _GRACE = 30.0
 
@@ -33,12 +35,16 @@ class LocalWorker:
     def __init__(self, store: str, drivers: int) -> None:
         self._job = LocalJob(store, drivers, os.getpid())
         self._process = self._start()
+        self._is_over = False
 
     def revive(self) -> str:
-        """Start it again where it has ended. Returns a sentence about that, empty if it is at work."""
+        """Start it again where it has ended, unless it can never work here. Returns a sentence if it has just ended."""
         code = self._process.poll()
-        if code is None:
+        if code is None or self._is_over:
             return ""
+        if code == _CANNOT:
+            self._is_over = True
+            return "the worker cannot work here, and is not started again"
         self._process = self._start()
         return f"the worker ended with exit code {code}, and is started again"
 
@@ -80,7 +86,7 @@ def main() -> int:
         return 143
     except (StoreError, NotServing) as error:
         log("ended", str(error))
-        return 2
+        return _CANNOT
     return 0
 
 
