@@ -1,7 +1,8 @@
 """`StoreError`: an error of the index, as one sentence for the person at the terminal.
 
 Only `explain` knows the error codes of SQLite and of the operating system. Every sentence names the file as the user
-gave it and says what to do next.
+gave it and says what to do next. A program that is captured imports this; SQLAlchemy is imported where one of its
+errors may be at hand.
 """
 
 from __future__ import annotations
@@ -9,9 +10,6 @@ from __future__ import annotations
 import errno
 import shlex
 import sqlite3
-
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 
 class StoreError(Exception):
@@ -24,6 +22,10 @@ class LeaseLost(StoreError):
 
 class UnreadableRow(StoreError):
     """A row, or one that belongs to it, has a value that this package never writes. Other rows may be sound."""
+
+
+class UnknownRow(StoreError):
+    """There is no row with the id that was asked for."""
 
 
 class ForeignValue(Exception):
@@ -42,7 +44,19 @@ def explained(exc: BaseException, name: str) -> StoreError:
 
 def is_temporary(error: BaseException) -> bool:
     """Whether the same may succeed later, because the server was away, a file locked or the disk full."""
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
     return isinstance(error.__cause__, OperationalError | InterfaceError | OSError)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether there was no space left, on the disk of a file or on that of a server."""
+    if error.__cause__ is None:
+        return False
+    inner = _inner(error.__cause__)
+    if isinstance(inner, OSError):
+        return inner.errno in _FULL
+    return getattr(inner, "sqlite_errorname", "") == "SQLITE_FULL" or getattr(inner, "sqlstate", "") == _DISK_FULL
 
 
 def explain(exc: BaseException, name: str) -> str:
@@ -62,7 +76,11 @@ def explain(exc: BaseException, name: str) -> str:
 
 def without_password(name: str) -> str:
     """The ``name`` of an index, without the password of a URL."""
-    return make_url(name).render_as_string() if "://" in name else name
+    if "://" not in name:
+        return name
+    from sqlalchemy.engine import make_url
+
+    return make_url(name).render_as_string()
 
 
 def full(name: str) -> str:
@@ -86,11 +104,16 @@ def locked(name: str) -> str:
     return f"{name} is locked by another process: wait for it to finish, or end it, and run the same command again"
 
 
+#: Errors of a system, and the SQLSTATE of a server, that mean a full disk.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = "53100"
 #: What `sqlite3` says of a text that is no UTF-8.
 _NO_TEXT = "Could not decode to UTF-8"
 
 
 def _inner(exc: BaseException) -> BaseException:
+    from sqlalchemy.exc import DBAPIError
+
     return exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
 
 
@@ -120,7 +143,7 @@ def _explain_sqlite(exc: sqlite3.Error, name: str) -> str:
 
 
 def _explain_os(exc: OSError, name: str) -> str:
-    if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if exc.errno in _FULL:
         return full(name)
     if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return read_only(name)

@@ -35,9 +35,9 @@ def record(
     """Add a capture of ``backend`` called on ``gm`` with ``inputs`` to ``db``. Returns its id.
 
     ``torch.compile(gm, backend=backend)`` is called once with ``inputs``. Its failure is stored and not raised. If
-    nothing fails, nothing is stored and the result is None. ``check`` also compares with eager. ``error`` is what the
-    backend raised earlier in ``phase`` (``compile``, ``forward`` or ``backward``); then nothing is run, and ``inputs``
-    are the values of the placeholders, or a structure of them.
+    nothing fails, nothing is stored and the result is None, as it is where ``db`` is a server. ``check`` also compares
+    with eager. ``error`` is what the backend raised earlier in ``phase`` (``compile``, ``forward`` or ``backward``);
+    then nothing is run, and ``inputs`` are the values of the placeholders, or a structure of them.
 
     Raises `TypeError` if ``gm`` is no graph module, `ValueError` for an unknown phase, and what
     ``torch.compile`` raises before it calls the backend.
@@ -64,7 +64,8 @@ def record(
             except Exception:
                 if len(STORED) == before:
                     raise
-    return STORED[-1] if len(STORED) > before else None
+    stored = STORED[-1] if len(STORED) > before else None
+    return stored if isinstance(stored, int) else None
 
 
 def _flat(gm: fx.GraphModule) -> fx.GraphModule:

@@ -32,10 +32,10 @@ def pytest_configure(config: pytest.Config) -> None:
     place = db if "://" in db else str(config.invocation_params.dir / db)
     if not hasattr(config, "workerinput"):  # workers of pytest-xdist are given the place, not where pytest was called
         from ...store.errors import StoreError
-        from ...store.index import Index
+        from .places import check
 
         try:
-            Index.check(place)
+            check(place)
         except StoreError as error:
             raise pytest.UsageError(f"--minify-capture: {error}") from error
         config.pluginmanager.register(Summary(db, place), "fxminify-summary")
@@ -80,12 +80,17 @@ class Summary:
     def __init__(self, db: str, place: str) -> None:
         from ...store.errors import without_password
         from ...store.index.changes import Changes
+        from ...store.spool.spool import is_server
 
+        self._sent = is_server(place)
         self._db = without_password(db)
         self._changes = Changes(place)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if _supervised():
+            return
+        if self._sent:
+            terminalreporter.write_line(f"fxminify: failures of backends are on the way to {self._db}")
             return
         rows = self._changes.rows()
         if not rows:

@@ -25,12 +25,14 @@ from ...store.failure import METADATA, PRECISION, Failure, FailureKind, Phase
 from ...store.live import ipython
 from ...store.live.encode import Unsupported, graph_text
 from ...store.private_values import here
+from ...store.recording import Recording
 from ...store.scrubbing import masked_case, masked_failure, masked_provenance
-from ...store.signature import Signature, signature
+from ...store.signature import signature
 from ..provenance.spec import BackendSpec
 from .graph_snapshot import GraphSnapshot, KeptInputs, Taken
 from .journal import Journal
 from .lowering import CannotLower, Lowered
+from .places import CaptureName, place_of
 from .seam import own_calls
 
 Below = Callable[[], Iterable[Lowered]]
@@ -42,19 +44,21 @@ AHEAD = 16 << 20
 #: More provenance of this process's captures, which `minify import` adds.
 ABOUT: dict[str, str] = {}
 #: The captures of this process, in the order in which they were stored.
-STORED: list[int] = []
+STORED: list[CaptureName] = []
 
 
 class CaptureRecorder:
-    """Records into one index. If it has a journal, it also writes ahead and reports to the parent."""
+    """Records into one index, or for one server (`backends.capture.places`). If it has a journal, it also writes ahead
+    and reports to the parent."""
 
     def __init__(self, db: str, journal: Journal | None = None, data: str = "auto") -> None:
         self.db = db
         self.journal = journal
         self.data = data
         self._lock = threading.RLock()
-        self._known: dict[tuple[str, str, str], int] = {}
-        self._again: dict[int, int] = {}
+        self._place = place_of(db)
+        self._known: dict[tuple[str, str, str], CaptureName] = {}
+        self._again: dict[CaptureName, int] = {}
         self._short: dict[str, set[str]] = {}
         self._pid = os.getpid()
         atexit.register(self.flush)
@@ -152,11 +156,8 @@ class CaptureRecorder:
             if not again or self._pid != os.getpid():
                 return
             try:
-                from ...store.index import Index
-
-                with Index.open(self.db, create=True) as index:
-                    for capture, times in again.items():
-                        index.captures.seen_again(capture, times, _versions())
+                for capture, times in again.items():
+                    self._place.seen_again(capture, times, _versions())
             except Exception as exc:  # noqa: BLE001  see record
                 log.warning("fxminify could not count repeated failures: %s", _said(exc))
 
@@ -174,8 +175,8 @@ class CaptureRecorder:
         known = signature(failure)
         of_backend = failure.kind is FailureKind.DIVERGENCE and failure.detail.get("class") == PRECISION
         key = ("" if of_backend else snapshot.text(), f"{spec.name} {spec.options}", known.digest)
-        if of_backend and key not in self._known:
-            self._known.update((key, row) for row in self._recorded(spec, known)[:1])
+        if of_backend and key not in self._known and (other := self._place.recorded(spec.name, known)) is not None:
+            self._known[key] = other
         if of_backend:
             self._short.setdefault(spec.name, set()).add(str(failure.detail.get("as", "")))
         if key in self._known:
@@ -210,18 +211,10 @@ class CaptureRecorder:
             provenance["inputs_changed"] = inputs.changed
         text = graph_text(snapshot.module()) if taken.case is None else ""
         self._known[key] = self._add(taken, failure, provenance, text)
+        if of_backend:
+            self._place.remember(spec.name, known, self._known[key])
         if taken.reason:
             log.warning("fxminify captured a failure that it cannot run again: %s", taken.reason)
-
-    def _recorded(self, spec: BackendSpec, known: Signature) -> list[int]:
-        """Captures by other processes and earlier runs of a failure of the backend as a whole."""
-        from ...store.index import Index
-
-        if "://" not in self.db and not os.path.exists(self.db):
-            return []
-        with Index.open(self.db, create=True) as index:
-            rows = index.captures.find(backend=spec.name, signatures=[known.digest])
-        return [row.id for row in rows]
 
     def _lowered(self, below: Below, rng: dict[str, Any], asked: Json) -> tuple[Lowered | None, Taken]:
         """The first graph of AOTAutograd that can be stored, and its case; or why there is none."""
@@ -266,19 +259,18 @@ class CaptureRecorder:
         """The most bytes of a storage whose values are kept; ``auto`` unless the settings say otherwise."""
         return {"full": None, "none": 0}.get(self.data, auto)
 
-    def _add(self, taken: Taken, failure: Failure, provenance: Json, text: str) -> int:
-        from ...store.index import Index
-
-        with Index.open(self.db, create=True) as index:
-            capture = index.captures.record(
+    def _add(self, taken: Taken, failure: Failure, provenance: Json, text: str) -> CaptureName:
+        capture = self._place.record(
+            Recording(
                 case=taken.case, blobs=taken.blobs, failure=failure, provenance=provenance, graph_text=text,
                 reason=taken.reason,
-            )  # fmt: skip
+            )
+        )  # fmt: skip
         STORED.append(capture)
         if self.journal is not None:
             self.journal.tell("captured", f"{capture} {failure.kind}")
         else:
-            log.info("fxminify captured a failure as number %d of %s", capture, self.db)
+            log.info("fxminify captured a failure as number %s of %s", capture, self.db)
         return capture
 
     def _provenance(self, snapshot: GraphSnapshot | None, spec: BackendSpec) -> Json:

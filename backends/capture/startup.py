@@ -46,9 +46,12 @@ def is_armed() -> bool:
 
 
 def start() -> None:
-    """Install the hook if the environment asks for it. What goes wrong is one line, and the program runs on."""
+    """Install the hook if the environment asks for it. What goes wrong is one line, and the program runs on.
+
+    Python may read the start-up file twice, where ``lib`` and ``lib64`` of an environment are one folder.
+    """
     global _armed
-    if not is_asked_for():
+    if _armed or not is_asked_for():
         return
     try:
         from .hook import install
@@ -90,11 +93,12 @@ def configured(directory: Path) -> dict[str, Any]:
 def _tell(db: str) -> None:
     """Say at the end of the program what was captured."""
     recorder = sys.modules.get("fxminify.backends.capture.recorder")
-    stored = sorted(set(getattr(recorder, "STORED", ())))
+    stored = sorted(set(getattr(recorder, "STORED", ())), key=str)
     if stored:
         from ...store.errors import without_password
+        from ...store.spool.spool import is_server
         from ...store.text import count
 
-        command = shlex.join(["minify", "run", without_password(db), *map(str, stored)])
-        failures = count(len(stored), "failure")
-        print(f"fxminify captured {failures} of torch.compile backends: {command}", file=sys.stderr)
+        failures, place = count(len(stored), "failure"), without_password(db)
+        then = f"on the way to {place}" if is_server(db) else shlex.join(["minify", "run", place, *map(str, stored)])
+        print(f"fxminify captured {failures} of torch.compile backends: {then}", file=sys.stderr)

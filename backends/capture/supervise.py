@@ -30,6 +30,7 @@ from ...store.document.case import Json
 from ...store.document.names import UnknownName
 from ...store.errors import StoreError, without_password
 from ...store.failure import Failure, Phase
+from ...store.spool.spool import is_server
 from ...store.text import count
 from ..running import deaths
 from ..running.processor_wait import ProcessorWait, stretched
@@ -275,7 +276,8 @@ def _capture_outside(db: str, directory: Path, pid: int, number: int) -> list[li
 def _store(db: str, directory: Path, document: Json, failure: Failure) -> list[list[str]]:
     """Add a capture of what the journal holds about a graph. ``blocked`` in it says why it is not to be run."""
     from ...store.document.decode import InvalidDocument, validate
-    from ...store.index import Index
+    from ...store.recording import Recording
+    from .places import place_of
 
     case, reason = None, str(document.get("reason", ""))
     try:
@@ -284,8 +286,8 @@ def _store(db: str, directory: Path, document: Json, failure: Failure) -> list[l
         reason = str(exc)
     if case is not None:
         case = replace(case, backward=failure.phase is Phase.BACKWARD)
-    with Index.open(db, create=True) as index:
-        capture = index.captures.record(
+    capture = place_of(db).record(
+        Recording(
             case=case,
             blobs=journal.JournalBlobs(directory),
             failure=failure,
@@ -293,6 +295,7 @@ def _store(db: str, directory: Path, document: Json, failure: Failure) -> list[l
             graph_text=str(document.get("graph_text", "")),
             reason="; ".join(filter(None, (str(document.get("blocked", "")), reason))),
         )
+    )
     return [[str(capture), str(failure.kind)]]
 
 
@@ -301,6 +304,8 @@ def _say_captured(db: str, captured: Sequence[Sequence[str]], *, hint: bool) -> 
     kinds = Counter(kind for _, kind in captured)
     listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
     then = f"; next: minify run {shlex.quote(without_password(db))}" if hint else ""
+    if is_server(db):
+        then = f"; on the way to {without_password(db)}"
     _warn(f"captured {count(kinds.total(), 'failure')} ({listed}){then}")
 
 

@@ -22,8 +22,11 @@ from . import (
     repro,
     retest,
     run,
+    send,
+    serve,
     show,
     tasks,
+    tokens,
     upgrade,
     verify,
     work,
@@ -31,7 +34,7 @@ from . import (
 
 #: In the order of a session, which is that of ``minify --help``.
 VERBS = (
-    catch.catch, capture.capture, import_.import_, run.run, work.work, tasks.tasks, list.list_, show.show,
-    history.history, repro.repro, report.report, export.export, verify.verify, retest.retest, ablate.ablate,
-    upgrade.upgrade, backends.backends, passes.passes, formats.formats, doctor.doctor,
+    catch.catch, capture.capture, import_.import_, run.run, work.work, tasks.tasks, serve.serve, tokens.tokens,
+    send.send, list.list_, show.show, history.history, repro.repro, report.report, export.export, verify.verify,
+    retest.retest, ablate.ablate, upgrade.upgrade, backends.backends, passes.passes, formats.formats, doctor.doctor,
 )  # fmt: skip

@@ -110,11 +110,10 @@ def capture(db: str, timeout: float | None, module: bool, program: str, args: tu
     """Run PROGRAM with ARGS; every backend failure in it becomes a row of the database.
 
     The program needs no edit. Its output and exit code are its own; a line at the end says what was captured, or what
-    was watched where nothing failed.
+    was watched where nothing failed. FILE may also be the URL of a database, or the address of a `minify serve`.
     """
-    from ...backends.capture import supervise
+    from ...backends.capture import places, supervise
     from ...backends.capture.settings import Settings
-    from ...store.index import Index
 
-    Index.check(db)
+    places.check(db)
     sys.exit(supervise.run(db, [program, *args], Settings(**settings), module=module, timeout=timeout))

@@ -26,7 +26,17 @@ from ...repro_templates.report.figures import number
 from ...repro_templates.report.phrases import points_to
 from ...repro_templates.report.text_graph import text_graph
 from ...store.errors import without_password
-from ...store.index import BugInfo, CaptureInfo, Index, RetestResult, StepInfo, TaskInfo, TaskState, WorkerInfo
+from ...store.index import (
+    BugInfo,
+    CaptureInfo,
+    Index,
+    RetestResult,
+    StepInfo,
+    TaskInfo,
+    TaskState,
+    TokenInfo,
+    WorkerInfo,
+)
 from ...store.text import count, without_addresses
 from ..printable import printable
 from ..reporting import groups
@@ -480,6 +490,26 @@ def tasks(
         console.print(Text(f"Nobody is at work on them: minify work {name}"))
     if more:
         console.print(Text(f"These are not all. The next: minify tasks {name} {more}"))
+
+
+def tokens(found: Sequence[TokenInfo], db: str) -> None:
+    """A token a row, without its secret."""
+    console = Console()
+    if not found:
+        name = printable(without_password(db), 200)
+        console.print(Text(f"No tokens in {name}. Make one: minify tokens {name} --new NAME --scope submit"))
+        return
+    table = [
+        {
+            "id": token.id,
+            "name": token.name,
+            "scopes": " ".join(sorted(token.scopes)),
+            "made": token.created[:10],
+            "state": f"revoked {token.revoked[:10]}" if token.revoked else "counts",
+        }
+        for token in found
+    ]
+    rows(table, console=console)
 
 
 def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None:

@@ -22,6 +22,9 @@ from .verbs import Problem, as_json, index_argument, repeated
     "--label", "labels", multiple=True, metavar="LABEL", help="Serve this, too, such as backend=mine or device=cuda."
 )
 @click.option("--trust", is_flag=True, help="Also run what others captured.")
+@click.option(
+    "--trust-key", "keys", multiple=True, metavar="KEY", help="Also run what the server with this public key signed."
+)
 @click.option("--name", default="", metavar="NAME", help="What `minify tasks` calls this worker.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), default=1, show_default=True, help="Candidates at a time.")
 @repeated
@@ -37,6 +40,7 @@ def work(
     budget: float | None,
     labels: tuple[str, ...],
     trust: bool,
+    keys: tuple[str, ...],
     name: str,
     jobs: int,
     replays: int,
@@ -58,7 +62,7 @@ def work(
     minify = MinifyOptions(jobs=jobs, budget=budget, trust=trust, replays=replays, runs=runs, explain=explain)
     if wrong := next((label for label in labels if not label or label.split() != [label]), None):
         raise Problem(f"a label is one word, and {wrong!r} is not.")
-    options = WorkOptions(drivers or 0, tasks, until_empty, labels, name, minify)
+    options = WorkOptions(drivers or 0, tasks, until_empty, labels, name, keys, minify)
     log = TaskLog(as_json=json_)
     try:
         taken = serve(db, options, log)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from ...backends.provenance.spec import InvalidSpec
 from ...store import codec
 from ...store.errors import StoreError, is_temporary
-from ...store.index import Index, State, TaskInfo, TaskState, queue
+from ...store.index import Index, State, TaskInfo, TaskState, queue, signing
 from ...store.index.leases import RENEWED, own_name
 from ..sandbox.processes import die_with_parent
 from ..session import events
@@ -38,7 +38,8 @@ _DEFAULTS = MinifyOptions()
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker tells its driver. ``worker`` is the process that starts it, ``can`` has its labels.
+    """What a worker tells its driver. ``worker`` is the process that starts it, ``can`` has its labels,
+    ``keys`` the public keys of servers whose signatures it accepts.
 
     A new field needs a default: the driver of a worker may be of a newer fxminify, which was installed meanwhile.
     """
@@ -50,12 +51,14 @@ class Job:
     can: tuple[str, ...] = ()
     options: MinifyOptions = _DEFAULTS
     as_json: bool = False
+    keys: tuple[str, ...] = ()
 
 
 def drive(job: Job, log: TaskLog) -> int:
     """Work on a task. Returns the exit code."""
     task: TaskInfo | None = None
     try:
+        signing.accept(job.keys)
         with Index.open(job.store) as index:
             task = index.tasks.get(job.task)
             lost = threading.Event()

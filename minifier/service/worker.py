@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ...backends.running.deaths import signal_name
 from ...store import codec
 from ...store.errors import StoreError, is_temporary
-from ...store.index import Index, TaskInfo, TaskState, queue
+from ...store.index import Index, TaskInfo, TaskState, queue, signing
 from ...store.index.leases import RENEWED
 from ..sandbox.processes import kill_tree
 from ..session.options import MinifyOptions
@@ -46,6 +46,7 @@ class WorkOptions:
     * ``tasks``: how many tasks to take before it ends; None: any number.
     * ``until_empty``: end when no task is left that this worker can serve.
     * ``labels``: what it can serve besides what it finds out itself; ``name``: what listings call it.
+    * ``keys``: public keys of servers: what these signed is run as if it was captured here.
     * ``minify``: options of each minification; of these, ``trust`` also decides which tasks it takes.
     """
 
@@ -54,6 +55,7 @@ class WorkOptions:
     until_empty: bool = False
     labels: tuple[str, ...] = ()
     name: str = ""
+    keys: tuple[str, ...] = ()
     minify: MinifyOptions = field(default_factory=MinifyOptions)
 
 
@@ -85,6 +87,7 @@ class TaskWorker:
         self._options = options
         self._log = log
         self._can = labels() | set(options.labels) | ({queue.TRUST} if options.minify.trust else set())
+        self._can |= {queue.label(queue.SIGNER, key) for key in options.keys}
         self._places = options.drivers or max(1, len(os.sched_getaffinity(0)) // 2)
         self._drivers: list[_Driver] = []
         self._taken = 0
@@ -172,7 +175,9 @@ class TaskWorker:
     def _start(self, task: TaskInfo) -> _Driver:
         """A driver with a process group of its own. It learns by a pipe where the index is: others see arguments."""
         options, can = self._options.minify, tuple(sorted(self._can))
-        job = Job(self._store, task.id, task.fence, os.getpid(), can, options, self._log.as_json)
+        job = Job(
+            self._store, task.id, task.fence, os.getpid(), can, options, self._log.as_json, self._options.keys
+        )  # fmt: skip
         process = subprocess.Popen(
             [sys.executable, "-m", "fxminify.minifier.service.driver"], stdin=subprocess.PIPE, text=True,
             start_new_session=True,
@@ -217,5 +222,6 @@ def work(store: str, options: WorkOptions, log: TaskLog) -> int:
     SIGTERM and Ctrl-C, raised as `KeyboardInterrupt`, end it: what its drivers are at work on is given back. Raises
     `StoreError`, and `fxminify.minifier.service.installation.NotServing` where torch cannot be imported.
     """
+    signing.accept(options.keys)
     with Index.open(store) as index:
         return TaskWorker(store, index, options, log).run()

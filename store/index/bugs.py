@@ -4,6 +4,9 @@ Divergences have few signatures. Once minified, they are one bug only if their s
 so such a capture goes to another bug when its minification has ended. Captures without a signature are told apart by
 their text.
 
+People may say that bugs are one all the same (`fxminify.store.index.triage`): then captures of the one, also those to
+come, are counted under the other, and each remembers which bug is its own.
+
 A bug has its counters, so that a listing reads no captures. They are kept by the transactions that store captures and
 count their occurrences. Per capture, day and installed versions there is one more count: the *sightings*.
 """
@@ -14,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, false, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from .. import codec
@@ -23,15 +26,29 @@ from ..document.decode import InvalidDocument, parse_value
 from ..errors import ForeignValue, UnreadableRow
 from ..failure import FailureKind
 from ..text import printable
-from . import queue
+from . import events, queue
 from .database import Database, insert, now
 from .documents import digest, dumps, loads
-from .tables import ArtifactRow, BugRow, CaptureRow, EnvironmentRow, ReductionRow, ReproRow, SightingRow, State
+from .tables import (
+    ArtifactRow,
+    BugRow,
+    BugStatus,
+    CaptureRow,
+    EnvironmentRow,
+    MergedRow,
+    ReductionRow,
+    ReproRow,
+    SightingRow,
+    State,
+    TriageRow,
+)
 
 #: The kind of the artifact with the lines of the program that the case of the script comes from.
 COMES_FROM = "comes-from"
 #: The most captures of a bug whose ids are listed.
 LISTED = 50
+#: In the order of scripts, the size of one whose size is not known.
+_UNKNOWN = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +58,8 @@ class BugInfo:
     ``ids`` are the first captures of it, at most `LISTED` of ``captures``. ``states`` counts them by state.
     ``nodes_before`` is the smallest and the largest captured graph, ``nodes_after`` the smallest minified one; None
     where there is none. ``comes_from`` says which lines of a program fail, where that is known. The first of its
-    captures gives the ``headline``.
+    captures gives the ``headline``. ``status`` is what people said about it: a duplicate has no captures, because
+    they are those of the bug ``duplicate_of`` now; ``merged`` are the duplicates of this bug.
     """
 
     id: int
@@ -60,6 +78,9 @@ class BugInfo:
     nodes_before: tuple[int, int] | None
     nodes_after: int | None
     comes_from: str
+    status: BugStatus = BugStatus.OPEN
+    duplicate_of: int | None = None
+    merged: tuple[int, ...] = ()
 
     def to_json(self) -> Json:
         """The fields as JSON values, as `minify list --json` prints them."""
@@ -75,15 +96,31 @@ class Sighting:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How many bugs with captures there are, by status, and how many captures and occurrences they have."""
+
+    bugs: Mapping[BugStatus, int]
+    captures: int
+    occurrences: int
+
+
 class Bugs:
     """``index.bugs``: what the captures of an index have in common."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def page(self, *, after: int = 0, limit: int | None = None) -> list[BugInfo]:
-        """At most ``limit`` bugs above the id ``after``, by id: the next page begins after the last of this one."""
-        chosen = select(BugRow.id).where(BugRow.id > after, BugRow.captures > 0).order_by(BugRow.id).limit(limit)
+    def page(self, *, after: int = 0, limit: int | None = None, statuses: Sequence[BugStatus] = ()) -> list[BugInfo]:
+        """At most ``limit`` bugs with these statuses (empty: all but duplicates) above the id ``after``, by id: the
+        next page begins after the last of this one."""
+        chosen = select(BugRow.id).where(BugRow.id > after).order_by(BugRow.id).limit(limit)
+        if BugStatus.DUPLICATE not in statuses:
+            chosen = chosen.where(BugRow.captures > 0)
+        if statuses:
+            said = select(TriageRow.bug).where(TriageRow.status.in_([one.value for one in statuses]))
+            is_open = BugRow.id.not_in(select(TriageRow.bug)) if BugStatus.OPEN in statuses else false()
+            chosen = chosen.where(or_(BugRow.id.in_(said), is_open))
         with self._database.reading() as session:
             ids = session.scalars(chosen).all()
         try:
@@ -97,6 +134,33 @@ class Bugs:
         with self._database.reading() as session:
             self._database.need(session, BugRow, id)
             return _infos(session, [id])[0]
+
+    def with_script(self, id: int) -> int | None:
+        """The capture of a bug with the smallest verified script, None if there is none."""
+        scripts = (
+            select(ReproRow.capture)
+            .join(CaptureRow, CaptureRow.id == ReproRow.capture)
+            .where(CaptureRow.bug == id, ReproRow.format == "script", ReproRow.verified > 0)
+            .order_by(func.coalesce(ReproRow.nodes, _UNKNOWN), ReproRow.capture)
+            .limit(1)
+        )
+        with self._database.reading() as session:
+            self._database.need(session, BugRow, id)
+            return session.scalar(scripts)
+
+    def totals(self) -> Totals:
+        """Counts of all bugs. Reads no captures."""
+        query = (
+            select(TriageRow.status, func.count(), func.sum(BugRow.captures), func.sum(BugRow.occurrences))
+            .select_from(BugRow)
+            .outerjoin(TriageRow, TriageRow.bug == BugRow.id)
+            .where(BugRow.captures > 0)
+            .group_by(TriageRow.status)
+        )
+        with self._database.reading() as session:
+            rows = session.execute(query).all()
+        counted = {_status(status): bugs for status, bugs, _, _ in rows}
+        return Totals(counted, sum(int(row[2]) for row in rows), sum(int(row[3]) for row in rows))
 
     def _alone(self, id: int) -> BugInfo:
         """One bug, or why it cannot be read."""
@@ -124,7 +188,7 @@ class Bugs:
         )
         with self._database.reading() as session:
             self._database.need(session, BugRow, id)
-            return [Sighting(day, _versions(versions), count) for day, versions, count in session.execute(query)]
+            return [Sighting(day, _versions(versions), int(count)) for day, versions, count in session.execute(query)]
 
 
 def columns(capture: Mapping[str, Any], operators: str = "") -> dict[str, Any]:
@@ -147,13 +211,36 @@ def environment(provenance: Json) -> tuple[str, str]:
     return digest(text.encode()), text
 
 
-def found(session: Session, bug: Mapping[str, Any]) -> int:
-    """The id of the bug with these `columns`, made if there is none. Nothing is counted yet."""
-    known = select(BugRow.id).where(BugRow.identity == bug["identity"])
-    if (id := session.scalar(known)) is not None:
-        return id
-    insert(session, BugRow, [{**bug, "captures": 0, "occurrences": 0}])
-    return session.scalars(known).one()
+def found(session: Session, bug: Mapping[str, Any]) -> tuple[int, int]:
+    """The id of the bug with these `columns`, made if there is none, and that of the bug under which its captures are
+    counted. Nothing is counted yet.
+
+    The first one is locked, so that nobody merges it before this transaction ends.
+    """
+    known = select(BugRow.id).where(BugRow.identity == bug["identity"]).with_for_update()
+    own = session.scalar(known)
+    if own is None:
+        insert(session, BugRow, [{**bug, "captures": 0, "occurrences": 0}])
+        own = session.scalars(known).one()
+    return own, root(session, own)
+
+
+def belongs(session: Session, capture: int, own: int, shown: int) -> None:
+    """A capture of the bug ``own`` is counted under the bug ``shown``."""
+    session.execute(delete(MergedRow).where(MergedRow.capture == capture))
+    if own != shown:
+        insert(session, MergedRow, [{"capture": capture, "bug": own}])
+
+
+def root(session: Session, id: int) -> int:
+    """The bug that a bug was merged into, or that one was merged into, and so on; a bug itself if it was not."""
+    met = {id}
+    while (into := session.scalar(select(TriageRow.duplicate_of).where(TriageRow.bug == id))) is not None:
+        if into in met:
+            raise ForeignValue(f"bug {into}, which is a duplicate of itself")
+        met.add(into)
+        id = into
+    return id
 
 
 def count(session: Session, capture: int, bug: int, provenance: Json, times: int, *, new: bool = False) -> None:
@@ -164,13 +251,20 @@ def count(session: Session, capture: int, bug: int, provenance: Json, times: int
     insert(session, SightingRow, [seen], lambda more: {"count": SightingRow.count + more["count"]})
     more = {"captures": BugRow.captures + int(new), "occurrences": BugRow.occurrences + times, "last_seen": now()}
     counted = update(BugRow).where(BugRow.id == bug).values(more).returning(BugRow.occurrences)
-    queue.seen(session, bug, session.scalars(counted).one(), times)
+    occurrences = session.scalars(counted).one()
+    queue.seen(session, bug, occurrences, times)
+    enough = (TriageRow.status == BugStatus.IGNORED.value) & (TriageRow.until <= occurrences)
+    over = delete(TriageRow).where(TriageRow.bug == bug, or_(TriageRow.status == BugStatus.OBSOLETE.value, enough))
+    for status in session.scalars(over.returning(TriageRow.status)).all():
+        events.note(session, "bug", f"open again: it was {status}, and was met again", bug=bug, capture=capture)
 
 
 def reassign(session: Session, capture: CaptureRow, operators: str) -> None:
     """Count a capture, whose smallest case calls ``operators``, under the bug that it turned out to be."""
     bug = columns({name: getattr(capture, name) for name in _OF_CAPTURE}, operators)
-    old, new = capture.bug, found(session, bug)
+    own, new = found(session, bug)
+    old = capture.bug
+    belongs(session, capture.id, own, new)
     if new == old:
         return
     capture.bug = new
@@ -235,9 +329,17 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
         .order_by(CaptureRow.id.desc())
     )
     places = {bug: text for bug, content in session.execute(lines) if (text := line(content))}
+    said = {row.bug: row for row in session.scalars(select(TriageRow).where(TriageRow.bug.in_(ids)))}
+    merged: dict[int, list[int]] = {id: [] for id in ids}
+    inside = select(TriageRow.duplicate_of, TriageRow.bug).where(TriageRow.duplicate_of.in_(ids))
+    for bug, id in session.execute(inside.order_by(TriageRow.bug)):
+        merged[bug].append(id)
     return [
         rows[id].to(
-            BugInfo, ids=tuple(first[id]), states=states[id], nodes_after=after.get(id), comes_from=places.get(id, ""),
+            BugInfo, status=_status(said[id].status if id in said else None),
+            duplicate_of=said[id].duplicate_of if id in said else None,
+            merged=tuple(merged[id]), ids=tuple(first[id]), states=states[id], nodes_after=after.get(id),
+            comes_from=places.get(id, ""),
             nodes_before=(min(sizes[id]), max(sizes[id])) if sizes[id] else None,
         )
         for id in ids
@@ -265,6 +367,13 @@ def _state(name: str) -> State:
         return State(name)
     except ValueError as exc:
         raise ForeignValue(f"a state of a capture that cannot be read: {exc}") from exc
+
+
+def _status(name: str | None) -> BugStatus:
+    try:
+        return BugStatus.OPEN if name is None else BugStatus(name)
+    except ValueError as exc:
+        raise ForeignValue(f"a status of a bug that cannot be read: {exc}") from exc
 
 
 def _versions(text: str) -> dict[str, str]:

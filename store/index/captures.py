@@ -15,22 +15,22 @@ from typing import Any
 from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session, load_only
 
-from ... import __version__
 from .. import codec
 from ..document.case import Blobs, Case, Json
 from ..errors import ForeignValue, StoreError, UnreadableRow
 from ..failure import Failure, FailureKind, Phase
 from ..private_values import here
-from ..scrubbing import MASKED, masked_case, masked_failure, masked_provenance
+from ..recording import Recording, backend_of, identity_of, shape_of
 from ..signature import Signature, signature
-from . import bugs, queue
+from . import bugs, events, queue, uploads
 from .bugs import COMES_FROM, line
 from .cases import CaseStore
 from .database import Database, now
-from .documents import digest, dumps, graph_hash, loads, plain
+from .documents import dumps, loads, plain
 from .reductions import precedence
+from .signing import CaptureSigner
 from .tables import ArtifactRow, CaptureRow, ReductionRow, ReproRow, State
-from .trust import is_ours, origin_tag
+from .trust import is_ours, origin_tag, signed_tag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,61 +106,67 @@ class Captures:
         graph_text: str = "",
         reason: str = "",
         ours: bool = False,
+        signer: CaptureSigner | None = None,
+        key: str = "",
+        actor: str = "",
     ) -> int:
         """Store a capture, or count one more occurrence of a known one. Returns its id.
 
-        Of a capture that is ``ours`` this user made all that running it executes. Without a case the state is
-        ``UNSUPPORTED`` and ``reason`` says why; ``provenance["backend"]`` then names the backend. Of ``blobs`` only
-        what the case needs is stored. Raises `ValueError` for a case that contradicts its blobs or is too large.
+        Of a capture that is ``ours`` this user made all that running it executes; one with a ``signer`` workers may run
+        that accept its key. Without a case the state is ``UNSUPPORTED`` and ``reason`` says why;
+        ``provenance["backend"]`` then names the backend. Of ``blobs`` only what the case needs is stored. What was
+        added under a ``key`` before is not added again (`fxminify.store.index.uploads`). ``actor`` is who sent it.
+        Raises `ValueError` for a case that contradicts its blobs or is too large.
         """
         new = _row(case, failure, signature, provenance, parent, graph_text, reason)
-        known = self._database.write(lambda session: _count(session, new["identity"], provenance))
+        known = self.count_again(new["identity"], provenance, key=key)
         if known is not None:
             return known
         with self._cases.staged(case, blobs) if case is not None else nullcontext() as staged:
 
             def insert(session: Session) -> int:
-                known = _count(session, new["identity"], provenance)
+                known = _count_once(session, new["identity"], provenance, 1, key)
                 if known is not None:
                     return known
                 document = None if staged is None else staged.insert(session)
-                if ours and document is not None:
-                    new["provenance"] = dumps(plain({**provenance, "origin": origin_tag(document, new["identity"])}))
+                from_ = dict(provenance)
+                if document is not None and signer is not None:
+                    from_["origin"] = signed_tag(signer, document, new["identity"])
+                elif document is not None and ours:
+                    from_["origin"] = origin_tag(document, new["identity"])
+                new["provenance"] = dumps(plain(from_))
                 if parent is not None:
                     self._database.need(session, CaptureRow, parent)
-                bug = bugs.found(session, bugs.columns(new))
+                own, bug = bugs.found(session, bugs.columns(new))
                 row = CaptureRow(document=document, bug=bug, **new)
                 session.add(row)
                 session.flush()
+                bugs.belongs(session, row.id, own, bug)
                 bugs.count(session, row.id, bug, provenance, 1, new=True)
                 if case is not None:
-                    queue.put(session, bug, row.id, queue.needs_of(case, ours=ours))
+                    queue.put(session, bug, row.id, queue.needs_of(case, queue.whose(from_, ours=ours)))
+                uploads.note(session, key, row.id)
+                events.note(session, "capture", new["headline"], actor=actor, bug=bug, capture=row.id)
                 return row.id
 
             return self._database.write(insert)
 
-    def record(
-        self, *, case: Case | None, blobs: Blobs, failure: Failure, provenance: Json, graph_text: str, reason: str
-    ) -> int:
-        """`add`, for a failure that a program of this user met: with its signature and the tag of its origin.
+    def record(self, met: Recording) -> int:
+        """Store a failure that a program of this user met: with its signature and the tag of its origin, and without
+        what is private here."""
+        return self.receive(met.masked(), ours=True)
 
-        What is private here (`fxminify.store.private_values`) is masked first, but for code: the backend and the graph.
-        A case with a ``reason`` cannot be run here; its capture becomes ``BLOCKED``.
-        """
-        private = here()
-        failure, reason, graph_text = (
-            masked_failure(failure, private.mask),
-            private.mask(reason),
-            private.mask(graph_text),
-        )
-        case = None if case is None else masked_case(case, private.mask, private.folder)
-        provenance = {**masked_provenance(provenance, private.mask), MASKED: __version__}
+    def receive(
+        self, met: Recording, *, ours: bool = False, signer: CaptureSigner | None = None, key: str = "", actor: str = ""
+    ) -> int:
+        """`add`, for a failure as a program recorded it. One with a case and a reason becomes ``BLOCKED``."""
         id = self.add(
-            case=case, blobs=blobs, failure=failure, signature=signature(failure), provenance=provenance,
-            graph_text=graph_text, reason=reason, ours=True,
+            case=met.case, blobs=met.blobs, failure=met.failure, signature=signature(met.failure),
+            provenance=met.provenance, graph_text=met.graph_text, reason=met.reason, ours=ours, signer=signer, key=key,
+            actor=actor,
         )  # fmt: skip
-        if case is not None and reason and self.get(id).state is State.PENDING:
-            self.set_state(id, State.BLOCKED, reason)
+        if met.case is not None and met.reason and self.get(id).state is State.PENDING:
+            self.set_state(id, State.BLOCKED, met.reason)
         return id
 
     def find(
@@ -256,7 +262,7 @@ class Captures:
         case = self.case(id)
         with self._database.reading() as session:
             row = self._database.need(session, CaptureRow, id)
-        of_it = row.identity == _identity(_own(case), graph_hash(case), row.signature)
+        of_it = row.identity == identity_of(backend_of(case, {}), shape_of(case, "", ""), row.signature)
         return of_it and is_ours(row.document or "", row.identity, loads(row.provenance).get("origin"))
 
     def signature(self, id: int) -> Signature | None:
@@ -275,6 +281,13 @@ class Captures:
             self._database.check_lease(session, id)
             row.state, row.reason = State(state).value, here().mask(reason)
 
+    def count_again(self, identity: str, provenance: Json, times: int = 1, *, key: str = "") -> int | None:
+        """Count ``times`` more occurrences of the capture with this identity. Returns its id, None if there is none.
+
+        What was counted under a ``key`` before is not counted again.
+        """
+        return self._database.write(lambda session: _count_once(session, identity, provenance, times, key))
+
     def seen_again(self, id: int, times: int = 1, provenance: Json | None = None) -> None:
         """Count ``times`` more occurrences of a capture, with the versions in ``provenance``."""
 
@@ -283,6 +296,14 @@ class Captures:
             _count(session, row.identity, loads(row.provenance) if provenance is None else provenance, times)
 
         self._database.write(again)
+
+
+def _count_once(session: Session, identity: str, provenance: Json, times: int, key: str) -> int | None:
+    """`_count`, unless that was done under the same ``key``."""
+    done = uploads.known(session, key)
+    if done is None and (done := _count(session, identity, provenance, times)) is not None:
+        uploads.note(session, key, done)
+    return done
 
 
 def _count(session: Session, identity: str, provenance: Json, times: int = 1) -> int | None:
@@ -307,14 +328,13 @@ def _row(
     reason: str,
 ) -> dict[str, Any]:
     """The columns of a new capture but for its document."""
-    shape = digest(dumps([graph_text, reason]).encode()) if case is None else graph_hash(case)
-    backend = plain({"name": provenance.get("backend", "")}) if case is None else _own(case)
+    shape, backend = shape_of(case, graph_text, reason), backend_of(case, provenance)
     name = backend.get("name") or ":".join(str(backend[k]) for k in ("module", "attr") if backend.get(k))
     known = signature.digest if signature is not None else ""
     kind = failure.kind.value if failure is not None else signature.kind if signature is not None else ""
     phase = failure.phase.value if failure is not None else signature.phase if signature is not None else ""
     return {
-        "identity": _identity(backend, shape, known),
+        "identity": identity_of(backend, shape, known),
         "parent": parent,
         "state": (State.UNSUPPORTED if case is None else State.PENDING).value,
         "reason": reason,
@@ -334,17 +354,6 @@ def _row(
         "created": now(),
         "last_seen": now(),
     }
-
-
-def _own(case: Case) -> Json:
-    """The backend of a case without what only this machine has."""
-    backend: Json = plain(case.backend)
-    return {k: v for k, v in backend.items() if k not in ("search_path", "variables")}
-
-
-def _identity(backend: Json, shape: str, signature: str) -> str:
-    """What makes a capture the same as another: backend, digest of the graph, digest of the signature."""
-    return digest(dumps([backend, shape, signature]).encode())
 
 
 def _last_reductions(rows: Iterable[ReductionRow]) -> dict[int, ReductionRow]:

@@ -25,15 +25,15 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool, Pool, QueuePool
 
-from ..errors import ForeignValue, LeaseLost, StoreError, explained
+from ..errors import ForeignValue, LeaseLost, StoreError, UnknownRow, explained
 from . import sqlite
-from .tables import SCHEMA, Base, BugRow, CaptureRow, LeaseRow, ReductionRow, RoundRow
+from .tables import SCHEMA, Base, BugRow, CaptureRow, LeaseRow, ReductionRow, RoundRow, TokenRow
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
 _T = TypeVar("_T")
-_Row = TypeVar("_Row", BugRow, CaptureRow, ReductionRow, RoundRow)
+_Row = TypeVar("_Row", BugRow, CaptureRow, ReductionRow, RoundRow, TokenRow)
 
 _ATTEMPTS = 50
 #: SQLSTATEs of a transaction that another one came between: a key that is there or gone by now, and deadlocks.
@@ -146,7 +146,7 @@ class Database:
             above = session.scalars(select(table.id).where(table.id > place).order_by(table.id).limit(1)).first()
             near = min((id for id in (below, above) if id is not None), key=lambda id: abs(id - place), default=None)
             nearest = "" if near is None else f"; the nearest is {near}"
-            raise StoreError(f"{self.name} has no {noun} {key}: `minify list {self.name}` shows what it has{nearest}")
+            raise UnknownRow(f"{self.name} has no {noun} {key}: `minify list {self.name}` shows what it has{nearest}")
         return row
 
     def check_lease(self, session: Session, capture_id: int) -> None:
@@ -289,6 +289,8 @@ def _check(revision: str | None, name: str, *, create: bool) -> None:
 
 
 def parse_url(name: str) -> URL:
+    if name.startswith(("http://", "https://")):
+        raise StoreError(f"{name} takes captures, and nothing else is done there: name the index that it serves")
     try:
         return make_url(name)
     except (ArgumentError, ValueError) as exc:

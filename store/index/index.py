@@ -20,17 +20,22 @@ from .bugs import BugInfo, Bugs
 from .captures import CaptureInfo, Captures
 from .cases import CaseStore
 from .database import Database, check_place, open_database
+from .events import EventInfo, Events
 from .leases import Leases
 from .reductions import ReductionInfo, Reductions, StepInfo
 from .retests import Retest, Retests
 from .sharing import Masks, Shared, share
-from .tables import RetestResult, State, TaskState
+from .tables import BugStatus, RetestResult, State, TaskState
 from .tasks import TaskInfo, Tasks, WorkerInfo
+from .tokens import TokenInfo, Tokens, TokenScope
+from .triage import Regrouped, Triage
+from .uploads import Uploads
 from .verdicts import StoredVerdict, Verdicts
 
 __all__ = [
-    "BugInfo", "CaptureInfo", "Index", "ReductionInfo", "ReproInfo", "Retest", "RetestResult", "State", "StepInfo",
-    "StoreError", "StoredVerdict", "TaskInfo", "TaskState", "WorkerInfo",
+    "BugInfo", "BugStatus", "CaptureInfo", "EventInfo", "Index", "ReductionInfo", "Regrouped", "ReproInfo", "Retest",
+    "RetestResult", "State", "StepInfo", "StoreError", "StoredVerdict", "TaskInfo", "TaskState", "TokenInfo",
+    "TokenScope", "WorkerInfo",
 ]  # fmt: skip
 
 #: The reason of a capture whose script is verified, although its minification was interrupted.
@@ -53,6 +58,8 @@ class Index:
         self.leases = Leases(database)
         #: What is to be minified without anybody asking.
         self.tasks = Tasks(database, self.captures)
+        #: What people say about bugs.
+        self.triage = Triage(database, self.tasks)
         #: Queries and their answers.
         self.verdicts = Verdicts(database)
         #: Steps and best cases.
@@ -61,6 +68,12 @@ class Index:
         self.repros = Repros(database, cases)
         #: All other findings about a capture.
         self.artifacts = Artifacts(database)
+        #: Who may ask a server for what.
+        self.tokens = Tokens(database)
+        #: What senders have sent.
+        self.uploads = Uploads(database)
+        #: What happened.
+        self.events = Events(database)
         #: Minimal cases that were run again.
         self.retests = Retests(database)
 

@@ -20,8 +20,8 @@ from collections.abc import Collection
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from ..document.case import Case
-from . import trust
+from ..document.case import Case, Json
+from . import signing, trust
 from .database import insert, now
 from .tables import BugRow, CaptureRow, State, TaskRow, TaskState
 
@@ -30,7 +30,10 @@ MINIFY = "minify"
 #: The label of workers that run what anybody captured, and of tasks that only these can serve.
 TRUST = "trust"
 #: Prefixes of labels.
-BACKEND, DEVICE, MAKER, TORCH = "backend=", "device=", "maker=", "torch="
+BACKEND, DEVICE, MAKER, SIGNER, TORCH = "backend=", "device=", "maker=", "signer=", "torch="
+WHOSE = (MAKER, SIGNER)
+#: In the provenance of a capture that was sent: the name of the user who made it (`fxminify.store.index.trust.maker`).
+OF_MAKER = "maker"
 #: Why such a task waits.
 NEEDS_TRUST = "needs trust: it was captured by somebody else, and only `minify work --trust` runs that"
 #: Added to the priority of a bug of which a capture was tried before.
@@ -39,10 +42,10 @@ LATER = 100
 _LONGEST = 100
 
 
-def needs_of(case: Case, *, ours: bool) -> str:
-    """The labels that a worker needs to minify ``case``, sorted and joined by spaces."""
+def needs_of(case: Case, whose: str) -> str:
+    """The labels that a worker needs to minify ``case``, sorted and joined by spaces. ``whose`` is one of them."""
     backend = case.backend
-    labels = {TRUST if not ours or not (maker := trust.maker(create=True)) else label(MAKER, maker)}
+    labels = {whose}
     if backend.get("how") in ("registered", "entry_point") and not backend.get("module") and backend.get("name"):
         labels.add(label(BACKEND, str(backend["name"])))
     kinds = {str(tensor.device).partition(":")[0] for tensor in case.tensors}
@@ -50,6 +53,17 @@ def needs_of(case: Case, *, ours: bool) -> str:
     if version := minor(case.torch):
         labels.add(label(TORCH, version))
     return " ".join(sorted(labels))
+
+
+def whose(provenance: Json, *, ours: bool) -> str:
+    """The label of those who run a capture from there unasked: this user, whom it names or who signed it; or `TRUST`.
+
+    It only says who may try.
+    """
+    if key := signing.signer(provenance.get("origin")):
+        return label(SIGNER, key)
+    maker = trust.maker(create=True) if ours else provenance.get(OF_MAKER)
+    return label(MAKER, maker) if isinstance(maker, str) and maker else TRUST
 
 
 def label(prefix: str, name: str) -> str:
@@ -66,12 +80,12 @@ def missing(needs: str, can: Collection[str]) -> list[str]:
     """Those of the labels that a worker needs and one with the labels ``can`` lacks; not the version of torch."""
     trusts = TRUST in can
     lacks = [one for one in needs.split() if one not in can and not one.startswith(TORCH)]
-    return [one for one in lacks if not (trusts and one.startswith(MAKER))]
+    return [one for one in lacks if not (trusts and one.startswith(WHOSE))]
 
 
 def for_trusting(needs: str) -> str:
     """The labels of a task whose capture turns out not to be of the user that it names."""
-    return " ".join(sorted({TRUST, *(one for one in needs.split() if not one.startswith(MAKER))}))
+    return " ".join(sorted({TRUST, *(one for one in needs.split() if not one.startswith(WHOSE))}))
 
 
 def priority(occurrences: int, *, tried: bool) -> int:
@@ -84,12 +98,12 @@ def seen(session: Session, bug: int, occurrences: int, times: int) -> None:
     change = priority(occurrences, tried=False) - priority(occurrences - times, tried=False)
     if change:
         values = {"priority": TaskRow.priority + change}
-        session.execute(update(TaskRow).where(TaskRow.open == _open(bug)).values(values))
+        session.execute(update(TaskRow).where(TaskRow.open == open_key(bug)).values(values))
 
 
 def put(session: Session, bug: int, capture: int, needs: str) -> None:
     """Queue a capture, unless its bug has an open task, or a verified script."""
-    if session.scalar(select(TaskRow.id).where(TaskRow.open == _open(bug))) is not None:
+    if session.scalar(select(TaskRow.id).where(TaskRow.open == open_key(bug))) is not None:
         return
     verified = select(CaptureRow.id).where(CaptureRow.bug == bug, CaptureRow.state == State.VERIFIED.value).limit(1)
     if session.scalar(verified) is None:
@@ -101,11 +115,12 @@ def columns(session: Session, bug: int, capture: int, needs: str) -> dict[str, o
     tried = session.scalar(select(TaskRow.id).where(TaskRow.bug == bug).limit(1)) is not None
     occurrences = session.scalars(select(BugRow.occurrences).where(BugRow.id == bug)).one()
     return {
-        "kind": MINIFY, "open": _open(bug), "bug": bug, "capture": capture, "config": "{}", "needs": needs,
+        "kind": MINIFY, "open": open_key(bug), "bug": bug, "capture": capture, "config": "{}", "needs": needs,
         "priority": priority(occurrences, tried=tried), "state": TaskState.QUEUED.value, "why": "", "attempts": 0,
         "fence": 0, "holder": "", "until": 0.0, "created": now(),
     }  # fmt: skip
 
 
-def _open(bug: int) -> str:
+def open_key(bug: int) -> str:
+    """What names the one open task of a bug."""
     return f"{MINIFY} {bug}"

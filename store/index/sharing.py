@@ -32,6 +32,7 @@ from . import sqlite
 from .blobs import BlobStore
 from .database import Database, insert, open_database
 from .documents import digest, dumps, loads, pack, plain, unpack
+from .queue import OF_MAKER
 from .tables import (
     ArtifactRow,
     Base,
@@ -60,7 +61,7 @@ LEFT_OUT = (
     "directories from which modules are imported",
     "what scripts and workers wrote, but for the line that a signature needs",
     "rendered formats other than the script: minify repro --format makes them again",
-    "who works on what, and rounds of minify retest",
+    "who works on what, rounds of minify retest, what is said about bugs, tokens and events of minify serve",
 )
 
 
@@ -171,7 +172,7 @@ class _Sharing:
         place = f"failure {row.id}"
         mask = self._masks.text
         failure = None if row.failure is None else self._failure(codec.load(loads(row.failure), Failure))
-        provenance = {k: v for k, v in loads(row.provenance).items() if k != "origin"}
+        provenance = {k: v for k, v in loads(row.provenance).items() if k not in ("origin", OF_MAKER)}
         parts = None if row.signature_parts is None else dumps(masked_json(loads(row.signature_parts), mask))
         document = self._document(row.document, f"{place}: the captured graph and its backend")
         self._bug(row)

@@ -21,7 +21,7 @@ from ..errors import ForeignValue
 _T = TypeVar("_T")
 
 #: The newest revision under ``migrations/versions``. Revisions are numbers, so that they can be compared.
-SCHEMA = "0006"
+SCHEMA = "0007"
 
 
 class State(StrEnum):
@@ -46,6 +46,15 @@ class TaskState(StrEnum):
     FAILED = "failed"  #: it ran to its end, and there is no verified script; the reason says why
     CANCELLED = "cancelled"  #: by a person
     QUARANTINED = "quarantined"  #: its drivers ended without an answer too often
+
+
+class BugStatus(StrEnum):
+    """What people have said about a bug. Nothing is stored of an open one."""
+
+    OPEN = "open"
+    IGNORED = "ignored"  # for good, or until it was met so many times more
+    OBSOLETE = "obsolete"  # until it is met again
+    DUPLICATE = "duplicate"  # its captures, also those to come, are counted under another bug
 
 
 class RetestResult(StrEnum):
@@ -140,6 +149,32 @@ class BugRow(Base):
     occurrences: Mapped[int] = mapped_column(BigInteger)
     created: Mapped[str] = mapped_column(String(32))
     last_seen: Mapped[str] = mapped_column(String(32), index=True)
+
+
+class TriageRow(Base):
+    """What people have said about a bug: see `fxminify.store.index.triage`.
+
+    An ignored bug is open again after ``until`` occurrences in all, if that is no NULL. The captures of a duplicate are
+    counted under the bug ``duplicate_of``.
+    """
+
+    __tablename__ = "triage"
+
+    bug: Mapped[int] = mapped_column(ForeignKey("bugs.id"), primary_key=True)
+    status: Mapped[str] = mapped_column(String(16))
+    until: Mapped[int | None] = mapped_column(BigInteger)
+    duplicate_of: Mapped[int | None] = mapped_column(ForeignKey("bugs.id"), index=True)
+    actor: Mapped[str]
+    at: Mapped[str] = mapped_column(String(32))
+
+
+class MergedRow(Base):
+    """A capture that is counted under the bug that its own ``bug`` was merged into."""
+
+    __tablename__ = "merged"
+
+    capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), primary_key=True)
+    bug: Mapped[int] = mapped_column(ForeignKey("bugs.id"), index=True)
 
 
 class CaptureRow(Base):
@@ -250,6 +285,44 @@ class WorkerRow(Base):
     holder: Mapped[str]
     can: Mapped[str]
     seen: Mapped[float]
+
+
+class TokenRow(Base):
+    """Who may ask a server for what: see `fxminify.store.index.tokens`. ``digest`` is the sha256 of the secret."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    digest: Mapped[str] = mapped_column(String(64))
+    scopes: Mapped[str]
+    created: Mapped[str] = mapped_column(String(32))
+    revoked: Mapped[str | None] = mapped_column(String(32))
+
+
+class UploadRow(Base):
+    """What a sender sent under a ``key`` of its own, so that it counts once: see `fxminify.store.index.uploads`."""
+
+    __tablename__ = "uploads"
+
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    capture: Mapped[int] = mapped_column(ForeignKey("captures.id"))
+    day: Mapped[str] = mapped_column(String(10), index=True)
+
+
+class EventRow(Base):
+    """What happened: see `fxminify.store.index.events`. ``at`` is a Unix time."""
+
+    __tablename__ = "events"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[float]
+    kind: Mapped[str] = mapped_column(String(32))
+    text: Mapped[str]
+    actor: Mapped[str]
+    bug: Mapped[int | None]
+    capture: Mapped[int | None]
+    task: Mapped[int | None]
 
 
 class ReductionRow(Base):

@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session, aliased
 
 from .. import codec
 from ..document.case import Json
-from ..errors import ForeignValue, StoreError
-from . import queue
+from ..errors import ForeignValue, StoreError, UnknownRow
+from . import events, queue
 from .captures import Captures
 from .database import Database, now
 from .documents import dumps, loads
@@ -113,7 +113,14 @@ class Tasks:
                 for row in _alive(session)
             ]
 
-    def add(self, capture_id: int, *, config: Mapping[str, Any] | None = None, budget: float | None = None) -> int:
+    def add(
+        self,
+        capture_id: int,
+        *,
+        config: Mapping[str, Any] | None = None,
+        budget: float | None = None,
+        actor: str = "",
+    ) -> int:
         """Queue a capture, whatever became of it and its bug. Returns the id of the task.
 
         Raises `StoreError` if the bug of the capture has an open task.
@@ -128,6 +135,7 @@ class Tasks:
             row = TaskRow(**columns | {"config": dumps(dict(config or {})), "budget": budget})
             session.add(row)
             session.flush()
+            _tell(session, row.id, bug, capture_id, row.state, "", actor)
             return row.id
 
         return self._database.write(add)
@@ -145,7 +153,7 @@ class Tasks:
             )
             bugs = [bug for bug in session.scalars(waiting) if bug is not None]
         for bug in bugs:
-            self._follow(bug)
+            self.follow(bug)
         return len(bugs)
 
     def claim(self, worker: int, can: Collection[str]) -> TaskInfo | None:
@@ -201,14 +209,14 @@ class Tasks:
         False if the task was lost.
         """
         ended = {"state": state.value, "why": why, "finished": now(), "open": None, "holder": "", "until": 0.0}
-        if not self._change(task, lambda session: ended):
+        if not self._change(task, lambda session: ended, tell=True):
             return False
-        self._follow(task.bug)
+        self.follow(self.get(task.id).bug)  # which may have been merged meanwhile
         return True
 
     def fail(self, task: TaskInfo, why: str) -> bool:
         """The driver of the task ended without an answer: it is tried again later, at most `ATTEMPTS` times in all."""
-        return self._change(task, lambda session: _failed(session, task.attempts + 1, why))
+        return self._change(task, lambda session: _failed(session, task.attempts + 1, why), tell=True)
 
     def give_back(self, task: TaskInfo, why: str = "", *, seconds: float = 0.0, needs: str | None = None) -> bool:
         """Let others take the task, after ``seconds``. It does not count as an attempt.
@@ -226,7 +234,7 @@ class Tasks:
 
         return self._change(task, back)
 
-    def cancel(self, id: int) -> None:
+    def cancel(self, id: int, *, actor: str = "") -> None:
         """End an open task. Its driver ends soon. Raises `StoreError` if the task is over, or there is none."""
 
         def cancel(session: Session) -> None:
@@ -234,10 +242,12 @@ class Tasks:
             if row.state not in OPEN:
                 raise StoreError(f"task {id} of {self._database.name} is {row.state}: there is nothing to cancel")
             row.state, row.why, row.open, row.finished = TaskState.CANCELLED.value, "", None, now()
+            session.flush()
+            _tell(session, row.id, row.bug, row.capture, row.state, "", actor)
 
         self._database.write(cancel)
 
-    def retry(self, id: int) -> None:
+    def retry(self, id: int, *, actor: str = "") -> None:
         """Queue a task again, which may be waiting or over. Raises `StoreError` if it is at work, or there is none."""
 
         def retry(session: Session) -> None:
@@ -249,6 +259,8 @@ class Tasks:
                 self._need_no_other(session, str(columns["open"]))
                 row.open, row.config = str(columns["open"]), dumps({**loads(row.config), "again": True})
             row.state, row.why, row.attempts, row.finished = TaskState.QUEUED.value, "", 0, None
+            session.flush()
+            _tell(session, row.id, row.bug, row.capture, row.state, "", actor)
 
         self._database.write(retry)
 
@@ -293,6 +305,7 @@ class Tasks:
 
         def sweep(session: Session) -> None:
             clock = time_of(session)
+            told: list[TaskRow] = []
             session.execute(delete(WorkerRow).where(WorkerRow.seen < clock - _FORGOTTEN))
             alive = {row.id: row for row in _alive(session)}
             leased = select(TaskRow).where(TaskRow.state == TaskState.LEASED.value).order_by(TaskRow.id)
@@ -304,6 +317,8 @@ class Tasks:
                     values = _failed(session, row.attempts + 1, f"{_driver(row)} did not answer for {LASTS:.0f} s")
                 for name, value in values.items():
                     setattr(row, name, value)
+                if values.get("attempts"):
+                    told.append(row)
             session.flush()
             queued = {"state": TaskState.QUEUED.value, "until": 0.0}
             waiting = update(TaskRow).where(TaskRow.state == TaskState.WAITING.value)
@@ -319,17 +334,20 @@ class Tasks:
                     why = waits_for(queue.missing(needs, can))
                     values = {"state": TaskState.WAITING.value, "until": NEVER, "why": why}
                     session.execute(idle.values(values), execution_options=_PLAIN)
+            for row in told:
+                _tell(session, row.id, row.bug, row.capture, row.state, row.why)
 
         self._database.write(sweep)
 
     def _needs(self, capture_id: int) -> str:
-        return queue.needs_of(self._captures.case(capture_id), ours=self._captures.is_ours(capture_id))
+        case, ours = self._captures.case(capture_id), self._captures.is_ours(capture_id)
+        return queue.needs_of(case, queue.whose(self._captures.get(capture_id).provenance, ours=ours))
 
     def _need(self, session: Session, id: int, *, lock: bool = True) -> TaskRow:
         row = session.get(TaskRow, id, with_for_update=lock) if 0 < id < 1 << 63 else None
         if row is None:
             name = self._database.name
-            raise StoreError(f"{name} has no task {id}: `minify tasks {name}` shows those that it has")
+            raise UnknownRow(f"{name} has no task {id}: `minify tasks {name}` shows those that it has")
         return row
 
     def _need_no_other(self, session: Session, key: str) -> None:
@@ -337,19 +355,21 @@ class Tasks:
         if other is not None:
             raise StoreError(f"task {other} of {self._database.name} is about the same bug and is not over yet")
 
-    def _change(self, task: TaskInfo, values: Any) -> bool:
-        """Change a task, unless it is not leased with its fence any more."""
+    def _change(self, task: TaskInfo, values: Any, *, tell: bool = False) -> bool:
+        """Change a task, unless it is not leased with its fence any more. With ``tell`` it is an event."""
 
         def change(session: Session) -> bool:
             held = (TaskRow.id == task.id, TaskRow.fence == task.fence, TaskRow.state == TaskState.LEASED.value)
-            changed = update(TaskRow).where(*held).values(values(session))
-            result = session.execute(changed, execution_options=_PLAIN)
+            new = values(session)
+            result = session.execute(update(TaskRow).where(*held).values(new), execution_options=_PLAIN)
             assert isinstance(result, CursorResult)
+            if tell and result.rowcount == 1:
+                _tell(session, task.id, task.bug, task.capture, new["state"], new["why"])
             return result.rowcount == 1
 
         return self._database.write(change)
 
-    def _follow(self, bug: int) -> None:
+    def follow(self, bug: int) -> None:
         """Queue a capture of a bug that was not tried yet, if the bug has no verified script and no open task."""
         untried = (
             select(CaptureRow.id)
@@ -375,9 +395,14 @@ _UNTRIED = (State.PENDING.value, State.REDUCING.value)
 _PLAIN = {"synchronize_session": False}
 
 
+def _tell(session: Session, id: int, bug: int, capture: int, state: str, why: str, actor: str = "") -> None:
+    """Write the event that a task has another state."""
+    events.note(session, "task", f"{state}: {why}".rstrip(": "), actor=actor, bug=bug, capture=capture, task=id)
+
+
 def waits_for(labels: Sequence[str]) -> str:
     """Why a task waits for which all workers lack ``labels``."""
-    trust = [one for one in labels if one == queue.TRUST or one.startswith(queue.MAKER)]
+    trust = [one for one in labels if one == queue.TRUST or one.startswith(queue.WHOSE)]
     lacks = [one for one in labels if one not in trust]
     if lacks:
         return f"needs an environment: no worker has {' and '.join(lacks)}"

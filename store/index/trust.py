@@ -4,23 +4,20 @@ Running a capture imports its backend and may execute source in the capture. So 
 capture of somebody else. Every document of a case that this user's fxminify stored has an origin tag, an HMAC made with
 this user's key over the whole document and the capture it belongs to; a stored script has one over its text and its
 case. The key is in ``$XDG_STATE_HOME/fxminify/key`` and is made on first use. One that others may read or write, or
-that belongs to somebody else, proves nothing.
+that belongs to somebody else, proves nothing (`fxminify.store.index.keys`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
-import logging
-import os
-import secrets
-from pathlib import Path
 
-log = logging.getLogger("fxminify")
+from . import keys, signing
 
 #: The prefix of signed scripts, which no signed case has.
 _SCRIPT = b"script\0"
+#: The file with the key of this user.
+_FILE = "key"
 
 
 def origin_tag(document: str, capture: str) -> str:
@@ -32,8 +29,15 @@ def origin_tag(document: str, capture: str) -> str:
 
 
 def is_ours(document: str, capture: str, tag: object) -> bool:
-    """Whether ``tag``, as found in a file, proves that this user's fxminify stored that case for that capture."""
-    return _proves(tag, _case(document, capture))
+    """Whether ``tag``, as found in a file, proves that this user's fxminify stored that case for that capture, or a
+    server whose key this process accepts (`fxminify.store.index.signing`)."""
+    content = _case(document, capture)
+    return signing.proves(tag, content) if signing.signer(tag) else _proves(tag, content)
+
+
+def signed_tag(signer: signing.CaptureSigner, document: str, capture: str) -> str:
+    """The tag of a server for a case that it took from somebody who may have it run."""
+    return signer.sign(_case(document, capture))
 
 
 def script_tag(text: str, document: str | None = None) -> str:
@@ -48,7 +52,7 @@ def is_our_script(text: str, tag: object, document: str | None = None) -> bool:
 
 def maker(*, create: bool = False) -> str:
     """A name for this user that tells nothing of the key; empty if there is none. It proves nothing, either."""
-    key = _key(create=create)
+    key = keys.secret(_FILE, create=create)
     return hmac.new(key, b"maker", hashlib.sha256).hexdigest()[:16] if key else ""
 
 
@@ -57,12 +61,12 @@ def _script(text: str, document: str | None) -> bytes:
 
 
 def _tag(content: bytes) -> str:
-    key = _key(create=True)
+    key = keys.secret(_FILE, create=True)
     return hmac.new(key, content, hashlib.sha256).hexdigest() if key else ""
 
 
 def _proves(tag: object, content: bytes) -> bool:
-    key = _key(create=False)
+    key = keys.secret(_FILE, create=False)
     if not key or not isinstance(tag, str) or not tag:
         return False
     made = hmac.new(key, content, hashlib.sha256).hexdigest()
@@ -71,25 +75,3 @@ def _proves(tag: object, content: bytes) -> bool:
 
 def _case(document: str, capture: str) -> bytes:
     return f"case\0{document}\0{capture}".encode()
-
-
-def _key(*, create: bool) -> bytes:
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    path = Path(state, "fxminify", "key")
-    try:
-        if create and not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft = path.with_name(f"key.{os.getpid()}.{secrets.token_hex(4)}")
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(secrets.token_bytes(32))
-            with contextlib.suppress(FileExistsError):  # of two processes making a key one wins, and both read it
-                os.link(draft, path)
-            draft.unlink()
-        with open(path, "rb") as file:
-            stat = os.fstat(file.fileno())
-            if stat.st_uid != os.geteuid() or stat.st_mode & 0o077:
-                log.warning("%s is not private to you, so it proves nothing: remove it, and a new one is made", path)
-                return b""
-            return file.read()
-    except OSError:
-        return b""

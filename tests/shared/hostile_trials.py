@@ -49,7 +49,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("retest", "DB"), ("retest", "DB", "--no-record", "--json"), ("retest", "DB", "--matrix"), ("run", "DB"),
     ("run", "DB", "ID", "--again"), ("run", "DB", "ID", "--from-step", "1"), ("ablate", "DB", "ID"), ("upgrade", "DB"),
     ("export", "DB", "-o", "share.db", "--force"), ("export", "DB", "ID", "-o", "share.db", "--force", "--json"),
-    ("tasks", "DB"), ("tasks", "DB", "--json"),
+    ("tasks", "DB"), ("tasks", "DB", "--json"), ("tokens", "DB"), ("tokens", "DB", "--json"),
+    ("tokens", "DB", "--new", "a", "--scope", "read"), ("tokens", "DB", "--revoke", "ID"),
 )  # fmt: skip
 
 _STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen",

@@ -67,6 +67,7 @@ VERBS = [
     ["verify", "1"], ["verify"], ["retest", "1"], ["retest"], ["retest", "--matrix"], ["list", "--each"],
     ["list", "--json"], ["ablate", "1"], ["run", "1", "--again"], ["run", "1", "--from-step", "2"], ["run"],
     ["export", "1", "-o", "one.db", "--force"], ["export", "-o", "all.db", "--force"], ["tasks"],
+    ["tokens"],
 ]  # fmt: skip
 #: What may become of the rows of capture 1, as SQL.
 BAD_ROWS = {
@@ -86,6 +87,7 @@ BAD_ROWS = {
     "a configuration that is no JSON": "UPDATE reductions SET config = '[' WHERE capture = 1",
     "a step of bytes": "UPDATE steps SET pass_name = x'41' WHERE reduction = 1 AND number = 1",
     "an artifact that is no JSON": "UPDATE artifacts SET content = '{' WHERE capture = 1",
+    "a status of a bug that is none": "INSERT INTO triage VALUES (1, 'odd', NULL, NULL, '', '')",
     "a retest with an odd result": "UPDATE retests SET result = 'x' WHERE capture = 1",
 }
 

@@ -1,0 +1,65 @@
+"""`minify serve`: take captures from other machines, and show over HTTP what is in an index."""
+
+from __future__ import annotations
+
+import click
+
+from .verbs import Problem, index_argument
+
+_MB = 1 << 20
+
+
+@click.command()
+@index_argument()
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at; 0.0.0.0 for all.")
+@click.option("--port", default=8437, show_default=True, type=click.IntRange(0, 65535), help="0 for any that is free.")
+@click.option("--tokens", is_flag=True, help="Ask programs of this machine for tokens, too, as behind a proxy.")
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="The certificate, for https.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its key.")
+@click.option(
+    "--max-upload", default=1024, show_default=True, type=click.IntRange(1), metavar="MB", help="The largest capture."
+)
+@click.option(
+    "--min-free",
+    default=512,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="MB",
+    help="Take nothing where less space is left; warn below four times as much.",
+)
+@click.option(
+    "--work", type=click.IntRange(0, 1024), default=0, metavar="N", help="Also minify, N tasks at a time, as a worker."
+)
+def serve(
+    db: str,
+    host: str,
+    port: int,
+    tokens: bool,
+    tls_cert: str | None,
+    tls_key: str | None,
+    max_upload: int,
+    min_free: int,
+    work: int,
+) -> None:
+    """Take captures into DB over HTTP, and show what is in it.
+
+    Other machines send captures with FXMINIFY_DB=http://HOST:PORT. It needs a token (`minify tokens`) but for programs
+    of this machine, and runs nothing of a capture: `minify work` does, which --work N starts beside it.
+    """
+    try:
+        from ..server.serve import CannotListen
+        from ..server.serve import serve as serving
+        from ..server.service import ServeOptions
+    except ModuleNotFoundError as error:
+        raise Problem(f"{error.name} is not installed: pip install 'fxminify[service]'") from error
+    if (tls_cert is None) != (tls_key is None):
+        raise Problem("--tls-cert and --tls-key are given together.")
+    options = ServeOptions(
+        host=host, port=port, certificate=tls_cert or "", key=tls_key or "", max_upload=max_upload * _MB,
+        low=4 * min_free * _MB, least=min_free * _MB, tokens=tokens,
+        work=work,
+    )  # fmt: skip
+    try:
+        serving(db, options, lambda sentence: click.echo(sentence, err=True))
+    except CannotListen as error:
+        raise Problem(str(error)) from error

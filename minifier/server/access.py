@@ -1,0 +1,159 @@
+"""Who may ask for what: every request passes here before anything else looks at it.
+
+A route names as its tags the scopes of which it needs one. One without tags is for administrators. A program of this
+machine needs no token if the server listens on a loopback address only, unless a page of another site or a proxy may be
+behind it: then the request says so in its headers. `run`, which makes workers execute what is sent, always needs a
+token.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...store.errors import StoreError
+from ...store.index import TokenInfo, TokenScope
+from ...store.spool.spool import is_loopback
+from .disk import DiskState
+from .service import Service
+
+#: The tag of routes that say nothing of the index, for whoever asks.
+OPEN = "open"
+#: The route that limits its body itself, and the most bytes of all other bodies.
+UPLOAD = "submit_capture"
+MAX_BODY = 1 << 20
+_READING = ("GET", "HEAD", "OPTIONS")
+#: Headers of proxies: the program that asks is not known then.
+_PROXIES = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+_EVERYTHING = frozenset(TokenScope) - {TokenScope.RUN}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: the name of a token, or nobody in particular of this machine."""
+
+    name: str
+    scopes: frozenset[TokenScope]
+
+    def may(self, scope: str) -> bool:
+        return scope in self.scopes or (TokenScope.ADMIN in self.scopes and scope in _EVERYTHING)
+
+
+class Refused(Exception):
+    """A request that is not answered. The message is one sentence."""
+
+    def __init__(self, status: int, sentence: str, **headers: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    def response(self) -> JSONResponse:
+        return JSONResponse({"detail": str(self)}, self.status, self.headers)
+
+
+class Admission:
+    """The outermost layer of the application ``app``, which has these ``routes``."""
+
+    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute], service: Service) -> None:
+        self._app, self._routes, self._service = app, routes, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            raise NotImplementedError(f"no {scope['type']} is served")
+        name, begun, status = "", time.monotonic(), 500
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            name, needed = self._route(scope)
+            await self._admit(scope, receive, answer, name, needed)
+        finally:
+            self._service.metrics.answered(name, status, time.monotonic() - begun)
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, name: str, needed: list[str]) -> None:
+        try:
+            caller = Caller("", frozenset())
+            if OPEN not in needed:
+                caller = await self._caller(scope)
+                if not any(map(caller.may, needed)):
+                    raise Refused(403, f"this token may not do that: it lacks the scope {' or '.join(needed)}")
+                if scope["method"] not in _READING and self._service.disk.state() is DiskState.FULL:
+                    raise Refused(503, self._service.disk.sentence(), Retry_After="30")
+        except Refused as refused:
+            await refused.response()(scope, receive, send)
+            return
+        scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive if name == UPLOAD else _limited(scope, receive), send)
+
+    def _route(self, scope: Scope) -> tuple[str, list[str]]:
+        """The name of the route that will answer, and the scopes of which it needs one."""
+        for route in self._routes:
+            match, _ = route.matches(scope)
+            if match is Match.FULL:
+                tags = getattr(route, "tags", None) or [TokenScope.ADMIN.value]
+                return str(getattr(route, "name", "")), [str(tag) for tag in tags]
+        return "", [TokenScope.READ.value]
+
+    async def _caller(self, scope: Scope) -> Caller:
+        headers = Headers(scope=scope)
+        _need_same_site(headers, scope["scheme"])
+        kind, _, text = headers.get("authorization", "").partition(" ")
+        if text:
+            token = await self._token(text.strip()) if kind.lower() == "bearer" else None
+            if token is None:
+                raise Refused(401, "this token is not known here, or was revoked", WWW_Authenticate="Bearer")
+            return Caller(token.name, token.scopes)
+        client = scope.get("client")
+        if self._service.options.is_open and client and is_loopback(client[0]) and _is_direct(headers):
+            return Caller("", _EVERYTHING)
+        raise Refused(401, "a token is needed here: `minify tokens DB --new NAME` makes one", WWW_Authenticate="Bearer")
+
+    async def _token(self, text: str) -> TokenInfo | None:
+        try:
+            return await run_in_threadpool(self._service.index.tokens.check, text)
+        except StoreError as error:
+            raise Refused(503, "the index does not answer: try again later", Retry_After="5") from error
+
+
+def _need_same_site(headers: Mapping[str, str], scheme: str) -> None:
+    """Refuse what a page of another site makes a browser send."""
+    origin = headers.get("origin")
+    if origin is not None and origin != f"{scheme}://{headers.get('host', '')}":
+        raise Refused(403, "a page of another site may not ask for this")
+
+
+def _is_direct(headers: Mapping[str, str]) -> bool:
+    """Whether a program of this machine asks itself, and names this machine: no proxy, no name that leads here."""
+    host = re.sub(r":\d+\Z", "", headers.get("host", ""))
+    return is_loopback(host) and not any(name in headers for name in _PROXIES)
+
+
+def _limited(scope: Scope, receive: Receive) -> Receive:
+    """``receive``, which ends a body that is too long while it is read."""
+    length = Headers(scope=scope).get("content-length", "0")
+    left = MAX_BODY if length.isdecimal() and int(length) <= MAX_BODY else -1
+
+    async def limited() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0 and message["type"] == "http.request":
+            raise HTTPException(413, f"the request is longer than {MAX_BODY:,} bytes")
+        return message
+
+    return limited

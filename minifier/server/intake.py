@@ -1,0 +1,96 @@
+"""The body of an upload: to a file as it comes, within limits of bytes and time, and from there into the index."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import IO
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+
+from ...store.index import TokenScope
+from ...store.spool import upload as form
+from .access import Caller, Refused
+from .service import Service
+
+#: Seconds in which an upload must have come.
+SLOWEST = 900.0
+_PIECE = 1 << 20
+
+
+@asynccontextmanager
+async def arrived(request: Request, service: Service) -> AsyncIterator[Path]:
+    """The body of ``request`` in a file, without its compression. The file is gone after the block."""
+    with _turn(service), tempfile.NamedTemporaryFile(dir=service.folder) as file:
+        try:
+            async with asyncio.timeout(SLOWEST):
+                await _write(request, file, service.options.max_upload)
+        except TimeoutError:
+            raise Refused(408, f"the upload did not come within {SLOWEST:.0f} s") from None
+        except ClientDisconnect:
+            raise Refused(400, "the upload was broken off") from None
+        yield Path(file.name)
+
+
+def store(service: Service, path: Path, caller: Caller, key: str) -> int:
+    """Store the upload in a file. Returns the id of its capture. Raises `Refused`."""
+    try:
+        found = form.read(path)
+        signer = service.signer if TokenScope.RUN in caller.scopes else None
+        return service.index.captures.receive(found.with_origin(), signer=signer, key=key, actor=caller.name)
+    except ValueError as error:
+        raise Refused(422, str(error).partition("\n")[0][:500]) from error
+
+
+@contextmanager
+def _turn(service: Service) -> Iterator[None]:
+    if not service.uploads.acquire(blocking=False):
+        raise Refused(429, "too many uploads come at the same time: try again soon", Retry_After="1")
+    try:
+        yield
+    finally:
+        service.uploads.release()
+
+
+async def _write(request: Request, file: IO[bytes], most: int) -> None:
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding not in ("identity", "gzip"):
+        raise Refused(415, "an upload is sent as it is, or compressed with gzip")
+    if int(request.headers.get("content-length", "0")) > most:
+        raise _too_large(most)
+    inflater = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
+    received = written = 0
+    async for chunk in request.stream():
+        received += len(chunk)
+        if received > most:
+            raise _too_large(most)
+        for piece in [chunk] if inflater is None else _inflated(inflater, chunk):
+            written += len(piece)
+            if written > most:
+                raise _too_large(most)
+            await run_in_threadpool(file.write, piece)
+    if inflater is not None and not inflater.eof:
+        raise Refused(400, "the upload was cut short")
+    await run_in_threadpool(file.flush)
+
+
+def _inflated(inflater: zlib._Decompress, chunk: bytes) -> Iterator[bytes]:
+    """The content of a chunk in pieces, however much it is."""
+    try:
+        while chunk:
+            yield inflater.decompress(chunk, _PIECE)
+            chunk = inflater.unconsumed_tail
+        yield inflater.decompress(b"", _PIECE)
+        if inflater.unused_data:
+            raise Refused(400, "more follows after the end of the upload")
+    except zlib.error:
+        raise Refused(400, "the upload is not compressed with gzip, although it says so") from None
+
+
+def _too_large(most: int) -> Refused:
+    return Refused(413, f"the upload is larger than {most:,} bytes, which is the limit here")

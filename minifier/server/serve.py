@@ -1,0 +1,116 @@
+"""Starts the server of `minify serve` on an index, and ends it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from ...store import temporary
+from ...store.errors import StoreError
+from ...store.index import Index
+from ...store.spool.spool import is_loopback
+from ..service.local import LocalWorker
+from .app import application
+from .disk import Disk, DiskState
+from .service import ServeOptions, Service
+
+#: Seconds that requests have to end in.
+_GRACE = 5
+#: Seconds between two looks at the disk, and between two at keys of uploads that nobody needs any more.
+_LOOK, _FORGET = 10.0, 3600.0
+
+log = logging.getLogger("fxminify")
+
+
+class CannotListen(Exception):
+    """The address cannot be had. The message is for the user."""
+
+
+def serve(store: str, options: ServeOptions, tell: Callable[[str], None]) -> None:
+    """Serve the index ``store``, a path or a URL, until a signal ends it. ``tell`` is given sentences for a person.
+
+    Raises `fxminify.store.errors.StoreError` where the index cannot be used, and `CannotListen`.
+    """
+    with (
+        Index.open(store, create=True) as index,
+        tempfile.TemporaryDirectory(prefix=temporary.prefix("fxminify-uploads-")) as folder,
+        _listening(options) as listener,
+    ):
+        service = prepared(index, options, Path(folder), store)
+        config = uvicorn.Config(
+            application(service), ssl_certfile=options.certificate or None, ssl_keyfile=options.key or None,
+            access_log=False, log_level="warning", proxy_headers=False, server_header=False, ws="none", lifespan="off",
+            timeout_graceful_shutdown=_GRACE,
+        )  # fmt: skip
+        host, port, *_ = listener.getsockname()
+        kind = "https" if options.certificate else "http"
+        address = f"{kind}://[{host}]:{port}" if ":" in host else f"{kind}://{host}:{port}"
+        tell(f"serving {index.name} at {address}")
+        if not options.is_open and not [token for token in index.tokens.find() if token.revoked is None]:
+            tell("nobody may ask for anything yet: `minify tokens DB --new NAME --scope SCOPE` makes a token")
+        if not is_loopback(host) and not options.certificate:
+            tell("without --tls-cert whoever is on the network can read tokens: use this behind a proxy with TLS")
+        worker = LocalWorker(store, options.work) if options.work else None
+        keeper = threading.Thread(target=_keep, args=(service, worker, tell), name="fxminify keeper", daemon=True)
+        keeper.start()
+        try:
+            EndingServer(config, service).run(sockets=[listener])
+        finally:
+            service.ending.set()
+            keeper.join()
+            if worker is not None:
+                worker.end()
+
+
+def prepared(index: Index, options: ServeOptions, folder: Path, store: str) -> Service:
+    """What the routes need. ``folder`` is for uploads."""
+    folders = [folder] if "://" in store else [folder, Path(store).resolve().parent]
+    return Service(index, options, Disk(folders, options.low, options.least), folder)
+
+
+class EndingServer(uvicorn.Server):
+    """Ends streams of events, too, when it is told to end."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._service.ending.set()
+        super().handle_exit(sig, frame)
+
+
+def _listening(options: ServeOptions) -> socket.socket:
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    try:
+        return socket.create_server((options.host, options.port), family=family)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise CannotListen(f"{options.host} port {options.port} cannot be listened at ({why}): name another") from error
+
+
+def _keep(service: Service, worker: LocalWorker | None, tell: Callable[[str], None]) -> None:
+    """Say when the disk gets low or full, forget old keys of uploads, and start a worker again that has ended."""
+    state, since = DiskState.OK, float("inf")
+    while True:
+        if (now := service.disk.state()) is not state:
+            tell(service.disk.sentence() or "there is enough space again")
+            state = now
+        if worker is not None and (sentence := worker.revive()):
+            tell(sentence)
+        if since >= _FORGET:
+            try:
+                service.index.uploads.forget()
+                since = 0.0
+            except StoreError as error:  # tried again soon
+                log.warning("old keys of uploads stay for now: %s", error)
+        if service.ending.wait(_LOOK):
+            return
+        since += _LOOK

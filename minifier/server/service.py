@@ -1,0 +1,71 @@
+"""What the routes of one server share: the index, the limits, the disk, the key that signs."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ...store.index import Index
+from ...store.index.signing import CaptureSigner
+from ...store.spool.spool import is_loopback
+from .disk import Disk
+from .metrics import Metrics
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Uploads that are read or stored at the same time; others are told to come again.
+UPLOADS = 16
+#: Streams of events at the same time.
+STREAMS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How a server serves.
+
+    * ``host``, ``port``: where it listens; ``certificate``, ``key``: files for TLS.
+    * ``max_upload``: the most bytes of an upload, compressed or not.
+    * ``low``, ``least``: bytes of free space below which it warns, and below which it takes nothing more.
+    * ``tokens``: ask for tokens on this machine as well, as behind a proxy.
+    * ``work``: how many tasks at a time a worker beside the server minifies; 0: there is none.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8437
+    certificate: str = ""
+    key: str = ""
+    max_upload: int = 1 << 30
+    low: int = 2 << 30
+    least: int = 512 << 20
+    tokens: bool = False
+    work: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether programs of this machine need no token."""
+        return not self.tokens and is_loopback(self.host)
+
+
+@dataclass
+class Service:
+    """One server. ``folder`` is where uploads lie until they are stored."""
+
+    index: Index
+    options: ServeOptions
+    disk: Disk
+    folder: Path
+    uploads: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(UPLOADS))
+    ending: threading.Event = field(default_factory=threading.Event)
+    streams: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(STREAMS))
+
+    metrics: Metrics = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(self.index, self.disk)
+
+    @cached_property
+    def signer(self) -> CaptureSigner:
+        return CaptureSigner()

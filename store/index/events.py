@@ -1,0 +1,86 @@
+"""What happened in an index, one row for each: new bugs and captures, what became of tasks, tokens, and who did it.
+
+An event is written by the transaction that does what it tells. On a server transactions can end in another order than
+that of their numbers, so a number that is missing may still come: `Events.after` stops before such a gap for as long as
+a transaction can last. So whoever asks for what follows the last event that was seen misses none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, insert, select
+from sqlalchemy.orm import Session
+
+from .. import codec
+from ..document.case import Json
+from .database import Database
+from .leases import time_of
+from .tables import EventRow
+
+#: Seconds for which a missing number may still come. A server ends transactions that stop for 30 s.
+SETTLED = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class EventInfo:
+    """One event. ``kind`` is one word, ``text`` a sentence, ``actor`` the name of the token or worker that did it.
+
+    ``at`` is a Unix time. Of what it is about has an id.
+    """
+
+    id: int
+    at: float
+    kind: str
+    text: str
+    actor: str
+    bug: int | None
+    capture: int | None
+    task: int | None
+
+    def to_json(self) -> Json:
+        return codec.dump(self)
+
+
+class Events:
+    """``index.events``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def last(self) -> int:
+        """The number of the newest event, 0 if there is none."""
+        with self._database.reading() as session:
+            return session.scalar(select(func.max(EventRow.id))) or 0
+
+    def after(self, id: int, *, limit: int) -> list[EventInfo]:
+        """At most ``limit`` events that follow the one with this number, without gaps that may still be filled."""
+        following = select(EventRow).where(EventRow.id > id).order_by(EventRow.id).limit(limit)
+        with self._database.reading() as session:
+            settled = time_of(session) - SETTLED
+            rows = session.scalars(following).all()
+        found: list[EventInfo] = []
+        for row in rows:
+            if row.id != id + 1 and row.at > settled:
+                break
+            id = row.id
+            found.append(row.to(EventInfo))
+        return found
+
+
+def note(
+    session: Session,
+    kind: str,
+    text: str,
+    *,
+    actor: str = "",
+    bug: int | None = None,
+    capture: int | None = None,
+    task: int | None = None,
+) -> None:
+    """Write an event. Call it last in a transaction, so that others do not wait for its number for long."""
+    on_server = session.get_bind().dialect.name == "postgresql"
+    at: Any = func.extract("epoch", func.clock_timestamp()) if on_server else time_of(session)
+    row = {"kind": kind, "text": text, "actor": actor, "bug": bug, "capture": capture, "task": task}
+    session.execute(insert(EventRow).values(at=at, **row))

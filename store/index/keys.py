@@ -1,0 +1,34 @@
+"""Secret keys of this user, each a file of 32 random bytes that only the user can read."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+from pathlib import Path
+
+log = logging.getLogger("fxminify")
+
+
+def secret(name: str, *, create: bool) -> bytes:
+    """The key ``name``; empty if there is none, or others may know it. With ``create`` a missing one is made."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    path = Path(state, "fxminify", name)
+    try:
+        if create and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.with_name(f"{name}.{os.getpid()}.{secrets.token_hex(4)}")
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(secrets.token_bytes(32))
+            with contextlib.suppress(FileExistsError):  # of two processes making a key one wins, and both read it
+                os.link(draft, path)
+            draft.unlink()
+        with open(path, "rb") as file:
+            stat = os.fstat(file.fileno())
+            if stat.st_uid != os.geteuid() or stat.st_mode & 0o077:
+                log.warning("%s is not private to you, so it proves nothing: remove it, and a new one is made", path)
+                return b""
+            return file.read()
+    except OSError:
+        return b""

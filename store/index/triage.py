@@ -1,0 +1,196 @@
+"""What people say about the bugs of an index: that one is to be ignored, is obsolete, or is the same as another.
+
+An ignored bug is open again when it was met so many times more, an obsolete one when it is met at all: the transaction
+that counts the occurrence changes it (`fxminify.store.index.bugs.count`).
+
+Merging moves the captures of a bug to another, and its open task. The bug itself stays, as a duplicate without
+captures: a later capture of it is found by the same identity and follows (`fxminify.store.index.bugs.found`). Each
+capture that moved remembers which bug is its own, so splitting gives back exactly what merging took, and what has
+followed since. A duplicate may have duplicates: they move, and come back, with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, func, insert, literal, select, update
+from sqlalchemy.orm import Session
+
+from ..errors import StoreError
+from . import bugs, events, queue
+from .database import Database, now
+from .tables import BugRow, BugStatus, CaptureRow, MergedRow, State, TaskRow, TaskState, TriageRow
+from .tasks import Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouped:
+    """How many captures and occurrences of the bug ``bug`` are, or would be, counted under ``into`` now."""
+
+    bug: int
+    into: int
+    captures: int
+    occurrences: int
+
+
+class Triage:
+    """``index.triage``."""
+
+    def __init__(self, database: Database, tasks: Tasks) -> None:
+        self._database = database
+        self._tasks = tasks
+
+    def set(self, bug: int, status: BugStatus, *, more: int | None = None, actor: str = "") -> None:
+        """Ignore a bug, until it was met ``more`` times more if that is given; say that it is obsolete; or open it.
+
+        Raises `StoreError` for a duplicate, and where ``status`` says that it is one: `merge` does that.
+        """
+        if status is BugStatus.DUPLICATE:
+            raise StoreError(f"bug {bug} becomes a duplicate by merging it into another one")
+
+        def write(session: Session) -> None:
+            row = self._database.need(session, BugRow, bug, lock=True)
+            _need_no_duplicate(session, bug)
+            session.execute(delete(TriageRow).where(TriageRow.bug == bug))
+            until = row.occurrences + more if more is not None and status is BugStatus.IGNORED else None
+            if status is not BugStatus.OPEN:
+                session.add(TriageRow(bug=bug, status=status.value, until=until, actor=actor, at=now()))
+                session.flush()
+            said = status.value + (f" until it was met {more} times more" if until is not None else "")
+            events.note(session, "bug", said, actor=actor, bug=bug)
+
+        self._database.write(write)
+
+    def merge(self, bug: int, into: int, *, preview: bool = False, actor: str = "") -> Regrouped:
+        """Count the captures of a bug, also those to come, under the bug ``into``. With ``preview`` only say how many.
+
+        Of their open tasks one stays, or none if there is a verified script. Raises `StoreError` if one of them is a
+        duplicate already.
+        """
+        if bug == into:
+            raise StoreError(f"bug {bug} cannot be merged into itself")
+
+        def write(session: Session) -> Regrouped:
+            of_it = CaptureRow.bug == bug
+            self._lock(session, of_it, bug, into)
+            for id in (bug, into):
+                _need_no_duplicate(session, id)
+            found = Regrouped(bug, into, *_counts(session, of_it))
+            if preview:
+                return found
+            unmoved = select(CaptureRow.id, literal(bug)).where(of_it, CaptureRow.id.not_in(select(MergedRow.capture)))
+            session.execute(insert(MergedRow).from_select(["capture", "bug"], unmoved))
+            _move(session, of_it, bug, into)
+            session.execute(delete(TriageRow).where(TriageRow.bug == bug))
+            session.add(TriageRow(bug=bug, status=BugStatus.DUPLICATE.value, duplicate_of=into, actor=actor, at=now()))
+            tasks = session.scalars(select(TaskRow).where(TaskRow.bug == bug).with_for_update()).all()
+            self._keep_one(session, tasks, into, actor)
+            session.flush()
+            events.note(session, "bug", f"merged into bug {into}", actor=actor, bug=bug)
+            return found
+
+        return self._database.write(write)
+
+    def split(self, bug: int, *, preview: bool = False, actor: str = "") -> Regrouped:
+        """Make a duplicate a bug of its own again, with the captures that are its own. With ``preview`` only say how
+        many. Raises `StoreError` if it is no duplicate."""
+
+        def write(session: Session) -> Regrouped:
+            self._database.need(session, BugRow, bug)
+            if (root := bugs.root(session, bug)) == bug:
+                raise StoreError(f"bug {bug} is no duplicate of another one: there is nothing to split")
+            inside = _with_duplicates(session, bug)
+            own = CaptureRow.id.in_(select(MergedRow.capture).where(MergedRow.bug.in_(inside)))
+            self._lock(session, own, bug, root)
+            found = Regrouped(bug, bug, *_counts(session, own))
+            if preview:
+                return found
+            moved = session.scalars(select(CaptureRow.id).where(own)).all()
+            _move(session, own, root, bug)
+            session.execute(delete(MergedRow).where(MergedRow.bug == bug))
+            session.execute(delete(TriageRow).where(TriageRow.bug == bug))
+            for task in session.scalars(select(TaskRow).where(TaskRow.bug == root).with_for_update()):
+                if task.capture in moved:
+                    task.bug, task.open = bug, None if task.open is None else queue.open_key(bug)
+            session.flush()
+            events.note(session, "bug", f"split from bug {root}", actor=actor, bug=bug)
+            return found
+
+        found = self._database.write(write)
+        if not preview:
+            self._tasks.follow(bug)
+        return found
+
+    def _lock(self, session: Session, captures: ColumnElement[bool], *ids: int) -> None:
+        """Lock these captures, then these bugs: in the order of those who count occurrences."""
+        session.execute(select(CaptureRow.id).where(captures).order_by(CaptureRow.id).with_for_update()).all()
+        for id in sorted(ids):
+            self._database.need(session, BugRow, id, lock=True)
+
+    def _keep_one(self, session: Session, tasks: Sequence[TaskRow], into: int, actor: str) -> None:
+        """Give ``tasks`` to the bug ``into``, and cancel open ones of which there are too many now."""
+        others = session.scalars(
+            select(TaskRow).where(TaskRow.bug == into, TaskRow.open.is_not(None)).with_for_update()
+        ).all()
+        open_ = [*others, *(task for task in tasks if task.open is not None)]
+        verified = select(CaptureRow.id).where(CaptureRow.bug == into, CaptureRow.state == State.VERIFIED.value)
+        kept = [task for task in open_ if task.state == TaskState.LEASED.value] or open_
+        if session.scalar(verified.limit(1)) is not None:
+            kept = []
+        for task in tasks:
+            task.bug = into
+        for task in open_:
+            if task not in kept[:1]:
+                task.state, task.open, task.finished = TaskState.CANCELLED.value, None, now()
+                task.why = f"bug {into} has another task, or a script, since bugs were merged"
+        session.flush()
+        for task in kept[:1]:
+            task.open = queue.open_key(into)
+        session.flush()
+        for task in open_:
+            if task not in kept[:1]:
+                about: dict[str, Any] = {"bug": into, "capture": task.capture, "task": task.id}
+                events.note(session, "task", f"{task.state}: {task.why}", actor=actor, **about)
+
+
+def _duplicate_of(session: Session, bug: int) -> int | None:
+    return session.scalar(select(TriageRow.duplicate_of).where(TriageRow.bug == bug))
+
+
+def _need_no_duplicate(session: Session, bug: int) -> None:
+    if (other := _duplicate_of(session, bug)) is not None:
+        raise StoreError(f"bug {bug} is a duplicate of bug {other}: split it from that one first")
+
+
+def _with_duplicates(session: Session, bug: int) -> list[int]:
+    """A bug, its duplicates, theirs, and so on."""
+    found, new = [bug], [bug]
+    while new:
+        below = session.scalars(select(TriageRow.bug).where(TriageRow.duplicate_of.in_(new))).all()
+        new = [id for id in below if id not in found]
+        found += new
+    return found
+
+
+def _counts(session: Session, captures: ColumnElement[bool]) -> tuple[int, int]:
+    query = select(func.count(), func.coalesce(func.sum(CaptureRow.occurrences), 0)).where(captures)
+    number, occurrences = session.execute(query).one()
+    return int(number), int(occurrences)
+
+
+def _move(session: Session, captures: ColumnElement[bool], old: int, new: int) -> None:
+    """Count these captures of the bug ``old`` under the bug ``new``."""
+    number, occurrences = _counts(session, captures)
+    times = select(func.min(CaptureRow.created), func.max(CaptureRow.last_seen)).where(captures)
+    first, last = session.execute(times).one()
+    session.execute(
+        update(CaptureRow).where(captures).values(bug=new), execution_options={"synchronize_session": False}
+    )
+    for id, sign in ((old, -1), (new, 1)):
+        row = session.get_one(BugRow, id, populate_existing=True)
+        row.captures += sign * number
+        row.occurrences += sign * occurrences
+        if sign > 0 and number:
+            row.created, row.last_seen = min(row.created, first), max(row.last_seen, last)
