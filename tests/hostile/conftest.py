@@ -15,7 +15,7 @@ import pytest
 from bombs import BOMBS, case
 from desks import Desk, MakeDesk
 
-from fxminify.store.index import Index, RetestResult, State, StepInfo
+from fxminify.store.index import Index, RetestResult, State, StepInfo, TokenScope
 
 TRIALS = Path(__file__).parents[1] / "shared" / "hostile_trials.py"
 Trials = Callable[..., dict[str, Any]]
@@ -29,6 +29,8 @@ def full(make_desk: MakeDesk) -> Desk:
     with Index.open(str(desk.db)) as index:
         for id in (1, 2):
             _complete(index, id)
+        index.tokens.new("job", [TokenScope.SUBMIT])
+        index.triage.merge(2, 1)
     return desk
 
 

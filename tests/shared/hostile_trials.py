@@ -50,7 +50,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("run", "DB", "ID", "--again"), ("run", "DB", "ID", "--from-step", "1"), ("ablate", "DB", "ID"), ("upgrade", "DB"),
     ("export", "DB", "-o", "share.db", "--force"), ("export", "DB", "ID", "-o", "share.db", "--force", "--json"),
     ("tasks", "DB"), ("tasks", "DB", "--json"), ("tokens", "DB"), ("tokens", "DB", "--json"),
-    ("tokens", "DB", "--new", "a", "--scope", "read"), ("tokens", "DB", "--revoke", "ID"),
+    ("tokens", "DB", "--new", "a", "--scope", "read"),
 )  # fmt: skip
 
 _STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen",
