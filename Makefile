@@ -9,7 +9,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 # Tests that start no process and take less than a second.
 QUICK := (unit or torch) and not slow
 
-.PHONY: help check quick lint test test-random test-server test-slow test-backends demo docs bench clean
+.PHONY: help check quick lint test test-random test-server test-slow test-backends demo docs gallery bench clean
 
 help:
 	@echo "make demo           capture, minify and print the script of a real failure"
@@ -21,7 +21,8 @@ help:
 	@echo "make test-slow      the real failures and the hostile files that take minutes"
 	@echo "make test-backends  third-party backends (OpenVINO, IREE)"
 	@echo "make lint           ruff, mypy, the contracts of imports, dead code"
-	@echo "make docs           the generated parts of docs/"
+	@echo "make docs           the generated parts of docs/, without the gallery"
+	@echo "make gallery        docs/gallery.md, from runs that take minutes"
 	@echo "make bench          side by side with PyTorch's minifier (long)"
 
 $(BIN)/python:
@@ -80,6 +81,10 @@ lint: $(VENV)/.lint
 
 docs: $(VENV)/.tests
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/terminal.py
+
+gallery: $(VENV)/.tests
+	$(BIN)/python docs/gallery.py
 
 bench: $(VENV)/.tests
 	$(BIN)/python -m fxminify.benchmarks.reduce
