@@ -12,8 +12,8 @@ SITE := build/site
 # Every warning is an error: a link to nowhere, a name in a docstring that there is not.
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going -c docs -d build/doctrees
 
-.PHONY: help check quick lint test test-random test-server test-slow test-backends test-torch demo docs docs-links bench
-.PHONY: clean
+.PHONY: help check quick lint test test-random test-server test-slow test-backends test-torch demo docs docs-links
+.PHONY: recordings bench clean
 
 help:
 	@echo "make demo           capture, minify and print the script of a real failure"
@@ -28,6 +28,7 @@ help:
 	@echo "make lint           ruff, mypy, the contracts of imports, dead code"
 	@echo "make docs           the generated parts of docs/, and the documentation site in build/site"
 	@echo "make docs-links     whether the links of the site to elsewhere still work (network)"
+	@echo "make recordings     docs/terminal.md and docs/gallery.md, from real runs: minutes each"
 	@echo "make bench          side by side with PyTorch's minifier (long)"
 
 $(BIN)/python:
@@ -105,6 +106,10 @@ docs: $(VENV)/.docs
 # Needs the network, so nothing else depends on it.
 docs-links: $(VENV)/.docs
 	$(SPHINX) -b linkcheck . build/links || { grep -v '\[working\]' build/links/output.txt; exit 1; }
+
+recordings: $(VENV)/.tests
+	$(BIN)/python docs/terminal.py
+	$(BIN)/python docs/gallery.py
 
 bench: $(VENV)/.tests
 	$(BIN)/python -m fxminify.benchmarks.reduce

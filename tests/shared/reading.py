@@ -1,0 +1,124 @@
+"""The documents as a reader finds them: their blocks of code, and the commands in these."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+import fxminify
+
+ROOT = Path(fxminify.__file__).parent
+#: `docs/notes` are records of decisions: what stands there was true once.
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+#: What the first word of a command is, after variables that are set for it.
+COMMAND = re.compile(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:minify|python|pytest|pip|make)\b")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code of a document, indented or between fences."""
+
+    document: str
+    line: int
+    heading: str
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, without the remark behind it, and what its block shows that it prints."""
+
+    document: str
+    line: int
+    text: str
+    shown: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}: {self.text}"
+
+
+def blocks(path: Path) -> list[Block]:
+    """Every block of a document."""
+    found, heading = [], ""
+    tokens = MarkdownIt().parse(path.read_text())
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        if before is not None and before.type == "heading_open":
+            heading = token.content
+        if token.type in ("fence", "code_block"):
+            assert token.map is not None
+            first = token.map[0] + (2 if token.type == "fence" else 1)
+            known = token.info.strip() or language(token.content)
+            found.append(Block(path.relative_to(ROOT).as_posix(), first, heading, known, token.content))
+    return found
+
+
+def language(text: str) -> str:
+    """What an indented block is written in."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if lines[0].startswith("$ ") or all(COMMAND.match(line) for line in lines):
+        return "shell"
+    if all(line.startswith("%") for line in lines):
+        return "notebook"
+    if "{{" in text:
+        return "jinja"
+    for name, parse in (("toml", tomllib.loads), ("python", ast.parse)):
+        try:
+            parse(text)
+        except (SyntaxError, tomllib.TOMLDecodeError):
+            continue
+        return name
+    return "text"
+
+
+def commands(block: Block) -> list[Command]:
+    """The commands of a block for a shell. Where they stand behind ``$``, the other lines are what they print."""
+    found: list[Command] = []
+    lines = block.text.splitlines()
+    prompts = lines[0].startswith("$ ")
+    for number, line in enumerate(lines, block.line):
+        if not prompts or line.startswith("$ "):
+            text = re.sub(r"\s+#.*", "", line.removeprefix("$ ")).rstrip()
+            found.append(Command(block.document, number, text, ""))
+        else:
+            last = found[-1]
+            found[-1] = Command(last.document, last.line, last.text, f"{last.shown}{line}\n")
+    return found
+
+
+#: The tests of blocks that are not run in the order of their document, by document, heading (any: ``*``) and language.
+ELSEWHERE = {
+    ("README.md", "fxminify", "shell"): "test_threads_that_race_leave_a_script_that_always_crashes",
+    ("README.md", "fxminify", "python"): "test_threads_that_race_leave_a_script_that_always_crashes",
+    ("docs/architecture.md", "Architecture", "mermaid"): "test_generated_pages_are_those_of_the_code",
+    ("docs/extending.md", "A format", "jinja"): "test_the_package_of_the_document_is_one",
+    ("docs/extending.md", "A format", "python"): "test_the_package_of_the_document_is_one",
+    ("docs/extending.md", "A format", "toml"): "test_the_package_of_the_document_is_one",
+    ("docs/extending.md", "A pass", "python"): "test_the_package_of_the_document_is_one",
+    ("docs/extending.md", "A pass", "toml"): "test_the_package_of_the_document_is_one",
+    ("docs/extending.md", "A backend's adapter", "python"): "test_the_package_of_the_document_is_one",
+    ("docs/extending.md", "A backend's adapter", "toml"): "test_the_package_of_the_document_is_one",
+    ("docs/format.md", "The case document", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
+    ("docs/format.md", "Beside the case documents", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
+    ("docs/gallery.md", "*", "python"): "test_every_program_of_the_gallery_is_there_and_every_script_calls_its_culprit",
+    ("docs/terminal.md", "*", "console"): "test_the_recording_shows_every_step_and_the_program_as_it_is",
+    ("docs/reduction.md", "Passes of your own", "python"): "test_the_entry_point_of_the_document_leads_to_its_passes",
+    ("docs/reduction.md", "Passes of your own", "toml"): "test_the_entry_point_of_the_document_leads_to_its_passes",
+}
+
+
+def sessions() -> dict[str, list[Block]]:
+    """By document, the blocks that are run in order, as somebody does who reads it."""
+    found: dict[str, list[Block]] = {}
+    for block in (block for document in DOCUMENTS for block in blocks(document)):
+        if not {(block.document, heading, block.language) for heading in (block.heading, "*")} & ELSEWHERE.keys():
+            found.setdefault(block.document, []).append(block)
+    return found
