@@ -1,7 +1,7 @@
 """Write `docs/gallery.md`: real failures, and the script that fxminify makes of each.
 
-``make recordings`` runs ``minify capture`` and ``minify run`` on all of them, which takes minutes; with names the script
-does so with these alone, and keeps the rest of the page.
+``make recordings`` runs ``minify capture`` and ``minify run`` on all of them, which takes minutes; with names the
+script does so with these alone, and keeps the rest of the page.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ FOLDED = re.compile(r'(?:^ +File "[^"\n]*/site-packages/torch/[^"\n]*", line .*\
 SLOW = re.compile(r"^.*: the script is verified; what is left is to explain it: .*\n", re.MULTILINE)
 HEAD = """# From a failing program to a script
 
-A recording, made by `make recordings`: each command ran on a terminal of 80 columns, and this is what stood there afterwards.
-Nothing is left out but the frames of PyTorch in tracebacks. `minify catch fit.py` does all of it at once.
+A recording, made by `make recordings`: each command ran on a terminal of 80 columns, and this is what stood there
+afterwards. Nothing is left out but the frames of PyTorch in tracebacks. `minify catch fit.py` does all of it at once.
 """
 
 

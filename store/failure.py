@@ -115,6 +115,8 @@ class Failure:
             said, what = self.message.partition("\n")[0], str(self.detail.get("class", "value"))
             return said if what == "value" or what in said else f"{what}: {said}"
         text = self.message.strip().splitlines()
+        if self.causes and installed().wrappers.search(self.message):
+            return self.root_cause()
         if self.kind is FailureKind.CRASH and (printed := self.diagnosis()):
             return f"{text[0] if text else self.kind}: {printed}"
         if text and self.is_generic() and (printed := self.diagnosis()):

@@ -24,7 +24,8 @@ class SignatureRules:
     report no error, such as warnings and log lines. ``errors``: lines there that report one, and ``prefixes``: what
     such a line begins with and is cut off, such as the time. ``generic``: messages of exceptions that are the same for
     every bug. For such an exception the first line on standard error that is not noise is taken as the diagnosis,
-    where no line looks like an error. ``cache_files``: names of files that the compiler puts into its caches.
+    where no line looks like an error. ``wrappers``: messages of exceptions which say only that a step failed: a person
+    is told the exception that caused them. ``cache_files``: names of files that the compiler puts into its caches.
 
     No pattern may backtrack from each letter of a long word: messages can have megabytes.
     """
@@ -35,6 +36,7 @@ class SignatureRules:
     errors: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     generic: tuple[str, ...] = ()
+    wrappers: tuple[str, ...] = ()
     cache_files: tuple[str, ...] = ()
 
 
@@ -48,6 +50,7 @@ class InstalledRules:
     errors: re.Pattern[str]
     prefixes: re.Pattern[str]
     generic: re.Pattern[str]
+    wrappers: re.Pattern[str]
     cache_files: re.Pattern[str]
 
 
@@ -62,6 +65,7 @@ def installed() -> InstalledRules:
         errors=_any([pattern for rules in found for pattern in rules.errors]),
         prefixes=_any([pattern for rules in found for pattern in rules.prefixes]),
         generic=_any([pattern for rules in found for pattern in rules.generic]),
+        wrappers=_any([pattern for rules in found for pattern in rules.wrappers]),
         cache_files=_any([pattern for rules in found for pattern in rules.cache_files]),
     )
 

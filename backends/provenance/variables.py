@@ -30,6 +30,7 @@ _READ = re.compile(
     r"""|getenvb?\s*\(\s*["'](\w+)["']"""
     r"""|["'](\w+)["']\s+(?:not\s+)?in\s+(?:os\s*\.\s*)?environ\b"""
 )
+_OURS = __name__.partition(".")[0]
 #: The most files of a backend that are read, and the most bytes of a file.
 _MOST_FILES, _MOST_BYTES = 300, 1 << 20
 
@@ -44,8 +45,9 @@ def read_by(spec: BackendSpec) -> tuple[str, ...]:
 
 
 def _is_named(name: str) -> bool:
-    """Whether ``name`` is an identifier and may affect the backend. The place of a cache does not."""
-    return name.isidentifier() and name.isascii() and not name.startswith("PYTHON") and "_CACHE" not in name
+    """Whether ``name`` is an identifier and may affect the backend. The place of a cache and a running test do not."""
+    of_python = name.startswith(("PYTHON", "PYTEST_"))
+    return name.isidentifier() and name.isascii() and not of_python and "_CACHE" not in name
 
 
 def named(script: str) -> list[str]:
@@ -71,7 +73,8 @@ def _sources(spec: BackendSpec) -> Iterator[str]:
     packages = {name.partition(".")[0] for name in spec.modules()}
     places = [path for path in spec.search_path if not Path(path, "torch").exists()]  # not another installation
     beside = tuple(os.path.join(os.path.abspath(path), "") for path in places)
-    modules = [(name, module) for name, module in list(sys.modules.items()) if name != "__main__"]
+    others = ("__main__", *(() if _OURS in packages else (_OURS,)))
+    modules = [(name, m) for name, m in list(sys.modules.items()) if name.partition(".")[0] not in others]
     loaded = [(name, str(getattr(module, "__file__", "") or "")) for name, module in modules]
     own = [file for name, file in loaded if name.partition(".")[0] in packages]
     own += [file for _, file in loaded if beside and os.path.abspath(file).startswith(beside)]

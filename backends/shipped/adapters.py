@@ -128,7 +128,11 @@ class OnnxRuntime(BackendAdapter):
     backends = ("fxminify_ort", "fxminify_onnx_reference")
     not_tried = ("fxminify_onnx_reference",)
     signature = SignatureRules(
-        noise=(r"\[[IWV]:",), errors=(r"\[[EF]:",), prefixes=(r"^\d{4}-\d\d-\d\d [\d:.]+ (?=\[[EF]:)",)
+        noise=(r"\[[IWV]:",),
+        errors=(r"\[[EF]:",),
+        prefixes=(r"^\d{4}-\d\d-\d\d [\d:.]+ (?=\[[EF]:)",),
+        # The steps of `torch.onnx.export`, whoever calls it.
+        wrappers=(r"^Failed to (?:export the model|decompose the FX graph|convert the exported program)\b",),
     )
     environment_variables = ("ORT_*",)
     needs: Mapping[str, tuple[str, str]] = {

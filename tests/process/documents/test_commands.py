@@ -22,8 +22,8 @@ TEMPLATE = '{{ c.title }}\n\n{% include "script.py.j2" %}\n'
 
 
 def is_quick(command: Command) -> bool:
-    verb = command.text.removeprefix("minify ").partition(" ")[0]
-    quick = command.text.startswith("make ") or verb in QUICK or command.text.endswith("--matrix")
+    program, verb, *_ = [*command.text.split(), ""]
+    quick = program == "make" or (program == "minify" and verb in QUICK) or command.text.endswith("--matrix")
     return quick and "postgresql" not in command.text
 
 

@@ -118,7 +118,7 @@ def test_the_environment_variables_that_a_backend_reads(
         "TARGET = os.environ['TEAM_TARGET']\n"
         "LEVEL = os.getenv('TEAM_LEVEL', '1')\n"
         "FAST = 'TEAM_FAST' in os.environ\n"
-        "HOME = os.environ['HOME'], os.environ.get('TEAM_UNSET')\n"
+        "HOME = os.environ['HOME'], os.environ.get('TEAM_UNSET'), os.environ['PYTEST_CURRENT_TEST']\n"
         "def reader(gm, inputs):\n    raise ValueError('cannot lower')\n"
     )
     for name in ("TEAM_TARGET", "TEAM_LEVEL", "TEAM_FAST", "TEAM_OTHER"):
