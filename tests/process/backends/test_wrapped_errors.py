@@ -11,7 +11,8 @@ from fxminify.store.failure import Failure, FailureKind, Phase
 
 class Missing(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.special.bessel_j0(x) + 1
+        y: torch.Tensor = torch.special.bessel_j0(x)
+        return y + 1
 
 
 class Branches(torch.nn.Module):
