@@ -70,6 +70,8 @@ def explain(exc: BaseException, name: str) -> str:
         return _explain_os(inner, name)
     if isinstance(inner, UnicodeDecodeError):  # SQLite's message repeats bytes of the file
         return damaged(name)
+    if getattr(inner, "sqlstate", "") == _LOCKED:
+        return locked(name)
     first = (str(inner).strip().splitlines() or [type(inner).__name__])[0]
     return f"{name}: the database answered {first!r}; check that it is reachable and that you may write to it"
 
@@ -107,6 +109,8 @@ def locked(name: str) -> str:
 #: Errors of a system, and the SQLSTATE of a server, that mean a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DISK_FULL = "53100"
+#: The SQLSTATE of a server where a row stayed locked for too long.
+_LOCKED = "55P03"
 #: What `sqlite3` says of a text that is no UTF-8.
 _NO_TEXT = "Could not decode to UTF-8"
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection, create_engine, select
+from sqlalchemy import Connection, create_engine, func, select
 from sqlalchemy import inspect as reflect
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -47,9 +47,9 @@ _CONNECT: Mapping[str, Mapping[str, Any]] = {
         "connect_timeout": 10, "prepare_threshold": None, "keepalives_idle": 30, "tcp_user_timeout": 30_000,
     },
 }  # fmt: skip
-#: A process that stops in a transaction loses it, and the rows that it has locked. Settings of a connection would not
-#: reach the server through a pooler.
-_STOPPED = "SET LOCAL idle_in_transaction_session_timeout = '30s'"
+#: A process that stops in a transaction loses it and the rows that it has locked; nobody waits for these for ever.
+#: Settings of a connection would not reach the server through a pooler.
+_LIMITS = {"idle_in_transaction_session_timeout": "30s", "lock_timeout": "60s"}
 #: The advisory lock of those who make or change the tables on a PostgreSQL server. The number is arbitrary.
 _LOCK = 0x66786D696E696679
 
@@ -91,7 +91,7 @@ class Database:
         with self.explained(), Session(self._write, expire_on_commit=False) as session, session.begin():
             connection = session.connection()  # in a file, the write lock is held from here on
             if self.path is None and self._engine.dialect.name == "postgresql":
-                connection.exec_driver_sql(_STOPPED)
+                connection.execute(select(*(func.set_config(name, value, True) for name, value in _LIMITS.items())))
             yield session
 
     def _check_file(self) -> None:

@@ -230,9 +230,21 @@ def test_who_stops_in_a_transaction_loses_its_locks(url: str, monkeypatch: pytes
     """A paused machine would keep others from a row for ever."""
     with Index.open(url, create=True) as stopped, Index.open(url) as other:
         add_capture(stopped, chain(["sin"]), failing("no sin"))
-        monkeypatch.setattr(database, "_STOPPED", "SET LOCAL idle_in_transaction_session_timeout = '100ms'")
+        monkeypatch.setitem(database._LIMITS, "idle_in_transaction_session_timeout", "100ms")
         with pytest.raises(StoreError), stopped._database.writing() as session:  # noqa: PT012
             session.get_one(CaptureRow, 1, with_for_update=True)
             other.captures.set_state(1, State.BLOCKED)
             session.get_one(CaptureRow, 1, populate_existing=True)
         assert stopped.captures.get(1).state is State.BLOCKED
+
+
+def test_nobody_waits_for_ever_for_a_row_that_another_process_holds(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(database._LIMITS, "lock_timeout", "100ms")
+    with Index.open(url, create=True) as busy, Index.open(url) as other:
+        add_capture(busy, chain(["sin"]), failing("no sin"))
+        with busy._database.writing() as session:
+            session.get_one(CaptureRow, 1, with_for_update=True)
+            with pytest.raises(StoreError, match="is locked by another process: wait for it to finish"):
+                other.captures.set_state(1, State.BLOCKED)
+        other.captures.set_state(1, State.BLOCKED)
+        assert busy.captures.get(1).state is State.BLOCKED
