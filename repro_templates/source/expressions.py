@@ -48,11 +48,8 @@ _DEVICE = re.compile(r"[a-z]+(?::\d+)?\Z")
 
 def public_function(operator: str) -> str:
     """``torch.amax`` for ``aten::amax.default``, which are the same; empty for an operator without such a function."""
-    namespace, _, rest = operator.partition("::")
-    name, _, overload = rest.partition(".")
-    if (namespace, overload) != ("aten", "default") or name.startswith("_") or name in _NOT_THE_OPERATOR:
-        return ""
-    return f"torch.{name}" if f"torch.{name}" in table().functions else ""
+    found = call_in_programs(operator) if operator.endswith(".default") else None
+    return found["fn"] if isinstance(found, dict) else ""
 
 
 def call_in_programs(operator: str) -> dict[str, str] | str | None:

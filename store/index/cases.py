@@ -82,9 +82,8 @@ class CaseStore:
         except InvalidDocument as exc:
             name = self._database.name
             raise StoreError(f"{name}: {what} is not a valid case ({exc}); capture the failure again") from exc
-        if len(self._read) >= MOST_READ:
-            del self._read[next(iter(self._read))]
-        self._read[key] = case
+        kept = list(self._read.items())[1 - MOST_READ :]
+        self._read = {**dict(kept), key: case}  # a new one, because threads share an index
         return case
 
     def drop(self, session: Session, key: str | None) -> list[str]:
