@@ -99,7 +99,7 @@ def test_everything_can_be_done_from_the_keyboard(open_page: OpenPage, db: Path)
     page.keyboard.press("Enter")
     focus("td a")
     page.keyboard.press("Enter")
-    page.wait_for_function("document.activeElement.tagName === 'H2'")
+    page.locator("h2:focus").wait_for()
     focus(".copy")
     focus("[data-zoom=in]")
     focus(".canvas")
@@ -220,14 +220,13 @@ def test_bugs_are_found_by_kind_and_by_backend(open_page: OpenPage, db: Path) ->
     assert page.locator("#kind option").all_inner_texts() == ["all", "compile_error"]
     assert page.locator("#backend option").all_inner_texts() == ["all", "", "other", "planted"]
     page.get_by_label("Backend").select_option("other")
-    page.wait_for_function("document.querySelector('.headline').innerText")
-    assert page.locator(".headline").all_inner_texts() == ["other: RuntimeError: no kernel for sin"]
+    headlines = page.locator(".headline")  # text_contents: what is out of view is not laid out and has no inner text
+    assert headlines.all_text_contents() == ["other: RuntimeError: no kernel for sin"]
     assert page.locator("#found").inner_text() == "1 of 3 bugs"
     page.get_by_label("State").select_option("verified")
     assert page.locator(".group").count() == 0
     page.get_by_label("Backend").select_option("all")
-    page.wait_for_function("document.querySelector('.headline').innerText")  # it is laid out when it comes into view
-    assert page.locator(".headline").all_inner_texts() == ["planted: sin: RuntimeError: no kernel for sin"]
+    assert headlines.all_text_contents() == ["planted: sin: RuntimeError: no kernel for sin"]
     page.get_by_label("Kind").select_option("compile_error")
     assert page.locator(".group").count() == 1
 
