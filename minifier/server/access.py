@@ -71,7 +71,7 @@ class Admission:
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            raise NotImplementedError(f"no {scope['type']} is served")
+            raise ValueError(f"no {scope['type']} is served")
         name, begun, status = "", time.monotonic(), 500
 
         async def answer(message: Message) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from ...store.errors import StoreError
 from .access import Refused
@@ -17,6 +18,20 @@ from .service import Service
 #: Seconds between two looks, and between two signs of life.
 _LOOK, _ALIVE = 0.5, 15.0
 _PAGE = 200
+
+
+class _Stream(StreamingResponse):
+    """An answer that gives its place back when it has ended, also where the listener left before the first line."""
+
+    def __init__(self, service: Service, lines: AsyncIterator[str]) -> None:
+        super().__init__(lines, media_type="text/event-stream", headers={"cache-control": "no-store"})
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._service.streams.release()
 
 
 async def events(service: Service, after: int | None, seconds: float) -> StreamingResponse:
@@ -28,33 +43,28 @@ async def events(service: Service, after: int | None, seconds: float) -> Streami
     except BaseException:
         service.streams.release()
         raise
-    return StreamingResponse(
-        _lines(service, begin, seconds), media_type="text/event-stream", headers={"cache-control": "no-store"}
-    )
+    return _Stream(service, _lines(service, begin, seconds))
 
 
 async def _lines(service: Service, last: int, seconds: float) -> AsyncIterator[str]:
     end = time.monotonic() + seconds
     spoken = time.monotonic()
-    try:
-        yield ": begun\n\n"
-        while True:
-            try:
-                found = await run_in_threadpool(lambda: service.index.events.after(last, limit=_PAGE))  # noqa: B023
-            except StoreError:  # the server of the index is away; the listener asks again where it was
-                return
-            for event in found:
-                last = event.id
-                data = json.dumps(event.to_json(), separators=(",", ":"))
-                yield f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n"
-            if found:
-                spoken = time.monotonic()
-            elif time.monotonic() > end or service.ending.is_set():
-                return
-            elif time.monotonic() > spoken + _ALIVE:
-                spoken = time.monotonic()
-                yield ": alive\n\n"
-            else:
-                await asyncio.sleep(_LOOK)
-    finally:
-        service.streams.release()
+    yield ": begun\n\n"
+    while True:
+        try:
+            found = await run_in_threadpool(lambda: service.index.events.after(last, limit=_PAGE))  # noqa: B023
+        except StoreError:  # the server of the index is away; the listener asks again where it was
+            return
+        for event in found:
+            last = event.id
+            data = json.dumps(event.to_json(), separators=(",", ":"))
+            yield f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n"
+        if found:
+            spoken = time.monotonic()
+        elif time.monotonic() > end or service.ending.is_set():
+            return
+        elif time.monotonic() > spoken + _ALIVE:
+            spoken = time.monotonic()
+            yield ": alive\n\n"
+        else:
+            await asyncio.sleep(_LOOK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import zipfile
@@ -26,9 +27,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from serving import ON_BOTH, OPTIONS, Answer, Served, body_of, serving, with_storage
+from starlette.types import Message
 
 from fxminify.minifier.server.app import described
 from fxminify.minifier.server.routes import probes, router
+from fxminify.minifier.server.service import STREAMS
+from fxminify.minifier.server.stream import events
 from fxminify.store.index import Index, State, TaskState, TokenScope
 from fxminify.store.index.tables import BugRow, EventRow
 
@@ -175,6 +179,27 @@ def test_an_event_whose_number_is_still_missing_is_waited_for(served: Served) ->
     with served.index._database.writing() as session:  # one that was rolled back long ago
         session.add(EventRow(id=6, at=1.0, kind="x", text="", actor=""))
     assert [id for id, _, _ in events_of(served.get("/events?after=2&seconds=0"))] == [3, 4, 6]
+
+
+def test_listeners_that_leave_at_once_give_their_places_back(served: Served) -> None:
+    async def leaves() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def unheard(message: Message) -> None:
+        await asyncio.sleep(0)
+
+    async def listen(times: int) -> None:
+        for _ in range(times):
+            stream = await events(served.service, after=0, seconds=3600)
+            await stream({"type": "http", "asgi": {"spec_version": "2.3"}}, leaves, unheard)
+
+    asyncio.run(listen(STREAMS + 1))
+    open_ = [asyncio.run(events(served.service, after=0, seconds=3600)) for _ in range(STREAMS)]
+    refused = served.get("/events?seconds=0")
+    assert (refused.status, refused.headers["retry-after"]) == (429, "5")
+    for stream in open_:
+        asyncio.run(stream({"type": "http", "asgi": {"spec_version": "2.3"}}, leaves, unheard))
+    assert served.get("/events?seconds=0").status == 200
 
 
 def test_a_row_that_cannot_be_read_is_a_sentence(served: Served) -> None:
