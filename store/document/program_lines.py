@@ -32,13 +32,17 @@ class ProgramLine:
 
 
 def program_lines(graph: Graph) -> tuple[ProgramLine, ...]:
-    """The places that the compute nodes of ``graph`` and its subgraphs come from, in order of their first node."""
+    """The places that the compute nodes of ``graph`` and its subgraphs come from, in order of their first node.
+
+    Places in torch itself, which transforms such as ``torch.func.jacfwd`` add, are left out if there are others.
+    """
     found: dict[str, dict[str, None]] = {}
     for node in _compute(graph):
         line, module = (str(node.meta.get(key, "")) for key in KEYS)
         if line or module:
             found.setdefault(line, {}).update({module: None} if module else {})
-    return tuple(ProgramLine(line, tuple(modules)) for line, modules in found.items())
+    own = {line: modules for line, modules in found.items() if not line.startswith("torch/")}
+    return tuple(ProgramLine(line, tuple(modules)) for line, modules in (own or found).items())
 
 
 def comes_from(graph: Graph) -> str:

@@ -300,15 +300,17 @@ def _short(x: Any) -> str:
 
 def user_line(meta: Mapping[str, Any]) -> str:
     """``file:line function`` of the innermost frame outside of torch in the ``stack_trace`` of a node, without its
-    directory; that of the innermost frame if all are torch's, empty if none is known."""
+    directory; that of the innermost frame if all are torch's, which begins with ``torch/``; empty if none is known."""
     trace = meta.get("stack_trace")
     innermost, end = "", len(trace) if isinstance(trace, str) else 0
     while isinstance(trace, str) and (end := trace.rfind('File "', 0, end)) >= 0:
         if (found := _FRAME.match(trace, end)) is None:
             continue
-        file = ipython.cell(found[1]) or re.split(r"[/\\]", found[1])[-1]
+        of_torch = found[1].startswith(_TORCH)
+        inside = f"torch/{found[1].removeprefix(_TORCH).replace(os.sep, '/')}" if of_torch else ""
+        file = inside or ipython.cell(found[1]) or re.split(r"[/\\]", found[1])[-1]
         line = printable(f"{file}:{found[2]} {found[3]}", 300)
-        if not found[1].startswith(_TORCH):
+        if not of_torch:
             return line
         innermost = innermost or line
     return innermost

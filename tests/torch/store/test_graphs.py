@@ -212,7 +212,7 @@ def test_metadata_shows_the_users_line_and_no_path() -> None:
     ("files", "shown"),
     [
         (["/home/me/model.py", f"{os.path.dirname(torch.__file__)}/nn/functional.py"], "model.py:1 f0"),
-        ([f"{os.path.dirname(torch.__file__)}/nn/functional.py"], "functional.py:1 f0"),
+        ([f"{os.path.dirname(torch.__file__)}/nn/functional.py"], "torch/nn/functional.py:1 f0"),
         (["C:\\me\\model.py", "/lib/transformers/bert.py"], "bert.py:2 f1"),
         ([], ""),
     ],

@@ -38,6 +38,8 @@ def test_nodes_of_one_line_are_one_place_with_all_modules_that_ran_it() -> None:
         ([{"module": "layer.0"}], "module layer.0"),
         ([{"stack": "a.py:1 f", "module": "m"}, {"stack": "b.py:2 g"}], "a.py:1 f (module m), b.py:2 g"),
         ([{"stack": f"a.py:{i} f"} for i in range(5)], "a.py:0 f, a.py:1 f, a.py:2 f and 2 more"),
+        ([{"stack": "torch/_functorch/vmap.py:503 f"}, {"stack": "a.py:1 f"}], "a.py:1 f"),
+        ([{"stack": "torch/_functorch/vmap.py:503 f", "shape": [2]}], "torch/_functorch/vmap.py:503 f"),
         ([{"shape": [2]}], ""),
     ],
 )
