@@ -147,8 +147,8 @@ def ablation(found: Ablation) -> None:
     console.print(Text(printable(points_to(found.enters))))
 
 
-#: Lines of a graph that `minify show` prints unasked.
-LONGEST_GRAPH = 40
+#: Lines of a graph and of an error that `minify show` prints unasked.
+LONGEST_GRAPH, LONGEST_ERROR = 40, 10
 
 
 def show(
@@ -171,7 +171,12 @@ def show(
     reason = f": {found['reason']}" if found.get("reason") else ""
     smaller = found.get("nodes_after") is not None
     field("failure", f"{found['kind']} in {found['phase']}" if found["kind"] else None, console)
-    field("error", without_addresses(f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": ")), console)
+    this = f"{printable(db)} {found['id']}"
+    error = without_addresses(f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": "))
+    more = 0 if details else len(error.splitlines()) - LONGEST_ERROR
+    field("error", found["headline"] if more > 0 else error, console)
+    if more > 0:
+        field("", f"the whole text, {len(error.splitlines())} lines: minify show {this} --details", console)
     field("begins at", _first_node(found.get("first_node") or {}), console)
     field("comes from", found.get("comes_from"), console)
     field("backend", found["backend"], console)
@@ -182,7 +187,6 @@ def show(
     lines = text.splitlines()
     cut = not whole and len(lines) > LONGEST_GRAPH
     code("\n".join(lines[:LONGEST_GRAPH]) if cut else text, console=console)
-    this = f"{printable(db)} {found['id']}"
     if cut:
         field("", f"and {len(lines) - LONGEST_GRAPH} more lines: minify show {this} --captured", console)
     if explained is not None:

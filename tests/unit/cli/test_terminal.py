@@ -107,6 +107,16 @@ def test_the_minimal_graph_and_the_next_command_are_shown_and_the_rest_on_demand
     assert pending.endswith("      next  minify run repro.db 2\n")
 
 
+def test_a_long_error_is_one_line_and_whole_on_demand(desk: Desk) -> None:
+    with Index.open(str(desk.db), create=True) as index:
+        indexes.add(index, indexes.chain(["sin"]), indexes.failing("no kernel\n" + "called from here\n" * 30))
+    short = desk.invoke("show", "repro.db", 1).stdout
+    assert "     error  RuntimeError: no kernel\n" in short
+    assert "            the whole text, 31 lines: minify show repro.db 1 --details\n" in short
+    assert "called from here" not in short
+    assert desk.invoke("show", "repro.db", 1, "--details").stdout.count("called from here") == 30
+
+
 def test_of_a_long_graph_the_first_lines_are_shown(desk: Desk) -> None:
     with Index.open(str(desk.db), create=True) as index:
         indexes.add(index, indexes.chain(["sin"] * 200), indexes.failing("no kernel"))
