@@ -41,7 +41,7 @@ def serve(
     min_free: int,
     work: int,
 ) -> None:
-    """Take captures into DB over HTTP, and show what is in it.
+    """Take captures into DB over HTTP, and show its bugs as pages for a browser.
 
     Other machines send captures with FXMINIFY_DB=http://HOST:PORT. It needs a token (`minify tokens`) but for programs
     of this machine, and runs nothing of a capture: `minify work` does, which --work N starts beside it.

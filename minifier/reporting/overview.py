@@ -24,7 +24,7 @@ from ...repro_templates.source.function import print_graph
 from ...store.document.case import Case, Json
 from ...store.errors import StoreError
 from ...store.failure import Failure
-from ...store.index import CaptureInfo, Index
+from ...store.index import CaptureInfo, Index, StepInfo
 from ...store.text import count
 from ..oracle import ablation, first_node
 from ..reducer import history
@@ -39,6 +39,8 @@ _NODES, _LEAST = 24_000, 300
 _LONGEST = 8000
 #: Lines of the difference of one step.
 _LINES = 60
+#: What is shown in brief: nodes of a picture, rows of anything, and characters of source.
+_FEW_NODES, _FEW, _LESS = 120, 60, 20_000
 
 
 def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> FailureReport:
@@ -56,7 +58,7 @@ def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> Fail
     details: list[Detail] = []
     left = MOST_CHARACTERS
     for row in order[:most]:
-        made = _detail(index, captures[row.id], row, nodes)
+        made = in_full(index, captures[row.id], nodes=nodes, row=row)
         left -= _length(made)
         if left < 0 and details:
             break
@@ -67,7 +69,7 @@ def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> Fail
             replace(row, embedded=row.id in scripts, has_script=scripts.get(row.id, False)) for row in group.rows
         )) for group in groups
     ]  # fmt: skip
-    name = _name(index)
+    name = short_name(index)
     notes = []
     if len(details) < len(order):
         notes.append(
@@ -77,7 +79,7 @@ def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> Fail
     return FailureReport(name, tuple(groups), tuple(details), tuple(notes))
 
 
-def _name(index: Index) -> str:
+def short_name(index: Index) -> str:
     """The index without its directory, its server and its password."""
     return PurePath(index.name.rpartition("/")[2].partition("?")[0]).name or "failures"
 
@@ -107,35 +109,71 @@ def _order(groups: Sequence[Group]) -> list[FailureRow]:
     return first + [row for rows in ranked for row in rows[1:]]
 
 
-def _detail(index: Index, capture: CaptureInfo, row: FailureRow, nodes: int) -> Detail:
+def in_full(index: Index, capture: CaptureInfo, *, nodes: int = MOST_NODES, row: FailureRow | None = None) -> Detail:
+    """All about one failure, with at most ``nodes`` of its captured graph. ``row`` is its row in a list."""
+    detail = _told(capture, row or _row(capture))
+    try:
+        detail = replace(detail, facts=(*_known(capture), *_found(index, capture)))
+        detail = _graphs(index, capture, detail, nodes)
+        detail = _script(index, capture, detail)
+        found = history.stored(index, capture.id)
+        detail = detail if found is None else _steps(detail, found.start_nodes, found.steps)
+        detail = _explained(index, capture, detail)
+        shown = illustrations.stored(index, capture.id)
+        detail = replace(detail, illustration_heading=shown.heading, illustrations=_without_paths(shown.items))
+        detail = _ablated(index, capture, detail)
+    except StoreError as error:
+        detail = _with_note(replace(detail, facts=detail.facts or tuple(_known(capture))), error)
+    return detail
+
+
+def in_brief(index: Index, capture: CaptureInfo) -> Detail:
+    """What a page about a bug shows of one of its failures: no script, no large picture, no difference of a step."""
+    detail = _told(capture, _row(capture))
+    detail = replace(detail, frames=detail.frames[:_FEW])
+    try:
+        detail = replace(detail, facts=tuple(_found(index, capture)))
+        detail = _smallest_graph(index, capture, detail)
+        last = index.reductions.last(capture.id)
+        if last is not None:
+            steps = [replace(step, difference="") for step in index.reductions.steps(last.id)]
+            detail = _steps(detail, last.nodes_before or capture.nodes_before or 0, steps)
+            detail = detail if len(steps) <= _FEW else replace(detail, steps=())
+        detail = _explained(index, capture, detail)
+        detail = replace(detail, matters=detail.matters[:_FEW])
+        detail = _ablated(index, capture, detail)
+    except StoreError as error:
+        detail = _with_note(detail, error)
+    return detail
+
+
+def _told(capture: CaptureInfo, row: FailureRow) -> Detail:
+    """What the row of a capture says of its failure."""
     failure = capture.failure
-    detail = Detail(
+    return Detail(
         row,
         ": ".join(
             filter(None, (capture.backend, capture.operators, without_paths(capture.headline or capture.reason, 300)))
         ),
-        tuple(_known(capture)),
+        (),
         message=_message(failure),
         frames=tuple(f"{frame.file}:{frame.line} {frame.function}" for frame in failure.frames) if failure else (),
         stderr=without_paths(failure.diagnostics[-_LONGEST:], _LONGEST) if failure else "",
         figures=tuple(figures(failure)) if failure else (),
+        notes=(without_paths(capture.reason, 500),) if capture.reason else (),
     )
-    notes = [without_paths(capture.reason, 500)] if capture.reason else []
-    try:
-        detail = replace(detail, facts=(*detail.facts, *_found(index, capture)))
-        detail = _graphs(index, capture, detail, nodes)
-        detail = _script(index, capture, detail)
-        detail = _steps(index, capture, detail)
-        detail = _explained(index, capture, detail)
-        shown = illustrations.stored(index, capture.id)
-        detail = replace(detail, illustration_heading=shown.heading, illustrations=_without_paths(shown.items))
-        found = ablation.stored(index, capture.id)
-        if found is not None:
-            layers = tuple((one.backend, one.layer, one.result) for one in found.rows)
-            detail = replace(detail, layers=layers, enters=found.enters)
-    except StoreError as error:
-        notes.append(without_paths(str(error), 500))
-    return replace(detail, notes=tuple(notes))
+
+
+def _with_note(detail: Detail, error: StoreError) -> Detail:
+    return replace(detail, notes=(*detail.notes, without_paths(str(error), 500)))
+
+
+def _ablated(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
+    found = ablation.stored(index, capture.id)
+    if found is None:
+        return detail
+    layers = tuple((one.backend, one.layer, one.result) for one in found.rows[:_FEW])
+    return replace(detail, layers=layers, enters=found.enters)
 
 
 def _known(capture: CaptureInfo) -> list[tuple[str, str]]:
@@ -181,8 +219,7 @@ def _graphs(index: Index, capture: CaptureInfo, detail: Detail, nodes: int) -> D
         return replace(detail, source=without_paths(capture.graph_text, 100_000))
     case = index.captures.case(capture.id)
     best = index.best(capture)
-    first = first_node.stored(index, capture.id) or {}
-    begins = {str(first["node"])} if "node" in first else set()
+    begins = _begins(index, capture)
     left = {node.name for node in best.graph.compute} if best is not None else set()
     about = f"{capture.backend}, failure {capture.id}"
     after = None
@@ -196,6 +233,30 @@ def _graphs(index: Index, capture: CaptureInfo, detail: Detail, nodes: int) -> D
         detail, before=before, after=after, source=_source(case), minimal="" if best is None else _source(best),
         environment=tuple(_environment(capture, best or case)),
     )  # fmt: skip
+
+
+def _smallest_graph(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
+    """The minimized graph, or a part of the captured one where there is none."""
+    best = index.best(capture)
+    if best is None and capture.nodes_before is None:
+        return replace(detail, source=without_paths(capture.graph_text, _LESS))
+    case = best or index.captures.case(capture.id)
+    begins, names = _begins(index, capture), {node.name for node in case.graph.compute}
+    what = "captured" if best is None else "minimized"
+    culprits = begins & names or (names if best is not None else set())
+    label = f"The {what} graph of {capture.backend}, failure {capture.id}"
+    drawn = picture(case.graph, label=label, culprits=culprits, limit=_FEW_NODES)
+    environment = tuple(_environment(capture, case)[:_FEW])
+    if best is None:
+        return replace(detail, before=drawn, environment=environment)
+    source = _source(best)
+    return replace(detail, after=drawn, minimal=source if len(source) <= _LESS else "", environment=environment)
+
+
+def _begins(index: Index, capture: CaptureInfo) -> set[str]:
+    """The node whose value is the first that differs, where that is known."""
+    first = first_node.stored(index, capture.id) or {}
+    return {str(first["node"])} if "node" in first else set()
 
 
 def _source(case: Case) -> str:
@@ -230,14 +291,12 @@ def _script(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
     return replace(detail, script=stored.text, script_note=note)
 
 
-def _steps(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
-    """The history of the reduction and its curve. Only the first lines of a difference are shown."""
-    found = history.stored(index, capture.id)
-    if found is None:
-        return detail
-    steps = tuple(replace(s, pass_name=s.pass_name or "accepted", difference=_cut(s.difference)) for s in found.steps)
-    points = [(0.0, found.start_nodes), *((float(s.queries), s.nodes) for s in found.steps)]
-    label = f"From {found.start_nodes} to {count(points[-1][1], 'compute node')} in {count(len(steps), 'step')}"
+def _steps(detail: Detail, start: int, found: Sequence[StepInfo]) -> Detail:
+    """The history of a reduction from ``start`` nodes on, and its curve. Only the first lines of a difference are
+    shown."""
+    steps = tuple(replace(s, pass_name=s.pass_name or "accepted", difference=_cut(s.difference)) for s in found)
+    points = [(0.0, start), *((float(s.queries), s.nodes) for s in found)]
+    label = f"From {start} to {count(points[-1][1], 'compute node')} in {count(len(steps), 'step')}"
     return replace(detail, steps=steps, curve=curve(points, across="queries", label=label))
 
 

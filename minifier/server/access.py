@@ -3,7 +3,7 @@
 A route names as its tags the scopes of which it needs one. One without tags is for administrators. A program of this
 machine needs no token if the server listens on a loopback address only, unless a page of another site or a proxy may be
 behind it: then the request says so in its headers. `run`, which makes workers execute what is sent, always needs a
-token.
+token. A browser has its token in a cookie, which counts for what is only read, and for the forms of our own pages.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.requests import Request
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...store.errors import StoreError
 from ...store.index import TokenInfo, TokenScope
 from ...store.spool.spool import is_loopback
+from .caller import EVERYTHING, Caller, Refused, form_key, token_of
 from .disk import DiskState
+from .html import refusal
 from .service import Service
 
 #: The tag of routes that say nothing of the index, for whoever asks.
@@ -34,30 +35,6 @@ MAX_BODY = 1 << 20
 _READING = ("GET", "HEAD", "OPTIONS")
 #: Headers of proxies: the program that asks is not known then.
 _PROXIES = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-_EVERYTHING = frozenset(TokenScope) - {TokenScope.RUN}
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks: the name of a token, or nobody in particular of this machine."""
-
-    name: str
-    scopes: frozenset[TokenScope]
-
-    def may(self, scope: str) -> bool:
-        return scope in self.scopes or (TokenScope.ADMIN in self.scopes and scope in _EVERYTHING)
-
-
-class Refused(Exception):
-    """A request that is not answered. The message is one sentence."""
-
-    def __init__(self, status: int, sentence: str, **headers: str) -> None:
-        super().__init__(sentence)
-        self.status = status
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-    def response(self) -> JSONResponse:
-        return JSONResponse({"detail": str(self)}, self.status, self.headers)
 
 
 class Admission:
@@ -77,6 +54,8 @@ class Admission:
         async def answer(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
+            if message["type"] == "http.response.start":  # a script, which is text, is never taken for anything else
+                MutableHeaders(scope=message)["x-content-type-options"] = "nosniff"
             await send(message)
 
         try:
@@ -86,8 +65,11 @@ class Admission:
             self._service.metrics.answered(name, status, time.monotonic() - begun)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, name: str, needed: list[str]) -> None:
+        headers = Headers(scope=scope)
+        caller = Caller("", frozenset(), form_key(token_of(headers) or self._service.form_secret))
         try:
-            caller = Caller("", frozenset())
+            if OPEN not in needed or scope["method"] not in _READING:
+                _need_same_site(headers, scope)
             if OPEN not in needed:
                 caller = await self._caller(scope)
                 if not any(map(caller.may, needed)):
@@ -95,7 +77,7 @@ class Admission:
                 if scope["method"] not in _READING and self._service.disk.state() is DiskState.FULL:
                     raise Refused(503, self._service.disk.sentence(), Retry_After="30")
         except Refused as refused:
-            await refused.response()(scope, receive, send)
+            await refusal(self._service, caller, Request(scope), refused)(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = caller
         await self._app(scope, receive if name == UPLOAD else _limited(scope, receive), send)
@@ -111,16 +93,20 @@ class Admission:
 
     async def _caller(self, scope: Scope) -> Caller:
         headers = Headers(scope=scope)
-        _need_same_site(headers, scope["scheme"])
         kind, _, text = headers.get("authorization", "").partition(" ")
         if text:
             token = await self._token(text.strip()) if kind.lower() == "bearer" else None
             if token is None:
                 raise Refused(401, "this token is not known here, or was revoked", WWW_Authenticate="Bearer")
-            return Caller(token.name, token.scopes)
+            return Caller(token.name, token.scopes, form_key(text.strip()))
+        cookie = token_of(headers)
+        if cookie and (scope["method"] in _READING or not scope["path"].startswith("/api/")):
+            token = await self._token(cookie)
+            if token is not None:
+                return Caller(token.name, token.scopes, form_key(cookie), signed_in=True)
         client = scope.get("client")
         if self._service.options.is_open and client and is_loopback(client[0]) and _is_direct(headers):
-            return Caller("", _EVERYTHING)
+            return Caller("", EVERYTHING, form_key(self._service.form_secret))
         raise Refused(401, "a token is needed here: `minify tokens DB --new NAME` makes one", WWW_Authenticate="Bearer")
 
     async def _token(self, text: str) -> TokenInfo | None:
@@ -130,10 +116,12 @@ class Admission:
             raise Refused(503, "the index does not answer: try again later", Retry_After="5") from error
 
 
-def _need_same_site(headers: Mapping[str, str], scheme: str) -> None:
-    """Refuse what a page of another site makes a browser send."""
-    origin = headers.get("origin")
-    if origin is not None and origin != f"{scheme}://{headers.get('host', '')}":
+def _need_same_site(headers: Mapping[str, str], scope: Scope) -> None:
+    """Refuse what a page of another site makes a browser send. A proxy may have ended https before this server."""
+    origin, host = headers.get("origin"), headers.get("host", "")
+    is_ours = origin in (None, f"{scope['scheme']}://{host}", f"https://{host}")
+    changes = scope["method"] not in _READING
+    if not is_ours or (changes and headers.get("sec-fetch-site", "none") not in ("same-origin", "none")):
         raise Refused(403, "a page of another site may not ask for this")
 
 

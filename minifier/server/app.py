@@ -7,21 +7,30 @@ import logging
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ... import __version__
 from ...store.errors import StoreError, UnknownRow, UnreadableRow, is_full, is_temporary
-from .access import Admission, Refused
+from .access import Admission
+from .caller import Refused
+from .forms import forms, previews
+from .html import refusal
+from .pages import pages
 from .routes import probes, router
 from .service import Service
+
+#: All that is answered.
+ROUTERS = (probes, router, previews, forms, pages)
 
 log = logging.getLogger("fxminify")
 
 
 def application(service: Service) -> ASGIApp:
     """The application that serves the index of ``service``."""
-    return Admission(described(service), [*probes.routes, *router.routes], service)
+    return Admission(
+        described(service), [*probes.routes, *router.routes, *previews.routes, *forms.routes, *pages.routes], service
+    )
 
 
 def described(service: Service) -> FastAPI:
@@ -31,8 +40,8 @@ def described(service: Service) -> FastAPI:
         description="Captured failures of torch.compile backends.",
     )  # fmt: skip
     api.state.service = service
-    api.include_router(probes)
-    api.include_router(router)
+    for each in ROUTERS:
+        api.include_router(each)
     api.add_exception_handler(Refused, _refused)
     api.add_exception_handler(StoreError, _store_error)
     api.add_exception_handler(RequestValidationError, _invalid)
@@ -40,39 +49,39 @@ def described(service: Service) -> FastAPI:
     return api
 
 
-def _answer(status: int, sentence: str, **headers: str) -> JSONResponse:
-    return Refused(status, sentence, **headers).response()
+def _answer(request: Request, status: int, sentence: str, **headers: str) -> Response:
+    return _refused(request, Refused(status, sentence, **headers))
 
 
-def _refused(request: Request, error: Exception) -> JSONResponse:
+def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    return error.response()
+    return refusal(request.app.state.service, request.state.caller, request, error)
 
 
-def _store_error(request: Request, error: Exception) -> JSONResponse:
+def _store_error(request: Request, error: Exception) -> Response:
     """What the index cannot do. Where it lies is told to the log only."""
     service: Service = request.app.state.service
     if is_full(error):
         service.disk.was_full()
         log.error("no space is left: %s", error)
-        return _answer(503, service.disk.sentence(), Retry_After="30")
+        return _answer(request, 503, service.disk.sentence(), Retry_After="30")
     if is_temporary(error):
         log.error("the index does not answer: %s", error)
-        return _answer(503, "the index does not answer: try again later", Retry_After="5")
+        return _answer(request, 503, "the index does not answer: try again later", Retry_After="5")
     if isinstance(error, UnknownRow):
-        return _answer(404, str(error).replace(f"{service.index.name} has", "there is").partition(":")[0])
+        sentence = str(error).replace(f"{service.index.name} has", "there is").partition(":")[0]
+        return _answer(request, 404, sentence)
     sentence = str(error).replace(service.index.name, "the index")
-    return _answer(500 if isinstance(error, UnreadableRow) else 409, sentence)
+    return _answer(request, 500 if isinstance(error, UnreadableRow) else 409, sentence)
 
 
-def _invalid(request: Request, error: Exception) -> JSONResponse:
+def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = " ".join(str(part) for part in first["loc"])
-    return _answer(422, f"{where}: {first['msg']}"[:300])
+    return _answer(request, 422, f"{where}: {first['msg']}"[:300])
 
 
-def _http(request: Request, error: Exception) -> JSONResponse:
+def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    headers = {name.replace("-", "_"): value for name, value in (error.headers or {}).items()}
-    return _answer(error.status_code, str(error.detail), **headers)
+    return _answer(request, error.status_code, str(error.detail), **(error.headers or {}))

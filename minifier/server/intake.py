@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from ...store.index import TokenScope
 from ...store.spool import upload as form
-from .access import Caller, Refused
+from .caller import Caller, Refused
 from .service import Service
 
 #: Seconds in which an upload must have come.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -16,20 +14,23 @@ from starlette.concurrency import run_in_threadpool
 from ... import __version__
 from ...store.document.case import Json
 from ...store.errors import StoreError
+from ...store.failure import FailureKind
 from ...store.index import (
     BugInfo,
     BugStatus,
     CaptureInfo,
     Regrouped,
+    State,
     TaskInfo,
     TaskState,
     TokenScope,
 )
-from ...store.index.bugs import Sighting
-from ..reporting.export import stored_repro
-from .access import OPEN, Caller, Refused
+from ...store.index.bugs import BugFilter, Sighting
+from .access import OPEN
+from .caller import Caller, Refused
 from .disk import DiskState
 from .intake import arrived, store
+from .script import of_bug
 from .service import Service
 from .stream import events as event_stream
 
@@ -247,11 +248,16 @@ def capture(served: Served, id: Id) -> CaptureInfo:
 def bugs(
     served: Served,
     status: Annotated[list[BugStatus] | None, Query(description="Without it, all but duplicates.")] = None,
+    text: Annotated[str, Query(max_length=200, description="A part of what a list says of it, or #ID.")] = "",
+    kind: FailureKind | None = None,
+    backend: Annotated[str, Query(max_length=1000)] = "",
+    state: Annotated[State | None, Query(description="Of one of its captures.")] = None,
     after: After = 0,
     limit: Limit = PAGE,
 ) -> list[BugInfo]:
     """A page of bugs, by id."""
-    return served.index.bugs.page(after=after, limit=limit, statuses=status or ())
+    wanted = BugFilter(text, kind or "", backend, state, status or ())
+    return served.index.bugs.page(after=after, limit=limit, wanted=wanted)
 
 
 @router.get("/bugs/{id}", tags=[READ])
@@ -273,17 +279,8 @@ def sightings(served: Served, id: Id) -> list[Sighting]:
 )
 def script(served: Served, id: Id, format: Annotated[str, Query(max_length=100)] = "script") -> Response:
     """The smallest verified script of a bug, or another format of the same case; a zip where it needs a file beside."""
-    capture = served.index.bugs.with_script(id)
-    if capture is None:
-        raise Refused(404, f"bug {id} has no verified script yet")
-    text, files, _ = stored_repro(served.index, capture, format)
-    if not files:
-        return PlainTextResponse(text)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in {"repro.py": text.encode(), **files}.items():
-            archive.writestr(name, content)
-    return Response(packed.getvalue(), media_type="application/zip")
+    found = of_bug(served.index, id, format)
+    return Response(found.content("repro.py"), media_type=found.media_type)
 
 
 @router.post("/bugs/{id}/reduce", tags=[TRIAGE])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -60,6 +61,8 @@ class Service:
     uploads: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(UPLOADS))
     ending: threading.Event = field(default_factory=threading.Event)
     streams: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(STREAMS))
+    #: What forms are made with for those who have no token.
+    form_secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     metrics: Metrics = field(init=False)
 

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from ...store.errors import StoreError
-from .access import Refused
+from .caller import Refused
 from .service import Service
 
 #: Seconds between two looks, and between two signs of life.

@@ -2,42 +2,25 @@
 
 The page has a list of groups of failures with one signature, and a view of each failure that is embedded in full. Views
 that are not open are in ``<template>`` elements, which cost a browser little, so a page with ten thousand failures is
-quick. Jinja escapes every text. Pictures and highlighted code are markup from modules of ours, which escape texts, too.
-A Content-Security-Policy names style and script by their hashes, so nothing else can run, and nothing is loaded.
+quick. `fxminify.repro_templates.report.page` says why nothing else can run; nothing is loaded, either.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
-from importlib import resources
-
-import jinja2
-from markupsafe import Markup
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import DiffLexer, PythonLexer
 
 from ... import __version__
 from ...backends.adapters import Illustration
-from ...backends.drawing import svg as drawing
 from ...store.index import StepInfo
-from ...store.text import count, printable
 from .figures import Figures
-from .phrases import points_to
+from .page import environment, look
 from .picture import Picture
 
 #: The number of groups on a page, and of rows of a group that are shown at first.
 PAGE, ROWS = 50, 100
-#: Graphs of more nodes can be searched.
-SEARCHED = 20
 #: The most backends, and operators, in a heading.
 _NAMED = 3
-#: The most characters of a text that is highlighted.
-LONGEST = 400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,53 +149,5 @@ def _few(names: Sequence[str]) -> str:
 
 def render(report: FailureReport) -> str:
     """The page as one HTML file, without other files."""
-    style = _resource("report.css").replace("/* graphs */", drawing.STYLE)
-    script = _resource("report.js")
-    return _environment().get_template("report.html.j2").render(
-        report=report, style=Markup(style), script=Markup(script), style_hash=_hash(style), script_hash=_hash(script),
-        page=PAGE, rows=ROWS, searched=SEARCHED,
-    )  # fmt: skip
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("fxminify", "repro_templates/templates"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-    )
-    environment.filters |= {
-        "python": partial(_highlighted, lexer=PythonLexer(stripnl=False)),
-        "difference": partial(_highlighted, lexer=DiffLexer(stripnl=False)),
-        "drawn": Markup,  # a picture of ours, in which every text is escaped already
-        "count": count, "image_address": _image_address, "points_to": points_to,
-    }  # fmt: skip
-    environment.finalize = _finalize
-    return environment
-
-
-def _finalize(value: object) -> object:
-    return printable(value, "\n\t") if type(value) is str else value
-
-
-def _highlighted(text: str, lexer: PythonLexer | DiffLexer) -> Markup:
-    text = printable(text, "\n\t")
-    if len(text) > LONGEST:
-        return Markup.escape(f"{text[:LONGEST]}\n[...]")
-    return Markup(highlight(text, lexer, HtmlFormatter(nowrap=True, classprefix="c-")).rstrip("\n"))
-
-
-def _image_address(svg: str) -> str:
-    """A ``data:`` address of a picture from an index, which is shown as an image, so that nothing in it runs."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8", "replace")).decode()
-
-
-@cache
-def _resource(name: str) -> str:
-    return (resources.files("fxminify") / "repro_templates" / "templates" / name).read_text("utf-8")
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    template = environment().get_template("report.html.j2")
+    return template.render(report=report, look=look("report.css", "pictures.js", "report.js"), page=PAGE, rows=ROWS)

@@ -13,11 +13,13 @@ count their occurrences. Per capture, day and installed versions there is one mo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import delete, false, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, delete, false, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from .. import codec
@@ -47,6 +49,8 @@ from .tables import (
 COMES_FROM = "comes-from"
 #: The most captures of a bug whose ids are listed.
 LISTED = 50
+#: The most backends that are named to choose from.
+BACKENDS = 100
 #: In the order of scripts, the size of one whose size is not known.
 _UNKNOWN = 1 << 30
 
@@ -57,9 +61,10 @@ class BugInfo:
 
     ``ids`` are the first captures of it, at most `LISTED` of ``captures``. ``states`` counts them by state.
     ``nodes_before`` is the smallest and the largest captured graph, ``nodes_after`` the smallest minified one; None
-    where there is none. ``comes_from`` says which lines of a program fail, where that is known. The first of its
-    captures gives the ``headline``. ``status`` is what people said about it: a duplicate has no captures, because
-    they are those of the bug ``duplicate_of`` now; ``merged`` are the duplicates of this bug.
+    where there is none, and ``calls`` what that one calls. ``comes_from`` says which lines of a program fail, where
+    that is known. The first of its captures gives the ``headline``. ``status`` is what people said about it: a
+    duplicate has no captures, because they are those of the bug ``duplicate_of`` now; ``merged`` are the duplicates of
+    this bug.
     """
 
     id: int
@@ -78,6 +83,7 @@ class BugInfo:
     nodes_before: tuple[int, int] | None
     nodes_after: int | None
     comes_from: str
+    calls: str = ""
     status: BugStatus = BugStatus.OPEN
     duplicate_of: int | None = None
     merged: tuple[int, ...] = ()
@@ -85,6 +91,39 @@ class BugInfo:
     def to_json(self) -> Json:
         """The fields as JSON values, as `minify list --json` prints them."""
         return codec.dump(self)
+
+
+class BugOrder(StrEnum):
+    """Which bugs come first in a list for people."""
+
+    SEEN = "seen"  # those that were met last
+    NEW = "new"  # those of which the first capture is the newest
+    OFTEN = "often"  # those that were met most
+
+
+@dataclass(frozen=True, slots=True)
+class BugFilter:
+    """Which bugs are listed: those with all that is given.
+
+    ``text`` is a part of the headline, of the backend, of the operators or of the signature, or ``#7`` for bug 7. A bug
+    has the ``state`` of any of its captures. Without ``statuses`` all but duplicates are listed.
+    """
+
+    text: str = ""
+    kind: str = ""
+    backend: str = ""
+    state: State | None = None
+    statuses: Sequence[BugStatus] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BugList:
+    """A part of a list of bugs. ``before`` and ``after`` are the keys at which the parts before and after it begin,
+    empty where there is none."""
+
+    bugs: Sequence[BugInfo]
+    before: str
+    after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,29 +144,62 @@ class Totals:
     occurrences: int
 
 
+#: No duplicates, as a list of bugs is without a filter.
+EVERY_BUG = BugFilter()
+
+
 class Bugs:
     """``index.bugs``: what the captures of an index have in common."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def page(self, *, after: int = 0, limit: int | None = None, statuses: Sequence[BugStatus] = ()) -> list[BugInfo]:
-        """At most ``limit`` bugs with these statuses (empty: all but duplicates) above the id ``after``, by id: the
-        next page begins after the last of this one."""
-        chosen = select(BugRow.id).where(BugRow.id > after).order_by(BugRow.id).limit(limit)
-        if BugStatus.DUPLICATE not in statuses:
-            chosen = chosen.where(BugRow.captures > 0)
-        if statuses:
-            said = select(TriageRow.bug).where(TriageRow.status.in_([one.value for one in statuses]))
-            is_open = BugRow.id.not_in(select(TriageRow.bug)) if BugStatus.OPEN in statuses else false()
-            chosen = chosen.where(or_(BugRow.id.in_(said), is_open))
+    def page(self, *, after: int = 0, limit: int | None = None, wanted: BugFilter = EVERY_BUG) -> list[BugInfo]:
+        """At most ``limit`` of the bugs that are ``wanted`` above the id ``after``, by id: the next page begins after
+        the last of this one."""
+        chosen = _chosen(select(BugRow.id), wanted).where(BugRow.id > after).order_by(BugRow.id).limit(limit)
         with self._database.reading() as session:
             ids = session.scalars(chosen).all()
+        return self._read(ids)
+
+    def ranked(
+        self, wanted: BugFilter, order: BugOrder = BugOrder.SEEN, *, key: str = "", back: bool = False, limit: int
+    ) -> BugList:
+        """At most ``limit`` of the bugs that are ``wanted``, in this order: those after the ``key`` of another list of
+        the same order, or with ``back`` those before it. Raises `ValueError` for what is no key."""
+        columns = {BugOrder.SEEN: BugRow.last_seen, BugOrder.NEW: BugRow.id, BugOrder.OFTEN: BugRow.occurrences}
+        column: Any = columns[order]
+        place = tuple_(column, BugRow.id)
+        chosen = _chosen(select(column, BugRow.id), wanted)
+        if key:
+            value, id = _parsed(key, text=order is BugOrder.SEEN)
+            chosen = chosen.where(place > (value, id) if back else place < (value, id))
+        chosen = chosen.order_by(*((column, BugRow.id) if back else (column.desc(), BugRow.id.desc())))
+        with self._database.reading() as session:
+            rows = session.execute(chosen.limit(limit + 1)).all()
+        keys = [f"{value} {id}" for value, id in rows[:limit]]
+        ids = [id for _, id in rows[:limit]]
+        more = len(rows) > limit
+        if back:
+            keys.reverse()
+            ids.reverse()
+        first, last = (keys[0], keys[-1]) if keys else ("", "")
+        return BugList(
+            self._read(ids), before=first if (more if back else bool(key)) else "", after=last if more or back else ""
+        )
+
+    def _read(self, ids: Sequence[int]) -> list[BugInfo]:
         try:
             with self._database.reading() as session:
                 return _infos(session, ids)
         except UnreadableRow:  # one of them is, or a capture of one
             return [self._alone(id) for id in ids]
+
+    def backends(self) -> list[str]:
+        """The backends of bugs, sorted, at most `BACKENDS`."""
+        found = select(BugRow.backend).distinct().order_by(BugRow.backend).limit(BACKENDS)
+        with self._database.reading() as session:
+            return list(session.scalars(found))
 
     def get(self, id: int) -> BugInfo:
         """One bug. Raises `StoreError` if there is none with this id."""
@@ -276,6 +348,46 @@ def reassign(session: Session, capture: CaptureRow, operators: str) -> None:
 _OF_CAPTURE = ("kind", "phase", "backend", "signature", "headline", "reason", "created", "last_seen")
 
 
+def _chosen(query: Select[Any], wanted: BugFilter) -> Select[Any]:
+    """``query`` of bugs, without those that are not ``wanted``."""
+    if BugStatus.DUPLICATE not in wanted.statuses:
+        query = query.where(BugRow.captures > 0)
+    if wanted.statuses:
+        said = select(TriageRow.bug).where(TriageRow.status.in_([one.value for one in wanted.statuses]))
+        is_open = BugRow.id.not_in(select(TriageRow.bug)) if BugStatus.OPEN in wanted.statuses else false()
+        query = query.where(or_(BugRow.id.in_(said), is_open))
+    if wanted.kind:
+        query = query.where(BugRow.kind == wanted.kind)
+    if wanted.backend:
+        query = query.where(BugRow.backend == wanted.backend)
+    if wanted.state is not None:
+        has = select(CaptureRow.id).where(CaptureRow.bug == BugRow.id, CaptureRow.state == wanted.state.value)
+        query = query.where(has.exists())
+    return query.where(_says(wanted.text)) if wanted.text else query
+
+
+def _says(text: str) -> ColumnElement[bool]:
+    """Whether a bug has this text, or this number."""
+    number = text.removeprefix("#")
+    if text.startswith("#") and number.isascii() and number.isdecimal() and len(number) < 19:
+        return BugRow.id == int(number)
+    columns = (BugRow.headline, BugRow.backend, BugRow.operators, BugRow.signature)
+    calling = (
+        select(CaptureRow.bug)
+        .join(ReductionRow, ReductionRow.capture == CaptureRow.id)
+        .where(ReductionRow.operators.icontains(text, autoescape=True))
+    )
+    return or_(*(column.icontains(text, autoescape=True) for column in columns), BugRow.id.in_(calling))
+
+
+def _parsed(key: str, *, text: bool) -> tuple[str | int, int]:
+    """The value and the id in a key of a list."""
+    value, _, id = key.rpartition(" ")
+    if not re.fullmatch(r"[0-9]{1,18}", id) or not re.fullmatch(r"[0-9:.TZ+-]{1,40}" if text else "[0-9]{1,18}", value):
+        raise ValueError(f"{key!r:.80} is no key of a list of bugs")
+    return value if text else int(value), int(id)
+
+
 def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
     """The bugs with these ids, in this order, in as many queries as there are facts of them."""
     of_them = CaptureRow.bug.in_(ids)
@@ -306,13 +418,20 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
     newest = (ReductionRow.finished.is_not(None).desc(), ReductionRow.finished.desc(), ReductionRow.id.desc())
     rank = func.row_number().over(partition_by=ReductionRow.capture, order_by=newest).label("rank")
     ranked = (
-        select(CaptureRow.bug, ReductionRow.nodes_after, rank)
+        select(CaptureRow.bug, ReductionRow.id, ReductionRow.nodes_after, ReductionRow.operators, rank)
         .join(CaptureRow, CaptureRow.id == ReductionRow.capture)
         .where(of_them)
         .subquery()
     )
-    smallest = select(ranked.c.bug, func.min(ranked.c.nodes_after)).where(ranked.c.rank == 1).group_by(ranked.c.bug)
-    after = {bug: None if nodes is None else _size(nodes) for bug, nodes in session.execute(smallest)}
+    least_first = (func.coalesce(ranked.c.nodes_after, _UNKNOWN), ranked.c.id)
+    order = func.row_number().over(partition_by=ranked.c.bug, order_by=least_first).label("place")
+    placed = select(ranked.c.bug, ranked.c.nodes_after, ranked.c.operators, order).where(ranked.c.rank == 1).subquery()
+    smallest = select(placed.c.bug, placed.c.nodes_after, placed.c.operators).where(placed.c.place == 1)
+    after: dict[int, int | None] = {}
+    calls: dict[int, str] = {}
+    for bug, nodes, operators in session.execute(smallest):
+        after[bug] = None if nodes is None else _size(nodes)
+        calls[bug] = printable(operators) if isinstance(operators, str) else ""
     scripts = (
         select(CaptureRow.bug, func.min(ReproRow.nodes))
         .join(CaptureRow, CaptureRow.id == ReproRow.capture)
@@ -339,7 +458,7 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
             BugInfo, status=_status(said[id].status if id in said else None),
             duplicate_of=said[id].duplicate_of if id in said else None,
             merged=tuple(merged[id]), ids=tuple(first[id]), states=states[id], nodes_after=after.get(id),
-            comes_from=places.get(id, ""),
+            comes_from=places.get(id, ""), calls=calls.get(id, ""),
             nodes_before=(min(sizes[id]), max(sizes[id])) if sizes[id] else None,
         )
         for id in ids

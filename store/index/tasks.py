@@ -277,6 +277,21 @@ class Tasks:
         with self._database.reading() as session:
             return [_info(row) for row in session.scalars(chosen)]
 
+    def newest(
+        self, states: Sequence[TaskState] = (), *, bug: int | None = None, before: int | None = None, limit: int
+    ) -> list[TaskInfo]:
+        """At most ``limit`` tasks in these states (empty: all), of one ``bug`` or of any, from the newest on: the next
+        page begins ``before`` the last id of this one."""
+        chosen = select(TaskRow).order_by(TaskRow.id.desc()).limit(limit)
+        if states:
+            chosen = chosen.where(TaskRow.state.in_([state.value for state in states]))
+        if bug is not None:
+            chosen = chosen.where(TaskRow.bug == bug)
+        if before is not None:
+            chosen = chosen.where(TaskRow.id < before)
+        with self._database.reading() as session:
+            return [_info(row) for row in session.scalars(chosen)]
+
     def counts(self) -> dict[TaskState, int]:
         """How many tasks there are in each state."""
         with self._database.reading() as session:

@@ -1,4 +1,4 @@
-"""A headless Chromium for the HTML report: playwright's own, or the one that is installed. Without one, tests skip."""
+"""A headless Chromium for our pages: playwright's own, or the one that is installed. Without one, tests skip."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pages import OpenPage
+from pages import Browse, OpenPage
 
 from fxminify.minifier.reporting.overview import overview
 from fxminify.repro_templates.report.html import render
@@ -56,6 +56,30 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[OpenPage]:
         page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
         page.on("request", lambda request: complaints.append(request.url) if "report.html" not in request.url else None)
         page.goto(f"{path.as_uri()}{fragment}")
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def browse(browser: Browser) -> Iterator[Browse]:
+    """Any complaint of the page fails the test, and so does whatever it asks of another server."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_(address: str, **options: Any) -> Page:
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        site = "/".join(address.split("/")[:3]) + "/"
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: None if request.url.startswith(site) else complaints.append(request.url))
+        page.goto(address)
         return page
 
     yield open_

@@ -8,8 +8,9 @@ import pytest
 from indexes import add, chain, failing, minify
 
 from fxminify.store.failure import Failure, FailureKind, Phase
-from fxminify.store.index import Index, State, StoreError
-from fxminify.store.index.bugs import LISTED
+from fxminify.store.index import BugStatus, Index, State, StoreError
+from fxminify.store.index.bugs import LISTED, BugFilter, BugOrder
+from fxminify.store.index.tables import BugRow
 
 WRONG = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, message="output 0 is off by 1", detail={"class": "value"})
 
@@ -43,6 +44,65 @@ def test_pages_are_read_by_key(index: Index) -> None:
     assert [[bug.ids for bug in page] for page in pages] == [[(1,), (2,)], [(3,), (4,)], [(5,)], []]
     with pytest.raises(StoreError, match="has no bug 9"):
         index.bugs.get(9)
+
+
+@pytest.fixture
+def seven(index: Index) -> Index:
+    """Seven bugs. Two and two were met last at the same time and equally often."""
+    for number, name in enumerate(("sin", "cos", "exp", "tan", "log", "neg", "abs")):
+        add(index, chain([name], backend=f"b{number % 2}"), failing(f"no {name}: 100%_"))
+    with index._database.writing() as session:
+        for id, (minute, times) in enumerate([(3, 9), (1, 5), (3, 5), (2, 70), (5, 1), (5, 2), (4, 3)], 1):
+            row = session.get_one(BugRow, id)
+            row.last_seen, row.occurrences = f"2026-11-23T10:0{minute}:00+00:00", times
+    return index
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (BugOrder.SEEN, [[6, 5, 7], [3, 1, 4], [2]]),
+        (BugOrder.NEW, [[7, 6, 5], [4, 3, 2], [1]]),
+        (BugOrder.OFTEN, [[4, 1, 3], [2, 7, 6], [5]]),
+    ],
+)
+def test_a_list_is_read_by_key_in_both_directions(seven: Index, order: BugOrder, expected: list[list[int]]) -> None:
+    parts = [seven.bugs.ranked(BugFilter(), order, limit=3)]
+    while parts[-1].after:
+        parts.append(seven.bugs.ranked(BugFilter(), order, key=parts[-1].after, limit=3))
+    assert [[bug.id for bug in part.bugs] for part in parts] == expected
+    assert [bool(part.before) for part in parts] == [False, True, True]
+    back = seven.bugs.ranked(BugFilter(), order, key=parts[2].before, back=True, limit=3)
+    assert ([bug.id for bug in back.bugs], bool(back.before), bool(back.after)) == (expected[1], True, True)
+    first = seven.bugs.ranked(BugFilter(), order, key=back.before, back=True, limit=3)
+    assert ([bug.id for bug in first.bugs], first.before) == (expected[0], "")
+
+
+@pytest.mark.parametrize("key", ["x", "7", " 7", "x 7", "7 x", "1 " + "9" * 40, "'; -- 7"])
+def test_what_is_no_key_of_a_list_is_refused(index: Index, key: str) -> None:
+    with pytest.raises(ValueError, match="is no key of a list"):
+        index.bugs.ranked(BugFilter(), key=key, limit=3)
+
+
+def test_bugs_are_found_by_what_a_list_says_of_them(seven: Index) -> None:
+    minify(seven, 2, chain(["cos", "acosh"]))
+    seven.triage.set(3, BugStatus.IGNORED)
+
+    def found(**wanted: object) -> list[int]:
+        chosen = BugFilter(**wanted)  # type: ignore[arg-type]
+        ids = [bug.id for bug in seven.bugs.ranked(chosen, BugOrder.NEW, limit=9).bugs]
+        assert sorted(ids) == [bug.id for bug in seven.bugs.page(wanted=chosen)]
+        return ids
+
+    assert found(text="NO COS") == found(text="acosh") == found(state=State.VERIFIED) == [2]
+    assert found(text="#3") == found(statuses=(BugStatus.IGNORED,)) == [3]
+    assert found(text="100%_") == found(kind="compile_error") == [7, 6, 5, 4, 3, 2, 1]
+    assert found(text="1%0") == found(text="n_ sin") == found(kind="crash") == found(text="#9" * 40) == []
+    assert found(backend="b1") == found(text="b1") == [6, 4, 2]
+    assert found(backend="b1", state=State.PENDING, text="tan") == [4]
+    assert found(statuses=(BugStatus.OPEN,)) == [7, 6, 5, 4, 2, 1]
+    assert seven.bugs.backends() == ["b0", "b1"]
+    assert [bug.calls for bug in seven.bugs.page(limit=2)] == ["", "acosh, cos"]
 
 
 def test_of_many_captures_the_first_are_listed(index: Index) -> None:

@@ -7,6 +7,7 @@ from indexes import add, chain, failing, minify
 
 from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import BugStatus, Index, Regrouped, StoreError, TaskState
+from fxminify.store.index.bugs import BugFilter
 from fxminify.store.index.tables import TriageRow
 
 WRONG = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, message="output 0 is off by 1", detail={"class": "value"})
@@ -64,7 +65,7 @@ def test_bugs_are_found_by_their_status(three: Index) -> None:
     three.triage.merge(2, 3)
 
     def found(*statuses: BugStatus) -> list[int]:
-        return [bug.id for bug in three.bugs.page(statuses=statuses)]
+        return [bug.id for bug in three.bugs.page(wanted=BugFilter(statuses=statuses))]
 
     assert found() == [1, 3]
     assert found(BugStatus.OPEN) == [3]

@@ -1,0 +1,60 @@
+"""Who asks, how a browser says so, and what those are told who may not.
+
+A program sends its token with each request. A browser has it in a cookie that no script can read and that other sites
+cannot send with a form. Each form of ours carries a key besides, which is made from that token, so that only a page
+that this server made for this browser can change anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.requests import cookie_parser
+from starlette.responses import JSONResponse
+
+from ...store.index import TokenScope
+
+#: The cookie with the token of a person who signed in.
+COOKIE = "fxminify-token"
+EVERYTHING = frozenset(TokenScope) - {TokenScope.RUN}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: the name of a token, or nobody in particular of this machine.
+
+    ``form_key`` is what a form of this caller must carry, ``signed_in`` is true where a cookie has the token.
+    """
+
+    name: str
+    scopes: frozenset[TokenScope]
+    form_key: str = ""
+    signed_in: bool = False
+
+    def may(self, scope: str) -> bool:
+        return scope in self.scopes or (TokenScope.ADMIN in self.scopes and scope in EVERYTHING)
+
+
+class Refused(Exception):
+    """A request that is not answered. The message is one sentence."""
+
+    def __init__(self, status: int, sentence: str, **headers: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    def response(self) -> JSONResponse:
+        return JSONResponse({"detail": str(self)}, self.status, self.headers)
+
+
+def token_of(headers: Mapping[str, str]) -> str:
+    """The token in the cookie of a request, empty if there is none."""
+    return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+
+
+def form_key(secret: str) -> str:
+    """The key of forms for those who have a token, or for all others by the secret of this process."""
+    return hmac.new(secret.encode(), b"a form of fxminify", hashlib.sha256).hexdigest()

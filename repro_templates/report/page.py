@@ -1,0 +1,104 @@
+"""What the HTML report and the pages of `minify serve` have in common: templates, filters, style, script, policy.
+
+Jinja escapes every text. Pictures and highlighted code are markup from modules of ours, which escape texts, too. Style
+and script stand in the page, and a Content-Security-Policy names them by their hashes, so nothing else can run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import resources
+
+import jinja2
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import DiffLexer, PythonLexer, get_lexer_by_name
+
+from ...backends.drawing import svg as drawing
+from ...store.text import count, printable
+from .phrases import points_to, without_paths
+
+#: Graphs of more nodes can be searched.
+SEARCHED = 20
+#: The most characters of a text that is highlighted.
+LONGEST = 400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The style and the script of a page, and the names by which a policy allows them."""
+
+    style: Markup
+    script: Markup
+    style_hash: str
+    script_hash: str
+
+
+@cache
+def look(*names: str) -> Look:
+    """That of the files ``names`` among the templates, in this order."""
+    texts = {name: _resource(name) for name in names}
+    style = "".join(text for name, text in texts.items() if name.endswith(".css"))
+    style = style.replace("/* graphs */", drawing.STYLE)
+    script = "".join(text for name, text in texts.items() if name.endswith(".js"))
+    return Look(Markup(style), Markup(script), _hash(style), _hash(script))
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """The environment of templates of pages."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("fxminify", "repro_templates/templates"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )
+    made.filters |= {
+        "python": partial(_highlighted, lexer=PythonLexer(stripnl=False)),
+        "difference": partial(_highlighted, lexer=DiffLexer(stripnl=False)), "highlighted": _in_language,
+        "drawn": Markup,  # a picture of ours, in which every text is escaped already
+        "count": count, "image_address": _image_address, "points_to": points_to, "minute": minute,
+        "shortened": partial(without_paths, length=300),
+    }  # fmt: skip
+    made.globals["searched"] = SEARCHED
+    made.finalize = _finalize
+    return made
+
+
+def _finalize(value: object) -> object:
+    return printable(value, "\n\t") if type(value) is str else value
+
+
+def minute(time: str) -> str:
+    """An ISO time (UTC) as people read it."""
+    return time[:16].replace("T", " ")
+
+
+def _in_language(text: str, language: str) -> Markup:
+    return _highlighted(text, get_lexer_by_name(language, stripnl=False))
+
+
+def _highlighted(text: str, lexer: PythonLexer | DiffLexer) -> Markup:
+    text = printable(text, "\n\t")
+    if len(text) > LONGEST:
+        return Markup.escape(f"{text[:LONGEST]}\n[...]")
+    return Markup(highlight(text, lexer, HtmlFormatter(nowrap=True, classprefix="c-")).rstrip("\n"))
+
+
+def _image_address(svg: str) -> str:
+    """A ``data:`` address of a picture from an index, which is shown as an image, so that nothing in it runs."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8", "replace")).decode()
+
+
+@cache
+def _resource(name: str) -> str:
+    return (resources.files("fxminify") / "repro_templates" / "templates" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
