@@ -45,8 +45,8 @@ def focus(page: Page, selector: str) -> None:
 
 @pytest.mark.parametrize(
     ("width", "scheme"),
-    [(400, "dark"), (1600, "light"), pytest.param(400, "light", marks=pytest.mark.slow),
-     pytest.param(1600, "dark", marks=pytest.mark.slow)],
+    [(400, "dark"), *(pytest.param(*other, marks=pytest.mark.slow) for other in
+                      [(400, "light"), (1600, "light"), (1600, "dark")])],
 )  # fmt: skip
 def test_pages_fit_and_can_be_read(served: Served, browse: Browse, width: int, scheme: str) -> None:
     page = browse(served.url + "/bugs", viewport={"width": width, "height": 800}, color_scheme=scheme)
@@ -75,6 +75,7 @@ def test_everything_is_done_from_the_keyboard(served: Served, browse: Browse) ->
     focus(page, "a.headline[href='/bugs/1']")
     page.keyboard.press("Enter")
     page.wait_for_url("**/bugs/1")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1600
     focus(page, ".copy")
     focus(page, "a[download]")
     focus(page, "[data-zoom=in]")
