@@ -1,4 +1,4 @@
-"""What this installation can serve: its version of torch, its kinds of devices, and the backends that can be used.
+"""What this installation can serve: its versions, its kinds of devices, and the backends that can be used.
 
     python -m fxminify.backends.provenance.serves
 
@@ -8,6 +8,7 @@ prints that as JSON. It is run in a process of its own, because it imports torch
 from __future__ import annotations
 
 import json
+from importlib import metadata
 from typing import Any
 
 import torch
@@ -16,13 +17,22 @@ from . import catalog
 
 
 def found() -> dict[str, Any]:
-    """``torch`` is a version; of ``devices`` the processor is left out."""
+    """``torch`` is a version; of ``devices`` the processor is left out; ``backends`` has the packages that they come in
+    besides torch, by name, with their versions."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
+    rows = [row for row in catalog.listing() if not row["needs"] and not row["problem"]]
     return {
         "torch": str(torch.__version__),
         "devices": [] if accelerator is None else [accelerator.type],
-        "backends": [row["name"] for row in catalog.listing() if not row["needs"] and not row["problem"]],
+        "backends": {row["name"]: _package(row["distribution"]) for row in rows},
     }
+
+
+def _package(name: str) -> dict[str, str]:
+    try:
+        return {name: metadata.version(name)} if name else {}
+    except metadata.PackageNotFoundError:
+        return {}
 
 
 if __name__ == "__main__":

@@ -474,6 +474,7 @@ def tasks(
     table = [
         {
             "id": task.id,
+            "kind": task.kind,
             "state": task.state.value,
             "bug": task.bug,
             "capture": task.capture,

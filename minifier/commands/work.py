@@ -50,7 +50,9 @@ def work(
 ) -> None:
     """Minify what is captured into DB, now and from now on, until it is ended.
 
-    Every bug has a task, new bugs come first, then those met most. Workers on any number of machines can share a DB.
+    Every bug has a task, new bugs come first, then those met most. What has a verified script is run under torch's
+    layers when nothing else is to do; with versions that no worker had before, bugs are run again. Workers on any
+    number of machines can share a DB.
     Ended by SIGTERM or Ctrl-C, it gives back what it is at work on, and whoever takes that goes on where it stopped.
     """
     from ..service.installation import NotServing

@@ -16,7 +16,7 @@ from ...backends.running.confinement import Confinement, wanted
 from ...store import codec
 from ...store.document.case import Blobs, Case, Json
 from ...store.errors import StoreError
-from ...store.index import Index
+from ...store.index import Index, queue
 from ..consent import Confirm, question, refuse
 from ..sandbox.launcher import BackendImportError, SandboxError
 from ..sandbox.pool import Pool
@@ -31,7 +31,7 @@ LAYERS = (
     ("aot_eager_decomp_partition", "decompositions and partitioner"),
 )
 #: The kind of the artifact.
-ARTIFACT = "ablation"
+ARTIFACT = queue.ABLATION
 #: Results of a backend, compared with the captured failure.
 SAME, OTHER, PASSES, CANNOT = "same failure", "another failure", "passes", "cannot run"
 
@@ -87,15 +87,37 @@ def ablate(
     """
     confinement = wanted(sandbox)
     with Index.open(db, readonly=True) as index:
-        capture = index.captures.get(id)
-        failure = index.captures.get(id).failure
-        case = index.best(capture) or index.captures.case(id)
-        if failure is None:
-            raise StoreError(f"capture {id} has no failure to compare with")
-        trusted = trust or index.is_ours(id)
-        if not trusted and not confirm(question(capture, case)):
-            raise StoreError(f"capture {id} is not trusted: add --trust to run it")
-        blobs = index.blobs.view(case.storages)
+        found = layers(
+            index, id, backends=backends, everything=everything, timeout=timeout, trust=trust,
+            confinement=confinement, confirm=confirm, done=done,
+        )  # fmt: skip
+    with Index.open(db) as index:
+        index.artifacts.save(id, ARTIFACT, found.to_json())
+    return found
+
+
+def layers(
+    index: Index,
+    id: int,
+    *,
+    backends: Sequence[str] = (),
+    everything: bool = False,
+    timeout: float = 300.0,
+    trust: bool = False,
+    confinement: Confinement | None = None,
+    confirm: Confirm = refuse,
+    done: Callable[[AblationRow], None] = lambda row: None,
+) -> Ablation:
+    """`ablate` without storing the answer."""
+    capture = index.captures.get(id)
+    failure = capture.failure
+    case = index.best(capture) or index.captures.case(id)
+    if failure is None:
+        raise StoreError(f"capture {id} has no failure to compare with")
+    trusted = trust or index.is_ours(id)
+    if not trusted and not confirm(question(capture, case)):
+        raise StoreError(f"capture {id} is not trusted: add --trust to run it")
+    blobs = index.blobs.view(case.storages)
     own = BackendSpec.from_json(case.backend)
     specs = [(named(name, own), layer) for name, layer in LAYERS if name != own.name]
     specs.append((own, "the backend"))
@@ -109,10 +131,7 @@ def ablate(
         row = _row(spec, layer, tried, blobs, Likeness(failure), timeout, confinement)
         rows.append(row)
         done(row)
-    found = Ablation(tuple(rows), _enters(rows))
-    with Index.open(db) as index:
-        index.artifacts.save(id, ARTIFACT, found.to_json())
-    return found
+    return Ablation(tuple(rows), _enters(rows))
 
 
 def named(name: str, own: BackendSpec) -> BackendSpec:

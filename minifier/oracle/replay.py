@@ -57,7 +57,7 @@ class Replay:
 
     ``failures`` has one example for each signature of ``target.allowed``; ``entries`` what each entry showed;
     ``threads`` is torch's number of threads; ``healthy``, for a hang, the seconds that a graph of one node takes, else
-    0; ``reason`` says why it did not reproduce, for a person.
+    0; ``reason`` says why it did not reproduce, for a person; ``passes`` that every run ended without a failure.
     """
 
     reproduced: bool
@@ -70,6 +70,7 @@ class Replay:
     healthy: float = 0.0
     entries: dict[str, Shown] = field(default_factory=dict)
     reason: str = ""
+    passes: bool = False
 
     def seldom(self) -> str:
         """How often the whole graph failed (``7 of 9``), nothing where it always did."""
@@ -115,7 +116,8 @@ def replay(
     entries = session.first_sight(again=0 if hangs else runs - 1) or session.second_sight(runs)
     target = FailureTarget((signature(captured),), match, error_regex)
     if not entries:
-        return Replay(False, target, entries=session.shown(), reason=session.why_not(captured, again))
+        why = session.why_not(captured, again)
+        return Replay(False, target, entries=session.shown(), reason=why, passes=session.all_pass())
     entry = fastest(entries)
     if prefer in entries and entries[prefer].rate >= entries[entry].rate:
         entry = prefer
@@ -262,6 +264,10 @@ class _Runs:
 
     def slowest(self, entry: str) -> float:
         return max(reply.seconds for _, reply in self.seen[entry, self.threads])
+
+    def all_pass(self) -> bool:
+        """Whether every run ended without a failure."""
+        return all(observation.seen is Seen.PASS for observation, _ in self._all())
 
     def why_not(self, captured: Failure, again: str) -> str:
         """For a person: what the runs showed instead, and what to do before the command ``again``."""

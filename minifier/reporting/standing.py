@@ -7,13 +7,13 @@ with a failure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from ...store.index import CaptureInfo, Index, Retest, RetestResult
+from ...store.versions import order
 
 #: The id of a retest that is not stored; it sorts as the latest.
 UNRECORDED = 1 << 62
@@ -146,19 +146,6 @@ def as_expected(found: Retest, before: Sequence[Retest], own: bool, expect: Expe
     if found.result is RetestResult.FAILING or not (before or own):
         return True
     return any(row.result is RetestResult.CHANGED and row.signature == found.signature for row in before)
-
-
-def order(version: str) -> tuple[object, ...]:
-    """A key that sorts versions of torch: ``2.14.0.dev20261120+cpu`` < ``2.14.0a0`` < ``2.14.0rc1`` < ``2.14.0``."""
-    release, kind, number = _VERSION.match(version).groups()  # type: ignore[union-attr]  # it matches anything
-    numbers = tuple(int(part) for part in re.findall(r"\d+", release or ""))
-    while numbers and numbers[-1] == 0:
-        numbers = numbers[:-1]
-    return numbers, _STAGES.get(kind or "", 4), int(number or 0)
-
-
-_VERSION = re.compile(r"((?:\d{1,9}\.)*\d{1,9})?(?:\.?(dev|a|b|rc)(\d{1,18}))?")
-_STAGES = {"dev": 0, "a": 1, "b": 2, "rc": 3}
 
 
 def _captured(capture: CaptureInfo) -> Retest:

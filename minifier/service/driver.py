@@ -1,4 +1,4 @@
-"""The driver of one task: a process that minifies its capture, renews its lease, and writes down what became of it.
+"""The driver of one task: a process that does it, renews its lease, and writes down what became of it.
 
 A worker starts it as ``python -m fxminify.minifier.service.driver`` with a `Job` on its standard input, and it ends
 when the worker does. SIGTERM, or the loss of the lease, ends the minification as Ctrl-C does, and the task is given
@@ -22,10 +22,12 @@ from ...store import codec
 from ...store.errors import StoreError, is_temporary
 from ...store.index import Index, State, TaskInfo, TaskState, queue, signing
 from ...store.index.leases import RENEWED, own_name
+from ..oracle.ablation import layers
 from ..sandbox.processes import die_with_parent
 from ..session import events
 from ..session.minify import OPEN, minify
 from ..session.options import MinifyOptions
+from .fixed import retest_bug
 from .log import TaskLog
 
 #: Exit codes of a driver that has not written what became of its task: it was ended, or could not reach the index.
@@ -66,7 +68,7 @@ def drive(job: Job, log: TaskLog) -> int:
                 return 0
             try:
                 with _renewed(index, task, holder, lost):
-                    _minify(index, task, job, log)
+                    _work(index, task, job, log)
             except KeyboardInterrupt:
                 if not lost.is_set() and index.tasks.give_back(task, "its worker was ended"):
                     log("given-back", "given back", task)
@@ -111,10 +113,7 @@ def _minify(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
         _finish(index, task, *outcome(task, capture.state, "it was minified before", job.can), log)
         return
     index.captures.case(task.capture)  # raises where the case cannot be read
-    if not job.options.trust and not index.captures.is_ours(task.capture):
-        needs = queue.for_trusting(task.needs)
-        index.tasks.give_back(task, queue.NEEDS_TRUST, needs=needs)
-        log("waits", queue.NEEDS_TRUST, task)
+    if not _may_run(index, task, job, log, ours=index.captures.is_ours(task.capture)):
         return
     reasons: list[str] = []
 
@@ -135,6 +134,76 @@ def _minify(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
         log("waits", why, task)
     else:
         _finish(index, task, *outcome(task, result.state, result.reason, job.can), log)
+
+
+def _ablate(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
+    """Find out at which layer the failure of a capture enters."""
+    if not _may_run(index, task, job, log, ours=index.is_ours(task.capture)):
+        return
+    with _held(index, task, log) as held:
+        if held:
+            found = layers(
+                index,
+                task.capture,
+                trust=job.options.trust,
+                done=lambda row: log("layer", f"{row.backend}: {row.result}", task),
+            )
+            index.artifacts.save(task.capture, queue.ABLATION, found.to_json())
+            _finish(index, task, TaskState.DONE, f"enters at: {found.enters}", log)
+
+
+def _retest(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
+    """Find out whether a bug is fixed here, or fails again."""
+    if not _may_run(index, task, job, log, ours=index.is_ours(task.capture)):
+        return
+    with _held(index, task, log) as held:
+        if not held:
+            return
+        found = retest_bug(index, task.capture, job.options)
+        if found.is_fixed or found.fails:
+            status = index.triage.retested(task.capture, found.versions, fixed=found.is_fixed)
+            log("retested", f"bug {task.bug} is {status}", task, status=status.value)
+        if found.is_stale:
+            with suppress(StoreError):  # it has an open task already
+                index.tasks.add(task.capture, config={"again": True})
+    over = found.is_fixed or found.fails
+    _finish(index, task, TaskState.DONE if over else TaskState.FAILED, str(found), log)
+
+
+def _work(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
+    if task.kind == queue.MINIFY:
+        _minify(index, task, job, log)
+    elif task.kind == queue.ABLATE:
+        _ablate(index, task, job, log)
+    elif task.kind == queue.RETEST:
+        _retest(index, task, job, log)
+    else:
+        _finish(index, task, TaskState.FAILED, "this fxminify does not know what is to be done", log)
+
+
+def _may_run(index: Index, task: TaskInfo, job: Job, log: TaskLog, *, ours: bool) -> bool:
+    """Whether this worker runs what a task is about. Else it waits for one that does."""
+    if ours or job.options.trust:
+        return True
+    index.tasks.give_back(task, queue.NEEDS_TRUST, needs=queue.for_trusting(task.needs))
+    log("waits", queue.NEEDS_TRUST, task)
+    return False
+
+
+@contextmanager
+def _held(index: Index, task: TaskInfo, log: TaskLog) -> Iterator[bool]:
+    """Hold the lease on the capture of a task inside the block. False where another process does: the task is tried
+    again soon."""
+    if not index.leases.take(task.capture):
+        why = f"backs off for {BUSY:.0f} s: another process was at work on it"
+        index.tasks.give_back(task, why, seconds=BUSY)
+        log("waits", why, task)
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        index.leases.give_back(task.capture)
 
 
 def outcome(task: TaskInfo, state: State, reason: str, can: Collection[str]) -> tuple[TaskState, str]:

@@ -1,19 +1,30 @@
-"""The labels of a worker on this installation: the tasks that it can serve (`fxminify.store.index.queue`)."""
+"""What a worker on this installation can serve: its labels (`fxminify.store.index.queue`), and its versions."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ...store.index import queue, trust
+from ...store.index.installations import OTHERS, label_of
 
 
 class NotServing(Exception):
     """This installation cannot say what it serves. The message is for the user."""
 
 
-def labels() -> set[str]:
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The labels of a worker, and the versions of torch and of the package of each backend, by backend."""
+
+    labels: frozenset[str]
+    versions: Mapping[str, Mapping[str, str]]
+
+
+def serving() -> Serving:
     """Asks a process that imports torch. Raises `NotServing`."""
     command = [sys.executable, "-m", "fxminify.backends.provenance.serves"]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
@@ -27,4 +38,6 @@ def labels() -> set[str]:
     out |= {queue.label(queue.BACKEND, name) for name in found["backends"]}
     if own := trust.maker():
         out.add(queue.label(queue.MAKER, own))
-    return out
+    torch = {"torch": str(found["torch"])}
+    versions = {OTHERS: torch} | {name: torch | package for name, package in found["backends"].items()}
+    return Serving(frozenset(out | {label_of(each) for each in versions.values()}), versions)

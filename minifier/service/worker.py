@@ -23,13 +23,15 @@ from ...store.index.leases import RENEWED
 from ..sandbox.processes import kill_tree
 from ..session.options import MinifyOptions
 from .driver import AWAY, Job
-from .installation import labels
+from .installation import serving
 from .log import TaskLog
 
 #: Seconds between two looks at the drivers, and at an empty queue.
 _LOOK, _IDLE = 0.1, 1.0
 #: Seconds between two sweeps, and between two tries to reach a server that is away.
 _SWEEP, _AWAY = 5.0, 2.0
+#: Seconds between two looks at bugs that nobody has met for long.
+_TIDY = 3600.0
 #: Seconds that a driver has to end in, once it was told to.
 _GRACE = 15.0
 #: A worker with nothing to do is not ended while a task is tried again within so many seconds.
@@ -86,12 +88,15 @@ class TaskWorker:
         self._index = index
         self._options = options
         self._log = log
-        self._can = labels() | set(options.labels) | ({queue.TRUST} if options.minify.trust else set())
+        here = serving()
+        self._can = set(here.labels) | set(options.labels) | ({queue.TRUST} if options.minify.trust else set())
         self._can |= {queue.label(queue.SIGNER, key) for key in options.keys}
+        self._can |= {queue.EXPLAIN} if options.minify.explain else set()
         self._places = options.drivers or max(1, len(os.sched_getaffinity(0)) // 2)
         self._drivers: list[_Driver] = []
         self._taken = 0
-        self._swept = self._patient = float("-inf")
+        self._swept = self._patient = self._tidied = float("-inf")
+        self._versions = here.versions
         self._id = index.tasks.join(options.name, self._can)
 
     def run(self) -> int:
@@ -106,6 +111,8 @@ class TaskWorker:
         away = False
         try:
             self._index.tasks.fill()
+            if queued := self._index.installations.announce(self._versions):
+                log("installed", f"new versions are installed here: {queued} bugs are run again", bugs=queued)
             while True:
                 try:
                     if self._step():
@@ -135,6 +142,10 @@ class TaskWorker:
         if time.monotonic() > self._swept + _SWEEP:
             self._sweep()
             self._swept = time.monotonic()
+        if time.monotonic() > self._tidied + _TIDY:
+            if retired := self._index.triage.retire():
+                self._log("obsolete", f"{retired} bugs that nobody has met for long are obsolete", bugs=retired)
+            self._tidied = time.monotonic()
         limit = self._options.tasks
         while len(self._drivers) < self._places and (limit is None or self._taken < limit):
             task = self._index.tasks.claim(self._id, self._can)

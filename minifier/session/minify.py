@@ -90,6 +90,7 @@ def minify(
                         index.verdicts.flush()
                 tell(CaptureFinished(index.captures.get(capture.id), why))
                 index.leases.give_back(capture.id)
+                index.tasks.settle(capture.id)
         done = index.captures.find([c.id for c in todo]) if todo else []
         results = [MinifyResult(row, _script(index, row), others.get(row.id, ())) for row in done]
         results += [MinifyResult(row, _script(index, row), skipped=True) for row in skipped]

@@ -28,6 +28,7 @@ from ..document.decode import InvalidDocument, parse_value
 from ..errors import ForeignValue, UnreadableRow
 from ..failure import FailureKind
 from ..text import printable
+from ..versions import at_least
 from . import events, queue
 from .database import Database, insert, now
 from .documents import digest, dumps, loads
@@ -64,7 +65,7 @@ class BugInfo:
     where there is none, and ``calls`` what that one calls. ``comes_from`` says which lines of a program fail, where
     that is known. The first of its captures gives the ``headline``. ``status`` is what people said about it: a
     duplicate has no captures, because they are those of the bug ``duplicate_of`` now; ``merged`` are the duplicates of
-    this bug.
+    this bug. ``fixed_in`` has the versions with which a retest found it fixed, the oldest ones that are known.
     """
 
     id: int
@@ -87,6 +88,7 @@ class BugInfo:
     status: BugStatus = BugStatus.OPEN
     duplicate_of: int | None = None
     merged: tuple[int, ...] = ()
+    fixed_in: Mapping[str, str] | None = None
 
     def to_json(self) -> Json:
         """The fields as JSON values, as `minify list --json` prints them."""
@@ -231,7 +233,7 @@ class Bugs:
         )
         with self._database.reading() as session:
             rows = session.execute(query).all()
-        counted = {_status(status): bugs for status, bugs, _, _ in rows}
+        counted = {status_of(status): bugs for status, bugs, _, _ in rows}
         return Totals(counted, sum(int(row[2]) for row in rows), sum(int(row[3]) for row in rows))
 
     def _alone(self, id: int) -> BugInfo:
@@ -260,7 +262,7 @@ class Bugs:
         )
         with self._database.reading() as session:
             self._database.need(session, BugRow, id)
-            return [Sighting(day, _versions(versions), int(count)) for day, versions, count in session.execute(query)]
+            return [Sighting(day, versions_of(versions), int(count)) for day, versions, count in session.execute(query)]
 
 
 def columns(capture: Mapping[str, Any], operators: str = "") -> dict[str, Any]:
@@ -325,10 +327,33 @@ def count(session: Session, capture: int, bug: int, provenance: Json, times: int
     counted = update(BugRow).where(BugRow.id == bug).values(more).returning(BugRow.occurrences)
     occurrences = session.scalars(counted).one()
     queue.seen(session, bug, occurrences, times)
-    enough = (TriageRow.status == BugStatus.IGNORED.value) & (TriageRow.until <= occurrences)
-    over = delete(TriageRow).where(TriageRow.bug == bug, or_(TriageRow.status == BugStatus.OBSOLETE.value, enough))
-    for status in session.scalars(over.returning(TriageRow.status)).all():
+    said = session.get(TriageRow, bug, populate_existing=True)  # whoever changes it holds the row of the bug, as we do
+    if said is None:
+        return
+    status = status_of(said.status)
+    enough = status is BugStatus.IGNORED and said.until is not None and said.until <= occurrences
+    if enough or status is BugStatus.OBSOLETE:
+        session.delete(said)
+        session.flush()
         events.note(session, "bug", f"open again: it was {status}, and was met again", bug=bug, capture=capture)
+    elif status is BugStatus.FIXED:
+        versions = {name: str(provenance[name]) for name in ("torch", "python") if provenance.get(name)}
+        if at_least(versions, fixed := versions_of(said.versions)):
+            regress(session, said, fixed, versions, capture)
+
+
+def regress(session: Session, said: TriageRow, fixed: Mapping[str, str], seen: Mapping[str, str], capture: int) -> None:
+    """A bug that was ``fixed`` with some versions was ``seen`` with the same or newer ones."""
+    said.status, said.at = BugStatus.REGRESSED.value, now()
+    session.flush()
+    text = f"it was fixed with {in_words(fixed)}, and fails again with {in_words(seen)}"
+    events.note(session, events.REGRESSED, text, bug=said.bug, capture=capture)
+
+
+def in_words(versions: Mapping[str, str]) -> str:
+    """``torch 2.14.0 and onnxruntime 1.20``."""
+    names = sorted(versions, key=lambda name: (name != "torch", name))
+    return printable(" and ".join(f"{name} {versions[name]}" for name in names))
 
 
 def reassign(session: Session, capture: CaptureRow, operators: str) -> None:
@@ -455,8 +480,9 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
         merged[bug].append(id)
     return [
         rows[id].to(
-            BugInfo, status=_status(said[id].status if id in said else None),
+            BugInfo, status=status_of(said[id].status if id in said else None),
             duplicate_of=said[id].duplicate_of if id in said else None,
+            fixed_in=(versions_of(said[id].versions) or None) if id in said else None,
             merged=tuple(merged[id]), ids=tuple(first[id]), states=states[id], nodes_after=after.get(id),
             comes_from=places.get(id, ""), calls=calls.get(id, ""),
             nodes_before=(min(sizes[id]), max(sizes[id])) if sizes[id] else None,
@@ -488,12 +514,15 @@ def _state(name: str) -> State:
         raise ForeignValue(f"a state of a capture that cannot be read: {exc}") from exc
 
 
-def _status(name: str | None) -> BugStatus:
+def status_of(name: str | None) -> BugStatus:
+    """The status of a bug as a row says it, open without a row. Raises `ForeignValue`."""
     try:
         return BugStatus.OPEN if name is None else BugStatus(name)
     except ValueError as exc:
         raise ForeignValue(f"a status of a bug that cannot be read: {exc}") from exc
 
 
-def _versions(text: str) -> dict[str, str]:
-    return {name: printable(str(version)[:100]) for name, version in list(loads(text).items())[:100]}
+def versions_of(text: str | None) -> dict[str, str]:
+    """The versions in a column, none of NULL."""
+    found = {} if text is None else loads(text)
+    return {name: printable(str(version)[:100]) for name, version in list(found.items())[:100]}

@@ -274,12 +274,33 @@ class Captures:
     def set_state(self, id: int, state: State, reason: str = "") -> None:
         """Give a capture a state, and the reason of it in one sentence, in which what is private here is masked.
 
-        Raises `LeaseLost` if another process took the capture over, `StoreError` if there is none with this id.
+        With a verified script, what follows is queued. Raises `LeaseLost` if another process took the capture over,
+        `StoreError` if there is none with this id.
         """
-        with self._database.writing() as session:
+        needs = self.known_needs(id) if state is State.VERIFIED else ""
+
+        def write(session: Session) -> None:
             row = self._database.need(session, CaptureRow, id)
             self._database.check_lease(session, id)
             row.state, row.reason = State(state).value, here().mask(reason)
+            if state is State.VERIFIED and row.bug is not None:
+                session.flush()
+                queue.verified(session, row.bug, id, needs)
+                events.note(session, events.VERIFIED, row.headline, bug=row.bug, capture=id)
+
+        self._database.write(write)
+
+    def needs(self, id: int) -> str:
+        """The labels that a worker needs for a capture: see `fxminify.store.index.queue`."""
+        case, ours = self.case(id), self.is_ours(id)
+        return queue.needs_of(case, queue.whose(self.get(id).provenance, ours=ours))
+
+    def known_needs(self, id: int) -> str:
+        """`needs`, none of a capture that cannot be read: any worker finds out what is wrong with it."""
+        try:
+            return self.needs(id)
+        except StoreError:
+            return ""
 
     def count_again(self, identity: str, provenance: Json, times: int = 1, *, key: str = "") -> int | None:
         """Count ``times`` more occurrences of the capture with this identity. Returns its id, None if there is none.

@@ -19,6 +19,8 @@ from .database import Database
 from .leases import time_of
 from .tables import EventRow
 
+#: Kinds of events: a capture has a verified script, a retest found a bug fixed, a fixed one was met again.
+VERIFIED, FIXED, REGRESSED = "verified", "fixed", "regressed"
 #: Seconds for which a missing number may still come. A server ends transactions that stop for 30 s.
 SETTLED = 40.0
 

@@ -21,6 +21,7 @@ from .captures import CaptureInfo, Captures
 from .cases import CaseStore
 from .database import Database, check_place, open_database
 from .events import EventInfo, Events
+from .installations import Installations
 from .leases import Leases
 from .reductions import ReductionInfo, Reductions, StepInfo
 from .retests import Retest, Retests
@@ -58,7 +59,9 @@ class Index:
         self.leases = Leases(database)
         #: What is to be minified without anybody asking.
         self.tasks = Tasks(database, self.captures)
-        #: What people say about bugs.
+        #: What workers have installed.
+        self.installations = Installations(database, self.captures, self.bugs)
+        #: What is said about bugs.
         self.triage = Triage(database, self.tasks)
         #: Queries and their answers.
         self.verdicts = Verdicts(database)

@@ -1,4 +1,7 @@
-"""What a task needs, who can serve that, and how a capture is put into the queue.
+"""What is done about a capture unasked, what a task needs, who can serve that, and how it is put into the queue.
+
+A capture is minified first. Once it has a verified script, it is run under other backends, after everything else
+(`ABLATE`). An installation that nobody had before runs the scripts of its backends again (`RETEST`).
 
 A *label* is a word such as ``backend=inductor``. A task needs labels, and a worker has some. The labels of a task are
 found when its capture is stored: the backend, if ``torch.compile`` knows it by name in every process, kinds of devices
@@ -23,21 +26,27 @@ from sqlalchemy.orm import Session
 from ..document.case import Case, Json
 from . import signing, trust
 from .database import insert, now
-from .tables import BugRow, CaptureRow, State, TaskRow, TaskState
+from .tables import ArtifactRow, BugRow, CaptureRow, State, TaskRow, TaskState
 
-#: The one kind of task that there is.
-MINIFY = "minify"
+#: The kinds of tasks.
+MINIFY, ABLATE, RETEST = "minify", "ablate", "retest"
+#: The kind of the artifact that says at which layer a failure enters.
+ABLATION = "ablation"
+#: The label of workers that also find out what explains a failure.
+EXPLAIN = "explain"
 #: The label of workers that run what anybody captured, and of tasks that only these can serve.
 TRUST = "trust"
 #: Prefixes of labels.
 BACKEND, DEVICE, MAKER, SIGNER, TORCH = "backend=", "device=", "maker=", "signer=", "torch="
+#: That of workers with one certain installation: `fxminify.store.index.installations`.
+INSTALLED = "installed="
 WHOSE = (MAKER, SIGNER)
 #: In the provenance of a capture that was sent: the name of the user who made it (`fxminify.store.index.trust.maker`).
 OF_MAKER = "maker"
 #: Why such a task waits.
 NEEDS_TRUST = "needs trust: it was captured by somebody else, and only `minify work --trust` runs that"
-#: Added to the priority of a bug of which a capture was tried before.
-LATER = 100
+#: Added to the priority of a bug of which a capture was tried before, and the priorities of the other kinds of tasks.
+LATER, RETESTED, LAST = 100, 500, 1000
 #: The most characters of a name in a label.
 _LONGEST = 100
 
@@ -110,17 +119,36 @@ def put(session: Session, bug: int, capture: int, needs: str) -> None:
         insert(session, TaskRow, [columns(session, bug, capture, needs)])
 
 
-def columns(session: Session, bug: int, capture: int, needs: str) -> dict[str, object]:
+def verified(session: Session, bug: int, capture: int, needs: str) -> None:
+    """A capture has a verified script now: find out at which layer its failure enters, when nothing else is to do."""
+    known = session.get(ArtifactRow, (capture, ABLATION))
+    if known is None:
+        labels = " ".join(sorted({EXPLAIN, *needs.split()}))
+        insert(session, TaskRow, [columns(session, bug, capture, labels, ABLATE)])
+
+
+def columns(session: Session, bug: int, capture: int, needs: str, kind: str = MINIFY) -> dict[str, object]:
     """Those of a new task."""
-    tried = session.scalar(select(TaskRow.id).where(TaskRow.bug == bug).limit(1)) is not None
-    occurrences = session.scalars(select(BugRow.occurrences).where(BugRow.id == bug)).one()
+    urgency = {ABLATE: LAST, RETEST: RETESTED}.get(kind, 0)
+    if kind == MINIFY:
+        earlier = select(TaskRow.id).where(TaskRow.bug == bug, TaskRow.kind == MINIFY).limit(1)
+        occurrences = session.scalars(select(BugRow.occurrences).where(BugRow.id == bug)).one()
+        urgency = priority(occurrences, tried=session.scalar(earlier) is not None)
     return {
-        "kind": MINIFY, "open": open_key(bug), "bug": bug, "capture": capture, "config": "{}", "needs": needs,
-        "priority": priority(occurrences, tried=tried), "state": TaskState.QUEUED.value, "why": "", "attempts": 0,
-        "fence": 0, "holder": "", "until": 0.0, "created": now(),
+        "kind": kind, "open": key_of(kind, bug, capture, needs), "bug": bug, "capture": capture, "config": "{}",
+        "needs": needs, "priority": urgency, "state": TaskState.QUEUED.value, "why": "", "attempts": 0, "fence": 0,
+        "holder": "", "until": 0.0, "created": now(),
     }  # fmt: skip
 
 
+def key_of(kind: str, bug: int, capture: int, needs: str) -> str:
+    """What names the one open task of this kind: of a bug, or else of a capture and, of a retest, an installation."""
+    if kind == MINIFY:
+        return open_key(bug)
+    installed = [one.removeprefix(INSTALLED) for one in needs.split() if one.startswith(INSTALLED)]
+    return " ".join([kind, str(capture), *installed])
+
+
 def open_key(bug: int) -> str:
-    """What names the one open task of a bug."""
+    """What names the one open task of a bug that minifies it."""
     return f"{MINIFY} {bug}"

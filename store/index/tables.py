@@ -21,7 +21,7 @@ from ..errors import ForeignValue
 _T = TypeVar("_T")
 
 #: The newest revision under ``migrations/versions``. Revisions are numbers, so that they can be compared.
-SCHEMA = "0007"
+SCHEMA = "0008"
 
 
 class State(StrEnum):
@@ -34,6 +34,16 @@ class State(StrEnum):
     NOT_REPRODUCED = "not_reproduced"  #: the replay of the capture itself did not fail
     UNSUPPORTED = "unsupported"  #: the graph could not be stored; the reason says which node
     BLOCKED = "blocked"  #: something must be done first (a module to install...); the reason says what
+
+
+class DeliveryState(StrEnum):
+    """The state of what a target is to be told."""
+
+    WAITING = "waiting"  #: to be sent, or to be tried again
+    SENDING = "sending"  #: a process is sending it
+    SENT = "sent"
+    FAILED = "failed"  #: it was refused, or tried too often; the answer says why
+    UNKNOWN = "unknown"  #: its process ended while it was sending, or no answer came: it is not sent again
 
 
 class TaskState(StrEnum):
@@ -49,11 +59,13 @@ class TaskState(StrEnum):
 
 
 class BugStatus(StrEnum):
-    """What people have said about a bug. Nothing is stored of an open one."""
+    """What people have said about a bug, or what retests of it have found. Nothing is stored of an open one."""
 
     OPEN = "open"
     IGNORED = "ignored"  # for good, or until it was met so many times more
     OBSOLETE = "obsolete"  # until it is met again
+    FIXED = "fixed"  # a retest of it passed, until it is met with the same versions or newer ones
+    REGRESSED = "regressed"  # it was fixed, and was met again with the same versions or newer ones
     DUPLICATE = "duplicate"  # its captures, also those to come, are counted under another bug
 
 
@@ -155,7 +167,7 @@ class TriageRow(Base):
     """What people have said about a bug: see `fxminify.store.index.triage`.
 
     An ignored bug is open again after ``until`` occurrences in all, if that is no NULL. The captures of a duplicate are
-    counted under the bug ``duplicate_of``.
+    counted under the bug ``duplicate_of``. ``versions`` is canonical JSON: what a bug was fixed with.
     """
 
     __tablename__ = "triage"
@@ -166,6 +178,7 @@ class TriageRow(Base):
     duplicate_of: Mapped[int | None] = mapped_column(ForeignKey("bugs.id"), index=True)
     actor: Mapped[str]
     at: Mapped[str] = mapped_column(String(32))
+    versions: Mapped[str | None]
 
 
 class MergedRow(Base):
@@ -285,6 +298,52 @@ class WorkerRow(Base):
     holder: Mapped[str]
     can: Mapped[str]
     seen: Mapped[float]
+
+
+class InstallationRow(Base):
+    """Versions of torch and of the package of a backend that a worker had: see `fxminify.store.index.installations`."""
+
+    __tablename__ = "installations"
+
+    backend: Mapped[str] = mapped_column(String(100), primary_key=True)
+    environment: Mapped[str] = mapped_column(ForeignKey("environments.digest"), primary_key=True)
+    at: Mapped[str] = mapped_column(String(32))
+
+
+class TargetRow(Base):
+    """Somebody who is told what happens. Events up to the number ``event`` have become deliveries."""
+
+    __tablename__ = "targets"
+
+    name: Mapped[str] = mapped_column(String(100), primary_key=True)
+    event: Mapped[int]
+
+
+class DeliveryRow(Base):
+    """What a target is to be told of a bug, and what became of that: see `fxminify.store.index.deliveries`.
+
+    ``once`` names target, bug and what happened, so that it is told once. ``until`` is a Unix time before which it is
+    not tried again, ``holder`` the process that is sending it, ``message`` the first of those that were sent together.
+    """
+
+    __tablename__ = "deliveries"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    target: Mapped[str] = mapped_column(ForeignKey("targets.name"))
+    what: Mapped[str] = mapped_column(String(16))
+    bug: Mapped[int] = mapped_column(index=True)
+    text: Mapped[str]
+    once: Mapped[str] = mapped_column(String(250), unique=True)
+    state: Mapped[str] = mapped_column(String(16))
+    attempts: Mapped[int]
+    until: Mapped[float]
+    holder: Mapped[str]
+    message: Mapped[int | None]
+    answer: Mapped[str]
+    created: Mapped[str] = mapped_column(String(32))
+    sent: Mapped[str | None] = mapped_column(String(32))
+
+    __table_args__ = (Index("ix_deliveries_target_state", "target", "state"),)
 
 
 class TokenRow(Base):

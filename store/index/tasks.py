@@ -125,7 +125,7 @@ class Tasks:
 
         Raises `StoreError` if the bug of the capture has an open task.
         """
-        needs = self._needs(capture_id)
+        needs = self._captures.needs(capture_id)
 
         def add(session: Session) -> int:
             bug = self._database.need(session, CaptureRow, capture_id).bug
@@ -211,8 +211,39 @@ class Tasks:
         ended = {"state": state.value, "why": why, "finished": now(), "open": None, "holder": "", "until": 0.0}
         if not self._change(task, lambda session: ended, tell=True):
             return False
-        self.follow(self.get(task.id).bug)  # which may have been merged meanwhile
+        if task.kind == queue.MINIFY:
+            self.follow(self.get(task.id).bug)  # which may have been merged meanwhile
         return True
+
+    def settle(self, capture_id: int) -> None:
+        """Close the tasks that nobody is at work on and that `minify run` has done: that of a capture that is over now,
+        or those of its bug if there is a verified script."""
+        capture = self._captures.get(capture_id)
+        if capture.state in (*_UNTRIED, State.BLOCKED):
+            return
+        verified = capture.state is State.VERIFIED
+        about = TaskRow.capture == capture_id
+        waiting = select(TaskRow).where(
+            TaskRow.kind == queue.MINIFY,
+            TaskRow.state.in_([TaskState.QUEUED.value, TaskState.WAITING.value]),
+            about | (TaskRow.bug == capture.bug) if verified else about,
+        )
+
+        def settle(session: Session) -> list[TaskRow]:
+            rows = list(session.scalars(waiting.order_by(TaskRow.id).with_for_update()))
+            for row in rows:
+                row.state = (TaskState.DONE if verified else TaskState.FAILED).value
+                other = verified and row.capture != capture_id
+                why = f"capture {capture_id} has a verified script" if other else capture.reason
+                row.why = why if verified else f"{capture.state.value.replace('_', ' ')}: {why}".rstrip(": ")
+                row.open, row.finished, row.until = None, now(), 0.0
+            session.flush()
+            for row in rows:
+                _tell(session, row.id, row.bug, row.capture, row.state, row.why)
+            return rows
+
+        for bug in {row.bug for row in self._database.write(settle)}:
+            self.follow(bug)
 
     def fail(self, task: TaskInfo, why: str) -> bool:
         """The driver of the task ended without an answer: it is tried again later, at most `ATTEMPTS` times in all."""
@@ -255,9 +286,9 @@ class Tasks:
             if row.state == TaskState.LEASED:
                 raise StoreError(f"task {id} of {self._database.name} is at work: `minify tasks --cancel {id}` ends it")
             if row.open is None:
-                columns = queue.columns(session, row.bug, row.capture, row.needs)
-                self._need_no_other(session, str(columns["open"]))
-                row.open, row.config = str(columns["open"]), dumps({**loads(row.config), "again": True})
+                key = queue.key_of(row.kind, row.bug, row.capture, row.needs)
+                self._need_no_other(session, key)
+                row.open, row.config = key, dumps({**loads(row.config), "again": True})
             row.state, row.why, row.attempts, row.finished = TaskState.QUEUED.value, "", 0, None
             session.flush()
             _tell(session, row.id, row.bug, row.capture, row.state, "", actor)
@@ -354,10 +385,6 @@ class Tasks:
 
         self._database.write(sweep)
 
-    def _needs(self, capture_id: int) -> str:
-        case, ours = self._captures.case(capture_id), self._captures.is_ours(capture_id)
-        return queue.needs_of(case, queue.whose(self._captures.get(capture_id).provenance, ours=ours))
-
     def _need(self, session: Session, id: int, *, lock: bool = True) -> TaskRow:
         row = session.get(TaskRow, id, with_for_update=lock) if 0 < id < 1 << 63 else None
         if row is None:
@@ -397,10 +424,7 @@ class Tasks:
             capture = session.scalar(untried)
         if capture is None:
             return
-        try:
-            needs = self._needs(capture)
-        except StoreError:  # a worker without any label finds out what is wrong with it
-            needs = ""
+        needs = self._captures.known_needs(capture)
         self._database.write(lambda session: queue.put(session, bug, capture, needs))
 
 
@@ -418,10 +442,10 @@ def _tell(session: Session, id: int, bug: int, capture: int, state: str, why: st
 def waits_for(labels: Sequence[str]) -> str:
     """Why a task waits for which all workers lack ``labels``."""
     trust = [one for one in labels if one == queue.TRUST or one.startswith(queue.WHOSE)]
-    lacks = [one for one in labels if one not in trust]
+    lacks = [one for one in labels if one not in trust and one != queue.EXPLAIN]
     if lacks:
         return f"needs an environment: no worker has {' and '.join(lacks)}"
-    return queue.NEEDS_TRUST
+    return queue.NEEDS_TRUST if trust else "needs a worker without --no-explain"
 
 
 def _heads_query() -> Executable:

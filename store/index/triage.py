@@ -1,7 +1,11 @@
-"""What people say about the bugs of an index: that one is to be ignored, is obsolete, or is the same as another.
+"""What is said about the bugs of an index: that one is to be ignored, obsolete, fixed, or the same as another.
 
 An ignored bug is open again when it was met so many times more, an obsolete one when it is met at all: the transaction
-that counts the occurrence changes it (`fxminify.store.index.bugs.count`).
+that counts the occurrence changes it (`fxminify.store.index.bugs.count`). A bug that nobody has met for long becomes
+obsolete.
+
+Only a retest makes a bug fixed, with the versions that it ran with. It has *regressed* when it is met, or a retest
+fails, with these versions or newer ones. What is met with older ones says nothing new.
 
 Merging moves the captures of a bug to another, and its open task. The bug itself stays, as a duplicate without
 captures: a later capture of it is found by the same identity and follows (`fxminify.store.index.bugs.found`). Each
@@ -11,17 +15,31 @@ followed since. A duplicate may have duplicates: they move, and come back, with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, insert, literal, select, update
 from sqlalchemy.orm import Session
 
-from ..errors import StoreError
+from ..errors import ForeignValue, StoreError
+from ..versions import at_least
 from . import bugs, events, queue
 from .database import Database, now
-from .tables import BugRow, BugStatus, CaptureRow, MergedRow, State, TaskRow, TaskState, TriageRow
+from .documents import dumps
+from .tables import (
+    BugRow,
+    BugStatus,
+    CaptureRow,
+    MergedRow,
+    RetestResult,
+    RetestRow,
+    State,
+    TaskRow,
+    TaskState,
+    TriageRow,
+)
 from .tasks import Tasks
 
 
@@ -35,6 +53,14 @@ class Regrouped:
     occurrences: int
 
 
+#: Days after which a bug that was not met is obsolete.
+OBSOLETE = 180
+#: Bugs that become so in one transaction.
+_BATCH = 500
+#: What a bug may be that a retest finds fixed.
+_FIXABLE = (BugStatus.OPEN, BugStatus.REGRESSED, BugStatus.OBSOLETE)
+
+
 class Triage:
     """``index.triage``."""
 
@@ -45,10 +71,13 @@ class Triage:
     def set(self, bug: int, status: BugStatus, *, more: int | None = None, actor: str = "") -> None:
         """Ignore a bug, until it was met ``more`` times more if that is given; say that it is obsolete; or open it.
 
-        Raises `StoreError` for a duplicate, and where ``status`` says that it is one: `merge` does that.
+        Raises `StoreError` for a duplicate, and where ``status`` says that it is one: `merge` does that; and for a
+        status that only `retested` gives.
         """
         if status is BugStatus.DUPLICATE:
             raise StoreError(f"bug {bug} becomes a duplicate by merging it into another one")
+        if status in (BugStatus.FIXED, BugStatus.REGRESSED):
+            raise StoreError(f"bug {bug} becomes {status} by a retest")
 
         def write(session: Session) -> None:
             row = self._database.need(session, BugRow, bug, lock=True)
@@ -62,6 +91,71 @@ class Triage:
             events.note(session, "bug", said, actor=actor, bug=bug)
 
         self._database.write(write)
+
+    def retested(self, capture: int, versions: Mapping[str, str], *, fixed: bool) -> BugStatus:
+        """A retest of a capture passed, or showed the failure, with these versions. Returns the status of its bug now.
+
+        What people said of it, that it is to be ignored, stays. Raises `LeaseLost`.
+        """
+
+        def write(session: Session) -> BugStatus:
+            self._database.check_lease(session, capture)
+            bug = self._database.need(session, CaptureRow, capture).bug
+            if bug is None:
+                raise ForeignValue(f"capture {capture} without a bug")
+            self._database.need(session, BugRow, bug, lock=True)
+            said = session.get(TriageRow, bug, populate_existing=True)
+            status = bugs.status_of(said.status if said is not None else None)
+            if said is not None and status is BugStatus.FIXED:
+                before = bugs.versions_of(said.versions)
+                if fixed and at_least(before, versions):
+                    said.versions = dumps(dict(versions))
+                elif not fixed and at_least(versions, before):
+                    bugs.regress(session, said, before, versions, capture)
+                    return BugStatus.REGRESSED
+            elif fixed and status in _FIXABLE:
+                new = {"status": BugStatus.FIXED.value, "versions": dumps(dict(versions)), "actor": "", "at": now()}
+                session.merge(TriageRow(bug=bug, **new))
+                session.flush()
+                text = f"its script and its graph pass with {bugs.in_words(versions)}"
+                events.note(session, events.FIXED, text, bug=bug, capture=capture)
+                return BugStatus.FIXED
+            return status
+
+        return self._database.write(write)
+
+    def retire(self, days: int = OBSOLETE) -> int:
+        """Bugs that were open, and neither met nor seen by a retest for so many days, are obsolete. Returns how many
+        that are."""
+        before = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="seconds")
+        failing = (
+            select(CaptureRow.bug)
+            .join(RetestRow, RetestRow.capture == CaptureRow.id)
+            .where(RetestRow.result == RetestResult.FAILING.value, RetestRow.at >= before, CaptureRow.bug.is_not(None))
+        )
+        unseen = (
+            select(BugRow)
+            .where(BugRow.last_seen < before, BugRow.captures > 0, BugRow.id.not_in(select(TriageRow.bug)))
+            .where(BugRow.id.not_in(failing))
+            .order_by(BugRow.id)
+            .limit(_BATCH)
+            .with_for_update()
+        )
+
+        def write(session: Session) -> int:
+            ids = [row.id for row in session.scalars(unseen)]
+            for id in ids:
+                session.add(TriageRow(bug=id, status=BugStatus.OBSOLETE.value, actor="", at=now()))
+            session.flush()
+            for id in ids:
+                events.note(session, "bug", f"obsolete: it was not met for {days} days", bug=id)
+            return len(ids)
+
+        done = found = self._database.write(write)
+        while found == _BATCH:
+            found = self._database.write(write)
+            done += found
+        return done
 
     def merge(self, bug: int, into: int, *, preview: bool = False, actor: str = "") -> Regrouped:
         """Count the captures of a bug, also those to come, under the bug ``into``. With ``preview`` only say how many.
@@ -113,7 +207,9 @@ class Triage:
             session.execute(delete(TriageRow).where(TriageRow.bug == bug))
             for task in session.scalars(select(TaskRow).where(TaskRow.bug == root).with_for_update()):
                 if task.capture in moved:
-                    task.bug, task.open = bug, None if task.open is None else queue.open_key(bug)
+                    task.bug = bug
+                    if task.open is not None:
+                        task.open = queue.key_of(task.kind, bug, task.capture, task.needs)
             session.flush()
             events.note(session, "bug", f"split from bug {root}", actor=actor, bug=bug)
             return found
@@ -130,11 +226,10 @@ class Triage:
             self._database.need(session, BugRow, id, lock=True)
 
     def _keep_one(self, session: Session, tasks: Sequence[TaskRow], into: int, actor: str) -> None:
-        """Give ``tasks`` to the bug ``into``, and cancel open ones of which there are too many now."""
-        others = session.scalars(
-            select(TaskRow).where(TaskRow.bug == into, TaskRow.open.is_not(None)).with_for_update()
-        ).all()
-        open_ = [*others, *(task for task in tasks if task.open is not None)]
+        """Give ``tasks`` to the bug ``into``, and cancel open ones that minify of which there are too many now."""
+        minify = (TaskRow.kind == queue.MINIFY, TaskRow.bug == into, TaskRow.open.is_not(None))
+        others = session.scalars(select(TaskRow).where(*minify).with_for_update()).all()
+        open_ = [*others, *(task for task in tasks if task.open is not None and task.kind == queue.MINIFY)]
         verified = select(CaptureRow.id).where(CaptureRow.bug == into, CaptureRow.state == State.VERIFIED.value)
         kept = [task for task in open_ if task.state == TaskState.LEASED.value] or open_
         if session.scalar(verified.limit(1)) is not None:

@@ -21,7 +21,8 @@ from indexes import add, chain, failing, one_relu
 from postgres import PostgresServer
 from sqlalchemy import select, text
 
-from fxminify.store.index import CaptureInfo, Index, State, StoreError, TaskState
+from fxminify.minifier.oracle import ablation
+from fxminify.store.index import CaptureInfo, Index, State, StoreError, TaskInfo, TaskState, queue
 from fxminify.store.index.tables import VerdictRow
 
 QUICK = ("--replays", "1", "--runs", "1", "--no-explain")
@@ -93,10 +94,15 @@ def rest(desk: Desk, place: str, *options: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+def minifying(index: Index) -> list[TaskInfo]:
+    """The tasks but for those that follow a verified script, which no worker of `QUICK` takes."""
+    return [task for task in index.tasks.page() if task.kind == queue.MINIFY]
+
+
 def all_is_done(place: str) -> list[CaptureInfo]:
     """Every task is done, and every script was verified. Returns the captures."""
     with Index.open(place, readonly=True) as index:
-        tasks, rows = index.tasks.page(), index.captures.find()
+        tasks, rows = minifying(index), index.captures.find()
         assert [task.state for task in tasks] == [TaskState.DONE] * len(rows)
         assert [row.state for row in rows] == [State.VERIFIED] * len(rows)
         assert [index.leases.find(), index.tasks.workers()] == [[], []]
@@ -134,7 +140,7 @@ def test_what_is_ended_or_killed_is_gone_on_with(desk: Desk) -> None:
     assert row.nodes_after == 2
     assert first.items() <= second.items() <= third.items() <= answered(place).items()
     with Index.open(place, readonly=True) as index:
-        (task,) = index.tasks.page()
+        (task,) = minifying(index)
     assert task.attempts == 1
     assert "Traceback" not in log(desk)
 
@@ -159,7 +165,7 @@ def test_a_driver_that_was_stopped_and_lost_its_lease_changes_nothing(
             session.execute(text("UPDATE workers SET seen = 1"))
         rest(desk, place)
         with Index.open(place, readonly=True) as index:
-            (done,), script, row = index.tasks.page(), index.repros.get(1), index.captures.get(1)
+            (done,), script, row = minifying(index), index.repros.get(1), index.captures.get(1)
         assert done.state is TaskState.DONE
         answers = answered(place)
         driver.send_signal(signal.SIGCONT)
@@ -169,7 +175,7 @@ def test_a_driver_that_was_stopped_and_lost_its_lease_changes_nothing(
         worker.terminate()
         assert worker.wait(30) == 128 + signal.SIGTERM
     with Index.open(place, readonly=True) as index:
-        assert (index.tasks.page(), index.repros.get(1), index.captures.get(1)) == ([done], script, row)
+        assert (minifying(index), index.repros.get(1), index.captures.get(1)) == ([done], script, row)
     assert answered(place) == answers
     assert before.items() <= answers.items()
 
@@ -235,8 +241,10 @@ def test_tasks_are_listed_cancelled_and_tried_again(tmp_path: Path, monkeypatch:
     assert [task["id"] for task in desk_tasks(desk, "--state", "queued", "--limit", "1")] == [1]
     assert [task["id"] for task in desk_tasks(desk, "--after", "1")] == [2, 3]
     lines = desk.invoke("tasks", "repro.db", "--limit", 2).stdout.splitlines()
-    assert lines[0].split() == ["id", "state", "bug", "capture", "attempts", "worker", "why"]
-    assert [line.split() for line in lines[1:3]] == [["1", "queued", "1", "1"], ["2", "cancelled", "2", "2"]]
+    assert lines[0].split() == ["id", "kind", "state", "bug", "capture", "attempts", "worker", "why"]
+    assert [line.split() for line in lines[1:3]] == [
+        ["1", "minify", "queued", "1", "1"], ["2", "minify", "cancelled", "2", "2"],
+    ]  # fmt: skip
     assert lines[3:] == [
         "1 cancelled, 2 queued.",
         "Nobody is at work on them: minify work repro.db",
@@ -255,6 +263,27 @@ def test_tasks_are_listed_cancelled_and_tried_again(tmp_path: Path, monkeypatch:
     assert (refused.exit_code, "a state of a task that cannot be read" in refused.stderr) == (2, True)
     refused = desk.invoke("work", "repro.db", "--label", "two words")
     assert (refused.exit_code, refused.stderr) == (2, "Error: a label is one word, and 'two words' is not.\n")
+
+
+@pytest.mark.slow
+def test_a_new_capture_is_minified_verified_and_explained_unasked(make_desk: MakeDesk) -> None:
+    desk = make_desk("raises")
+    done = desk.minify("work", "repro.db", "--until-empty", "--replays", "1", "--runs", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["event"] for line in said if line["event"] in ("claimed", "done")] == ["claimed", "done"] * 2
+    assert [(task["kind"], task["state"]) for task in desk_tasks(desk)] == [("minify", "done"), ("ablate", "done")]
+    with Index.open(str(desk.db), readonly=True) as index:
+        found = ablation.stored(index, 1)
+    assert found is not None
+    assert found.enters == "the backend raises"
+    assert desk_tasks(desk)[1]["why"] == "enters at: the backend raises"
+
+
+def test_minify_run_closes_the_tasks_of_what_it_has_finished(desk: Desk) -> None:
+    done = desk.minify("run", "repro.db", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert [(task["kind"], task["state"]) for task in desk_tasks(desk)] == [("minify", "done"), ("ablate", "queued")]
 
 
 @pytest.mark.slow
@@ -296,4 +325,4 @@ def test_drivers_workers_and_the_server_are_killed_at_random(desk: Desk, own_ser
 
 def finished(place: str) -> bool:
     with Index.open(place, readonly=True) as index:
-        return set(index.tasks.counts()) == {TaskState.DONE}
+        return {task.state for task in minifying(index)} == {TaskState.DONE}

@@ -95,7 +95,8 @@ def test_a_script_that_needs_a_file_comes_with_it(served: Served) -> None:
 
 def test_tasks_are_listed_cancelled_and_queued_again(served: Served) -> None:
     filled(served.index)
-    assert [task["state"] for task in served.get("/tasks?state=queued").json] == ["queued", "queued"]
+    found = [(task["kind"], task["state"]) for task in served.get("/tasks?state=queued").json]
+    assert found == [("minify", "queued"), ("minify", "queued"), ("ablate", "queued")]
     assert served.post("/tasks/2/cancel").json == {"task": 2, "state": "cancelled"}
     assert served.index.tasks.get(2).state is TaskState.CANCELLED
     assert (served.post("/tasks/2/cancel").status, served.post("/tasks/2/cancel").detail) == (
@@ -103,8 +104,8 @@ def test_tasks_are_listed_cancelled_and_queued_again(served: Served) -> None:
     )  # fmt: skip
     assert served.post("/tasks/2/retry").json == {"task": 2, "state": "queued"}
     served.post("/tasks/1/cancel")
-    assert served.post("/bugs/1/reduce").json == {"task": 3, "state": "queued"}
-    assert served.index.tasks.get(3).config == {"again": True}
+    assert served.post("/bugs/1/reduce").json == {"task": 4, "state": "queued"}
+    assert served.index.tasks.get(4).config == {"again": True}
     assert (served.post("/bugs/1/reduce").status, served.get("/bugs/7").status) == (409, 404)
     assert served.get("/bugs/7").detail == "there is no bug 7"
     assert served.post("/tasks/9/retry").detail == "there is no task 9"
@@ -149,7 +150,7 @@ def test_prometheus_is_told_what_there_is_and_what_was_asked(served: Served) -> 
     }
     expected = {
         ("fxminify_bugs", "open"): 1, ("fxminify_bugs", "obsolete"): 1, ("fxminify_captures",): 2,
-        ("fxminify_occurrences",): 2, ("fxminify_tasks", "queued"): 2, ("fxminify_workers",): 0,
+        ("fxminify_occurrences",): 2, ("fxminify_tasks", "queued"): 3, ("fxminify_workers",): 0,
         ("fxminify_disk", "ok"): 1, ("fxminify_disk", "full"): 0, ("fxminify_requests_total", "set_status", "200"): 1,
         ("fxminify_requests_total", "bug", "404"): 1, ("fxminify_requests_total", "none", "404"): 1,
         ("fxminify_request_seconds_count", "bug"): 1,
@@ -160,10 +161,10 @@ def test_prometheus_is_told_what_there_is_and_what_was_asked(served: Served) -> 
 def test_events_go_on_after_the_last_that_was_seen(served: Served) -> None:
     filled(served.index)
     all_ = events_of(served.get("/events?after=0&seconds=0"))
-    assert [(id, kind) for id, kind, _ in all_] == [(1, "capture"), (2, "capture")]
+    assert [(id, kind) for id, kind, _ in all_] == [(1, "capture"), (2, "capture"), (3, "verified")]
     assert all_[0][2]["text"] == "RuntimeError: no sin"
     served.post("/tasks/1/cancel")
-    later = events_of(served.get("/events?seconds=0", Last_Event_ID="2"))
+    later = events_of(served.get("/events?seconds=0", Last_Event_ID="3"))
     assert [(kind, data["text"], data["task"]) for _, kind, data in later] == [("task", "cancelled", 1)]
     assert events_of(served.get("/events?seconds=0")) == []
 
@@ -171,14 +172,14 @@ def test_events_go_on_after_the_last_that_was_seen(served: Served) -> None:
 def test_an_event_whose_number_is_still_missing_is_waited_for(served: Served) -> None:
     filled(served.index)
     with served.index._database.writing() as session:
-        session.add(EventRow(id=4, at=5e9, kind="x", text="", actor=""))
-    assert [id for id, _, _ in events_of(served.get("/events?after=0&seconds=0"))] == [1, 2]
+        session.add(EventRow(id=5, at=5e9, kind="x", text="", actor=""))
+    assert [id for id, _, _ in events_of(served.get("/events?after=0&seconds=0"))] == [1, 2, 3]
     with served.index._database.writing() as session:
-        session.add(EventRow(id=3, at=5e9, kind="x", text="", actor=""))
-    assert [id for id, _, _ in events_of(served.get("/events?after=0&seconds=0"))] == [1, 2, 3, 4]
+        session.add(EventRow(id=4, at=5e9, kind="x", text="", actor=""))
+    assert [id for id, _, _ in events_of(served.get("/events?after=0&seconds=0"))] == [1, 2, 3, 4, 5]
     with served.index._database.writing() as session:  # one that was rolled back long ago
-        session.add(EventRow(id=6, at=1.0, kind="x", text="", actor=""))
-    assert [id for id, _, _ in events_of(served.get("/events?after=2&seconds=0"))] == [3, 4, 6]
+        session.add(EventRow(id=7, at=1.0, kind="x", text="", actor=""))
+    assert [id for id, _, _ in events_of(served.get("/events?after=2&seconds=0"))] == [3, 4, 5, 7]
 
 
 def test_listeners_that_leave_at_once_give_their_places_back(served: Served) -> None:

@@ -208,7 +208,65 @@ def test_another_capture_is_tried_where_the_first_was_not_enough(index: Index) -
     minify(index, 2, chain(["sin"]))
     index.tasks.finish(second, TaskState.DONE)
     bug(index, "a", operations=("sin", "abs"))
-    assert len(index.tasks.page()) == 3
+    assert [task.kind for task in index.tasks.page()] == ["minify", "minify", "minify", "ablate"]
+
+
+def test_what_has_a_verified_script_is_explained_when_nothing_else_is_to_do(index: Index) -> None:
+    bug(index, "a")
+    bug(index, "b")
+    first = claimed(index)
+    minify(index, 1, chain(["sin"]))
+    index.tasks.finish(first, TaskState.DONE)
+    index.captures.set_state(1, State.VERIFIED)
+    (follows,) = index.tasks.page(after=2)
+    assert (follows.kind, follows.capture, follows.needs) == ("ablate", 1, "backend=planted explain torch=2.13 trust")
+    assert claimed(index).bug == 2
+    assert index.tasks.claim(1, CAN) is None
+    index.tasks.sweep(CAN)
+    assert index.tasks.get(follows.id).why == "needs a worker without --no-explain"
+    able = CAN | {"explain"}
+    worker = index.tasks.join("able", able)
+    index.tasks.sweep(able)
+    taken = index.tasks.claim(worker, able)
+    assert taken is not None
+    assert (taken.id, taken.kind) == (follows.id, "ablate")
+    index.artifacts.save(1, "ablation", {})
+    assert index.tasks.finish(taken, TaskState.DONE)
+    index.captures.set_state(1, State.VERIFIED)
+    assert [task.kind for task in index.tasks.page()] == ["minify", "minify", "ablate"]
+    assert [event.capture for event in index.events.after(0, limit=99) if event.kind == "verified"] == [1, 1, 1]
+
+
+def test_what_minify_run_has_finished_needs_no_task(index: Index) -> None:
+    for name in "abc":
+        bug(index, name)
+    for operation in ("cos", "exp"):
+        bug(index, "a", operations=("sin", operation))
+    minify(index, 4, chain(["sin"]))
+    index.captures.set_state(2, State.NOT_REPRODUCED, "it passes")
+    leased = index.tasks.claim(index.tasks.join("one", CAN), CAN)
+    assert leased is not None
+    assert leased.bug == 1
+    for id in (1, 2, 3, 4):
+        index.tasks.settle(id)
+    found = [(task.bug, task.state, task.why) for task in index.tasks.page() if task.kind == "minify"]
+    assert found == [
+        (1, TaskState.LEASED, ""), (2, TaskState.FAILED, "not reproduced: it passes"), (3, TaskState.QUEUED, ""),
+    ]  # fmt: skip
+    index.tasks.give_back(leased)
+    index.tasks.settle(4)
+    assert (index.tasks.get(1).state, index.tasks.get(1).why) == (TaskState.DONE, "capture 4 has a verified script")
+    assert index.tasks.fill() == 0
+
+
+def test_after_minify_run_another_capture_is_tried_where_the_first_was_not_enough(index: Index) -> None:
+    bug(index, "a")
+    bug(index, "a", operations=("sin", "cos"))
+    index.captures.set_state(1, State.UNVERIFIED, "it passes")
+    index.tasks.settle(1)
+    assert [(task.capture, task.state) for task in index.tasks.page()] == [
+        (1, TaskState.FAILED), (2, TaskState.QUEUED),
+    ]  # fmt: skip
 
 
 def test_what_a_worker_leaves_is_given_back(index: Index) -> None:

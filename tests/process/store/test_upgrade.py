@@ -1,6 +1,7 @@
 """A file of an older schema, written by code of its time, is read after an upgrade.
 
-Git commits 0a2aa78, f0017db and 8c5bea8 wrote them; that of 0006 is the first one, upgraded by 9558f4d.
+Git commits 0a2aa78, f0017db and 8c5bea8 wrote them; those of 0006 and 0007 are the first one, upgraded by 9558f4d
+and 44aac9b.
 """
 
 import os
@@ -20,7 +21,7 @@ from index_tasks import boom
 from fxminify.cli import main
 from fxminify.minifier.oracle import ablation, first_node
 from fxminify.minifier.reporting import explanation, illustrations, record
-from fxminify.store.index import Index, RetestResult, State, StoreError, TaskState, upgrade
+from fxminify.store.index import BugStatus, Index, RetestResult, State, StoreError, TaskState, upgrade
 from fxminify.store.index.upgrade import BACKUP
 from fxminify.store.signature import signature
 
@@ -49,7 +50,7 @@ def test_without_it_an_old_file_is_refused_and_left_alone(path: str, look: Calla
     assert os.listdir(os.path.dirname(path)) == ["repro.db"]
 
 
-@pytest.mark.parametrize("schema", [FIRST, "0004", "0005", "0006"])
+@pytest.mark.parametrize("schema", [FIRST, "0004", "0005", "0006", "0007"])
 def test_everything_in_it_is_read(tmp_path: Path, schema: str) -> None:
     path = old(schema, tmp_path)
     backup = Path(f"{path}{BACKUP}{schema}")
@@ -95,6 +96,8 @@ def test_everything_in_it_is_read(tmp_path: Path, schema: str) -> None:
         index.captures.set_state(2, State.PENDING)
         assert index.tasks.fill() == 1
         assert [(task.capture, task.state) for task in index.tasks.page()] == [(2, TaskState.QUEUED)]
+        assert index.installations.announce({"inductor": {"torch": "2.99"}}) == 1
+        assert index.triage.retested(1, {"torch": "2.99"}, fixed=True) is BugStatus.FIXED
 
 
 def die(*args: object) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from fxminify.minifier.reporting.standing import Expect, as_expected, history, order, standing
+from fxminify.minifier.reporting.standing import Expect, as_expected, history, standing
 from fxminify.store.index import CaptureInfo, Retest, RetestResult, State
+from fxminify.store.versions import order
 
 OLD, NEW = "2.13.0+cpu", "2.14.0"
 FAILING, FIXED, CHANGED, CANNOT = (

@@ -1,0 +1,91 @@
+"""Whether a bug is fixed on this installation: its script is run again, and where that passes, its captured graph, too.
+
+A minimal graph may pass because it shows too little of the failure by now, while the graph that it was made of still
+fails (https://github.com/google/oss-fuzz/issues/1732). Then the bug is not fixed, and its capture is minified again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...backends.provenance.spec import BackendSpec, CannotLoad
+from ...repro_templates.processes import Processes
+from ...store.errors import StoreError
+from ...store.index import Index, Retest, RetestResult
+from ..consent import refuse
+from ..oracle.replay import LIMIT, replay
+from ..regression.retest import RetestOptions, collect, installation, keep, run
+from ..sandbox.launcher import BackendImportError, SandboxError
+from ..session.capture import variants
+from ..session.options import MinifyOptions
+from ..session.resources import SharedResources
+
+
+@dataclass(frozen=True, slots=True)
+class BugRetest:
+    """What a script showed, and what the captured graph did, if that was run as well. ``versions`` are those of torch
+    and of the package of the backend."""
+
+    script: Retest
+    versions: dict[str, str]
+    graph: RetestResult | None = None
+    reason: str = ""
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.script.result is RetestResult.FIXED and self.graph is RetestResult.FIXED
+
+    @property
+    def fails(self) -> bool:
+        return RetestResult.FAILING in (self.script.result, self.graph)
+
+    @property
+    def is_stale(self) -> bool:
+        """The script passes, and the graph that it was made of fails."""
+        return self.script.result is RetestResult.FIXED and self.graph is RetestResult.FAILING
+
+    def __str__(self) -> str:
+        parts = [f"its script: {self.script.result}", self.script.message]
+        if self.graph is not None:
+            parts += [f"its captured graph: {self.graph}", self.reason]
+        return "; ".join(part for part in parts if part)
+
+
+def retest_bug(index: Index, capture_id: int, options: MinifyOptions) -> BugRetest:
+    """Run the script of a capture, whose lease this index holds, and perhaps its graph. The result of the script is
+    stored. Raises `StoreError` where there is no verified script."""
+    asked = RetestOptions(trust=options.trust)
+    cases, _ = collect(index, [capture_id], asked, refuse)
+    if not cases:
+        raise StoreError(f"capture {capture_id} has no verified script")
+    (case,) = cases
+    with Processes(None) as processes:
+        found, _ = run(case, asked.timeout, processes)
+    found = keep(index, case, found)
+    versions = {name: text for name, text in installation(case.distribution).items() if name != "python"}
+    if found.result is not RetestResult.FIXED:
+        return BugRetest(found, versions)
+    return BugRetest(found, versions, *_graph(index, capture_id, replace(options, replays=case.runs)))
+
+
+def _graph(index: Index, capture_id: int, options: MinifyOptions) -> tuple[RetestResult, str]:
+    """What the captured graph shows, and why it cannot run, if that is so."""
+    capture, case = index.captures.get(capture_id), index.captures.case(capture_id)
+    failure = capture.to_show()
+    if problem := BackendSpec.from_json(case.backend).problem:
+        return RetestResult.CANNOT_RUN, problem
+    seconds = failure.detail.get("seconds")
+    limit = float(seconds) if isinstance(seconds, int | float) else LIMIT
+    others: list[str] = []
+    try:
+        with SharedResources(options) as resources:
+            pool = resources.workers(case)
+            pool.scratch.put(index.blobs.view(case.storages))
+            for way in variants(case):
+                shown = replay(pool, way, failure, runs=options.replays, limit=limit)
+                if shown.reproduced:
+                    return RetestResult.FAILING, ""
+                others += [] if shown.passes else [shown.reason.replace("\n", "; ")]
+    except (BackendImportError, CannotLoad, SandboxError) as error:
+        return RetestResult.CANNOT_RUN, str(error)
+    return (RetestResult.CHANGED, others[0]) if others else (RetestResult.FIXED, "")
