@@ -17,6 +17,7 @@ from . import (
     history,
     import_,
     list,
+    notify,
     passes,
     report,
     repro,
@@ -35,6 +36,7 @@ from . import (
 #: In the order of a session, which is that of ``minify --help``.
 VERBS = (
     catch.catch, capture.capture, import_.import_, run.run, work.work, tasks.tasks, serve.serve, tokens.tokens,
-    send.send, list.list_, show.show, history.history, repro.repro, report.report, export.export, verify.verify,
-    retest.retest, ablate.ablate, upgrade.upgrade, backends.backends, passes.passes, formats.formats, doctor.doctor,
+    notify.notify, send.send, list.list_, show.show, history.history, repro.repro, report.report, export.export,
+    verify.verify, retest.retest, ablate.ablate, upgrade.upgrade, backends.backends, passes.passes, formats.formats,
+    doctor.doctor,
 )  # fmt: skip

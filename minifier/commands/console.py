@@ -29,6 +29,7 @@ from ...store.errors import without_password
 from ...store.index import (
     BugInfo,
     CaptureInfo,
+    DeliveryInfo,
     Index,
     RetestResult,
     StepInfo,
@@ -495,6 +496,29 @@ def tasks(
         console.print(Text(f"Nobody is at work on them: minify work {name}"))
     if more:
         console.print(Text(f"These are not all. The next: minify tasks {name} {more}"))
+
+
+def deliveries(found: Sequence[DeliveryInfo], *, more: str = "") -> None:
+    """Who was told of what, a row each."""
+    console = Console()
+    if not found:
+        console.print(Text("Nobody was told of anything yet."))
+        return
+    table = [
+        {
+            "id": one.id,
+            "target": one.target,
+            "what": one.what,
+            "bug": one.bug,
+            "state": one.state.value,
+            "sent": (one.sent or "")[:16].replace("T", " "),
+            "answer": one.answer,
+        }
+        for one in found
+    ]
+    rows(table, console=console)
+    if more:
+        console.print(Text(f"These are not all. The next: minify notify {more}"))
 
 
 def tokens(found: Sequence[TokenInfo], db: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from .notify import notified, targets
 from .verbs import Problem, index_argument
 
 _MB = 1 << 20
@@ -30,6 +33,7 @@ _MB = 1 << 20
 @click.option(
     "--work", type=click.IntRange(0, 1024), default=0, metavar="N", help="Also minify, N tasks at a time, as a worker."
 )
+@notified
 def serve(
     db: str,
     host: str,
@@ -40,6 +44,7 @@ def serve(
     max_upload: int,
     min_free: int,
     work: int,
+    notify: Path | None,
 ) -> None:
     """Take captures into DB over HTTP, and show its bugs as pages for a browser.
 
@@ -54,10 +59,11 @@ def serve(
         raise Problem(f"{error.name} is not installed: pip install 'fxminify[service]'") from error
     if (tls_cert is None) != (tls_key is None):
         raise Problem("--tls-cert and --tls-key are given together.")
+    told, page = targets(notify)
     options = ServeOptions(
         host=host, port=port, certificate=tls_cert or "", key=tls_key or "", max_upload=max_upload * _MB,
         low=4 * min_free * _MB, least=min_free * _MB, tokens=tokens,
-        work=work,
+        work=work, targets=tuple(told), page=page,
     )  # fmt: skip
     try:
         serving(db, options, lambda sentence: click.echo(sentence, err=True))

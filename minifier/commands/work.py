@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from .notify import notified, targets
 from .verbs import Problem, as_json, index_argument, repeated
 
 
@@ -27,6 +30,7 @@ from .verbs import Problem, as_json, index_argument, repeated
 )
 @click.option("--name", default="", metavar="NAME", help="What `minify tasks` calls this worker.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), default=1, show_default=True, help="Candidates at a time.")
+@notified
 @repeated
 @click.option(
     "--explain/--no-explain", default=True, show_default=True, help="Also find out what of the result matters."
@@ -46,6 +50,7 @@ def work(
     replays: int,
     runs: int,
     explain: bool,
+    notify: Path | None,
     json_: bool,
 ) -> None:
     """Minify what is captured into DB, now and from now on, until it is ended.
@@ -64,7 +69,8 @@ def work(
     minify = MinifyOptions(jobs=jobs, budget=budget, trust=trust, replays=replays, runs=runs, explain=explain)
     if wrong := next((label for label in labels if not label or label.split() != [label]), None):
         raise Problem(f"a label is one word, and {wrong!r} is not.")
-    options = WorkOptions(drivers or 0, tasks, until_empty, labels, name, keys, minify)
+    told, page = targets(notify)
+    options = WorkOptions(drivers or 0, tasks, until_empty, labels, name, keys, minify, tuple(told), page)
     log = TaskLog(as_json=json_)
     try:
         taken = serve(db, options, log)

@@ -17,6 +17,7 @@ from ...store.errors import StoreError
 from ...store.index import Index
 from ...store.spool.spool import is_loopback
 from ..service.local import LocalWorker
+from ..service.notify import Notifier
 from .app import application
 from .disk import Disk, DiskState
 from .service import ServeOptions, Service
@@ -58,6 +59,8 @@ def serve(store: str, options: ServeOptions, tell: Callable[[str], None]) -> Non
         if not is_loopback(host) and not options.certificate:
             tell("without --tls-cert whoever is on the network can read tokens: use this behind a proxy with TLS")
         worker = LocalWorker(store, options.work) if options.work else None
+        notifier = Notifier(index, options.targets, options.page, lambda event, text: tell(text))
+        notifier.start()
         keeper = threading.Thread(target=_keep, args=(service, worker, tell), name="fxminify keeper", daemon=True)
         keeper.start()
         try:
@@ -65,6 +68,7 @@ def serve(store: str, options: ServeOptions, tell: Callable[[str], None]) -> Non
         finally:
             service.ending.set()
             keeper.join()
+            notifier.close()
             if worker is not None:
                 worker.end()
 

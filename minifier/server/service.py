@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...store.index import Index
 from ...store.index.signing import CaptureSigner
 from ...store.spool.spool import is_loopback
+from ..service.targets import Target
 from .disk import Disk
 from .metrics import Metrics
 
@@ -32,6 +33,7 @@ class ServeOptions:
     * ``low``, ``least``: bytes of free space below which it warns, and below which it takes nothing more.
     * ``tokens``: ask for tokens on this machine as well, as behind a proxy.
     * ``work``: how many tasks at a time a worker beside the server minifies; 0: there is none.
+    * ``targets``: who is told what happens, with links to ``page``.
     """
 
     host: str = "127.0.0.1"
@@ -43,6 +45,8 @@ class ServeOptions:
     least: int = 512 << 20
     tokens: bool = False
     work: int = 0
+    targets: tuple[Target, ...] = ()
+    page: str = ""
 
     @property
     def is_open(self) -> bool:

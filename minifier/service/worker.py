@@ -25,6 +25,8 @@ from ..session.options import MinifyOptions
 from .driver import AWAY, Job
 from .installation import serving
 from .log import TaskLog
+from .notify import Notifier
+from .targets import Target
 
 #: Seconds between two looks at the drivers, and at an empty queue.
 _LOOK, _IDLE = 0.1, 1.0
@@ -50,6 +52,7 @@ class WorkOptions:
     * ``labels``: what it can serve besides what it finds out itself; ``name``: what listings call it.
     * ``keys``: public keys of servers: what these signed is run as if it was captured here.
     * ``minify``: options of each minification; of these, ``trust`` also decides which tasks it takes.
+    * ``targets``: who is told what happens, with links to ``page``.
     """
 
     drivers: int = 0
@@ -59,6 +62,8 @@ class WorkOptions:
     name: str = ""
     keys: tuple[str, ...] = ()
     minify: MinifyOptions = field(default_factory=MinifyOptions)
+    targets: tuple[Target, ...] = ()
+    page: str = ""
 
 
 @dataclass(slots=True)
@@ -109,7 +114,9 @@ class TaskWorker:
             can=sorted(self._can),
         )
         away = False
+        notifier = Notifier(self._index, self._options.targets, self._options.page, log)
         try:
+            notifier.start()
             self._index.tasks.fill()
             if queued := self._index.installations.announce(self._versions):
                 log("installed", f"new versions are installed here: {queued} bugs are run again", bugs=queued)
@@ -131,6 +138,7 @@ class TaskWorker:
                     time.sleep(_AWAY)
         finally:
             self._end()
+            notifier.close()
 
     def _step(self) -> bool:
         """Look after the drivers, and start others. True where it is enough."""

@@ -20,13 +20,14 @@ from .bugs import BugInfo, Bugs
 from .captures import CaptureInfo, Captures
 from .cases import CaseStore
 from .database import Database, check_place, open_database
+from .deliveries import Deliveries, DeliveryInfo
 from .events import EventInfo, Events
 from .installations import Installations
 from .leases import Leases
 from .reductions import ReductionInfo, Reductions, StepInfo
 from .retests import Retest, Retests
 from .sharing import Masks, Shared, share
-from .tables import BugStatus, RetestResult, State, TaskState
+from .tables import BugStatus, DeliveryState, RetestResult, State, TaskState
 from .tasks import TaskInfo, Tasks, WorkerInfo
 from .tokens import TokenInfo, Tokens, TokenScope
 from .triage import Regrouped, Triage
@@ -34,9 +35,9 @@ from .uploads import Uploads
 from .verdicts import StoredVerdict, Verdicts
 
 __all__ = [
-    "BugInfo", "BugStatus", "CaptureInfo", "EventInfo", "Index", "ReductionInfo", "Regrouped", "ReproInfo", "Retest",
-    "RetestResult", "State", "StepInfo", "StoreError", "StoredVerdict", "TaskInfo", "TaskState", "TokenInfo",
-    "TokenScope", "WorkerInfo",
+    "BugInfo", "BugStatus", "CaptureInfo", "DeliveryInfo", "DeliveryState", "EventInfo", "Index", "ReductionInfo",
+    "Regrouped", "ReproInfo", "Retest", "RetestResult", "State", "StepInfo", "StoreError", "StoredVerdict", "TaskInfo",
+    "TaskState", "TokenInfo", "TokenScope", "WorkerInfo",
 ]  # fmt: skip
 
 #: The reason of a capture whose script is verified, although its minification was interrupted.
@@ -77,6 +78,8 @@ class Index:
         self.uploads = Uploads(database)
         #: What happened.
         self.events = Events(database)
+        #: Who is told of it.
+        self.deliveries = Deliveries(database, self.events)
         #: Minimal cases that were run again.
         self.retests = Retests(database)
 

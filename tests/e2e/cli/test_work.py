@@ -280,6 +280,7 @@ def test_a_new_capture_is_minified_verified_and_explained_unasked(make_desk: Mak
     assert desk_tasks(desk)[1]["why"] == "enters at: the backend raises"
 
 
+@pytest.mark.slow
 def test_minify_run_closes_the_tasks_of_what_it_has_finished(desk: Desk) -> None:
     done = desk.minify("run", "repro.db", *QUICK)
     assert done.returncode == 0, done.stderr
