@@ -35,6 +35,7 @@ EXPAND_LIMIT = 1 << 30
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _SAMPLE = 64 << 10
+_BATCH = 500
 _PIECE = 4 << 20
 _WORTHWHILE = 0.9
 
@@ -100,6 +101,28 @@ class BlobStore:
             for name, file in files:
                 if not _stored(session, name):
                     file.unlink(missing_ok=True)
+
+    def orphans(self, before: float) -> list[str]:
+        """Storages that no case has: rows, and files beside the index that were written before that Unix time and have
+        no row. Objects in buckets are not looked for."""
+        needed = exists().where(DocumentBlobRow.blob == BlobRow.digest)
+        with self._database.reading() as session:
+            rows = list(session.scalars(select(BlobRow.digest).where(~needed)))
+            return rows + [name for name in self._files_before(before) if not _stored(session, name)]
+
+    def clean(self, before: float) -> int:
+        """Remove `orphans`. Returns how many those were."""
+        names = self.orphans(before)
+        for begin in range(0, len(names), _BATCH):
+            batch = names[begin : begin + _BATCH]
+            self._database.write(lambda session: self.forget(session, batch))  # noqa: B023
+            self.sweep(batch)
+        return len(names)
+
+    def _files_before(self, before: float) -> list[str]:
+        found = [] if self._folder is None else sorted(self._folder.glob("??/*"))
+        files = [file for file in found if _DIGEST.match(file.name) and not file.is_symlink()]
+        return [file.name for file in files if file.stat().st_mtime < before]
 
     def read(self, key: str) -> bytes:
         """The bytes of one storage. Raises `StoreError` if they are missing or do not match the key."""

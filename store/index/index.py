@@ -19,6 +19,7 @@ from .blobs import INLINE_LIMIT, BlobStore
 from .bugs import BugInfo, Bugs
 from .captures import CaptureInfo, Captures
 from .cases import CaseStore
+from .cleaning import Cleaner
 from .database import Database, check_place, open_database
 from .deliveries import Deliveries, DeliveryInfo
 from .events import EventInfo, Events
@@ -80,6 +81,8 @@ class Index:
         self.events = Events(database)
         #: Who is told of it.
         self.deliveries = Deliveries(database, self.events)
+        #: What is removed when nobody needs it any more.
+        self.cleaner = Cleaner(database, cases, self.blobs)
         #: Minimal cases that were run again.
         self.retests = Retests(database)
 

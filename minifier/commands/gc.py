@@ -1,0 +1,37 @@
+"""`minify gc`: remove captures that nobody needs any more."""
+
+from __future__ import annotations
+
+import click
+
+from .verbs import as_json, dump, index_argument
+
+
+@click.command()
+@index_argument()
+@click.option(
+    "--unverified", default=14, show_default=True, type=click.IntRange(0), metavar="DAYS",
+    help="Remove what was tried, has no verified script, and was not met for so long.",
+)  # fmt: skip
+@click.option(
+    "--fixed", default=90, show_default=True, type=click.IntRange(0), metavar="DAYS",
+    help="Remove the captures of bugs that are fixed, and were not met, for so long.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@as_json
+def gc(db: str, unverified: int, fixed: int, dry_run: bool, json_: bool) -> None:
+    """Remove from DB what nobody needs any more: captures, all that belongs to them, and tensors of no capture.
+
+    What is at work or waits to be tried stays, and so does what was said about bugs: a fixed one that is met again has
+    regressed, also when its captures are gone. Others may use DB meanwhile.
+    """
+    from ...store.index import Index
+    from ...store.text import count
+
+    with Index.open(db, readonly=dry_run) as index:
+        found = index.cleaner.clean(unverified=unverified, fixed=fixed, dry_run=dry_run)
+    if json_:
+        dump(found.to_json())
+        return
+    what = f"{count(found.captures, 'capture')}, {count(found.bugs, 'bug')}, {count(found.storages, 'tensor')}"
+    click.echo(f"{'Would remove' if dry_run else 'Removed'} {what}.")
