@@ -11,6 +11,7 @@ from . import (
     backends,
     capture,
     catch,
+    copy,
     doctor,
     export,
     formats,
@@ -38,6 +39,6 @@ from . import (
 VERBS = (
     catch.catch, capture.capture, import_.import_, run.run, work.work, tasks.tasks, serve.serve, tokens.tokens,
     notify.notify, send.send, list.list_, show.show, history.history, repro.repro, report.report, export.export,
-    verify.verify, retest.retest, ablate.ablate, gc.gc, upgrade.upgrade, backends.backends, passes.passes,
-    formats.formats, doctor.doctor,
+    verify.verify, retest.retest, ablate.ablate, gc.gc, copy.copy, upgrade.upgrade, backends.backends,
+    passes.passes, formats.formats, doctor.doctor,
 )  # fmt: skip

@@ -50,6 +50,8 @@ _CONNECT: Mapping[str, Mapping[str, Any]] = {
 #: A process that stops in a transaction loses it and the rows that it has locked; nobody waits for these for ever.
 #: Settings of a connection would not reach the server through a pooler.
 _LIMITS = {"idle_in_transaction_session_timeout": "30s", "lock_timeout": "60s"}
+#: The schema version of a server to which an index is being copied.
+COPYING = "copying"
 #: The advisory lock of those who make or change the tables on a PostgreSQL server. The number is arbitrary.
 _LOCK = 0x66786D696E696679
 
@@ -182,7 +184,7 @@ class Database:
         with self.explained(), self.transaction() as connection:
             if sqlite.inspect(connection, self.path, self.name) is None:
                 sqlite.stamp(connection)
-                _make_tables(connection)
+                make_tables(connection)
 
     def close(self) -> None:
         with _explained(self.name):
@@ -261,7 +263,7 @@ def open_server(url: URL, *, create: bool, readonly: bool) -> Database:
         if revision is None and not readonly:
             lock(connection)
             if server_revision(connection) is None:
-                _make_tables(connection)
+                make_tables(connection)
     return database
 
 
@@ -279,6 +281,10 @@ def _check(revision: str | None, name: str, *, create: bool) -> None:
             raise StoreError(
                 f"{name} is empty: `minify capture --db {shlex.quote(name)} SCRIPT` writes a program's failures there"
             )
+    elif revision == COPYING:
+        raise StoreError(
+            f"{name} is a copy that is not whole yet: `minify copy FROM {shlex.quote(name)}` goes on with it"
+        )
     elif revision > SCHEMA:
         raise StoreError(f"{name} was written by a newer fxminify: upgrade with `pip install -U fxminify`")
     elif revision < SCHEMA:
@@ -329,7 +335,7 @@ def lock(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
-def _make_tables(connection: Connection) -> None:
+def make_tables(connection: Connection) -> None:
     """Make the tables from the models and note their revision, inside the transaction of ``connection``.
 
     This is how Alembic's cookbook makes a database from scratch; revisions are for databases that exist already.

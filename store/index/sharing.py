@@ -115,7 +115,7 @@ def share(
             target.close()
         sqlite.back_up(draft, ready, 30.0)
         shared.bytes = ready.stat().st_size
-        _put_in_place(ready, Path(f"{draft}.blobs"), path, force=force)
+        put_in_place(ready, Path(f"{draft}.blobs"), path, force=force)
     except OSError as exc:
         raise StoreError(explain(exc, str(path))) from exc
     finally:
@@ -123,7 +123,7 @@ def share(
     return shared
 
 
-def _put_in_place(ready: Path, storages: Path, path: Path, *, force: bool) -> None:
+def put_in_place(ready: Path, storages: Path, path: Path, *, force: bool) -> None:
     """Move the file to ``path``, after the storages that are too large for it."""
     for file in storages.glob("??/*"):
         place = Path(f"{path}.blobs", file.parent.name, file.name)

@@ -87,13 +87,13 @@ def die_while_creating(path: str) -> None:
     """Die with the tables made and nothing committed."""
     from fxminify.store.index import database
 
-    original = database._make_tables
+    original = database.make_tables
 
     def lethal(connection: Any) -> None:
         original(connection)
         die()
 
-    database._make_tables = lethal
+    database.make_tables = lethal
     Index.open(path, create=True)
 
 

@@ -17,7 +17,7 @@ from fxminify.docs import terminal
 from fxminify.store.index import Index
 
 #: Verbs that only read an index.
-QUICK = ("export", "formats", "history", "list", "passes", "report", "repro", "show", "tasks")
+QUICK = ("copy", "export", "formats", "gc", "history", "list", "passes", "report", "repro", "show", "tasks")
 TEMPLATE = '{{ c.title }}\n\n{% include "script.py.j2" %}\n'
 
 
