@@ -12,11 +12,12 @@ SITE := build/site
 # Every warning is an error: a link to nowhere, a name in a docstring that there is not.
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going -c docs -d build/doctrees
 
-.PHONY: help check quick lint test test-random test-server test-slow test-backends test-torch demo docs docs-links
+.PHONY: help check quick lint test test-random test-server test-slow test-backends test-torch demo serve docs docs-links
 .PHONY: recordings bench clean
 
 help:
 	@echo "make demo           capture, minify and print the script of a real failure"
+	@echo "make serve          capture the same failure, and minify it beside a server that shows it"
 	@echo "make check          lint, types and the quick tests"
 	@echo "make quick          the tests that take less than a second"
 	@echo "make test           the tests CI runs"
@@ -40,6 +41,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.tests: $(VENV)/.installed
 	$(PIP) install --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+$(VENV)/.service: $(VENV)/.installed
+	$(PIP) install --constraint constraints.txt --editable '.[service]'
 	@touch $@
 
 $(VENV)/.backends: $(VENV)/.tests
@@ -89,6 +94,12 @@ demo: $(VENV)/.installed
 	-cd $(DEMO) && ../$(BIN)/minify capture --db repro.db densenet.py
 	cd $(DEMO) && ../$(BIN)/minify run repro.db
 	cd $(DEMO) && ../$(BIN)/minify repro repro.db 1 -o repro.py && cat repro.py
+
+# Its last line says where to look. Ctrl-C ends it.
+serve: $(VENV)/.service
+	@rm -rf $(DEMO) && mkdir -p $(DEMO) && cp docs/demo/densenet.py $(DEMO)/
+	-cd $(DEMO) && ../$(BIN)/minify capture --db repro.db densenet.py
+	cd $(DEMO) && ../$(BIN)/minify serve repro.db --work 1
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

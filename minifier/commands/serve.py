@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -33,6 +35,13 @@ _MB = 1 << 20
 @click.option(
     "--work", type=click.IntRange(0, 1024), default=0, metavar="N", help="Also minify, N tasks at a time, as a worker."
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: an object in a line for each event, on stderr; of a worker on stdout.",
+)
 @notified
 def serve(
     db: str,
@@ -44,6 +53,7 @@ def serve(
     max_upload: int,
     min_free: int,
     work: int,
+    log_format: str,
     notify: Path | None,
 ) -> None:
     """Take captures into DB over HTTP, and show its bugs as pages for a browser.
@@ -63,9 +73,18 @@ def serve(
     options = ServeOptions(
         host=host, port=port, certificate=tls_cert or "", key=tls_key or "", max_upload=max_upload * _MB,
         low=4 * min_free * _MB, least=min_free * _MB, tokens=tokens,
-        work=work, targets=tuple(told), page=page,
+        work=work, as_json=log_format == "json", targets=tuple(told), page=page,
     )  # fmt: skip
     try:
-        serving(db, options, lambda sentence: click.echo(sentence, err=True))
+        serving(db, options, _json_log() if options.as_json else lambda sentence: click.echo(sentence, err=True))
     except CannotListen as error:
         raise Problem(str(error)) from error
+
+
+def _json_log() -> Callable[[str], None]:
+    """Make every log of this process JSON. Returns what writes a sentence to it."""
+    from ..service.log import json_lines
+
+    json_lines()
+    log = logging.getLogger("fxminify")
+    return lambda sentence: log.info("%s", sentence, extra={"event": "serve"})

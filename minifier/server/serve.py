@@ -48,7 +48,7 @@ def serve(store: str, options: ServeOptions, tell: Callable[[str], None]) -> Non
         config = uvicorn.Config(
             application(service), ssl_certfile=options.certificate or None, ssl_keyfile=options.key or None,
             access_log=False, log_level="warning", proxy_headers=False, server_header=False, ws="none", lifespan="off",
-            timeout_graceful_shutdown=_GRACE,
+            timeout_graceful_shutdown=_GRACE, log_config=None if options.as_json else uvicorn.config.LOGGING_CONFIG,
         )  # fmt: skip
         host, port, *_ = listener.getsockname()
         kind = "https" if options.certificate else "http"
@@ -58,7 +58,7 @@ def serve(store: str, options: ServeOptions, tell: Callable[[str], None]) -> Non
             tell("nobody may ask for anything yet: `minify tokens DB --new NAME --scope SCOPE` makes a token")
         if not is_loopback(host) and not options.certificate:
             tell("without --tls-cert whoever is on the network can read tokens: use this behind a proxy with TLS")
-        worker = LocalWorker(store, options.work) if options.work else None
+        worker = LocalWorker(store, options.work, as_json=options.as_json) if options.work else None
         notifier = Notifier(index, options.targets, options.page, lambda event, text: tell(text))
         notifier.start()
         keeper = threading.Thread(target=_keep, args=(service, worker, tell), name="fxminify keeper", daemon=True)

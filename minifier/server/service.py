@@ -33,6 +33,7 @@ class ServeOptions:
     * ``low``, ``least``: bytes of free space below which it warns, and below which it takes nothing more.
     * ``tokens``: ask for tokens on this machine as well, as behind a proxy.
     * ``work``: how many tasks at a time a worker beside the server minifies; 0: there is none.
+    * ``as_json``: the log is JSON, a line for each event.
     * ``targets``: who is told what happens, with links to ``page``.
     """
 
@@ -45,6 +46,7 @@ class ServeOptions:
     least: int = 512 << 20
     tokens: bool = False
     work: int = 0
+    as_json: bool = False
     targets: tuple[Target, ...] = ()
     page: str = ""
 

@@ -22,18 +22,20 @@ _GRACE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class LocalJob:
-    """``drivers`` tasks of the index ``store`` at a time, while the process ``server`` is there."""
+    """``drivers`` tasks of the index ``store`` at a time, while the process ``server`` is there. ``as_json`` is of
+    its log."""
 
     store: str
     drivers: int
     server: int
+    as_json: bool = False
 
 
 class LocalWorker:
     """The process that works on ``store`` with so many ``drivers``. It begins at once."""
 
-    def __init__(self, store: str, drivers: int) -> None:
-        self._job = LocalJob(store, drivers, os.getpid())
+    def __init__(self, store: str, drivers: int, *, as_json: bool = False) -> None:
+        self._job = LocalJob(store, drivers, os.getpid(), as_json)
         self._process = self._start()
         self._is_over = False
 
@@ -79,7 +81,7 @@ def main() -> int:
     job = LocalJob(**json.loads(sys.stdin.read()))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     die_with_parent(job.server, signal.SIGTERM)
-    log = TaskLog()
+    log = TaskLog(as_json=job.as_json)
     try:
         work(job.store, WorkOptions(drivers=job.drivers), log)
     except KeyboardInterrupt:

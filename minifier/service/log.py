@@ -1,14 +1,35 @@
-"""The log of `minify work`: a line for each event, in plain words on stderr or as JSON on stdout."""
+"""The log of `minify work`, a line for each event, in plain words on stderr or as JSON on stdout; and that of `minify
+serve` as JSON."""
 
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from datetime import UTC, datetime
 
 from ...store.index import TaskInfo
 from ...store.text import printable
 from ..session import events
+
+
+class JsonLines(logging.Formatter):
+    """A record as an object in a line. ``event`` is what the record has as ``extra``, or else its level."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="seconds")
+        line = {"at": at, "event": getattr(record, "event", record.levelname.lower()), "text": record.getMessage()}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def json_lines() -> None:
+    """From now on every log of this process is JSON on stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("fxminify").setLevel(logging.INFO)
 
 
 class TaskLog:
