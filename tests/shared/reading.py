@@ -96,8 +96,8 @@ def commands(block: Block) -> list[Command]:
 
 #: The tests of blocks that are not run in the order of their document, by document, heading (any: ``*``) and language.
 ELSEWHERE = {
-    ("README.md", "fxminify", "shell"): "test_threads_that_race_leave_a_script_that_always_crashes",
-    ("README.md", "fxminify", "python"): "test_threads_that_race_leave_a_script_that_always_crashes",
+    ("README.md", "fxminify", "shell"): "test_the_example_of_the_readme",
+    ("README.md", "fxminify", "python"): "test_the_example_of_the_readme",
     ("docs/api.md", "*", "{eval-rst}"): "test_every_public_name_is_in_the_reference",
     ("docs/architecture.md", "Architecture", "mermaid"): "test_generated_pages_are_those_of_the_code",
     ("docs/extending.md", "A format", "jinja"): "test_the_package_of_the_document_is_one",
@@ -113,6 +113,24 @@ ELSEWHERE = {
     ("docs/terminal.md", "*", "console"): "test_the_recording_shows_every_step_and_the_program_as_it_is",
     ("docs/reduction.md", "Passes of your own", "python"): "test_the_entry_point_of_the_document_leads_to_its_passes",
     ("docs/reduction.md", "Passes of your own", "toml"): "test_the_entry_point_of_the_document_leads_to_its_passes",
+}
+#: Commands that no test runs, and why.
+NOT_RUN = {
+    "make demo": "it runs the example at the head of README.md, which a test does",
+    "make test": "it is these tests",
+    "make test-slow": "it is these tests",
+    "make test-random": "it is these tests",
+    "make test-server": "it is these tests",
+    "make test-backends": "it is these tests",
+    "make check": "it is these tests",
+    "make quick": "it is these tests",
+    "make lint": "it is no test but stands beside them",
+    "make gallery": "it takes many minutes; tests look at the page",
+    "make docs": "tests compare the pages with what it writes",
+    "make bench": "it takes hours",
+    "pip install -c constraints.txt .": "it needs a package index; tests/process/test_wheel.py installs what it builds",
+    "minify run repro.db --executor dask://scheduler:8786": "it needs a cluster; test_cluster.py has one",
+    "python -m fxminify.benchmarks.scale --write docs/benchmarks.md": "it takes an hour",
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from indexes import chain
-from reading import DOCUMENTS, ELSEWHERE, ROOT, Block, blocks, commands, language, sessions
+from reading import DOCUMENTS, ELSEWHERE, NOT_RUN, ROOT, Block, blocks, commands, language, sessions
 
 from fxminify.docs import gallery, terminal
 from fxminify.minifier.reporting.explanation import Explanation, Feature, PassingVariant, ProbeAnswer
@@ -28,6 +28,12 @@ def test_every_block_is_of_a_known_kind_or_has_a_test_of_its_own() -> None:
     assert set(ELSEWHERE) - known == set()
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert [test for test in set(ELSEWHERE.values()) if f"def {test}(" not in tests] == []
+
+
+def test_a_command_that_no_test_runs_stands_in_a_document() -> None:
+    named = {command.text for block in FOUND if block.language == "shell" for command in commands(block)}
+    assert set(NOT_RUN) - named == set()
+    assert all(NOT_RUN.values())
 
 
 def test_blocks_are_told_apart() -> None:

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
+
 from fxminify.docs import terminal
+
+
+def masked(text: str) -> str:
+    """Without what depends on the machine: versions, positions in PyTorch, and how many queries two workers took."""
+    text = re.sub(r"\d+ queries", "N queries", text)
+    text = re.sub(r"\[\d+ frames of PyTorch\]", "[frames]", text)
+    text = re.sub(r"(\.py|\.cpp):\d+([: )])", r"\1:N\2", text)
+    return re.sub(r"(torch|Python) \d+\.\d+\.\d+(\+\w+)?", r"\1 V", text)
+
+
+@pytest.mark.slow
+def test_the_recording_is_what_the_commands_print() -> None:
+    assert masked(terminal.recording()).splitlines() == masked(terminal.PAGE.read_text()).splitlines()
 
 
 def test_a_screen_shows_what_stands_there_at_the_end() -> None:
