@@ -92,6 +92,13 @@ ENTRIES = (
         " // ",
     ),
     Entry(
+        "008_fractional_maxpool_neg_kernel",
+        "A kernel of Inductor reads past its input",
+        "The kernel notices it and raises. With several threads the same program dies of a signal: it is the example at"
+        " the head of README.md.",
+        "fractional_max_pool2d",
+    ),
+    Entry(
         "026_ts_any_graph",
         "TorchScript refuses every graph",
         "The backend `ts` of PyTorch fails whatever the graph is. One node has to stay; fxminify takes a plain one.",
