@@ -53,7 +53,7 @@ def accept(public: Iterable[str]) -> None:
     """
     for key in public:
         if not _PUBLIC.match(key):
-            raise StoreError(f"{key[:80]!r} is no public key: `minify serve` prints its own, 64 hexadecimal digits")
+            raise StoreError(f"{key[:80]!r} is no public key, 64 digits as in /api/v1/status of the server")
         _library().Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
         _accepted.add(key)
 
