@@ -94,12 +94,10 @@ def commands(block: Block) -> list[Command]:
     return found
 
 
-#: The tests of blocks that are not run in the order of their document, by document, heading (any: ``*``) and language.
-ELSEWHERE = {
+#: The tests that run what stands in blocks which nobody types in the order of their document, by document, heading
+#: (any: ``*``) and language.
+RUN_BY = {
     ("README.md", "fxminify", "shell"): "test_the_example_of_the_readme",
-    ("README.md", "fxminify", "python"): "test_the_example_of_the_readme",
-    ("docs/api.md", "*", "{eval-rst}"): "test_every_public_name_is_in_the_reference",
-    ("docs/architecture.md", "Architecture", "mermaid"): "test_generated_pages_are_those_of_the_code",
     ("docs/extending.md", "A format", "jinja"): "test_the_package_of_the_document_is_one",
     ("docs/extending.md", "A format", "python"): "test_the_package_of_the_document_is_one",
     ("docs/extending.md", "A format", "toml"): "test_the_package_of_the_document_is_one",
@@ -107,37 +105,55 @@ ELSEWHERE = {
     ("docs/extending.md", "A pass", "toml"): "test_the_package_of_the_document_is_one",
     ("docs/extending.md", "A backend's adapter", "python"): "test_the_package_of_the_document_is_one",
     ("docs/extending.md", "A backend's adapter", "toml"): "test_the_package_of_the_document_is_one",
-    ("docs/format.md", "The case document", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
-    ("docs/format.md", "Beside the case documents", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
-    ("docs/gallery.md", "*", "python"): "test_every_program_of_the_gallery_is_there_and_every_script_calls_its_culprit",
-    ("docs/terminal.md", "*", "console"): "test_the_recording_shows_every_step_and_the_program_as_it_is",
     ("docs/reduction.md", "Passes of your own", "python"): "test_the_entry_point_of_the_document_leads_to_its_passes",
     ("docs/reduction.md", "Passes of your own", "toml"): "test_the_entry_point_of_the_document_leads_to_its_passes",
 }
-#: Commands that no test runs, and why.
+#: The tests that compare what blocks show with what commands print or the code has, in the same way.
+COMPARED_BY = {
+    ("README.md", "fxminify", "python"): "test_the_example_of_the_readme",
+    ("docs/api.md", "*", "{eval-rst}"): "test_every_public_name_is_in_the_reference",
+    ("docs/architecture.md", "Architecture", "mermaid"): "test_generated_pages_are_those_of_the_code",
+    ("docs/format.md", "The case document", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
+    ("docs/format.md", "Beside the case documents", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
+    ("docs/gallery.md", "*", "python"): "test_every_program_of_the_gallery_is_there_and_every_script_calls_its_culprit",
+    ("docs/terminal.md", "*", "console"): "test_the_recording_is_what_the_commands_print",
+}
+#: Commands that no test runs as they stand, and why. ``make`` is asked in `test_commands.py` what it would do.
 NOT_RUN = {
-    "make demo": "it runs the example at the head of README.md, which a test does",
+    "make demo": "test_the_example_of_the_readme runs its commands",
     "make test": "it is these tests",
     "make test-slow": "it is these tests",
     "make test-random": "it is these tests",
     "make test-server": "it is these tests",
     "make test-backends": "it is these tests",
+    "make test-torch TORCH=2.15.0": "it is these tests, and needs a package index",
     "make check": "it is these tests",
     "make quick": "it is these tests",
-    "make lint": "it is no test but stands beside them",
-    "make gallery": "it takes many minutes; tests look at the page",
-    "make docs": "tests compare the pages with what it writes",
+    "make lint": "it stands beside the tests",
+    "make docs": "tests/e2e/browser/test_site.py builds the site as it does",
+    "make docs-links": "it needs the network",
+    "make recordings": "its halves take minutes; test_the_recording_is_what_the_commands_print makes one of them again",
     "make bench": "it takes hours",
     "pip install -c constraints.txt .": "it needs a package index; tests/process/test_wheel.py installs what it builds",
     "minify run repro.db --executor dask://scheduler:8786": "it needs a cluster; test_cluster.py has one",
-    "python -m fxminify.benchmarks.scale --write docs/benchmarks.md": "it takes an hour",
+    "podman build -f docs/ci/Containerfile -t fxminify .": "it needs a registry; test_ci.py runs what the file says",
+    'podman run --rm -v "$PWD:/work" fxminify catch train.py': "it needs that image",
+    "python -m fxminify.benchmarks.scale --write docs/benchmarks.md": "it takes ten minutes",
 }
+#: In commands that are run where there is PostgreSQL.
+ON_A_SERVER = "postgresql+psycopg://user@host/failures"
+
+
+def treated(block: Block) -> list[str]:
+    """How a block is kept true: by the tests of `RUN_BY` and `COMPARED_BY`, or ``in order``."""
+    keys = [(block.document, heading, block.language) for heading in (block.heading, "*")]
+    return [table[key] for table in (RUN_BY, COMPARED_BY) for key in keys if key in table] or ["in order"]
 
 
 def sessions() -> dict[str, list[Block]]:
     """By document, the blocks that are run in order, as somebody does who reads it."""
     found: dict[str, list[Block]] = {}
     for block in (block for document in DOCUMENTS for block in blocks(document)):
-        if not {(block.document, heading, block.language) for heading in (block.heading, "*")} & ELSEWHERE.keys():
+        if treated(block) == ["in order"]:
             found.setdefault(block.document, []).append(block)
     return found

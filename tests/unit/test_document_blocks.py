@@ -11,7 +11,20 @@ from pathlib import Path
 
 import pytest
 from indexes import chain
-from reading import DOCUMENTS, ELSEWHERE, NOT_RUN, ROOT, Block, blocks, commands, language, sessions
+from reading import (
+    COMPARED_BY,
+    DOCUMENTS,
+    NOT_RUN,
+    ON_A_SERVER,
+    ROOT,
+    RUN_BY,
+    Block,
+    blocks,
+    commands,
+    language,
+    sessions,
+    treated,
+)
 
 from fxminify.docs import gallery, terminal
 from fxminify.minifier.reporting.explanation import Explanation, Feature, PassingVariant, ProbeAnswer
@@ -22,18 +35,25 @@ FOUND = [block for document in DOCUMENTS for block in blocks(document)]
 RUN = {"shell", "python", "toml", "notebook"}
 
 
-def test_every_block_is_of_a_known_kind_or_has_a_test_of_its_own() -> None:
+def test_every_block_is_run_in_order_or_by_a_test_or_is_compared_by_one() -> None:
+    assert [f"{block}: {treated(block)}" for block in FOUND if len(treated(block)) != 1] == []
     assert [f"{b} is {b.language}" for blocks in sessions().values() for b in blocks if b.language not in RUN] == []
     known = {(block.document, heading, block.language) for block in FOUND for heading in (block.heading, "*")}
-    assert set(ELSEWHERE) - known == set()
+    named = RUN_BY | COMPARED_BY
+    assert set(named) - known == set()
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
-    assert [test for test in set(ELSEWHERE.values()) if f"def {test}(" not in tests] == []
+    assert [test for test in set(named.values()) if f"def {test}(" not in tests] == []
 
 
-def test_a_command_that_no_test_runs_stands_in_a_document() -> None:
-    named = {command.text for block in FOUND if block.language == "shell" for command in commands(block)}
-    assert set(NOT_RUN) - named == set()
+def test_every_command_is_run_or_it_is_said_why_not() -> None:
+    """Those of all documents that need a database server stand in one of them, too, and are run there."""
+    texts = {c.text: c.document for b in FOUND if b.language == "shell" for c in commands(b)}
+    in_order = {c.text for found in sessions().values() for b in found if b.language == "shell" for c in commands(b)}
+    assert set(NOT_RUN) - in_order == set()
     assert all(NOT_RUN.values())
+    (document,) = {name for text, name in texts.items() if ON_A_SERVER in text}
+    assert document == "docs/service.md"
+    assert {name for name, found in sessions().items() for b in found if b.language == "python"} == {"README.md"}
 
 
 def test_blocks_are_told_apart() -> None:
@@ -97,7 +117,9 @@ def test_the_recording_shows_every_step_and_the_program_as_it_is() -> None:
 def test_every_program_of_the_gallery_is_there_and_every_script_calls_its_culprit() -> None:
     page = gallery.sections(gallery.PAGE.read_text())
     assert list(page) == [entry.title for entry in gallery.ENTRIES]
-    assert page.keys() >= {"A Hugging Face model", "ONNX Runtime dies of a signal"}
+    kinds = re.findall(r"lines \| `\w+` \| ([a-z ]+) \|", gallery.PAGE.read_text())
+    assert len(kinds) == len(gallery.ENTRIES)
+    assert {kind.replace(" ", "_") for kind in kinds} >= {"compile_error", "runtime_error", "divergence", "crash"}
     for entry in gallery.ENTRIES:
         (script,) = re.findall(r"```python\n(.*?)```", page[entry.title], re.DOTALL)
         (forward,) = (n for n in ast.parse(script).body if isinstance(n, ast.FunctionDef))
