@@ -24,7 +24,7 @@ def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, json_: boo
     issue report shows it.
     """
     from ..oracle.ablation import ablate
-    from . import console
+    from .terminal import detail
 
     def done(row: Any) -> None:
         click.echo(f"{row.backend}: {row.result}", err=True)
@@ -33,4 +33,4 @@ def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, json_: boo
     if json_:
         dump(found.to_json())
     else:
-        console.ablation(found)
+        detail.ablation(found)

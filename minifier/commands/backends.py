@@ -18,7 +18,7 @@ def backends(names: tuple[str, ...], test: bool, json_: bool) -> None:
     """
     from ...backends import adapters
     from ...backends.provenance import catalog
-    from . import console
+    from .terminal import listings
 
     rows = catalog.listing()
     if unknown := set(names) - {row["name"] for row in rows}:
@@ -31,4 +31,4 @@ def backends(names: tuple[str, ...], test: bool, json_: bool) -> None:
     if json_:
         dump(rows)
     else:
-        console.backends(rows)
+        listings.backends(rows)

@@ -59,9 +59,9 @@ def catch(
     from ..reporting.export import ExportRequest, export
     from ..reporting.privacy_summary import warnings
     from ..session.options import MinifyOptions
-    from . import console
     from .repro import run_command
     from .run import minify_with_progress
+    from .terminal import listings, parts
 
     Index.check(db)
     changes = Changes(db)
@@ -84,13 +84,13 @@ def catch(
             click.echo(f"minify: {error}", err=True)
             continue
         if len(verified) == 1:
-            console.code(made.text)
+            parts.code(made.text)
         for line in warnings({str(path): made.text.encode()}):
             click.echo(f"minify: {line}", err=True)
         click.echo(f"minify: {path} shows failure {capture.id}: {run_command(path, made.search_path)}", err=True)
     if missing := [capture for capture in captures if capture not in verified]:
         click.echo(f"minify: {count(len(missing), 'failure')} without a verified script:", err=True)
-        console.table([groups.alone(capture) for capture in missing], db, console=Console(stderr=True))
+        listings.table([groups.alone(capture) for capture in missing], db, console=Console(stderr=True))
     sys.exit(1)
 
 

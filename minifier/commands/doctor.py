@@ -15,12 +15,12 @@ from .verbs import as_json, dump
 def doctor(synthetic: bool, json_: bool) -> None:
     """Check this installation."""
     from ..doctor import examine
-    from . import console
+    from .terminal import parts
 
     rows = examine(synthetic=synthetic)
     if json_:
         dump(rows)
     else:
-        console.rows(rows)
+        parts.rows(rows)
     if any(row["ok"] is False for row in rows):
         sys.exit(1)

@@ -19,7 +19,7 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
     """
     from ...store.index import Index
     from ..reducer.history import stored
-    from . import console
+    from .terminal import detail
 
     with Index.open(db, readonly=True) as index:
         left = index.captures.get(id_).operators
@@ -33,6 +33,6 @@ def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> 
     if json_:
         dump(found.to_json() if number is None else steps[number].to_json())
     elif number is not None:
-        console.step(steps[number])
+        detail.step(steps[number])
     else:
-        console.history(found, left=left, differences=not brief)
+        detail.history(found, left=left, differences=not brief)

@@ -22,7 +22,7 @@ def list_(db: str, each: bool, limit: int | None, after: int, json_: bool) -> No
     """List the failures of DB, a row for each bug: failures of one backend with one signature."""
     from ...store.index import Index
     from ..reporting import groups
-    from . import console
+    from .terminal import listings
 
     with Index.open(db, readonly=True) as index:
         if json_:
@@ -37,4 +37,4 @@ def list_(db: str, each: bool, limit: int | None, after: int, json_: bool) -> No
     if len(rows) > most:
         last = rows[most - 1].ids[0] if each else rows[most - 1].id
         more = " ".join(["--each"] * each + [f"--limit {limit}"] * (limit is not None) + [f"--after {last}"])
-    console.table(rows[:most], db, more=more)
+    listings.table(rows[:most], db, more=more)

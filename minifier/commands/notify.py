@@ -52,7 +52,7 @@ def notify(db: str, send: Path | None, limit: int | None, after: int, json_: boo
     """
     from ...store.errors import without_password
     from ...store.index import Index
-    from . import console
+    from .terminal import listings
 
     if send is not None:
         from ..service.notify import Notifier
@@ -70,4 +70,4 @@ def notify(db: str, send: Path | None, limit: int | None, after: int, json_: boo
     if len(rows) > most:
         words = [f"--limit {limit}"] * (limit is not None) + [f"--after {rows[most - 1].id}"]
         more = " ".join([shlex.quote(without_password(db)), *words])
-    console.deliveries(rows[:most], more=more)
+    listings.deliveries(rows[:most], more=more)

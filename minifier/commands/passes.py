@@ -12,7 +12,7 @@ from .verbs import as_json, dump
 def passes(json_: bool) -> None:
     """List the passes of the minifier: what each removes, and why that keeps the failure."""
     from ..passes import installed
-    from . import console
+    from .terminal import parts
 
     table = installed()
     rows = [
@@ -24,4 +24,4 @@ def passes(json_: bool) -> None:
     if json_:
         dump(rows)
     else:
-        console.rows(rows)
+        parts.rows(rows)

@@ -55,8 +55,8 @@ def repro(
     from ..reporting.export import ExportRequest, NotMinified, export, template_text
     from ..reporting.privacy_summary import warnings
     from ..session.options import MinifyOptions
-    from . import console
     from .run import minify_with_progress
+    from .terminal import parts
 
     request = ExportRequest(format_, template_text(template), rename, force)
     try:
@@ -84,7 +84,7 @@ def repro(
     if json_:
         dump({**info, "tentative": made.tentative, "text": text})
     elif output is None:
-        console.code(text, "text" if template else find(format_).language)
+        parts.code(text, "text" if template else find(format_).language)
 
 
 def run_command(script: Path, search_path: Sequence[str]) -> str:

@@ -56,19 +56,20 @@ def retest(
     from ..regression.junit import junit as document
     from ..regression.retest import RetestOptions, retest
     from ..reporting.standing import Expect, matrix
-    from . import console
+    from .terminal import retests
+    from .terminal.progress import RetestProgress
 
     if matrix_:
         with Index.open(db, readonly=True) as index:
             found = matrix(index, ids)
-        dump(found) if json_ else console.matrix(found)
+        dump(found) if json_ else retests.matrix(found)
         return
     if junit is not None:  # said before any case runs
         try:
             junit.open("ab").close()
         except OSError as error:
             raise Problem(f"cannot write {junit}: {error.strerror}.") from error
-    progress = console.RetestProgress(quiet=quiet or json_)
+    progress = RetestProgress(quiet=quiet or json_)
     chosen = RetestOptions(expect=Expect(expect), **options)
     answers = retest(db, ids, chosen, confirm=ask, begin=progress.begin, done=progress.done)
     if junit is not None:
@@ -79,7 +80,7 @@ def retest(
     if json_:
         dump([answer.to_json() for answer in answers])
     else:
-        console.retest_answers(answers)
+        retests.answers(answers)
     ran = [answer for answer in answers if answer.result not in ("cannot run", "not minified")]
     if not all(answer.expected for answer in ran):
         sys.exit(1)

@@ -98,14 +98,14 @@ def minify_with_progress(
     from ...store.errors import without_password
     from ..sandbox.cluster import NoCluster
     from ..session.minify import minify
-    from . import console
+    from .terminal import progress as terminal
 
     asked = {"--match": options.match, "--error-regex": options.error_regex, "--min-rate": options.min_rate,
              "--from-step": options.from_step}  # fmt: skip
     words = [word for name, value in asked.items() if value not in (None, "exact") for word in (name, str(value))]
     resume = shlex.join(["minify", "run", *words, *(["--again"] if options.again else []), without_password(db)])
     script = shlex.join(["minify", "repro", without_password(db)])
-    with console.RunProgress(resume, script, quiet=quiet, verbose=verbose) as progress:
+    with terminal.RunProgress(resume, script, quiet=quiet, verbose=verbose) as progress:
 
         def confirm(question: str) -> bool:
             with progress.paused():
@@ -116,5 +116,5 @@ def minify_with_progress(
         except NoCluster as error:
             raise Problem(str(error)) from error
     if summary:
-        console.summary(results, db)
+        terminal.summary(results, db)
     return results

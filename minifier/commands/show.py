@@ -22,15 +22,15 @@ def show(db: str, id_: int, captured: bool, graph: bool, more: bool, json_: bool
     from ..oracle import first_node
     from ..reporting import explanation
     from ..reporting.details import details
-    from . import console
+    from .terminal import detail
 
     with Index.open(db, readonly=True) as index:
         if graph and not json_:
-            console.drawing(index, id_, str((first_node.stored(index, id_) or {}).get("node", "")))
+            detail.drawing(index, id_, str((first_node.stored(index, id_) or {}).get("node", "")))
             return
         found = details(index, id_, captured=captured)
         explained = explanation.stored(index, id_)
     if json_:
         dump({**found, **({} if explained is None else {"explanation": explained.to_json()})})
         return
-    console.show(found, db, explained, details=more, whole=captured)
+    detail.show(found, db, explained, details=more, whole=captured)

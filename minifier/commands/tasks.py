@@ -33,7 +33,7 @@ def tasks(
     A cancelled task is not queued again by itself, a task that is retried begins with all its attempts.
     """
     from ...store.index import Index, TaskState
-    from . import console
+    from .terminal import listings
 
     if cancel is not None and retry is not None:
         raise Problem("cancel a task or retry one, not both at once.")
@@ -61,4 +61,4 @@ def tasks(
     if len(rows) > most:
         words = [f"--state {state}" for state in states] + [f"--limit {limit}"] * (limit is not None)
         more = " ".join([*words, f"--after {rows[most - 1].id}"])
-    console.tasks(rows[:most], counts, workers, db, more=more)
+    listings.tasks(rows[:most], counts, workers, db, more=more)

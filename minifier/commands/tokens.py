@@ -28,7 +28,7 @@ def tokens(db: str, new: str | None, scopes: tuple[str, ...], revoke: int | None
     admin   all of this but run
     """
     from ...store.index import Index, TokenScope
-    from . import console
+    from .terminal import listings
 
     if new is not None and revoke is not None:
         raise Problem("make a token or revoke one, not both at once.")
@@ -40,7 +40,7 @@ def tokens(db: str, new: str | None, scopes: tuple[str, ...], revoke: int | None
         if json_:
             dump([row.to_json() for row in rows])
         else:
-            console.tokens(rows, db)
+            listings.tokens(rows, db)
         return
     with Index.open(db, create=new is not None) as index:
         if new is not None:

@@ -16,7 +16,8 @@ from desks import Desk
 from rich.console import Console
 
 from fxminify.cli import main
-from fxminify.minifier.commands import console
+from fxminify.minifier.commands.terminal import detail, listings, parts
+from fxminify.minifier.commands.terminal.progress import RunProgress
 from fxminify.minifier.reporting.details import details
 from fxminify.minifier.reporting.overview import overview
 from fxminify.minifier.session import events
@@ -70,7 +71,7 @@ def test_a_listing_fits_the_terminal(tmp_path: Path, width: int) -> None:
             indexes.add(index, case, indexes.failing(f"a message that {'goes on and ' * 20} {'ab'[number % 2] * 8}"))
         rows = index.bugs.page()
     shown = Console(file=io.StringIO(), width=width)
-    console.table(rows, "repro.db", console=shown)
+    listings.table(rows, "repro.db", console=shown)
     lines = text_of(shown).splitlines()
     assert len(lines) == 5
     assert max(map(len, lines)) <= width
@@ -83,7 +84,7 @@ def test_a_failure_in_detail_fits_eighty_columns(desk: Desk) -> None:
     found["failure"]["message"] = "word " * 100 + "x" * 200
     found["failure"]["frames"] = [{"file": "torch/" + "y" * 100, "line": 3, "function": "f"}]
     shown = Console(file=io.StringIO(), width=80)
-    console.show(found, "repro.db", details=True, console=shown)
+    detail.show(found, "repro.db", details=True, console=shown)
     lines = text_of(shown).splitlines()
     assert max(map(len, lines)) <= 80
     assert "     state  verified: 3 of 3 fresh runs of the script show it" in lines
@@ -131,10 +132,10 @@ def test_a_script_is_coloured_on_a_terminal_and_plain_elsewhere(desk: Desk) -> N
     script = '"""It fails."""\nimport torch\n\ntorch.compile(torch.sin)(x)\n'
     assert desk.invoke("repro", "repro.db", 1).stdout == script
     shown = terminal()
-    console.code(script, console=shown)
+    parts.code(script, console=shown)
     assert "\x1b[" in text_of(shown)
     bare = terminal(no_color=True)
-    console.code(script, console=bare)
+    parts.code(script, console=bare)
     colours = re.findall(r"\x1b\[(?:\d+;)*(?:[349]\d|10\d)", text_of(bare))
     assert colours == []
 
@@ -158,14 +159,14 @@ def test_nothing_of_a_database_moves_the_cursor(tmp_path: Path) -> None:
     for coloured in (False, True):
         shown = Console(file=io.StringIO(), width=80, force_terminal=coloured, no_color=True)
         with Index.open(str(db), readonly=True) as index:
-            console.table(index.bugs.page(), str(db), console=shown)
-            console.show(details(index, id), str(db), details=True, console=shown)
-            console.drawing(index, id, console=shown)
+            listings.table(index.bugs.page(), str(db), console=shown)
+            detail.show(details(index, id), str(db), details=True, console=shown)
+            detail.drawing(index, id, console=shown)
         assert [c for c in "\x07\u202e\r\b" if c in text_of(shown)] == []
         assert "\x1b[2J" not in text_of(shown)
         assert "[red]?[2Jgone" in text_of(shown)
     terminal_ = terminal()
-    console.code(f"# {hostile}", console=terminal_)
+    parts.code(f"# {hostile}", console=terminal_)
     assert "\x1b[2J" not in text_of(terminal_)
 
 
@@ -182,7 +183,7 @@ def test_the_minimal_graph_is_drawn(desk: Desk) -> None:
     )
     wide = terminal(16)
     with Index.open(str(desk.db), readonly=True) as index:
-        console.drawing(index, 1, console=wide)
+        detail.drawing(index, 1, console=wide)
     assert "●  sin_0 = sin(…" in text_of(wide).splitlines()
     refused = desk.invoke("show", "repro.db", 4, "--graph")
     assert (refused.exit_code, refused.stderr) == (
@@ -201,17 +202,17 @@ def test_a_graph_that_has_no_source_form_is_still_shown_and_drawn(tmp_path: Path
         )
         assert details(index, id)["graph"].startswith("(cannot be printed: node 'f': a call_module node has")
         shown = Console(file=io.StringIO(), width=80)
-        console.drawing(index, id, console=shown)
-        detail = overview(index).details[0]
+        detail.drawing(index, id, console=shown)
+        told = overview(index).details[0]
     assert "●  f = self.f(x)" in text_of(shown).splitlines()
-    assert detail.source.startswith("# cannot be printed")
-    assert detail.before is not None
+    assert told.source.startswith("# cannot be printed")
+    assert told.before is not None
 
 
 def test_a_slow_run_tells_its_first_script_and_when_only_explanations_are_left(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with console.RunProgress("minify run a.db", "minify repro a.db") as progress:
+    with RunProgress("minify run a.db", "minify repro a.db") as progress:
         for event in (events.ScriptVerified(2, 3, 3), events.FirstScript(3, 2), events.ScriptVerified(3, 3, 3)):
             progress(event)
     assert [line.rpartition(": ")[2] for line in capsys.readouterr().err.splitlines()] == ["minify repro a.db 3"] * 2
@@ -225,7 +226,7 @@ def test_a_verbose_log_has_each_query_and_step_and_a_quiet_one_nothing(capsys: p
         events.FirstScript(1, 1),
     ]
     for verbose in (True, False):
-        with console.RunProgress(verbose=verbose, quiet=not verbose) as progress:
+        with RunProgress(verbose=verbose, quiet=not verbose) as progress:
             for event in told:
                 progress(event)
     said, _, none = capsys.readouterr().err.partition("minify repro 1\n")
@@ -254,12 +255,12 @@ def test_a_shell_completes_verbs_and_options(desk: Desk) -> None:
 def test_a_log_says_now_and_then_that_the_work_goes_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(console, "SILENCE", 0.02)
+    monkeypatch.setattr("fxminify.minifier.commands.terminal.progress.SILENCE", 0.02)
     with Index.open(str(tmp_path / "repro.db"), create=True) as index:
         id = indexes.add(index, indexes.chain(["sin"]), indexes.failing("no sin"))
         capture = index.captures.get(id)
     said = ""
-    with console.RunProgress() as progress:
+    with RunProgress() as progress:
         progress(events.CaptureStarted(capture))
         progress(events.ReplayStarted(id, 3))
         progress(events.Replayed(id, 2))

@@ -11,7 +11,7 @@ import pytest
 from made import make
 from rich.console import Console
 
-from fxminify.minifier.commands import console
+from fxminify.minifier.commands.terminal import detail
 from fxminify.minifier.reducer.history import EXPLAIN, begin_at, describe, difference, stored
 from fxminify.minifier.reporting.details import details
 from fxminify.minifier.reporting.differences import shorter
@@ -139,7 +139,7 @@ def test_what_was_wrong_with_a_pass_is_kept_and_is_no_question(tmp_path: Path) -
     assert [(e.pass_name, e.asked, e.problems) for e in found.passes] == [("plain-values", 0, ["KeyError: 'x'"])]
     assert shown["failed_passes"] == {"plain-values": ["KeyError: 'x'"]}
     stream = io.StringIO()
-    console.history(found, console=Console(file=stream, width=200))
+    detail.history(found, console=Console(file=stream, width=200))
     assert "the pass plain-values failed, and the reduction went on: KeyError: 'x'" in stream.getvalue()
 
 

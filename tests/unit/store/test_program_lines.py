@@ -9,7 +9,7 @@ import index_tasks
 import pytest
 from rich.console import Console
 
-from fxminify.minifier.commands import console
+from fxminify.minifier.commands.terminal import listings
 from fxminify.store.document.case import Graph, Json, Node
 from fxminify.store.document.program_lines import ProgramLine, comes_from, place_of, program_lines
 from fxminify.store.index import Index
@@ -72,5 +72,5 @@ def test_a_listing_begins_with_the_place(tmp_path: Path, stored: object, shown: 
         index.artifacts.save(id, COMES_FROM, stored)
         rows = index.bugs.page()
     out = Console(width=80, file=io.StringIO())
-    console.table(rows, path, console=out)
+    listings.table(rows, path, console=out)
     assert out.file.getvalue().splitlines()[2].strip() == shown  # type: ignore[attr-defined]

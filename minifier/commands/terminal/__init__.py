@@ -1,0 +1,1 @@
+"""What the terminal shows, by what it is about. Only the verbs import these modules."""

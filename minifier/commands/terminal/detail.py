@@ -1,0 +1,196 @@
+"""One failure on the terminal: what failed, its graph, its history, and what explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ....repro_templates.report.figures import number
+from ....repro_templates.report.phrases import points_to
+from ....repro_templates.report.text_graph import text_graph
+from ....store.index import Index, StepInfo
+from ....store.text import count, without_addresses
+from ...printable import printable
+from ...reporting.differences import shorter
+from .parts import code, field, rows
+
+if TYPE_CHECKING:
+    from ...oracle.ablation import Ablation
+    from ...reducer.history import Effort, History
+    from ...reporting.explanation import Explanation
+
+
+def ablation(found: Ablation) -> None:
+    """A row for each backend, what failed below the table, and where the failure enters."""
+    rows([{"backend": r.backend, "layer": r.layer, "result": r.result, "seconds": r.seconds} for r in found.rows])
+    console = Console()
+    for row in found.rows:
+        if row.message:
+            console.print(Text(printable(f"{row.backend}: {row.message}")))
+    console.print(Text(printable(points_to(found.enters))))
+
+
+#: Lines of a graph and of an error that `minify show` prints unasked.
+LONGEST_GRAPH, LONGEST_ERROR = 40, 10
+
+
+def show(
+    found: Mapping[str, Any],
+    db: str,
+    explained: Explanation | None = None,
+    *,
+    details: bool = False,
+    whole: bool = False,
+    console: Console | None = None,
+) -> None:
+    """One failure for a person: what failed, the graph, what of it matters, and the next command.
+
+    ``found`` is from `fxminify.minifier.reporting.details`. Of a graph that is not shown ``whole`` the first lines are.
+    """
+    console = console or Console()
+    failure = found.get("failure") or {}
+    verified = found["state"] == "verified"
+    runs = f": {found['verified']} of {found.get('runs')} fresh runs of the script show it" if found.get("runs") else ""
+    reason = f": {found['reason']}" if found.get("reason") else ""
+    smaller = found.get("nodes_after") is not None
+    field("failure", f"{found['kind']} in {found['phase']}" if found["kind"] else None, console)
+    this = f"{printable(db)} {found['id']}"
+    error = without_addresses(f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": "))
+    more = 0 if details else len(error.splitlines()) - LONGEST_ERROR
+    field("error", found["headline"] if more > 0 else error, console)
+    if more > 0:
+        field("", f"the whole text, {len(error.splitlines())} lines: minify show {this} --details", console)
+    field("begins at", _first_node(found.get("first_node") or {}), console)
+    field("comes from", found.get("comes_from"), console)
+    field("backend", found["backend"], console)
+    field("state", f"{found['state']}{runs}{reason}", console)
+    field("nodes", f"{found['nodes_before']} → {found['nodes_after']}" if smaller else found["nodes_before"], console)
+    console.print(Text("     graph", style="bold"))
+    text = printable(found.get("graph") or "", 100_000)
+    lines = text.splitlines()
+    cut = not whole and len(lines) > LONGEST_GRAPH
+    code("\n".join(lines[:LONGEST_GRAPH]) if cut else text, console=console)
+    if cut:
+        field("", f"and {len(lines) - LONGEST_GRAPH} more lines: minify show {this} --captured", console)
+    if explained is not None:
+        explanation(explained, console=console)
+    if details or not verified:
+        _details(found, console)
+    field("the rest", found.get("rest"), console)
+    field("retested", "\n".join(found.get("retested") or ()), console)
+    if verified:
+        field("script", f"minify repro {this} -o repro.py", console)
+        field("", None if details else f"minify show {this} --details", console)
+    elif found["state"] == "pending":
+        field("next", f"minify run {this}", console)
+
+
+def _details(found: Mapping[str, Any], console: Console) -> None:
+    """What a person asks for once the graph does not suffice."""
+    failure = found.get("failure") or {}
+    frames = [f"{frame['file']}:{frame['line']} {frame['function']}" for frame in failure.get("frames", ())[-6:]]
+    failed = [f"{name}: {text}" for name, texts in found.get("failed_passes", {}).items() for text in texts]
+    known = (found.get("provenance") or {}).items()
+    field("signature", found["signature"], console)
+    field("seen", f"{count(found['occurrences'], 'time')}, first {found['created']}", console)
+    field("failed", "\n".join(failed), console)
+    field("queries", found.get("queries") or None, console)
+    field("from", "\n".join(f"{k}: {v}" for k, v in known if k not in ("origin", "backend")), console)
+    field("frames", "\n".join(frames), console)
+    field("stderr", str(failure.get("diagnostics") or "")[-1500:], console)
+
+
+def drawing(index: Index, capture_id: int, culprit: str = "", *, console: Console | None = None) -> None:
+    """The minimal graph of a capture drawn in text, the captured one where there is none smaller yet. The node
+    ``culprit``, if it is known, is marked."""
+    console = console or Console()
+    info = index.captures.get(capture_id)
+    best = index.best(info)
+    case = best or index.captures.case(capture_id)
+    head = count(case.graph.count, "compute node") + ("" if best is not None else f", not minified yet: {info.state}")
+    console.print(Text(printable(f"Failure {capture_id}: {head}"), style="bold"), soft_wrap=True)
+    for line in text_graph(case.graph, culprits={culprit}, ascii=not console.encoding.startswith("utf")):
+        fit = "ellipsis" if console.is_terminal else "ignore"
+        console.print(Text(printable(line)), no_wrap=True, overflow=fit, crop=console.is_terminal)  # type: ignore[arg-type]
+
+
+def _first_node(found: Mapping[str, Any]) -> str | None:
+    """The first node whose value differs, for a person."""
+    if not found:
+        return None
+    error = f"off by {number(found.get('error'))}, eager: {number(found.get('eager_error'))}"
+    return f"{found.get('node')}, node {found.get('position')} of {found.get('of')} ({error})"
+
+
+#: Lines of a difference that a listing of all steps shows; one step alone is shown whole.
+SHORT = 6
+
+_STYLES = {"-": "red", "+": "green"}
+
+
+def history(found: History, *, left: str = "", differences: bool = True, console: Console | None = None) -> None:
+    """What is left, every step with what it changed, and a row for each pass."""
+    console = console or Console()
+    match found.config.get("from"):
+        case [reduction, number]:
+            begun = f", begun at step {printable(number)} of reduction {printable(reduction)}"
+        case _:
+            begun = ""
+    nodes = f" to {found.steps[-1].nodes}" if found.steps else ""
+    size = f"from {count(found.start_nodes, 'node')}{nodes} in {count(len(found.steps), 'step')}"
+    calls = f"; what is left calls {printable(left)}" if left else ""
+    console.print(Text(f"Reduction {found.reduction}{begun}, {size}{calls}"), soft_wrap=True)
+    for one in found.steps:
+        step(one, limit=SHORT if differences else 0, console=console)
+    if found.passes:
+        console.print()
+        passes(found.passes, console=console)
+
+
+def step(one: StepInfo, *, limit: int | None = None, console: Console | None = None) -> None:
+    """One step: a line about it, then what it changed, in at most ``limit`` lines: counted where there are more."""
+    console = console or Console()
+    size = f"{count(one.nodes, 'node')}, {count(one.inputs, 'input')}"
+    head = f"{one.number:>4}  {printable(one.pass_name) or 'accepted'}: {size}"
+    kept = "" if one.kept else " (not kept)"
+    figures = f" after {count(one.queries, 'query')}, {one.seconds:.1f} s{kept}"
+    console.print(Text(head, style="bold").append(Text(figures, style="not bold")), soft_wrap=True)
+    lines = printable(one.difference, 100_000).splitlines()
+    for line in lines if limit is None else shorter(lines, limit):
+        console.print(Text(f"      {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)
+    if limit and len(lines) > limit:
+        console.print(Text(f"      All {len(lines)} lines: --step {one.number}"))
+
+
+def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None:
+    """What each pass asked and brought, the useful ones first, then those that asked for nothing."""
+    useful = sorted((e for e in efforts if e.accepted), key=lambda e: (-e.removed, -e.accepted))
+    useless = sorted((e for e in efforts if not e.accepted), key=lambda e: -e.asked)
+    table = [
+        {"pass": e.pass_name, "asked": e.asked, "accepted": e.accepted, "removed": e.removed,
+         "invalid": e.invalid, "other": e.other, "seconds": f"{e.seconds:.1f}"}
+        for e in (*useful, *useless)
+    ]  # fmt: skip
+    console = console or Console()
+    rows(table, console=console)
+    for effort in efforts:
+        for problem in effort.problems:
+            message = printable(f"the pass {effort.pass_name} failed, and the reduction went on: {problem}")
+            console.print(Text(message, style="yellow"), soft_wrap=True)
+
+
+def explanation(found: Explanation, *, console: Console | None = None) -> None:
+    """What matters, the evidence below it, and the nearest candidate that passes."""
+    console = console or Console()
+    field("matters", found.summary() or "-", console)
+    for sentence in found.sentences():
+        field("", sentence, console)
+    cut = "" if found.complete else ", and was cut short: there is more to ask"
+    field("", f"({count(found.asked, 'variant')} tested{cut})", console)
+    if found.passing_variant is not None:
+        field("passes", f"with {found.passing_variant.what}", console)
+        for line in printable(found.passing_variant.difference).splitlines()[:SHORT]:
+            console.print(Text(f"            {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)

@@ -1,0 +1,172 @@
+"""Lists on the terminal: bugs, backends, tasks, tokens, and who was told of what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from ....store.errors import without_password
+from ....store.index import BugInfo, DeliveryInfo, TaskInfo, TaskState, TokenInfo, WorkerInfo
+from ...printable import printable
+from ...reporting import groups
+from .parts import rows
+
+STATES = {
+    "verified": "green",
+    "unverified": "yellow",
+    "not_reproduced": "yellow",
+    "unsupported": "red",
+    "blocked": "red",
+    "reducing": "cyan",
+}
+
+
+def table(bugs: Sequence[BugInfo], db: str, *, more: str = "", console: Console | None = None) -> None:
+    """Bugs of a database, two lines for each. ``more`` has the options that list others, empty where these are all."""
+    console = console or Console()
+    name = printable(without_password(db))
+    if not bugs:
+        console.print(Text(f"No failures in {name}. Capture some: minify capture --db {name} SCRIPT"))
+        return
+    found = sorted(bugs, key=lambda bug: bug.ids)
+    states = [groups.state(bug.states) for bug in found]
+    cells = [("id", "state", "failure", "backend", "nodes", "seen")]
+    cells += [
+        (groups.ids(bug.ids, more=len(bug.ids) < bug.captures), state, printable(bug.kind or "-"),
+         printable(bug.backend), groups.nodes(bug.nodes_before, bug.nodes_after), str(bug.occurrences))
+        for bug, (_, state) in zip(found, states, strict=True)
+    ]  # fmt: skip
+    widths = [min(max(cell_len(row[i]) for row in cells), most) for i, most in enumerate(_WIDTHS)]
+    widths[3] = max(min(widths[3], console.width - sum(widths) + widths[3] - 2 * (len(widths) - 1)), 7)
+    console.print(_cells(cells[0], widths, "bold"), no_wrap=True, overflow="ellipsis")
+    for row, bug, (state, _) in zip(cells[1:], found, states, strict=True):
+        console.print(_cells(row, widths, "", STATES.get(state, "")), no_wrap=True, overflow="ellipsis")
+        line = Text(f"{'':{widths[0]}}  {_what(bug)}", style="dim" if console.is_terminal else "")
+        console.print(line, no_wrap=True, overflow="ellipsis")
+    if more:
+        console.print(Text(f"These are not all. The next: minify list {name} {more}"))
+
+
+def _what(bug: BugInfo) -> str:
+    """Which line of the program fails, where it is known, and the error, on one line."""
+    message = printable(bug.headline, 1000)
+    place = re.split(r" \(|, | and ", bug.comes_from)[0]
+    return " ".join(f"{printable(place, 100)}: {message}".split() if place else message.split())
+
+
+#: The most columns of each cell of a listing.
+_WIDTHS = (13, 17, 13, 40, 11, 6)
+
+
+def _cells(row: Sequence[str], widths: Sequence[int], style: str, state: str = "") -> Text:
+    """One line of a listing; ids, nodes and counts end where their column does."""
+    line = Text(style=style)
+    for place, (text, width) in enumerate(zip(row, widths, strict=True)):
+        cut = text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
+        space = " " * (width - cell_len(cut))
+        line.append(space + cut if place in (0, 4, 5) else cut + space, style=state if place == 1 else None)
+        line.append("  " if place + 1 < len(row) else "")
+    line.rstrip()
+    return line
+
+
+def backends(items: Sequence[Mapping[str, Any]]) -> None:
+    """What `backends.provenance.catalog` found, a backend a row; what there is to say of one stands below the table."""
+    table, notes = [], []
+    for item in items:
+        verdict, _, message = str(item.get("test", "")).partition(": ")
+        table.append({"name": item["name"], "origin": item["origin"], "recreatable": item["recreatable"]})
+        table[-1]["adapter"] = item["adapter"]
+        if "test" in item:
+            table[-1]["test"] = verdict
+        notes += [f"{item['name']}: {printable(text)}" for text in (item["problem"], message, item["needs"]) if text]
+    rows(table)
+    console = Console()
+    for note in notes:
+        console.print(Text(note))
+
+
+def tasks(
+    found: Sequence[TaskInfo],
+    counts: Mapping[TaskState, int],
+    workers: Sequence[WorkerInfo],
+    db: str,
+    *,
+    more: str = "",
+    console: Console | None = None,
+) -> None:
+    """A task a row, and below the table how many there are in all and who works."""
+    console = console or Console()
+    names = {worker.id: printable(worker.name, 40) for worker in workers}
+    table = [
+        {
+            "id": task.id,
+            "kind": task.kind,
+            "state": task.state.value,
+            "bug": task.bug,
+            "capture": task.capture,
+            "attempts": task.attempts or "",
+            "worker": "" if task.worker is None else names.get(task.worker) or task.worker,
+            "why": task.why,
+        }
+        for task in found
+    ]
+    if table:
+        rows(table, console=console)
+    said = ", ".join(f"{number} {state.value}" for state, number in sorted(counts.items()))
+    console.print(Text(f"{said}." if said else "There are no tasks: one is added with each bug that is captured."))
+    for worker in workers:
+        console.print(Text(printable(f"Worker {worker.id}{f' ({worker.name})' * bool(worker.name)}: {worker.process}")))
+    name = printable(without_password(db), 200)
+    if counts and not workers:
+        console.print(Text(f"Nobody is at work on them: minify work {name}"))
+    if more:
+        console.print(Text(f"These are not all. The next: minify tasks {name} {more}"))
+
+
+def deliveries(found: Sequence[DeliveryInfo], *, more: str = "") -> None:
+    """Who was told of what, a row each."""
+    console = Console()
+    if not found:
+        console.print(Text("Nobody was told of anything yet."))
+        return
+    table = [
+        {
+            "id": one.id,
+            "target": one.target,
+            "what": one.what,
+            "bug": one.bug,
+            "state": one.state.value,
+            "sent": (one.sent or "")[:16].replace("T", " "),
+            "answer": one.answer,
+        }
+        for one in found
+    ]
+    rows(table, console=console)
+    if more:
+        console.print(Text(f"These are not all. The next: minify notify {more}"))
+
+
+def tokens(found: Sequence[TokenInfo], db: str) -> None:
+    """A token a row, without its secret."""
+    console = Console()
+    if not found:
+        name = printable(without_password(db), 200)
+        console.print(Text(f"No tokens in {name}. Make one: minify tokens {name} --new NAME --scope submit"))
+        return
+    table = [
+        {
+            "id": token.id,
+            "name": token.name,
+            "scopes": " ".join(sorted(token.scopes)),
+            "made": token.created[:10],
+            "state": f"revoked {token.revoked[:10]}" if token.revoked else "counts",
+        }
+        for token in found
+    ]
+    rows(table, console=console)
