@@ -21,6 +21,8 @@ HERE = Path(__file__).parent
 TIERS = ("unit", "torch", "process", "e2e")
 #: The tier of folders that are named for what is in them.
 TIER_OF = {"hostile": "process"}
+#: Among the programs that tests run are tests of users.
+collect_ignore = ["programs"]
 pytest_plugins = ["desks", "postgres", "recreation"]
 
 # Where Python is told to keep no byte code, as in some containers, each process that a test starts would compile this
