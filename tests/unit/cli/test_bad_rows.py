@@ -87,7 +87,7 @@ BAD_ROWS = {
     "a configuration that is no JSON": "UPDATE reductions SET config = '[' WHERE capture = 1",
     "a step of bytes": "UPDATE steps SET pass_name = x'41' WHERE reduction = 1 AND number = 1",
     "an artifact that is no JSON": "UPDATE artifacts SET content = '{' WHERE capture = 1",
-    "a status of a bug that is none": "INSERT INTO triage VALUES (1, 'odd', NULL, NULL, '', '')",
+    "a status of a bug that is none": "INSERT INTO triage VALUES (1, 'odd', NULL, NULL, '', '', NULL)",
     "a retest with an odd result": "UPDATE retests SET result = 'x' WHERE capture = 1",
 }
 
