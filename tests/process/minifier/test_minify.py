@@ -66,6 +66,12 @@ def test_a_real_failure_is_minified(minified: Minified) -> None:
     assert "cannot be used as a value" in done.stderr
 
 
+def test_its_task_is_closed(minified: Minified) -> None:
+    with Index.open(str(minified[0]), readonly=True) as index:
+        tasks = [(task.kind, task.state.value) for task in index.tasks.page()]
+    assert tasks == [("minify", "done"), ("ablate", "queued")]
+
+
 def test_every_event_is_told(minified: Minified) -> None:
     _, (result,), told = minified
     kinds = [type(event) for event in told]
