@@ -54,6 +54,13 @@ def reduce(served: Served, asking: Asking, id: Id) -> Response:
     return _to(f"/bugs/{id}", "queued")
 
 
+@forms.post("/bugs/{id}/retest", tags=[TRIAGE])
+def retest(served: Served, asking: Asking, id: Id) -> Response:
+    """Queue a retest of a bug."""
+    routes.retest(served, asking, id)
+    return _to(f"/bugs/{id}", "queued")
+
+
 @forms.post("/bugs/{id}/status", tags=[TRIAGE])
 def set_status(served: Served, asking: Asking, id: Id, fields: Fields) -> Response:
     """Ignore a bug, say that it is obsolete, or open it."""

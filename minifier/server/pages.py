@@ -40,8 +40,12 @@ BUGS, CAPTURES, TASKS = 50, 20, 10
 LISTED_TASKS, LEASED = 50, 500
 #: The most nodes of a captured graph that are drawn, the most characters of a script that are shown, and versions.
 NODES, SHOWN, VERSIONS = 600, 24_000, 30
-#: What may be said of bugs in a list: those that nobody has said anything about, first.
-_STATUSES = ("open", "ignored", "obsolete", "duplicate", "all")
+#: Of which bugs a list is, by name: first those that somebody should look at.
+_STATUSES: dict[str, tuple[BugStatus, ...]] = {
+    "open": (BugStatus.OPEN, BugStatus.REGRESSED),
+    **{each.value: (each,) for each in BugStatus if each is not BugStatus.OPEN},
+    "all": (),
+}
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 pages = APIRouter(include_in_schema=False)
@@ -118,7 +122,7 @@ def bugs_page(
     last = served.index.events.last()
     chosen = BugFilter(
         q.strip(), _one(FailureKind, kind) or "", backend, _one(State, state),
-        () if status == "all" else (BugStatus(status),),
+        _STATUSES[status],
     )  # fmt: skip
     by = _one(BugOrder, order) or BugOrder.SEEN
     try:

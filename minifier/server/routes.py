@@ -24,6 +24,7 @@ from ...store.index import (
     TaskInfo,
     TaskState,
     TokenScope,
+    queue,
 )
 from ...store.index.bugs import BugFilter, Sighting
 from .access import OPEN
@@ -290,6 +291,16 @@ def reduce(served: Served, asking: Asking, id: Id) -> Changed:
     if not first:
         raise Refused(409, f"bug {id} has no captures: they are counted under another bug")
     task = served.index.tasks.add(first[0], config={"again": True}, actor=asking.name)
+    return Changed(task, TaskState.QUEUED)
+
+
+@router.post("/bugs/{id}/retest", tags=[TRIAGE])
+def retest(served: Served, asking: Asking, id: Id) -> Changed:
+    """Queue a retest of a bug, by any worker that has its backend: its script is run, and its captured graph."""
+    capture = served.index.bugs.with_script(id)
+    if capture is None:
+        raise Refused(409, f"bug {id} has no verified script yet")
+    task = served.index.tasks.add(capture, kind=queue.RETEST, actor=asking.name)
     return Changed(task, TaskState.QUEUED)
 
 

@@ -60,7 +60,7 @@
     stream = new EventSource(`/api/v1/events?after=${seen}`);
     stream.addEventListener("open", () => { sign.hidden = false; });
     stream.addEventListener("error", () => { sign.hidden = true; });
-    for (const kind of ["capture", "task", "bug"]) stream.addEventListener(kind, happened);
+    for (const kind of ["capture", "task", "bug", "verified", "fixed", "regressed"]) stream.addEventListener(kind, happened);
   };
   document.addEventListener("visibilitychange", listen);
   window.addEventListener("pagehide", () => stream?.close());

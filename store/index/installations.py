@@ -94,8 +94,7 @@ class Installations:
 
 
 def _needs(needs: str, installed: Mapping[str, str]) -> str:
-    kept = (one for one in needs.split() if not one.startswith(queue.TORCH))
-    return " ".join(sorted({*kept, label_of(installed)}))
+    return " ".join(sorted({*queue.of_any_torch(needs).split(), label_of(installed)}))
 
 
 def _put(session: Session, tasks: Collection[tuple[int, int, str]]) -> None:

@@ -92,6 +92,11 @@ def missing(needs: str, can: Collection[str]) -> list[str]:
     return [one for one in lacks if not (trusts and one.startswith(WHOSE))]
 
 
+def of_any_torch(needs: str) -> str:
+    """The labels without the version of torch."""
+    return " ".join(one for one in needs.split() if not one.startswith(TORCH))
+
+
 def for_trusting(needs: str) -> str:
     """The labels of a task whose capture turns out not to be of the user that it names."""
     return " ".join(sorted({TRUST, *(one for one in needs.split() if not one.startswith(WHOSE))}))

@@ -106,6 +106,10 @@ def test_tasks_are_listed_cancelled_and_queued_again(served: Served) -> None:
     served.post("/tasks/1/cancel")
     assert served.post("/bugs/1/reduce").json == {"task": 4, "state": "queued"}
     assert served.index.tasks.get(4).config == {"again": True}
+    assert served.post("/bugs/1/retest").json == {"task": 5, "state": "queued"}
+    assert (served.index.tasks.get(5).kind, "torch=" in served.index.tasks.get(5).needs) == ("retest", False)
+    assert served.post("/bugs/1/retest").status == 409
+    assert served.post("/bugs/2/retest").detail == "bug 2 has no verified script yet"
     assert (served.post("/bugs/1/reduce").status, served.get("/bugs/7").status) == (409, 404)
     assert served.get("/bugs/7").detail == "there is no bug 7"
     assert served.post("/tasks/9/retry").detail == "there is no task 9"
@@ -241,7 +245,7 @@ def test_every_route_asks_for_a_token_and_for_its_scope(closed: Served) -> None:
     assert {unknown.ask("GET", path).status for path in ("/", "/docs", "/api/v1/nothing", "/openapi.json")} == {401}
     assert unknown.ask("PUT", "/api/v1/bugs").status == 401
     changed = [event.actor for event in closed.index.events.after(events, limit=50) if event.kind == "task"]
-    assert set(changed) == {"work", "admin"}  # the bug has an open task, so that nobody could queue it again
+    assert set(changed) == {"work", "admin", "triage"}
 
 
 def test_a_revoked_token_counts_no_more(closed: Served) -> None:
