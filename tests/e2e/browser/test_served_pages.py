@@ -143,7 +143,7 @@ def test_what_happens_is_seen_at_once_and_the_focus_stays(served: Served, browse
     page.locator("#stream", has_text="live").wait_for()
     page.get_by_label("Merge into bug").fill("7")
     served.index.triage.set(1, BugStatus.IGNORED)  # another bug
-    served.index.tasks.cancel(3)
+    served.index.tasks.cancel(served.index.tasks.newest(bug=4, limit=1)[0].id)
     page.locator("#seen .state.cancelled").wait_for()
     assert page.get_by_label("Merge into bug").input_value() == "7"
 
