@@ -7,6 +7,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import hypothesis
 import numpy
 import pytest
 import schemathesis
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from indexes import add, chain, failing, minify
 from prometheus_client.parser import text_string_to_metric_families
@@ -193,17 +195,23 @@ def test_listeners_that_leave_at_once_give_their_places_back(served: Served) -> 
     async def unheard(message: Message) -> None:
         await asyncio.sleep(0)
 
+    async def leave(stream: StreamingResponse) -> None:
+        await stream({"type": "http", "asgi": {"spec_version": "2.3"}}, leaves, unheard)
+
     async def listen(times: int) -> None:
         for _ in range(times):
-            stream = await events(served.service, after=0, seconds=3600)
-            await stream({"type": "http", "asgi": {"spec_version": "2.3"}}, leaves, unheard)
+            await leave(await events(served.service, after=0, seconds=3600))
 
-    asyncio.run(listen(STREAMS + 1))
-    open_ = [asyncio.run(events(served.service, after=0, seconds=3600)) for _ in range(STREAMS)]
-    refused = served.get("/events?seconds=0")
-    assert (refused.status, refused.headers["retry-after"]) == (429, "5")
-    for stream in open_:
-        asyncio.run(stream({"type": "http", "asgi": {"spec_version": "2.3"}}, leaves, unheard))
+    async def open_all() -> list[StreamingResponse]:
+        return [await events(served.service, after=0, seconds=3600) for _ in range(STREAMS)]
+
+    with ThreadPoolExecutor(1) as thread:  # in this one a browser may have a loop of its own
+        thread.submit(asyncio.run, listen(STREAMS + 1)).result()
+        streams = thread.submit(asyncio.run, open_all()).result()
+        refused = served.get("/events?seconds=0")
+        assert (refused.status, refused.headers["retry-after"]) == (429, "5")
+        for stream in streams:
+            thread.submit(asyncio.run, leave(stream)).result()
     assert served.get("/events?seconds=0").status == 200
 
 

@@ -71,7 +71,10 @@ def root_log() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("root_log")
-def test_every_log_becomes_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_log_becomes_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("uvicorn", "uvicorn.error"):  # a server that another test started has handlers of its own
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [])
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
     json_lines()
     logging.getLogger("fxminify").info("serving %s", "it\nhere", extra={"event": "serve"})
     logging.getLogger("uvicorn.error").warning("slow")
