@@ -99,14 +99,6 @@ ENTRIES = (
         "fractional_max_pool2d",
     ),
     Entry(
-        "012_reshape_t_chain_hang",
-        "Inductor does not come to an end",
-        "Each reshape of a transposed tensor multiplies the terms of an index. The script ends itself by a"
-        " signal after a number of seconds.",
-        "reshape",
-        ("--timeout", "20"),
-    ),
-    Entry(
         "026_ts_any_graph",
         "TorchScript refuses every graph",
         "The backend `ts` of PyTorch fails whatever the graph is. One node has to stay; fxminify takes a plain one.",
