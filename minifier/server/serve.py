@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -58,19 +60,21 @@ def serve(store: str, options: ServeOptions, tell: Callable[[str], None]) -> Non
             tell("nobody may ask for anything yet: `minify tokens DB --new NAME --scope SCOPE` makes a token")
         if not is_loopback(host) and not options.certificate:
             tell("without --tls-cert whoever is on the network can read tokens: use this behind a proxy with TLS")
-        worker = LocalWorker(store, options.work, as_json=options.as_json) if options.work else None
         notifier = Notifier(index, options.targets, options.page, lambda event, text: tell(text))
-        notifier.start()
-        keeper = threading.Thread(target=_keep, args=(service, worker, tell), name="fxminify keeper", daemon=True)
-        keeper.start()
-        try:
-            EndingServer(config, service).run(sockets=[listener])
-        finally:
-            service.ending.set()
-            keeper.join()
-            notifier.close()
-            if worker is not None:
-                worker.end()
+        server = EndingServer(config, service)
+        with _told_by_signals(server):
+            worker = LocalWorker(store, options.work, as_json=options.as_json) if options.work else None
+            keeper = threading.Thread(target=_keep, args=(service, worker, tell), name="fxminify keeper", daemon=True)
+            notifier.start()
+            keeper.start()
+            try:
+                server.run(sockets=[listener])
+            finally:
+                service.ending.set()
+                keeper.join()
+                notifier.close()
+                if worker is not None:
+                    worker.end()
 
 
 def prepared(index: Index, options: ServeOptions, folder: Path, store: str) -> Service:
@@ -89,6 +93,35 @@ class EndingServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._service.ending.set()
         super().handle_exit(sig, frame)
+
+
+@contextmanager
+def _told_by_signals(server: EndingServer) -> Iterator[None]:
+    """Signals that end a process tell ``server`` to end, also before it runs, and have their effect after the block.
+
+    So they cut nothing in two: no thread is left half started. One that is ignored stays so. Outside the main thread
+    nobody gets signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        server.handle_exit(number, frame)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, note)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if received:
+            signal.raise_signal(received[0])
 
 
 def _listening(options: ServeOptions) -> socket.socket:

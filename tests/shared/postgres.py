@@ -112,6 +112,13 @@ def pooled(url: str) -> Iterator[str]:
                 process.terminate()
 
 
+@pytest.fixture(params=["file", pytest.param("url", marks=pytest.mark.server)])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where an index is to be made: in a file, and in an empty database. The state of the user is that of the test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return str(tmp_path / "repro.db") if request.param == "file" else str(request.getfixturevalue("url"))
+
+
 @pytest.fixture
 def url(server: str) -> Iterator[str]:
     """The URL of an empty database."""

@@ -6,8 +6,10 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,7 +92,9 @@ def test_every_log_becomes_json(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert first["at"].endswith("+00:00")
 
 
-def test_the_server_writes_the_log_that_a_unit_asks_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pause", [0.0, 0.002, 0.005, 0.02, 0.1])
+def test_the_server_writes_the_log_that_a_unit_asks_for(tmp_path: Path, pause: float) -> None:
+    """Also where it is ended while it begins."""
     command = [sys.executable, "-m", "fxminify", "serve", "repro.db", "--port", "0", "--min-free", "0"]
     with subprocess.Popen(
         [*command, "--log-format", "json"], cwd=tmp_path, env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
@@ -98,8 +102,10 @@ def test_the_server_writes_the_log_that_a_unit_asks_for(tmp_path: Path) -> None:
     ) as process:  # fmt: skip
         assert process.stderr is not None
         line = json.loads(process.stderr.readline())
+        time.sleep(pause)
         process.terminate()
         rest = process.stderr.read()
+    assert process.returncode == 128 + signal.SIGTERM
     assert line["event"] == "serve"
     assert line["text"].startswith("serving repro.db at http://127.0.0.1:")
     assert [json.loads(other) for other in rest.splitlines() if not other.startswith("Interrupted")] == []

@@ -19,12 +19,6 @@ from fxminify.store.index.tables import Base, BugRow
 LONG_AGO = "2020-01-01T00:00:00+00:00"
 
 
-@pytest.fixture(params=["file", pytest.param("url", marks=pytest.mark.server)])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return str(tmp_path / "repro.db") if request.param == "file" else str(request.getfixturevalue("url"))
-
-
 @pytest.fixture
 def index(place: str) -> Iterator[Index]:
     with Index.open(place, create=True, inline_limit=100) as index:

@@ -1,7 +1,6 @@
 """Bugs become fixed by retests and regress when they are met again, and obsolete when nobody meets them."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from indexes import add, chain, failing, minify
@@ -13,10 +12,8 @@ OLD, NEW, NEWER = ({"torch": version} for version in ("2.13.0+cpu", "2.14.0", "2
 CAN = {"trust", "backend=planted"}
 
 
-@pytest.fixture(params=["file", pytest.param("url", marks=pytest.mark.server)])
-def index(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    place = str(tmp_path / "repro.db") if request.param == "file" else str(request.getfixturevalue("url"))
+@pytest.fixture
+def index(place: str) -> Iterator[Index]:
     with Index.open(place, create=True) as index:
         yield index
 
