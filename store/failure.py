@@ -26,6 +26,8 @@ NUMERIC = (*VALUES, ILL_CONDITIONED, PRECISION)
 ROUNDING = "rounding"
 #: In the details of a divergence of class `NOT_FINITE`: whether eager has no finite number wherever the results differ.
 UNDEFINED = "undefined"
+#: In the details of an exception: it has no traceback, as one that was read from a log.
+UNTRACED = "untraced"
 #: Classes of divergences that a script can show alone, whatever else of its call diverges.
 ALONE = ("alias", "mutation")
 #: The most other places that the message of a divergence names.
@@ -72,7 +74,7 @@ class Failure:
     ``frames`` run from the outermost to the one that raised. ``causes`` are the ``(type, message)`` pairs of the
     chained exceptions, outermost cause first. ``diagnostics`` is what was written to file descriptor 2 meanwhile.
     ``detail`` holds the comparison of a divergence: ``{"class": "value"|"dtype"|..., "where": str, ...}``, and of an
-    exception ``{"nodes": {name: operation}}``, the nodes of the graph that its text names.
+    exception ``{"nodes": {name: operation}}``, the nodes of the graph that its text names, and `UNTRACED`.
     """
 
     kind: FailureKind

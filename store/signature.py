@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from .failure import NOT_FINITE, PRECISION, ROUNDING, UNDEFINED, VALUES, Failure, FailureKind, Phase
+from .failure import NOT_FINITE, PRECISION, ROUNDING, UNDEFINED, UNTRACED, VALUES, Failure, FailureKind, Phase
 from .masking import first_error_line, first_paragraph, mask, with_operations
 
 #: Version 1 had nothing of what a compiler printed where the message of its exception is the same for every bug.
@@ -50,6 +50,8 @@ class Signature:
     rounding: str = field(default="", compare=False)
     #: Of wrong values: eager has no finite number where they differ. It is no part of the identity.
     undefined: bool = field(default=False, compare=False)
+    #: Of an exception: it has no traceback, so ``origin`` is not known. It is no part of the identity.
+    untraced: bool = field(default=False, compare=False)
 
     @property
     def digest(self) -> str:
@@ -78,12 +80,14 @@ class Signature:
 
     def _agrees(self, other: Signature, part: str) -> bool:
         """Whether ``part`` is alike. Of a crash a part may be missing: which of several threads dies first decides
-        whether its stack and its last words get out, and what was not seen is no difference."""
+        whether its stack and its last words get out, and what was not seen is no difference. Nor is where an exception
+        without a traceback was raised."""
         mine, theirs = getattr(self, part), getattr(other, part)
         if part == "message" and (self.operations or mine) == (other.operations or theirs):
             return True
         unknown = self.kind == FailureKind.CRASH and part in ("origin", "diagnostics") and not (mine and theirs)
-        return mine == theirs or unknown
+        untraced = part == "origin" and (self.untraced or other.untraced)
+        return mine == theirs or unknown or untraced
 
 
 def signature(failure: Failure, version: int = SIGNATURE_VERSION) -> Signature:
@@ -138,6 +142,7 @@ def signature(failure: Failure, version: int = SIGNATURE_VERSION) -> Signature:
         diagnostics=mask((printed if version > 1 else "") or written),
         version=version,
         operations="" if operations == text else operations,
+        untraced=failure.detail.get(UNTRACED) is True,
     )
 
 

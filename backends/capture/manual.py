@@ -6,6 +6,7 @@ another tool. The row has the same form as every capture; nothing is pickled.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,7 +61,8 @@ def record(
     else:
         with capturing(str(db), check=check):
             try:
-                torch.compile(gm, backend=backend)(*inputs)
+                # A copy: what Dynamo has compiled of `gm` before, it would call again without asking the backend.
+                torch.compile(fx.GraphModule(gm, copy.deepcopy(gm.graph)), backend=backend)(*inputs)
             except Exception:
                 if len(STORED) == before:
                     raise

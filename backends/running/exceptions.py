@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...store.failure import Failure, FailureKind, Frame, Phase
+from ...store.failure import UNTRACED, Failure, FailureKind, Frame, Phase
 from ...store.live import ipython
 
 #: Exceptions of Dynamo that wrap the backend's own.
@@ -57,6 +57,9 @@ def failure_of(exc: BaseException, phase: Phase, *, graphs: Iterable[Any] = ()) 
         named = named_nodes([*graphs, *graphs_around(inner)], [text, *(said for _, said in causes)])
     except Exception:  # noqa: BLE001  variables of foreign code: without names the message is only masked less
         named = {}
+    detail: dict[str, Any] = {"nodes": named} if named else {}
+    if inner.__traceback__ is None:  # nobody raised it here: it was read from a log, or came from another process
+        detail[UNTRACED] = True
     return Failure(
         kind=kind,
         phase=phase,
@@ -64,7 +67,7 @@ def failure_of(exc: BaseException, phase: Phase, *, graphs: Iterable[Any] = ()) 
         message=text,
         causes=causes,
         frames=frames_of(inner),
-        detail={"nodes": named} if named else {},
+        detail=detail,
     )
 
 

@@ -30,6 +30,8 @@ from .snapshot import CannotSnapshot, Put, Tensors, digest, hint
 _ROOT = re.compile(r"L\['(?:self|fn)'\]\.?")
 _VARIABLE = re.compile(r"[GL]\['(\w+)'\]")
 _FRAME = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
+#: The file of the code that FX generated for a graph, and the place of the program that `symbolic_trace` notes there.
+_GENERATED = re.compile(r"<eval_with_key>[.\d]*(?: from (.*):(\d+) in (.*))?")
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
@@ -300,16 +302,22 @@ def _short(x: Any) -> str:
 
 def user_line(meta: Mapping[str, Any]) -> str:
     """``file:line function`` of the innermost frame outside of torch in the ``stack_trace`` of a node, without its
-    directory; that of the innermost frame if all are torch's, which begins with ``torch/``; empty if none is known."""
+    directory; that of the innermost frame if all are torch's, which begins with ``torch/``; empty if none is known.
+    For the code of a graph that was traced symbolically, where the program traced it."""
     trace = meta.get("stack_trace")
     innermost, end = "", len(trace) if isinstance(trace, str) else 0
     while isinstance(trace, str) and (end := trace.rfind('File "', 0, end)) >= 0:
         if (found := _FRAME.match(trace, end)) is None:
             continue
-        of_torch = found[1].startswith(_TORCH)
-        inside = f"torch/{found[1].removeprefix(_TORCH).replace(os.sep, '/')}" if of_torch else ""
-        file = inside or ipython.cell(found[1]) or re.split(r"[/\\]", found[1])[-1]
-        line = printable(f"{file}:{found[2]} {found[3]}", 300)
+        path, number, function = found.groups()
+        if (generated := _GENERATED.fullmatch(path)) is not None:
+            if generated[1] is None:
+                continue
+            path, number, function = generated.groups()
+        of_torch = path.startswith(_TORCH)
+        inside = f"torch/{path.removeprefix(_TORCH).replace(os.sep, '/')}" if of_torch else ""
+        file = inside or ipython.cell(path) or re.split(r"[/\\]", path)[-1]
+        line = printable(f"{file}:{number} {function}", 300)
         if not of_torch:
             return line
         innermost = innermost or line

@@ -321,6 +321,7 @@ def test_the_example_of_the_readme(tmp_path: Path) -> None:
         assert command.shown
         assert masked(command.shown) in masked(done.stderr), done.stderr
     printed = reader.shell(last.text).stdout
-    assert printed.partition("\n\nimport torch\n")[2] == script.text.partition("\n\nimport torch\n")[2]
-    remarks = [re.findall(r"^(Minified by|torch|Run it:)", text, re.MULTILINE) for text in (printed, script.text)]
+    (said, _, program), (shown, _, expected) = (text.partition("\n\nimport torch\n") for text in (printed, script.text))
+    assert program == expected
+    remarks = [re.findall(r"^(Minified by|torch|Run it:)", text, re.MULTILINE) for text in (said, shown)]
     assert remarks == [["Minified by", "torch", "Run it:"]] * 2

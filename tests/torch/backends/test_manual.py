@@ -44,6 +44,21 @@ def test_what_the_backend_does_with_it_is_stored_and_not_raised(db: str) -> None
     assert fxminify.record(gm, inputs, backend="eager", db=db) is None
 
 
+def test_what_was_compiled_before_is_compiled_again(db: str) -> None:
+    """Dynamo would call again what it has made of the same graph module, and not ask the backend."""
+
+    def fails_later(gm: fx.GraphModule, example_inputs: list[Any]) -> Any:
+        def run(*args: Any) -> Any:
+            raise RuntimeError("no kernel")
+
+        return run
+
+    gm = fx.symbolic_trace(lambda x: torch.sin(x) + 1)
+    with pytest.raises(RuntimeError, match="no kernel"):
+        torch.compile(gm, backend=fails_later)(torch.ones(3))
+    assert fxminify.record(gm, [torch.ones(3)], backend=fails_later, db=db) == 1
+
+
 def test_a_failure_that_was_seen_elsewhere_is_stored_as_told(db: str) -> None:
     """And nothing is run; a graph of ``torch.export`` has its placeholders as inputs."""
     gm = exported()

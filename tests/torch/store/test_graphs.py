@@ -214,6 +214,9 @@ def test_metadata_shows_the_users_line_and_no_path() -> None:
         (["/home/me/model.py", f"{os.path.dirname(torch.__file__)}/nn/functional.py"], "model.py:1 f0"),
         ([f"{os.path.dirname(torch.__file__)}/nn/functional.py"], "torch/nn/functional.py:1 f0"),
         (["C:\\me\\model.py", "/lib/transformers/bert.py"], "bert.py:2 f1"),
+        (["<eval_with_key>.0 from /home/me/model.py:7 in <lambda>"], "model.py:7 <lambda>"),
+        (["model.py", "<eval_with_key>.12"], "model.py:1 f0"),
+        (["<eval_with_key>.12"], ""),
         ([], ""),
     ],
 )

@@ -5,6 +5,7 @@ The messages are those of real failures (torch 2.13, onnxruntime, IREE), shorten
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,15 @@ def test_match_levels() -> None:
     elsewhere = signature(error("b", frames=(Frame("h.py", "g"),)))
     assert [one.matches(other, m) for m in Match] == [False, True, True]
     assert [one.matches(elsewhere, m) for m in Match] == [False, False, True]
+
+
+def test_where_an_exception_without_a_traceback_was_raised_is_no_difference() -> None:
+    raised = signature(error("a", frames=(Frame("f.py", "g"),)))
+    read = signature(replace(error("a"), detail={"untraced": True}))
+    assert read.matches(raised)
+    assert raised.matches(read)
+    assert not signature(error("a")).matches(raised)
+    assert not signature(replace(error("b"), detail={"untraced": True})).matches(raised)
 
 
 IREE = """\
