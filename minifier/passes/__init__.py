@@ -180,6 +180,12 @@ PASSES: tuple[Pass, ...] = (
         stage=Stage.REPLACE,
     ),
     Pass(
+        "read-past",
+        "Lets readers of a value read an operand of its producer of another shape or type, if they take that.",
+        reroute.read_past,
+        stage=Stage.REPLACE,
+    ),
+    Pass(
         "parts",
         "Puts one part of a composite operation in its place, as torch takes it apart: often only that fails.",
         parts.propose,

@@ -248,3 +248,21 @@ def test_a_result_that_it_does_not_depend_on_will_do() -> None:
     row = next(p for p in REPLACEMENTS if p.name == "reroute")
     best = shrinker(Fails(fails), passes=(*REMOVALS, row)).run(case, trace).case
     assert code(best) == "x -> s = sinh(x) -> t = tan(s) -> z = atan(s) -> t, z"
+
+
+def test_a_reader_that_takes_any_shape_reads_past_a_node_that_gives_another() -> None:
+    """Where what the node gives cannot be an input: a recorded value has not all that a computed one has."""
+    steps: list[Step] = [("a", "asinh", ["x"]), ("b", "foo", ["a", "w"]), ("z", "atan", ["b"])]
+    made = make(["x", "w"], steps, ["z"], {"x": ROWS, "w": (3,), "a": ROWS, "b": (5, 7), "z": (5, 7)})
+    row = next(p for p in REPLACEMENTS if p.name == "read-past")
+    oracle = Fails(connected)
+    best = shrinker(oracle, passes=(*REMOVALS, row)).run(*made).case
+    assert code(best) == "x -> a = asinh(x) -> z = atan(a) -> z"
+    assert shrinker(Fails(connected), passes=REMOVALS).run(*made).case.graph.compute != best.graph.compute
+
+
+def test_the_last_node_is_not_read_past() -> None:
+    """A graph that ends earlier was asked about before."""
+    made = make(["x"], [("z", "atan", ["x"])], ["z"], {"x": ROWS, "z": (5, 7)})
+    row = next(p for p in REPLACEMENTS if p.name == "read-past")
+    assert row.propose(GraphView(*made), 0) is None
