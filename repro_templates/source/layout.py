@@ -1,7 +1,8 @@
 """The layout of printed Python: lines of at most `WIDTH` columns, import blocks, blank lines.
 
-A call or tuple that does not fit is broken between its arguments. A string or a nested value is not broken, so a line
-with a long one may be longer. `spaced` changes the blank lines between top-level statements to those of a formatter.
+A call or tuple that does not fit is broken between its arguments, and so is an argument that does not fit into a line.
+A string is not broken, so a line with a long one may be longer. `spaced` changes the blank lines between top-level
+statements to those of a formatter.
 """
 
 from __future__ import annotations
@@ -78,8 +79,44 @@ def block(items: Sequence[str], indent: str) -> str:
     for item in items:
         if len(lines[-1]) > len(indent) and (item.startswith("[") or len(lines[-1]) + len(item) + 1 > WIDTH):
             lines.append(indent)
-        lines[-1] += f"{item}, "
+        first, *rest = f"{_broken(item, indent)}, ".split("\n")
+        lines[-1] += first
+        lines += rest
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _broken(item: str, indent: str) -> str:
+    """The argument ``item``, or if it does not fit into a line and is a tuple, a list, a dict or a call, that over
+    several lines."""
+    if len(indent) + len(item) + 1 <= WIDTH or "\n" in item:
+        return item
+    text = f"_({item})"
+    call = ast.parse(text, mode="eval").body
+    assert isinstance(call, ast.Call)
+    (given,) = _arguments(call)
+    node = given.value if isinstance(given, ast.keyword) else given
+    if not isinstance(node, ast.Tuple | ast.List | ast.Dict | ast.Call) or not (inner := _items(node)):
+        return item
+    columns = text.encode()  # those of ast are bytes
+    head = columns[len("_(") : node.func.end_col_offset if isinstance(node, ast.Call) else node.col_offset].decode()
+    opening, closing = _BRACKETS.get(type(node), ("(", ")"))
+    inside = block([columns[first.col_offset : last.end_col_offset].decode() for first, last in inner], indent)
+    return f"{head}{opening}\n{inside}\n{indent}{closing}"
+
+
+_Argument = ast.expr | ast.keyword
+_BRACKETS: dict[type[ast.expr], tuple[str, str]] = {ast.List: ("[", "]"), ast.Dict: ("{", "}")}
+
+
+def _items(node: ast.Tuple | ast.List | ast.Dict | ast.Call) -> list[tuple[_Argument, _Argument]]:
+    """The first and the last node of each item."""
+    if isinstance(node, ast.Dict):
+        return [(key or value, value) for key, value in zip(node.keys, node.values, strict=True)]
+    return [(item, item) for item in (_arguments(node) if isinstance(node, ast.Call) else node.elts)]
+
+
+def _arguments(call: ast.Call) -> list[_Argument]:
+    return [*call.args, *call.keywords]
 
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
