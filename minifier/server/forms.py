@@ -72,6 +72,14 @@ def set_status(served: Served, asking: Asking, id: Id, fields: Fields) -> Respon
     return _to(f"/bugs/{id}", status.value)
 
 
+@forms.post("/bugs/{id}/labels", tags=[TRIAGE])
+def set_labels(served: Served, asking: Asking, id: Id, fields: Fields) -> Response:
+    """Put labels on a bug, and take others off it."""
+    add, remove = (re.findall(r"[^\s,]+", fields.get(name, "")) for name in ("add", "remove"))
+    routes.set_labels(served, asking, id, routes.SetLabels(add, remove))
+    return _to(f"/bugs/{id}", "labelled")
+
+
 @previews.get("/bugs/{id}/merge", tags=[TRIAGE])
 def merge_preview(served: Served, asking: Asking, id: Id, into: Annotated[int, Query(ge=1, lt=1 << 31)]) -> Response:
     """What merging a bug into another one would change."""

@@ -31,7 +31,7 @@ from ..reporting import groups
 from ..reporting.overview import in_brief, in_full
 from .caller import Refused
 from .html import page
-from .routes import READ, Asking, Served
+from .routes import READ, TRIAGE, Asking, Served
 from .script import ScriptFile, of_bug
 
 #: Bugs on a page, and captures and tasks on the page of a bug.
@@ -70,6 +70,7 @@ class BugLine:
     status: BugStatus
     comes_from: str
     last_seen: str
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ def bugs_page(
     backend: Text = "",
     state: Text = "",
     status: Text = "open",
+    label: Text = "",
     order: Text = BugOrder.SEEN.value,
     after: Text = "",
     before: Text = "",
@@ -122,15 +124,19 @@ def bugs_page(
     last = served.index.events.last()
     chosen = BugFilter(
         q.strip(), _one(FailureKind, kind) or "", backend, _one(State, state),
-        _STATUSES[status],
+        _STATUSES[status], (label,) if label else (),
     )  # fmt: skip
     by = _one(BugOrder, order) or BugOrder.SEEN
     try:
         found = served.index.bugs.ranked(chosen, by, key=before or after, back=bool(before), limit=BUGS)
     except ValueError as error:
         raise Refused(422, str(error)) from error
-    asked = {"q": q, "kind": kind, "backend": backend, "state": state, "status": status, "order": order}
+    asked = {
+        "q": q, "kind": kind, "backend": backend, "state": state, "status": status, "label": label, "order": order,
+    }  # fmt: skip
     asked = {name: value for name, value in asked.items() if value and (name, value) not in _USUAL}
+
+    unlabelled = {name: value for name, value in asked.items() if name != "label"}
 
     def address(**place: str) -> str:
         return f"/bugs?{urlencode(asked | place)}" if asked | place else "/bugs"
@@ -140,11 +146,13 @@ def bugs_page(
         ("Backend", "backend", backend, _choices(served.index.bugs.backends(), backend)),
         ("State", "state", state, _choices(State)),
         ("Status", "status", status, [(each, each) for each in _STATUSES]),
+        ("Label", "label", label, _choices(served.index.bugs.labels(), label)),
         ("First", "order", by.value, _ORDERS),
     ]
     return page(
         served, asking, "page_bugs.html.j2", here="Bugs", last=last, lines=[bug_line(bug) for bug in found.bugs],
         totals=served.index.bugs.totals(), text=q, filters=filters, is_filtered=bool(asked),
+        labelled=f"/bugs?{urlencode([*unlabelled.items(), ('label', '')])}",
         first=address() if after or before else "",
         before=address(before=found.before) if found.before else "",
         after=address(after=found.after) if found.after else "",
@@ -165,7 +173,7 @@ def bug_page(served: Served, asking: Asking, id: Id, format: Text = "script", do
         facts=_facts(bug, shown, detail), detail=None if detail is None else replace(detail, facts=()),
         script=script, problem=problem, formats=list(formats()), chart=_chart(sightings),
         seen_with=_by_versions(sightings), captures=_captures(index, bug.ids[:CAPTURES]),
-        tasks=index.tasks.newest(bug=id, limit=TASKS),
+        tasks=index.tasks.newest(bug=id, limit=TASKS), labels=index.bugs.labels() if asking.may(TRIAGE) else (),
     )  # fmt: skip
 
 
@@ -233,6 +241,7 @@ _SAID = {
     "open": "It is open.",
     "ignored": "It is ignored now.",
     "obsolete": "It is obsolete until it is met again.",
+    "labelled": "Its labels were changed.",
 }
 
 
@@ -263,7 +272,7 @@ def bug_line(bug: BugInfo) -> BugLine:
         bug.id, about=_cut(about.rstrip(), 120), headline=without_paths(bug.headline, 300), kind=bug.kind or "nothing",
         phase=bug.phase or "capture", captures=bug.captures, occurrences=bug.occurrences,
         nodes=groups.nodes(bug.nodes_before, bug.nodes_after).replace("→", " → "), state=state, states=states,
-        status=bug.status, comes_from=without_paths(bug.comes_from, 200), last_seen=bug.last_seen,
+        status=bug.status, comes_from=without_paths(bug.comes_from, 200), last_seen=bug.last_seen, labels=bug.labels,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -26,6 +27,7 @@ from ...store.index import (
     TokenScope,
     queue,
 )
+from ...store.index.bug_labels import named
 from ...store.index.bugs import BugFilter, Sighting
 from .access import OPEN
 from .caller import Caller, Refused
@@ -128,6 +130,15 @@ class SetStatus:
 
     status: Literal[BugStatus.OPEN, BugStatus.IGNORED, BugStatus.OBSOLETE]
     more: Annotated[int | None, Field(ge=1, le=1 << 31)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetLabels:
+    """Labels that are put on a bug, and others that are taken off it. Each has 1 to 50 characters: letters a to z,
+    digits and ``. _ : / + -``."""
+
+    add: Annotated[Sequence[str], Field(max_length=100)] = ()
+    remove: Annotated[Sequence[str], Field(max_length=100)] = ()
 
 
 #: What any route may answer besides.
@@ -253,11 +264,12 @@ def bugs(
     kind: FailureKind | None = None,
     backend: Annotated[str, Query(max_length=1000)] = "",
     state: Annotated[State | None, Query(description="Of one of its captures.")] = None,
+    label: Annotated[list[str] | None, Query(max_length=20, description="It has all of these.")] = None,
     after: After = 0,
     limit: Limit = PAGE,
 ) -> list[BugInfo]:
     """A page of bugs, by id."""
-    wanted = BugFilter(text, kind or "", backend, state, status or ())
+    wanted = BugFilter(text, kind or "", backend, state, status or (), label or ())
     return served.index.bugs.page(after=after, limit=limit, wanted=wanted)
 
 
@@ -322,6 +334,18 @@ def split(served: Served, asking: Asking, id: Id, asked: Split) -> Regrouped:
 def set_status(served: Served, asking: Asking, id: Id, asked: SetStatus) -> BugInfo:
     """Ignore a bug, for good or for a while; say that it is obsolete until it is met again; or open it."""
     served.index.triage.set(id, asked.status, more=asked.more, actor=asking.name)
+    return served.index.bugs.get(id)
+
+
+@router.post("/bugs/{id}/labels", tags=[TRIAGE])
+def set_labels(served: Served, asking: Asking, id: Id, asked: SetLabels) -> BugInfo:
+    """Put labels on a bug, and take others off it and its duplicates."""
+    try:
+        if not named([*asked.add, *asked.remove]):
+            raise Refused(422, "name labels to add or to remove, such as needs-owner")
+    except StoreError as error:
+        raise Refused(422, str(error)) from error
+    served.index.triage.label(id, add=asked.add, remove=asked.remove, actor=asking.name)
     return served.index.bugs.get(id)
 
 

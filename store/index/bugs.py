@@ -29,7 +29,7 @@ from ..errors import ForeignValue, UnreadableRow
 from ..failure import FailureKind
 from ..text import printable
 from ..versions import at_least
-from . import events, queue
+from . import bug_labels, events, queue
 from .database import Database, insert, now
 from .documents import digest, dumps, loads
 from .tables import (
@@ -50,8 +50,8 @@ from .tables import (
 COMES_FROM = "comes-from"
 #: The most captures of a bug whose ids are listed.
 LISTED = 50
-#: The most backends that are named to choose from.
-BACKENDS = 100
+#: The most backends, and labels, that are named to choose from.
+BACKENDS = LABELS = 100
 #: In the order of scripts, the size of one whose size is not known.
 _UNKNOWN = 1 << 30
 
@@ -66,6 +66,7 @@ class BugInfo:
     that is known. The first of its captures gives the ``headline``. ``status`` is what people said about it: a
     duplicate has no captures, because they are those of the bug ``duplicate_of`` now; ``merged`` are the duplicates of
     this bug. ``fixed_in`` has the versions with which a retest found it fixed, the oldest ones that are known.
+    ``labels`` are what people put on it and on its duplicates, sorted.
     """
 
     id: int
@@ -89,6 +90,7 @@ class BugInfo:
     duplicate_of: int | None = None
     merged: tuple[int, ...] = ()
     fixed_in: Mapping[str, str] | None = None
+    labels: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
         """The fields as JSON values, as `minify list --json` prints them."""
@@ -108,7 +110,8 @@ class BugFilter:
     """Which bugs are listed: those with all that is given.
 
     ``text`` is a part of the headline, of the backend, of the operators or of the signature, or ``#7`` for bug 7. A bug
-    has the ``state`` of any of its captures. Without ``statuses`` all but duplicates are listed.
+    has the ``state`` of any of its captures. Without ``statuses`` all but duplicates are listed. Those with ``labels``
+    have each of them.
     """
 
     text: str = ""
@@ -116,6 +119,7 @@ class BugFilter:
     backend: str = ""
     state: State | None = None
     statuses: Sequence[BugStatus] = ()
+    labels: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +206,11 @@ class Bugs:
         found = select(BugRow.backend).distinct().order_by(BugRow.backend).limit(BACKENDS)
         with self._database.reading() as session:
             return list(session.scalars(found))
+
+    def labels(self) -> list[str]:
+        """The labels that bugs have, sorted, at most `LABELS`."""
+        with self._database.reading() as session:
+            return bug_labels.used(session, limit=LABELS)
 
     def get(self, id: int) -> BugInfo:
         """One bug. Raises `StoreError` if there is none with this id."""
@@ -381,6 +390,8 @@ def _chosen(query: Select[Any], wanted: BugFilter) -> Select[Any]:
         said = select(TriageRow.bug).where(TriageRow.status.in_([one.value for one in wanted.statuses]))
         is_open = BugRow.id.not_in(select(TriageRow.bug)) if BugStatus.OPEN in wanted.statuses else false()
         query = query.where(or_(BugRow.id.in_(said), is_open))
+    for label in wanted.labels:
+        query = query.where(BugRow.id.in_(bug_labels.bugs_with(label)))
     if wanted.kind:
         query = query.where(BugRow.kind == wanted.kind)
     if wanted.backend:
@@ -478,13 +489,14 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
     inside = select(TriageRow.duplicate_of, TriageRow.bug).where(TriageRow.duplicate_of.in_(ids))
     for bug, id in session.execute(inside.order_by(TriageRow.bug)):
         merged[bug].append(id)
+    labels = bug_labels.of_bugs(session, ids)
     return [
         rows[id].to(
             BugInfo, status=status_of(said[id].status if id in said else None),
             duplicate_of=said[id].duplicate_of if id in said else None,
             fixed_in=(versions_of(said[id].versions) or None) if id in said else None,
             merged=tuple(merged[id]), ids=tuple(first[id]), states=states[id], nodes_after=after.get(id),
-            comes_from=places.get(id, ""), calls=calls.get(id, ""),
+            labels=labels[id], comes_from=places.get(id, ""), calls=calls.get(id, ""),
             nodes_before=(min(sizes[id]), max(sizes[id])) if sizes[id] else None,
         )
         for id in ids

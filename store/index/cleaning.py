@@ -2,7 +2,8 @@
 
 A capture that was tried and has no verified script goes when it was not met for a while, and so do the captures of a
 bug that is fixed. What is at work or still to be tried stays. A bug about which something was said stays without
-captures: when it is met again, it is the same one. Each batch is one transaction.
+captures: when it is met again, it is the same one. Labels alone keep no bug; those of a bug that goes, go with it. Each
+batch is one transaction.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .database import Database
 from .leases import time_of
 from .tables import (
     ArtifactRow,
+    BugLabelRow,
     BugRow,
     BugStatus,
     CaptureRow,
@@ -135,10 +137,12 @@ class Cleaner:
         needed = or_(
             BugRow.id.in_(_said()), BugRow.id.in_(select(TaskRow.bug)), BugRow.id.in_(select(MergedRow.bug))
         )  # fmt: skip
-        empty = delete(BugRow).where(BugRow.id.in_(list(lost)), BugRow.captures == 0, ~needed)
-        gone = len(session.scalars(empty.returning(BugRow.id), execution_options=_PLAIN).all())
+        # Nobody adds anything to them before this transaction ends, which has locked them.
+        empty = session.scalars(select(BugRow.id).where(BugRow.id.in_(list(lost)), BugRow.captures == 0, ~needed)).all()
+        session.execute(delete(BugLabelRow).where(BugLabelRow.bug.in_(empty)))
+        session.execute(delete(BugRow).where(BugRow.id.in_(empty)), execution_options=_PLAIN)
         dropped = [blob for key in sorted(filter(None, documents)) for blob in self._cases.drop(session, key)]
-        return len(ids), gone, dropped
+        return len(ids), len(empty), dropped
 
 
 #: Rows that this transaction has loaded need not follow.

@@ -3,10 +3,11 @@
 A capture is minified first. Once it has a verified script, it is run under other backends, after everything else
 (`ABLATE`). An installation that nobody had before runs the scripts of its backends again (`RETEST`).
 
-A *label* is a word such as ``backend=inductor``. A task needs labels, and a worker has some. The labels of a task are
-found when its capture is stored: the backend, if ``torch.compile`` knows it by name in every process, kinds of devices
-other than the processor, the version of torch, and whose capture it is. A backend of somebody's own module has no
-label: whether it can be imported shows when it is tried.
+A *label* is a word such as ``backend=inductor``. A task needs labels, and a worker has some. People put labels of
+another kind on bugs (`fxminify.store.index.bug_labels`). The labels of a task are found when its capture is stored: the
+backend, if ``torch.compile`` knows it by name in every process, kinds of devices other than the processor, the version
+of torch, and whose capture it is. A backend of somebody's own module has no label: whether it can be imported shows
+when it is tried.
 
 The version of torch is preferred and not required. With another version a failure may not show, but a task that waits
 for an installation that was upgraded long ago would wait for ever.

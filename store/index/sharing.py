@@ -61,7 +61,7 @@ LEFT_OUT = (
     "directories from which modules are imported",
     "what scripts and workers wrote, but for the line that a signature needs",
     "rendered formats other than the script: minify repro --format makes them again",
-    "who works on what, rounds of minify retest, what is said about bugs and who was told of it",
+    "who works on what, rounds of minify retest, what is said about bugs, their labels and who was told of it",
     "tokens and events of minify serve",
 )
 

@@ -21,7 +21,7 @@ from ..errors import ForeignValue
 _T = TypeVar("_T")
 
 #: The newest revision under ``migrations/versions``. Revisions are numbers, so that they can be compared.
-SCHEMA = "0008"
+SCHEMA = "0009"
 
 
 class State(StrEnum):
@@ -179,6 +179,15 @@ class TriageRow(Base):
     actor: Mapped[str]
     at: Mapped[str] = mapped_column(String(32))
     versions: Mapped[str | None]
+
+
+class BugLabelRow(Base):
+    """A label that people have put on a bug: see `fxminify.store.index.bug_labels`."""
+
+    __tablename__ = "labels"
+
+    bug: Mapped[int] = mapped_column(ForeignKey("bugs.id"), primary_key=True)
+    label: Mapped[str] = mapped_column(String(50), primary_key=True, index=True)
 
 
 class MergedRow(Base):

@@ -1,4 +1,4 @@
-"""What is said about the bugs of an index: that one is to be ignored, obsolete, fixed, or the same as another.
+"""What is said about the bugs of an index: that one is to be ignored, obsolete, fixed, or the same as another; labels.
 
 An ignored bug is open again when it was met so many times more, an obsolete one when it is met at all: the transaction
 that counts the occurrence changes it (`fxminify.store.index.bugs.count`). A bug that nobody has met for long becomes
@@ -10,12 +10,13 @@ fails, with these versions or newer ones. What is met with older ones says nothi
 Merging moves the captures of a bug to another, and its open task. The bug itself stays, as a duplicate without
 captures: a later capture of it is found by the same identity and follows (`fxminify.store.index.bugs.found`). Each
 capture that moved remembers which bug is its own, so splitting gives back exactly what merging took, and what has
-followed since. A duplicate may have duplicates: they move, and come back, with it.
+followed since. A duplicate may have duplicates: they move, and come back, with it. A bug shows the labels of its
+duplicates with its own (`fxminify.store.index.bug_labels`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,10 +26,11 @@ from sqlalchemy.orm import Session
 
 from ..errors import ForeignValue, StoreError
 from ..versions import at_least
-from . import bugs, events, queue
+from . import bug_labels, bugs, events, queue
 from .database import Database, now
 from .documents import dumps
 from .tables import (
+    BugLabelRow,
     BugRow,
     BugStatus,
     CaptureRow,
@@ -91,6 +93,38 @@ class Triage:
             events.note(session, "bug", said, actor=actor, bug=bug)
 
         self._database.write(write)
+
+    def label(
+        self, bug: int, *, add: Collection[str] = (), remove: Collection[str] = (), actor: str = ""
+    ) -> tuple[str, ...]:
+        """Put labels on a bug, and take others off it and its duplicates. Returns those that it has now, sorted.
+
+        Where that is so already, nothing changes. Raises `StoreError` for what is no label, for a duplicate, and where
+        a bug would get more than `fxminify.store.index.bug_labels.MOST`.
+        """
+        new, old = bug_labels.named(add), bug_labels.named(remove)
+        if both := sorted(new & old):
+            raise StoreError(f"the label {both[0]} cannot be put on bug {bug} and taken off it at once")
+
+        def write(session: Session) -> tuple[str, ...]:
+            self._database.need(session, BugRow, bug, lock=True)
+            _need_no_duplicate(session, bug)
+            before = bug_labels.of_bugs(session, [bug])[bug]
+            added, removed = sorted(new.difference(before)), sorted(old.intersection(before))
+            left = sorted({*before, *added}.difference(removed))
+            if added and len(left) > bug_labels.MOST:
+                raise StoreError(
+                    f"bug {bug} would have {len(left)} labels, and {bug_labels.MOST} is the most: remove others first"
+                )
+            inside = _with_duplicates(session, bug)
+            session.execute(delete(BugLabelRow).where(BugLabelRow.bug.in_(inside), BugLabelRow.label.in_(removed)))
+            session.add_all(BugLabelRow(bug=bug, label=label) for label in added)
+            session.flush()
+            if added or removed:
+                events.note(session, "bug", bug_labels.in_words(added, removed), actor=actor, bug=bug)
+            return tuple(left)
+
+        return self._database.write(write)
 
     def retested(self, capture: int, versions: Mapping[str, str], *, fixed: bool) -> BugStatus:
         """A retest of a capture passed, or showed the failure, with these versions. Returns the status of its bug now.
@@ -160,8 +194,8 @@ class Triage:
     def merge(self, bug: int, into: int, *, preview: bool = False, actor: str = "") -> Regrouped:
         """Count the captures of a bug, also those to come, under the bug ``into``. With ``preview`` only say how many.
 
-        Of their open tasks one stays, or none if there is a verified script. Raises `StoreError` if one of them is a
-        duplicate already.
+        Of their open tasks one stays, or none if there is a verified script. ``into`` shows the labels of both. Raises
+        `StoreError` if one of them is a duplicate already.
         """
         if bug == into:
             raise StoreError(f"bug {bug} cannot be merged into itself")

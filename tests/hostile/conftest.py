@@ -30,6 +30,7 @@ def full(make_desk: MakeDesk) -> Desk:
         for id in (1, 2):
             _complete(index, id)
         index.tokens.new("job", [TokenScope.SUBMIT])
+        index.triage.label(2, add=["p1"])
         index.triage.merge(2, 1)
     return desk
 

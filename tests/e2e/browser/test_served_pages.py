@@ -29,6 +29,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     db = tmp_path / "repro.db"
     indexes.small(db)
     with serving(str(db), tmp_path / "uploads") as served:
+        served.index.triage.label(1, add=["needs-owner", "a" * 50])
         served.index.tasks.claim(served.index.tasks.join("gpu-3", CAN), CAN)
         yield served
 
@@ -120,6 +121,15 @@ def test_all_works_without_scripts(served: Served, browse: Browse) -> None:
     assert page.url == f"{served.url}/bugs/2"
     assert page.locator(".tools:visible, .copy:visible").count() == 0
     assert page.locator(".canvas svg g.input").is_visible()
+    page.get_by_label("Labels").fill("p1")
+    page.get_by_role("button", name="Add").click()
+    page.locator("a.label", has_text="p1").click()
+    page.wait_for_url("**/bugs?status=all&label=p1")
+    assert page.locator("a.headline").get_attribute("href") == "/bugs/2"
+    page.locator("a.headline").click()
+    page.get_by_role("button", name="Remove p1").click()
+    page.locator(".said", has_text="labels were changed").wait_for()
+    assert served.index.bugs.get(2).labels == ()
     page.get_by_label("Merge into bug").fill("1")
     page.get_by_role("button", name="Look first").click()
     page.locator("p", has_text="1 capture, seen 1 time, would be counted under bug 1").wait_for()

@@ -247,6 +247,39 @@ def test_forms_change_bugs_and_lead_back(served: Served) -> None:
     assert "Bug 1 cannot be merged into itself." in person.send("/bugs/1/merge", into="1").text
 
 
+@ON_BOTH
+def test_bugs_are_labelled_and_a_click_on_a_label_finds_the_others(served: Served) -> None:
+    filled(served.index)
+    index, person = served.index, Person(served)
+    person.open("/bugs/2")
+    assert "Its labels were changed." in person.send("/bugs/2/labels", add="P1, needs-owner  p1").text
+    assert (person.path, index.bugs.get(2).labels) == ("/bugs/2?done=labelled", ("needs-owner", "p1"))
+    index.triage.label(1, add=["p1", "a+b"])
+
+    def links() -> list[str]:
+        return [str(given["href"]) for tag, given in person.page.elements if given.get("class") == "label"]
+
+    assert links() == ["/bugs?status=all&label=needs-owner", "/bugs?status=all&label=p1"]
+    assert sorted(lines(person.open(links()[1]))) == ["/bugs/1", "/bugs/2"]
+    person.open("/bugs?order=new&label=p1")
+    first, *_, last = links()
+    assert (first, last) == ("/bugs?order=new&label=needs-owner", "/bugs?order=new&label=p1")
+    assert lines(person.open("/bugs?order=new&label=a%2Bb")) == ["/bugs/1"]
+    assert "No bug is like that." in person.open("/bugs?label=two+words").text
+    chosen = [given["value"] for tag, given in person.open("/bugs?label=p1").elements if "selected" in given]
+    assert chosen == ["", "", "", "open", "p1", "seen"]
+    assert "comes with bug 2." in person.open("/bugs/2/merge?into=1").text
+    person.open("/bugs/2")
+    person.send("/bugs/2/labels", remove="p1")
+    assert index.bugs.get(2).labels == ("needs-owner",)
+    for wrong, sentence in {"-x": "A label has 1 to 50 characters", "": "Name labels to add"}.items():
+        person.open("/bugs/2")
+        assert sentence in person.send("/bugs/2/labels", add=wrong).text
+        assert person.answer.status == 422
+    index.triage.merge(2, 1)
+    assert "/bugs/2/labels" not in "".join(person.open("/bugs/2").forms)
+
+
 def test_tasks_and_workers_are_shown_cancelled_and_queued_again(person: Person) -> None:
     index = person.served.index
     can = {"backend=planted", "torch=2.13", "trust"}
@@ -271,7 +304,7 @@ def test_tasks_and_workers_are_shown_cancelled_and_queued_again(person: Person) 
 def test_every_page_asks_for_a_token_and_for_its_scope(closed: Served) -> None:
     tokens = {scope: closed.index.tokens.new(scope, [scope])[1] for scope in TokenScope}
     assert {scopes for _, _, scopes in PAGES} == {("open",), ("read",), ("triage",), ("work",)}
-    assert len(PAGES) == 19
+    assert len(PAGES) == 20
     before = closed.index.events.last()
     for method, path, needed in PAGES:
         address = path + QUERIES.get(path, "") if method == "GET" else path

@@ -142,6 +142,36 @@ def test_bugs_are_ignored_merged_and_split(served: Served) -> None:
     assert told == ["ignored until it was met 3 times more", "open", "merged into bug 1", "split from bug 1"]
 
 
+@ON_BOTH
+def test_bugs_are_labelled_and_found_by_their_labels(served: Served) -> None:
+    filled(served.index)
+    assert served.get("/bugs/1").json["labels"] == []
+    asked = {"add": ["P1", "needs-owner"], "remove": ["new"]}
+    assert served.post("/bugs/2/labels", asked).json["labels"] == ["needs-owner", "p1"]
+    assert served.post("/bugs/1/labels", {"add": ["p1"]}).json["labels"] == ["p1"]
+    found = {
+        query: [(bug["id"], bug["labels"]) for bug in served.get(f"/bugs?{query}").json]
+        for query in ("label=p1&limit=1", "label=p1&after=1", "label=P1&label=needs-owner", "label=p", "label=%00")
+    }
+    both = (2, ["needs-owner", "p1"])
+    assert list(found.values()) == [[(1, ["p1"])], [both], [both], [], []]
+    assert served.post("/bugs/2/labels", {"remove": ["p1", "x"]}).json["labels"] == ["needs-owner"]
+    wrong = served.post("/bugs/2/labels", {"add": ["two words"]})
+    assert (wrong.status, wrong.detail) == (
+        422,
+        "a label has 1 to 50 characters, letters a to z, digits and . _ : / + -, and begins with a letter or a digit: "
+        "'two words' is none",
+    )
+    assert served.post("/bugs/2/labels", {}).detail == "name labels to add or to remove, such as needs-owner"
+    other: list[Any] = [{"add": "p1"}, {"add": [1]}, {"add": ["x"] * 101}, [], None]
+    assert [served.post("/bugs/2/labels", body).status for body in other] == [422] * 5
+    assert served.post("/bugs/2/labels", {"add": ["x"], "remove": ["x"]}).status == 409
+    assert served.post("/bugs/9/labels", {"add": ["x"]}).detail == "there is no bug 9"
+    assert served.get("/bugs/2").json["labels"] == ["needs-owner"]
+    told = [data["text"] for _, kind, data in events_of(served.get("/events?after=0&seconds=0")) if kind == "bug"]
+    assert told == ["labelled needs-owner, p1", "labelled p1", "no longer labelled p1"]
+
+
 def test_prometheus_is_told_what_there_is_and_what_was_asked(served: Served) -> None:
     filled(served.index)
     served.post("/bugs/2/status", {"status": "obsolete"})

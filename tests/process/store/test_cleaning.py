@@ -77,6 +77,7 @@ def test_nothing_is_left_of_what_goes(index: Index, place: str, monkeypatch: pyt
         index.verdicts.answered(number + 1, "a", "same", "", 0.1, "")
         index.verdicts.flush()
         index.tasks.settle(id)
+        index.triage.label(index.captures.get(id).bug, add=["p1"])
     add_case(index, *small_case(2), "no child", parent=5)
     with index._database.writing() as session:
         session.connection().exec_driver_sql(f"UPDATE captures SET last_seen = '{LONG_AGO}' WHERE id <= 5")
@@ -104,6 +105,7 @@ def test_a_bug_of_which_something_was_said_is_the_same_when_it_is_met_again(inde
     index.triage.retested(fixed, {"torch": "2.13.0"}, fixed=True)
     tried(index, "ignored")
     index.triage.set(2, BugStatus.IGNORED)
+    index.triage.label(2, add=["p1"])
     tried(index, "merged")
     tried(index, "root", State.UNVERIFIED, "cos")
     index.triage.merge(3, 4)
@@ -111,10 +113,10 @@ def test_a_bug_of_which_something_was_said_is_the_same_when_it_is_met_again(inde
     assert index.cleaner.clean(dry_run=True) == Cleaned(captures=4, bugs=0, storages=0)
     assert index.cleaner.clean() == Cleaned(captures=4, bugs=0, storages=0)
     assert (index.captures.find(), index.bugs.page()) == ([], [])
-    tried(index, "fixed")
-    tried(index, "merged")
-    assert [(bug.id, bug.status.value, bug.captures) for bug in index.bugs.page()] == [
-        (1, "regressed", 1), (4, "open", 1),
+    for name in ("fixed", "ignored", "merged"):
+        tried(index, name)
+    assert [(bug.id, bug.status.value, bug.captures, bug.labels) for bug in index.bugs.page()] == [
+        (1, "regressed", 1, ()), (2, "ignored", 1, ("p1",)), (4, "open", 1, ()),
     ]  # fmt: skip
     with index._database.reading() as session:
         assert len(session.scalars(select(BugRow)).all()) == 4

@@ -41,6 +41,7 @@ def full(tmp_path: Path) -> str:
         index.verdicts.flush()
         index.artifacts.save(first, "ablation", {"rows": []})
         index.triage.set(3, BugStatus.IGNORED, more=4)
+        index.triage.label(3, add=["p1", "needs-owner"])
         index.triage.merge(4, 5)
         index.tokens.new("t", [TokenScope.READ])
         index.installations.announce({"planted": {"torch": "9"}})

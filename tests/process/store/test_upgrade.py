@@ -1,7 +1,7 @@
 """A file of an older schema, written by code of its time, is read after an upgrade.
 
-Git commits 0a2aa78, f0017db and 8c5bea8 wrote them; those of 0006 and 0007 are the first one, upgraded by 9558f4d
-and 44aac9b.
+Git commits 0a2aa78, f0017db and 8c5bea8 wrote them; those of 0006, 0007 and 0008 are the first one, upgraded by
+9558f4d, 44aac9b and a941a4b.
 """
 
 import os
@@ -50,7 +50,7 @@ def test_without_it_an_old_file_is_refused_and_left_alone(path: str, look: Calla
     assert os.listdir(os.path.dirname(path)) == ["repro.db"]
 
 
-@pytest.mark.parametrize("schema", [FIRST, "0004", "0005", "0006", "0007"])
+@pytest.mark.parametrize("schema", [FIRST, "0004", "0005", "0006", "0007", "0008"])
 def test_everything_in_it_is_read(tmp_path: Path, schema: str) -> None:
     path = old(schema, tmp_path)
     backup = Path(f"{path}{BACKUP}{schema}")
@@ -98,6 +98,7 @@ def test_everything_in_it_is_read(tmp_path: Path, schema: str) -> None:
         assert [(task.capture, task.state) for task in index.tasks.page()] == [(2, TaskState.QUEUED)]
         assert index.installations.announce({"inductor": {"torch": "2.99"}}) == 1
         assert index.triage.retested(1, {"torch": "2.99"}, fixed=True) is BugStatus.FIXED
+        assert index.triage.label(1, add=["p1"]) == index.bugs.get(1).labels == ("p1",)
 
 
 def die(*args: object) -> None:

@@ -88,6 +88,8 @@ BAD_ROWS = {
     "a step of bytes": "UPDATE steps SET pass_name = x'41' WHERE reduction = 1 AND number = 1",
     "an artifact that is no JSON": "UPDATE artifacts SET content = '{' WHERE capture = 1",
     "a status of a bug that is none": "INSERT INTO triage VALUES (1, 'odd', NULL, NULL, '', '', NULL)",
+    "a label of a bug that is none": "INSERT INTO labels VALUES (1, 'two words')",
+    "a label of bytes": "INSERT INTO labels VALUES (1, x'7031')",
     "a retest with an odd result": "UPDATE retests SET result = 'x' WHERE capture = 1",
 }
 

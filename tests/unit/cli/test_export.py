@@ -11,7 +11,7 @@ from desks import Desk
 from indexes import add, chain, failing, minify, one_relu, small, texts
 
 from fxminify.store.document.case import Case
-from fxminify.store.index import Index, State
+from fxminify.store.index import BugStatus, Index, State
 
 SECRET = "kx-31-veryhidden"
 SCRIPT = f'''"""It fails for {SECRET} in /data/acme/x.cpp.
@@ -112,6 +112,21 @@ def test_a_part_of_an_index_is_an_index_of_its_own(desk: Desk) -> None:
     with Index.open(str(desk.path / "part.db")) as new:  # what is captured again is counted, and not stored anew
         assert add(new, chain(["relu", "sin", "cos", "tanh"]), failing("no kernel for sin")) == 1
         assert add(new, chain(["tan"]), failing("no tan")) == 6
+
+
+def test_what_people_said_of_bugs_is_not_given_away(desk: Desk) -> None:
+    small(desk.db)
+    with Index.open(str(desk.db)) as index:
+        index.triage.set(1, BugStatus.IGNORED)
+        index.triage.label(1, add=["ask-ann"])
+    done = desk.invoke("export", "repro.db")
+    assert done.exit_code == 0, done.output
+    assert "what is said about bugs, their labels" in done.stdout
+    with Index.open(str(desk.path / "share.db"), readonly=True) as index:
+        bug = index.bugs.get(1)
+        assert (bug.captures, bug.status, bug.labels) == (2, BugStatus.OPEN, ())
+    assert "ask-ann" in texts(desk.db)
+    assert "ask-ann" not in texts(desk.path / "share.db")
 
 
 def test_nothing_is_overwritten_and_nothing_is_left_half(desk: Desk) -> None:

@@ -157,6 +157,17 @@ def test_a_task_at_work_stays(three: Index) -> None:
         (lambda index: index.triage.set(1, BugStatus.IGNORED), "bug 1 is a duplicate of bug 2: split it"),
         (lambda index: index.triage.set(3, BugStatus.DUPLICATE), "by merging it"),
         (lambda index: index.triage.set(9, BugStatus.OPEN), "has no bug 9"),
+        (lambda index: index.triage.label(9, add=["p1"]), "has no bug 9"),
+        (lambda index: index.triage.label(1, add=["p1"]), "bug 1 is a duplicate of bug 2: split it"),
+        (
+            lambda index: index.triage.label(3, add=["p1"], remove=["P1"]),
+            "label p1 cannot be put on bug 3 and taken",
+        ),
+        *(
+            (lambda index, text=text: index.triage.label(3, add=["fine", text]), "a label has 1 to 50 characters")
+            for text in ("", " ", "two words", "-x", "é", "a,b", "<b>", "x" * 51, "p1\n2", "\0", "\ud800", "½", "a=b")
+        ),
+        (lambda index: index.triage.label(3, remove=["two words"]), ": 'two words' is none"),
     ],
 )
 def test_what_cannot_be_done_is_a_sentence_and_changes_nothing(
