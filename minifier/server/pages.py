@@ -259,7 +259,7 @@ def _choices(names: Iterable[str], chosen: str = "") -> list[tuple[str, str]]:
     """Values and texts of a choice among some names, or all of them."""
     return [
         ("", "all"),
-        *((str(name), _cut(str(name), 60)) for name in dict.fromkeys([*names, *filter(None, [chosen])])),
+        *((str(name), _cut(str(name), 60)) for name in dict.fromkeys(filter(None, [*names, chosen]))),
     ]
 
 
