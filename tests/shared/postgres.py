@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -14,61 +13,22 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, make_url
 
-#: Where Debian's packages put the server, which is not on ``PATH`` there.
-DEBIAN = Path("/usr/lib/postgresql")
-#: ``initdb`` and the server refuse to run as root.
-UNPRIVILEGED = "nobody" if os.geteuid() == 0 else None
+from fxminify.benchmarks import postgres_server
+from fxminify.benchmarks.postgres_server import UNPRIVILEGED, PostgresMissing, PostgresServer
 
 #: The port of the pooler, which is part of the name of its socket.
 PORT = 6432
-
-
-def program(name: str) -> str | None:
-    newest_first = sorted(DEBIAN.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]), reverse=True)
-    return next(map(str, newest_first), None) or shutil.which(name)
-
-
-class PostgresServer:
-    """A server on a Unix socket in ``folder``."""
-
-    def __init__(self, folder: str) -> None:
-        found = program("initdb"), program("pg_ctl")
-        if None in found:
-            pytest.skip("PostgreSQL is not installed")
-        initdb, self._control = map(str, found)
-        self._folder, self._data = folder, f"{folder}/data"
-        self.url = f"postgresql+psycopg://postgres@/postgres?host={folder}"
-        if UNPRIVILEGED is not None:
-            shutil.chown(folder, UNPRIVILEGED)
-        self._run(initdb, "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
-
-    def start(self) -> None:
-        options = f"-k {self._folder} -c listen_addresses='' -c fsync=off -c max_connections=100"
-        self._run(self._control, "-D", self._data, "-l", f"{self._folder}/log", "-w", "-o", options, "start")
-
-    def kill(self) -> None:
-        """End it without a word to its clients, and without what it would write at its end."""
-        self._run(self._control, "-D", self._data, "-m", "immediate", "stop")
-
-    def _run(self, *command: str) -> None:
-        subprocess.run(
-            command, cwd=self._folder, user=UNPRIVILEGED, check=True, stdout=subprocess.DEVNULL, timeout=120,
-            env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"},
-        )  # fmt: skip
 
 
 @contextmanager
 def running() -> Iterator[PostgresServer]:
     """A new server. Skips where PostgreSQL is not installed."""
     pytest.importorskip("psycopg", reason="psycopg is not installed")
-    # pytest's own temporary directories are closed to other users, and too long for the path of a socket.
-    with tempfile.TemporaryDirectory(prefix="fxm", dir="/tmp") as folder:
-        server = PostgresServer(folder)
-        server.start()
-        try:
+    try:
+        with postgres_server.running() as server:
             yield server
-        finally:
-            server.kill()
+    except PostgresMissing as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,9 @@ import psutil
 import pytest
 from desks import Desk, MakeDesk
 from indexes import add, chain, failing, one_relu
-from postgres import PostgresServer
 from sqlalchemy import select, text
 
+from fxminify.benchmarks.postgres_server import PostgresServer
 from fxminify.minifier.oracle import ablation
 from fxminify.store.index import CaptureInfo, Index, State, StoreError, TaskInfo, TaskState, queue
 from fxminify.store.index.tables import VerdictRow
