@@ -271,13 +271,13 @@ class FleetTrial:
         self.worker = self._part(
             "worker", "work", place, "--drivers", options.drivers, "--replays", 1, "--runs", 1, answers=self._is_at_work
         )
-        self.parts: list[FleetPart] = [] if database is None else [DatabasePart(database)]
-        self.parts += [
-            self.server,
-            self.worker,
-            FoundPart("driver", lambda: self.worker.children(DRIVER), self._chance),
+        self.parts: list[FleetPart] = [
+            FoundPart("driver", self._drivers, self._chance),
             FoundPart("sender", self._senders, self._chance),
+            self.worker,
+            self.server,
         ]
+        self.parts += [] if database is None else [DatabasePart(database)]
         self.away = {part.name: Away() for part in self.parts}
 
     def run(self) -> Outcome:
@@ -313,6 +313,12 @@ class FleetTrial:
     def _is_at_work(self) -> bool:
         with Index.open(self._place, readonly=True) as index:
             return bool(index.tasks.workers())
+
+    def _drivers(self) -> list[psutil.Process]:
+        """Those that may be killed: one more would put the task into quarantine, as it is meant to be."""
+        with Index.open(self._place, readonly=True) as index:
+            held = [task for task in index.tasks.page() if task.state is TaskState.LEASED]
+        return self.worker.children(DRIVER) if all(task.attempts + 1 < tasks.ATTEMPTS for task in held) else []
 
     def _senders(self) -> list[psutil.Process]:
         return [process for process in psutil.process_iter() if runs(process, SENDER, self.address)]

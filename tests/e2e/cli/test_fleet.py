@@ -8,7 +8,7 @@ import pytest
 
 from fxminify.benchmarks.fleet import FleetOptions, trial
 
-SMALL = FleetOptions(jobs=6, minutes=1, per_machine=2, bugs=3, pause=2, every=4)
+SMALL = FleetOptions(jobs=6, minutes=1, per_machine=2, bugs=4, pause=2, every=4)
 
 
 @pytest.mark.slow
