@@ -129,7 +129,7 @@ def test_files_that_no_row_names_go_when_they_are_old(tmp_path: Path) -> None:
         (kept,) = Path(f"{place}.blobs").rglob("*/*")
         for name, hours in (("0" * 64, 48), ("1" * 64, 1)):
             file = Path(f"{place}.blobs", name[:2], name)
-            file.parent.mkdir()
+            file.parent.mkdir(exist_ok=True)
             file.write_bytes(b"x")
             os.utime(file, (time.time() - 3600 * hours,) * 2)
         assert index.cleaner.clean(dry_run=True).storages == 1
