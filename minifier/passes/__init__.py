@@ -181,9 +181,10 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "read-past",
-        "Lets readers of a value read an operand of its producer of another shape or type, if they take that.",
+        "Lets readers of a value read an operand of its producer, of any shape or type that they take.",
         reroute.read_past,
         stage=Stage.REPLACE,
+        late=True,
     ),
     Pass(
         "parts",

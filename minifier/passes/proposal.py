@@ -106,7 +106,8 @@ class Pass:
     """One pass of the table. ``propose(view, step)`` returns the proposal of a step, None after the last step.
 
     A ``one_shot`` pass takes big steps while the case is large. It runs once, and again only if other passes removed a
-    quarter of the nodes since. The other passes run to a fixpoint, which makes the result 1-minimal.
+    quarter of the nodes since. The other passes run to a fixpoint, which makes the result 1-minimal. One that is
+    ``late`` also runs after the last stage, which has made values alike that were not.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Pass:
     propose: Callable[[GraphView, int], Choices | None]
     stage: Stage = Stage.REMOVE
     one_shot: bool = False
+    late: bool = False
 
 
 def each(patches: tuple[Patch, ...], stays: Items = ()) -> Proposal:

@@ -1,7 +1,7 @@
 """Let readers of a node read an earlier value instead, so that the nodes between the two can be removed.
 
 ``skip-to-operand`` and ``replace-with-ancestor`` use values of the same shape and type that the node depends on.
-``read-past`` uses operands of another shape or type, for readers that take any, such as elementwise ones or reductions.
+``read-past`` uses any operand, for readers that take any shape or type, such as elementwise ones or reductions.
 ``reroute`` uses any earlier result; if it has another shape, the node becomes a single call that gives the right shape
 (reshape, expand, slice or select). These passes do not use inputs: other passes already tried to make the value of the
 node an input.
@@ -48,22 +48,22 @@ def _inputs_alike(view: GraphView, name: str) -> list[str]:
 
 
 def read_past(view: GraphView, step: int) -> Proposal | None:
-    """Each step proposes, for every node that another one reads, the next of its operands of another shape or dtype."""
+    """Each step proposes, for every node that another one reads, the next of its operands, of any shape or dtype."""
     found: list[Patch] = []
     for path, inner in graphs(view):
         read = {source for name in inner.compute for source in inner.inputs[name]}
         for node in editable(inner):
-            if node.name in read and len(options := _inputs_unlike(inner, node.name)) > step:
+            if node.name in read and len(options := _tensors_read(inner, node.name)) > step:
                 patch = Patch(replace={node.name: {"ref": options[step]}})
                 found.append(Patch(edits=(Inside(path, patch),)) if path else patch)
     return each(tuple(found)) if found else None
 
 
-def _inputs_unlike(view: GraphView, name: str) -> list[str]:
-    """The tensors of another shape or dtype than ``name`` that it reads."""
+def _tensors_read(view: GraphView, name: str) -> list[str]:
+    """The tensors that the tensor ``name`` reads. Those of another shape or dtype come first, the others were tried."""
     tensor_type = view.tensor_type(name)
-    types = [(s, view.tensor_type(s)) for s in view.inputs[name]]
-    return [s for s, found in types if tensor_type is not None and found is not None and found != tensor_type]
+    types = {s: found for s in view.inputs[name] if (found := view.tensor_type(s)) is not None}
+    return [] if tensor_type is None else sorted(types, key=lambda s: types[s] == tensor_type)
 
 
 def replace_with_ancestor(view: GraphView, step: int) -> Proposal | None:

@@ -213,7 +213,7 @@ class Shrinker:
         try:
             if reason or self._proceed is None or self._proceed():
                 # If the budget is spent, this uses the verdicts of an earlier run.
-                self._run_all([p for p in self._passes if p.stage is Stage.CANONICALIZE])
+                self._finish()
         except BudgetSpent as exc:
             reason = reason or str(exc)
         finally:
@@ -239,6 +239,21 @@ class Shrinker:
                 return True
         self._exhausted.clear()
         return not all_of_them
+
+    def _finish(self) -> None:
+        """Run the passes of the last stage, and those that may remove nodes after it, as long as they do."""
+        rows = [p for p in self._passes if p.stage is Stage.CANONICALIZE]
+        late = [p for p in self._passes if p.late]
+        while True:
+            before = self.best
+            self._run_all(rows)
+            if not late or self.best is before or len(self.best.graph.compute) < 2:
+                return
+            self._look()
+            plain = self.best
+            self._run_all(late)
+            if self.best is plain:
+                return
 
     def _run_all(self, rows: Sequence[Pass]) -> None:
         for i, row in enumerate(rows):

@@ -8,11 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from made import REMOVALS, REPLACEMENTS, Fails, Step, called, code, make, ops, shrinker, spec
+from made import REMOVALS, REPLACEMENTS, Fails, Held, Step, called, code, make, ops, shrinker, spec
 
 from fxminify.minifier.candidate.graph_view import GraphView
 from fxminify.minifier.candidate.order import size
 from fxminify.minifier.candidate.trace import Recorded, Trace, ValueKind
+from fxminify.minifier.passes import PASSES, Pass
 from fxminify.store.document.case import Case, Graph, Node
 
 FOUR, ROWS = (4,), (2, 4)
@@ -259,6 +260,23 @@ def test_a_reader_that_takes_any_shape_reads_past_a_node_that_gives_another() ->
     best = shrinker(oracle, passes=(*REMOVALS, row)).run(*made).case
     assert code(best) == "x -> a = asinh(x) -> z = atan(a) -> z"
     assert shrinker(Fails(connected), passes=REMOVALS).run(*made).case.graph.compute != best.graph.compute
+
+
+def test_what_sizes_have_made_alike_is_read_past_in_the_end() -> None:
+    """With tensors of one element, what reads the result of ``foo`` may read that of ``asinh``."""
+    steps: list[Step] = [("a", "asinh", ["x"]), ("b", "foo", ["a"]), ("z", "atan", ["b"])]
+    case, trace = make(["x"], steps, ["z"], {"x": ROWS, "a": ROWS, "b": (8,), "z": (8,)})
+
+    def fails(case: Case) -> bool:
+        return connected(case) and (case.tensors[0].numel == 1 or "foo" in code(case))
+
+    def left(passes: Sequence[Pass]) -> list[str]:
+        storages = Held({"in:x": bytes(range(32))})
+        best = shrinker(Fails(fails), passes=passes, storages=storages, strict=True).run(case, trace).case
+        return [node.target["fn"] for node in best.graph.compute if isinstance(node.target, dict)]
+
+    assert left([replace(p, late=False) for p in PASSES]) == ["torch.asinh", "torch.foo", "torch.atan"]
+    assert left(PASSES) == ["torch.asinh", "torch.atan"]
 
 
 def test_the_last_node_is_not_read_past() -> None:
