@@ -183,5 +183,5 @@ def divergence(found: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) ->
 
 
 #: A masked position in a source nobody else has, and a run of masked operands.
-_PLACE = re.compile(r"^(?:[\w.-]+:<n>:<n>|<path>): (?=(?:fatal )?error: )")
+_PLACE = re.compile(r"^(?:[\w.-]+:<n>:<n>|<unknown>:<n>|<path>): (?=(?:fatal )?error: )")
 _ALIKE = re.compile(r"(<value>)(?:, <value>){2,}")

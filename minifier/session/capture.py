@@ -91,6 +91,7 @@ def reduce_capture(
             if early.finish():
                 return CaptureOutcome(State.VERIFIED, "the culprit alone shows it, the whole graph does not")
             return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(capture))
+        index.captures.diagnose(capture.id, shown.failures[0])
         budget = Budget(options.max_queries, options.budget)
         return _attempts(
             CaptureSession(

@@ -26,7 +26,8 @@ from .. import codec
 from ..document.case import Json
 from ..document.decode import InvalidDocument, parse_value
 from ..errors import ForeignValue, UnreadableRow
-from ..failure import FailureKind
+from ..failure import Failure, FailureKind
+from ..signature import signature
 from ..text import printable
 from ..versions import at_least
 from . import bug_labels, events, queue
@@ -367,7 +368,8 @@ def in_words(versions: Mapping[str, str]) -> str:
 
 def reassign(session: Session, capture: CaptureRow, operators: str) -> None:
     """Count a capture, whose smallest case calls ``operators``, under the bug that it turned out to be."""
-    bug = columns({name: getattr(capture, name) for name in _OF_CAPTURE}, operators)
+    known = {name: getattr(capture, name) for name in _OF_CAPTURE}
+    bug = columns({**known, "signature": _diagnosed(capture) or capture.signature}, operators)
     own, new = found(session, bug)
     old = capture.bug
     belongs(session, capture.id, own, new)
@@ -377,6 +379,14 @@ def reassign(session: Session, capture: CaptureRow, operators: str) -> None:
     for id, sign in sorted([(old, -1), (new, 1)]):  # in one order, so that two processes do not wait for each other
         more = {"captures": BugRow.captures + sign, "occurrences": BugRow.occurrences + sign * capture.occurrences}
         session.execute(update(BugRow).where(BugRow.id == id).values(more))
+
+
+def _diagnosed(capture: CaptureRow) -> str:
+    """The digest of the signature with what the compiler printed, which a replay may have shown after the capture, of a
+    failure whose message is the same for every bug; empty for any other."""
+    failure = codec.load(loads(capture.failure), Failure) if capture.failure is not None else None
+    told = failure is not None and bool(capture.signature) and failure.is_generic() and bool(failure.diagnostics)
+    return signature(failure).digest if failure is not None and told else ""
 
 
 _OF_CAPTURE = ("kind", "phase", "backend", "signature", "headline", "reason", "created", "last_seen")

@@ -21,6 +21,7 @@ from ..errors import ForeignValue, StoreError, UnreadableRow
 from ..failure import Failure, FailureKind, Phase
 from ..private_values import here
 from ..recording import Recording, backend_of, identity_of, shape_of
+from ..scrubbing import masked_failure
 from ..signature import Signature, signature
 from . import bugs, events, queue, uploads
 from .bugs import COMES_FROM, line
@@ -290,6 +291,25 @@ class Captures:
 
         self._database.write(write)
 
+    def diagnose(self, id: int, shown: Failure) -> None:
+        """Keep what the compiler printed when a replay has ``shown`` the failure of a capture, where its message is the
+        same for every bug: from now on the capture is counted under the bug of that diagnosis.
+
+        Raises `LeaseLost` if another process took the capture over.
+        """
+
+        def write(session: Session) -> None:
+            row = self._database.need(session, CaptureRow, id, lock=True)
+            self._database.check_lease(session, id)
+            known = _failure(row)
+            if known is None or not known.is_generic() or known.diagnosis() or not shown.diagnosis():
+                return
+            told = masked_failure(replace(known, diagnostics=shown.diagnostics), here().mask)
+            row.failure, row.headline = dumps(plain(codec.dump(told))), told.headline()
+            bugs.reassign(session, row, "")
+
+        self._database.write(write)
+
     def needs(self, id: int) -> str:
         """The labels that a worker needs for a capture: see `fxminify.store.index.queue`."""
         case, ours = self.case(id), self.is_ours(id)
@@ -386,10 +406,14 @@ def _last_reductions(rows: Iterable[ReductionRow]) -> dict[int, ReductionRow]:
     return last
 
 
+def _failure(row: CaptureRow) -> Failure | None:
+    """The failure of a capture. Raises `ValueError` for what cannot be read."""
+    return None if row.failure is None else codec.load(loads(row.failure), Failure)
+
+
 def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | None, comes_from: str) -> CaptureInfo:
     try:
-        state = State(row.state)
-        failure = None if row.failure is None else codec.load(loads(row.failure), Failure)
+        state, failure = State(row.state), _failure(row)
     except ValueError as exc:
         raise ForeignValue(f"a state or a failure of capture {row.id} that cannot be read: {exc}") from exc
     info = row.to(

@@ -59,6 +59,8 @@ def show(
     field("failure", f"{found['kind']} in {found['phase']}" if found["kind"] else None, console)
     this = f"{printable(db)} {found['id']}"
     error = without_addresses(f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": "))
+    if found["headline"] not in error:  # it has what the compiler printed
+        error = found["headline"] if error in found["headline"] else f"{found['headline']}\n{error}"
     more = 0 if details else len(error.splitlines()) - LONGEST_ERROR
     field("error", found["headline"] if more > 0 else error, console)
     if more > 0:

@@ -29,6 +29,31 @@ def test_one_signature_under_one_backend_is_one_bug(index: Index) -> None:
     assert (index.bugs.get(1).nodes_after, index.bugs.get(1).states) == (1, {State.PENDING: 1, State.VERIFIED: 1})
 
 
+def test_what_a_compiler_printed_in_a_replay_tells_bugs_apart(index: Index) -> None:
+    captured = failing("JIT compilation failed. See diagnostics.")
+    for number, name in enumerate(("erfinv", "lgamma", "lgamma")):
+        add(index, chain(["sin"] * number + [name]), captured)
+    assert [bug.captures for bug in index.bugs.page()] == [3]
+    for id, name in enumerate(("erfinv", "lgamma", "lgamma"), 1):
+        shown = failing(captured.message, diagnostics=f"error: failed to legalize operation 'torch.aten.{name}'")
+        index.captures.diagnose(id, captured)
+        index.captures.diagnose(id, shown)
+        index.captures.diagnose(id, failing(captured.message, diagnostics="error: something later"))
+    assert [(bug.ids, bug.headline.partition("torch.aten.")[2]) for bug in index.bugs.page()] == [
+        ((1,), "erfinv'"), ((2, 3), "lgamma'")
+    ]  # fmt: skip
+    minify(index, 2, chain(["lgamma"]))
+    assert [bug.ids for bug in index.bugs.page()] == [(1,), (2, 3)]
+    told = failing(captured.message, diagnostics="error: failed to legalize operation 'torch.aten.lgamma'")
+    assert index.captures.get(add(index, chain(["lgamma"]), told)).bug == index.captures.get(3).bug
+
+
+def test_a_message_that_says_enough_stays_as_it_is(index: Index) -> None:
+    id = add(index, chain(["sin"]), failing("no sin"))
+    index.captures.diagnose(id, failing("no sin", diagnostics="error: something else"))
+    assert index.bugs.page()[0].headline == "RuntimeError: no sin"
+
+
 def test_failures_that_cannot_be_run_are_told_apart_by_their_text(index: Index) -> None:
     for reason in ("node a has no name", "node b has no name"):
         add(index, None, None, provenance={"backend": "x"}, reason=reason)
