@@ -8,6 +8,7 @@ statements to those of a formatter.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -69,7 +70,36 @@ def signature(name: str, parameters: Sequence[str]) -> str:
     return line if len(line) <= WIDTH else f"def {name}(\n{block(parameters, '')}\n):"
 
 
-def block(items: Sequence[str], indent: str) -> str:
+_COMMENT = re.compile(r"  # [^\"']*$")
+
+
+def fitted(source: str, width: int) -> str:
+    """``source`` with assignments and returned values of more than ``width`` columns broken between arguments, as far
+    as that goes. What is no Python stays as it is."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source
+    lines = source.split("\n")
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.Return)]
+    for node in sorted(found, key=lambda node: -node.lineno):
+        first, last = node.lineno - 1, node.end_lineno or node.lineno
+        if node.value is None or max(map(len, lines[first:last])) <= width:
+            continue
+        comment = _COMMENT.search(lines[first])  # where a call is broken it stands behind the first line
+        parts = (ast.get_source_segment(source, node.value) or "").split("\n")
+        if comment is not None and len(parts) > 1:
+            parts[0] = parts[0].removesuffix(comment[0])
+        start, indent = lines[first][: node.value.col_offset], lines[first][: node.col_offset]
+        flat = " ".join(part.strip() for part in parts)
+        flat = f"({flat})" if len(_arguments(_called(flat)[1])) > 1 else flat
+        head, *rest = _broken(flat, indent, width, len(start)).split("\n")
+        lines[first:last] = [f"{start}{head}{'' if comment is None else comment[0]}", *rest]
+    narrow = "\n".join(lines)
+    return narrow if ast.dump(ast.parse(narrow)) == ast.dump(tree) else source
+
+
+def block(items: Sequence[str], indent: str, width: int = WIDTH) -> str:
     """``items`` with commas, in full lines one step deeper than ``indent``.
 
     Each row of a matrix has a line of its own.
@@ -77,22 +107,20 @@ def block(items: Sequence[str], indent: str) -> str:
     indent += INDENT
     lines = [indent]
     for item in items:
-        if len(lines[-1]) > len(indent) and (item.startswith("[") or len(lines[-1]) + len(item) + 1 > WIDTH):
+        if len(lines[-1]) > len(indent) and (item.startswith("[") or len(lines[-1]) + len(item) + 1 > width):
             lines.append(indent)
-        first, *rest = f"{_broken(item, indent)}, ".split("\n")
+        first, *rest = f"{_broken(item, indent, width)}, ".split("\n")
         lines[-1] += first
         lines += rest
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _broken(item: str, indent: str) -> str:
+def _broken(item: str, indent: str, width: int, used: int = 0) -> str:
     """The argument ``item``, or if it does not fit into a line and is a tuple, a list, a dict or a call, that over
-    several lines."""
-    if len(indent) + len(item) + 1 <= WIDTH or "\n" in item:
+    several lines. The line has ``used`` columns already, by default those of ``indent``."""
+    if (used or len(indent)) + len(item) + 1 <= width or "\n" in item:
         return item
-    text = f"_({item})"
-    call = ast.parse(text, mode="eval").body
-    assert isinstance(call, ast.Call)
+    text, call = _called(item)
     (given,) = _arguments(call)
     node = given.value if isinstance(given, ast.keyword) else given
     if not isinstance(node, ast.Tuple | ast.List | ast.Dict | ast.Call) or not (inner := _items(node)):
@@ -100,8 +128,16 @@ def _broken(item: str, indent: str) -> str:
     columns = text.encode()  # those of ast are bytes
     head = columns[len("_(") : node.func.end_col_offset if isinstance(node, ast.Call) else node.col_offset].decode()
     opening, closing = _BRACKETS.get(type(node), ("(", ")"))
-    inside = block([columns[first.col_offset : last.end_col_offset].decode() for first, last in inner], indent)
+    inside = block([columns[first.col_offset : last.end_col_offset].decode() for first, last in inner], indent, width)
     return f"{head}{opening}\n{inside}\n{indent}{closing}"
+
+
+def _called(arguments: str) -> tuple[str, ast.Call]:
+    """A call with these arguments."""
+    text = f"_({arguments})"
+    call = ast.parse(text, mode="eval").body
+    assert isinstance(call, ast.Call)
+    return text, call
 
 
 _Argument = ast.expr | ast.keyword

@@ -11,6 +11,7 @@ from rich.text import Text
 from ....repro_templates.report.figures import number
 from ....repro_templates.report.phrases import points_to
 from ....repro_templates.report.text_graph import text_graph
+from ....repro_templates.source.layout import fitted
 from ....store.index import Index, StepInfo
 from ....store.text import count, without_addresses
 from ...printable import printable
@@ -71,7 +72,7 @@ def show(
     field("state", f"{found['state']}{runs}{reason}", console)
     field("nodes", f"{found['nodes_before']} → {found['nodes_after']}" if smaller else found["nodes_before"], console)
     console.print(Text("     graph", style="bold"))
-    text = printable(found.get("graph") or "", 100_000)
+    text = fitted(printable(found.get("graph") or "", 100_000), console.width)
     lines = text.splitlines()
     cut = not whole and len(lines) > LONGEST_GRAPH
     code("\n".join(lines[:LONGEST_GRAPH]) if cut else text, console=console)
@@ -85,7 +86,7 @@ def show(
     field("retested", "\n".join(found.get("retested") or ()), console)
     if verified:
         field("script", f"minify repro {this} -o repro.py", console)
-        field("", None if details else f"minify show {this} --details", console)
+        field("more", None if details else f"minify show {this} --details", console)
     elif found["state"] == "pending":
         field("next", f"minify run {this}", console)
 
@@ -162,9 +163,15 @@ def step(one: StepInfo, *, limit: int | None = None, console: Console | None = N
     console.print(Text(head, style="bold").append(Text(figures, style="not bold")), soft_wrap=True)
     lines = printable(one.difference, 100_000).splitlines()
     for line in lines if limit is None else shorter(lines, limit):
-        console.print(Text(f"      {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)
+        _changed(line, "      ", console, whole=limit is None)
     if limit and len(lines) > limit:
         console.print(Text(f"      All {len(lines)} lines: --step {one.number}"))
+
+
+def _changed(line: str, indent: str, console: Console, *, whole: bool = False) -> None:
+    """A line of a difference, cut at the end of the terminal unless it is wanted ``whole``."""
+    text = Text(f"{indent}{line}", style=_STYLES.get(line[:1], ""))
+    console.print(text, soft_wrap=whole, no_wrap=not whole, overflow="ellipsis")
 
 
 def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None:
@@ -195,4 +202,4 @@ def explanation(found: Explanation, *, console: Console | None = None) -> None:
     if found.passing_variant is not None:
         field("passes", f"with {found.passing_variant.what}", console)
         for line in printable(found.passing_variant.difference).splitlines()[:SHORT]:
-            console.print(Text(f"            {line}", style=_STYLES.get(line[:1], "")), soft_wrap=True)
+            _changed(line, "            ", console)

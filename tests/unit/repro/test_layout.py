@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from fxminify.repro_templates.source.layout import WIDTH, PrintedCall, Statement
+from fxminify.repro_templates.source.layout import WIDTH, PrintedCall, Statement, fitted
 
 NAMES = ", ".join(f"argument_{i}" for i in range(20))
 NESTED = [
@@ -38,3 +38,16 @@ def test_what_has_no_parts_stays_in_its_line() -> None:
 
 def test_a_short_call_stays_in_one_line() -> None:
     assert Statement(PrintedCall("f", ("(1, 2)", "[3]")), "x").layout() == "x = f((1, 2), [3])"
+
+
+@pytest.mark.parametrize("item", [*NESTED, "x"])
+def test_a_source_is_made_to_fit(item: str) -> None:
+    call = PrintedCall("torch.operator", ("x", item, "y=2" if "=" in item.partition("(")[0] else "y"))
+    lines = [Statement(call, "result", 1, "f32[2, 8]").layout(), f"    return ({NAMES}), result.foo('a  # b')"]
+    source = "\n".join(["def forward(x):", *lines, ""])
+    narrow = fitted(source, 60)
+    assert max(map(len, narrow.splitlines())) <= 72  # a comment stands where it stood
+    assert ast.dump(ast.parse(narrow)) == ast.dump(ast.parse(source))
+    assert narrow.count("# f32[2, 8]") == 1
+    assert fitted(narrow, 60) == narrow
+    assert fitted("no Python at all " * 20, 60) == "no Python at all " * 20
