@@ -127,10 +127,9 @@ def difference(before: Case, after: Case) -> str:
     old, new = _items(before), _items(after)
     lines: list[str] = []
     for key, item in old.items():
-        other = new.get(key)
-        if other is None:
+        if key not in new:
             lines.append(f"- {_line(key, item)}")
-        elif other is not item and (was := _line(key, item)) != (now := _line(key, other)):
+        elif new[key] is not item and (was := _line(key, item)) != (now := _line(key, new[key])):
             lines += [f"- {was}", f"+ {now}"]
     lines += [f"+ {_line(key, item)}" for key, item in new.items() if key not in old]
     return "\n".join(lines)
@@ -204,12 +203,12 @@ def tensor(spec: TensorSpec) -> str:
 
 
 def values(spec: TensorSpec) -> str:
-    """The origin of the values of a tensor in a few words: ``zeros``, ``randn``, ``recorded values``."""
+    """The origin of the values of a tensor in a few words: ``zeros``, ``all -0.0``, ``randn``, ``recorded values``."""
     init: Mapping[str, Any] = spec.init or {}
     if not init:
         return "recorded values" if spec.storage is not None else "no values of its own"
     if init.get("fn") == "full":
-        constant = {0: "zeros", 1: "ones"}.get(init["value"]) if type(init["value"]) in (int, float) else None
+        constant = {"0": "zeros", "0.0": "zeros", "1": "ones", "1.0": "ones"}.get(repr(init["value"]))
         return constant or f"all {text(init['value'])}"
     return f"randint {init['low']} to {init['high'] - 1}" if init.get("fn") == "randint" else str(init.get("fn"))
 

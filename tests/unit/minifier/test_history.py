@@ -12,7 +12,7 @@ from made import make
 from rich.console import Console
 
 from fxminify.minifier.commands.terminal import detail
-from fxminify.minifier.reducer.history import EXPLAIN, begin_at, describe, difference, stored
+from fxminify.minifier.reducer.history import EXPLAIN, begin_at, describe, difference, stored, tensor, values
 from fxminify.minifier.reporting.details import details
 from fxminify.minifier.reporting.differences import shorter
 from fxminify.minifier.session.verdict_log import VerdictLog
@@ -72,6 +72,29 @@ def test_the_difference_is_what_went_and_what_came() -> None:
         ]
         == "+ x: float32[4] dynamic [0], recorded values"
     )
+
+
+def test_what_both_cases_do_is_no_difference() -> None:
+    """The backward pass, further calls and earlier calls have a line of their own, with nothing after the name."""
+    whole = replace(CASE, backward=True, calls=2, earlier=({"s0": 3},))
+    said = ["backward pass", "2 calls", "earlier call 1 with other s0"]
+    assert difference(whole, whole) == ""
+    assert difference(whole, without(whole, "a")) == "- a = torch.sin(x)"
+    assert difference(whole, CASE).splitlines() == [f"- {line}" for line in said]
+    assert difference(CASE, whole).splitlines() == [f"+ {line}" for line in said]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0, "zeros"), (0.0, "zeros"), (-0.0, "all -0.0"), (1, "ones"), (1.0, "ones"), (-1.0, "all -1.0"),
+        (True, "all True"), ({"complex": [0.0, -0.0]}, "all complex(0.0, -0.0)"), ({"float": "nan"}, "all nan"),
+    ],
+)  # fmt: skip
+def test_a_zero_has_its_sign(value: object, words: str) -> None:
+    spec = TensorSpec("float32", (4,), (1,), init={"fn": "full", "value": value})
+    assert values(spec) == words
+    assert tensor(spec) == f"float32[4], {words}"
 
 
 def test_methods_attributes_and_bodies_have_lines() -> None:
