@@ -155,7 +155,8 @@ def about(case: Case, header: Header) -> list[str]:
     if not fits(case, failure):
         lines += _wrapped(failure.headline(), 600)
     said = failure.diagnosis()
-    if failure.kind is not FailureKind.CRASH and said and said not in mask(failure.message):
+    told = f"{mask(failure.message)}\n{failure.headline()}"  # the title or the line above has the headline
+    if failure.kind is not FailureKind.CRASH and said and said.removeprefix("error: ") not in told:
         lines += _wrapped(f"On standard error: {said}")
     cause = failure.root_cause()
     if cause and cause.rpartition(": ")[2] not in failure.message:
@@ -299,7 +300,10 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
         "enters": header.enters,
         "ablation": prose(points_to(header.enters)) if header.enters else "",
         "matters": [prose(text) for text in header.matters],
-        "passing_variant": [one_line(text, 200) for text in header.passing_variant],
+        "passing_variant": [
+            *(prose(text) for text in header.passing_variant[:1]),
+            *(one_line(text, 200) for text in header.passing_variant[1:]),
+        ],
         "illustration_heading": prose(header.illustration_heading),
         "illustrations": [(_about(item), one_line(item.text, 4000, lines=60)) for item in header.illustrations],
         "story": story(case, header),

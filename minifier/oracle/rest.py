@@ -8,12 +8,13 @@ is the only thing that keeps the backend from compiling this graph.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...repro_templates.source.expressions import shown_target
 from ...store import codec
 from ...store.document.case import Case, Graph, Node, tag
 from ...store.index import Index
-from ...store.text import count
 from ..candidate.graph_view import GraphView
 from ..candidate.order import PART
 from ..candidate.patch import Patch, apply
@@ -22,6 +23,8 @@ from .verdict import Outcome
 
 #: The kind of the artifact.
 ARTIFACT = "rest"
+#: The most operators that are named, and the one that a script shows as brackets.
+_NAMED, _INDEXING = 3, "_operator.getitem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +35,27 @@ class Rest:
     nodes: int
     outcome: Outcome
 
-    def sentence(self) -> str:
-        """For a person; empty where the answer says nothing."""
+    def words(self, minimal: Graph) -> str:
+        """What the captured graph does: ``passes without torch.lstm``. Empty where the answer says nothing.
+
+        At most `_NAMED` operators are named, as the ``minimal`` graph shows them; indexing only where there is nothing
+        else. What the minimal graph has in another form is named as the captured graph calls it.
+        """
         what = {
             Outcome.PASS: "passes",
             Outcome.OTHER: "fails in another way",
             Outcome.SAME: "still fails in this way",
         }.get(self.outcome)
-        called = ", ".join(self.without)
-        return f"without {called} the captured graph ({count(self.nodes, 'node')}) {what}" if what else ""
+        if not what:
+            return ""
+        shown = {_called(node): _shown(node) for node in minimal.compute}
+        named = [name for name in self.without if name != _INDEXING] or list(self.without)
+        if len(named) > _NAMED:
+            return f"{what} without the operators of the minimal graph"
+        texts = {name: shown.get(name, name.removeprefix("_")) for name in named}
+        changed = _listed([texts[name] for name in named if name not in shown])
+        aside = f" (the minimal graph has {changed} in another form)" if changed else ""
+        return f"{what} without {_listed([*texts.values()])}{aside}"
 
 
 def without(case: Case, trace: Trace, minimal: Graph) -> tuple[Case, tuple[str, ...]] | None:
@@ -73,3 +88,12 @@ def _called(node: Node) -> str:
     """What ``node`` calls, as a person names it: ``torch.relu``, ``aten::relu.default``, ``.view``."""
     target = node.target
     return str(target[tag(target)]) if isinstance(target, dict) and tag(target) else f".{target}"
+
+
+def _shown(node: Node) -> str:
+    """What ``node`` calls as the printed graph shows it: ``torch.relu``, ``torch.ops.aten.relu.default``, ``.view``."""
+    return shown_target(node.target) if node.op == "call_function" else _called(node)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

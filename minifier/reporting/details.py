@@ -28,13 +28,13 @@ def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[st
         out["retested"] = lines
     if (first := first_node.stored(index, capture_id)) is not None:
         out["first_node"] = first
-    if (behind := rest.stored(index, capture_id)) is not None and behind.sentence():
-        out["rest"] = behind.sentence()
     if info.state == "unsupported":
         return {**out, "graph": info.graph_text}
     best = index.best(info)
     if best is not None:
         out["comes_from"] = comes_from(best.graph)
+        if (behind := rest.stored(index, capture_id)) is not None and (said := behind.words(best.graph)):
+            out["rest"] = said
     case = index.captures.case(capture_id) if captured or best is None else best
     out["backend_spec"] = {k: v for k, v in case.backend.items() if k != "search_path"}
     out["context"] = {k: v for k, v in case.context.items() if k != "rng"}

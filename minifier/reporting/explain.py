@@ -3,7 +3,7 @@
 Settings come first, because the reduction has answered most of those queries, then dtypes, values, sizes, arguments,
 layouts and operators. The sizes that are tried are one less, one more, twice as much and a few others. Dimensions that
 depend on one another change together: all that have one large size, or those of a small size that eager requires to be
-equal. The explanation holds what the budget allowed. `fxminify.minifier.reporting.explanation` puts it into words.
+equal. The explanation holds what the budget allowed. `fxminify.minifier.reporting.wording` puts it into words.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ..oracle.scheduler import Budget, BudgetSpent, QueryScheduler
 from ..oracle.verdict import Outcome
 from ..passes.dimensions import changeable
 from ..reducer.history import EXPLAIN, difference
-from .explanation import Aspect, Explanation, Feature, PassingVariant, ProbeAnswer
+from .explanation import Explanation, PassingVariant
+from .features import Aspect, Feature, ProbeAnswer
 from .probes import (
     Names,
     Place,

@@ -1,15 +1,12 @@
 """An explanation: what happens to a minimal case when one thing of it is changed, as data and in words.
 
-The index keeps the queries and their answers. The sentences are made from them and claim no more than was tried:
-*fails at every size tried*, never *fails at every size*. A `Feature` is one thing that can be changed, such as a size
-or a dtype. A `PassingVariant` is the nearest candidate that passes.
+The index keeps the queries and their answers. `fxminify.minifier.reporting.wording` makes the sentences from them. A
+`PassingVariant` is the nearest candidate that passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -18,116 +15,16 @@ from ...store import codec
 from ...store.document.case import Json
 from ...store.errors import StoreError
 from ...store.index import Index
-from ..oracle.verdict import Outcome
+from . import wording
+from .features import MOST, Feature, Text, change
 
 #: The kind of the artifact.
 ARTIFACT = "explanation"
-#: The most features and answers that a stored explanation may have, and the longest text in it.
-MOST, LONGEST = 1000, 20_000
-Text = Annotated[str, Meta(max_length=LONGEST)]
-#: The case fails, but in another way.
-_OTHERWISE = (Outcome.OTHER, Outcome.CRASH, Outcome.TIMEOUT, Outcome.FLAKY)
-
-
-class Aspect(StrEnum):
-    SIZE = "size"
-    DTYPE = "dtype"
-    VALUES = "values"
-    ARGUMENT = "argument"
-    SETTING = "setting"
-    LAYOUT = "layout"
-    OPERATOR = "operator"
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeAnswer:
-    """What the oracle said of the case with one thing changed to ``value``."""
-
-    value: Text
-    outcome: Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """One thing of the minimal case, what it is now, and what else was tried.
-
-    Raises `ValueError` where the value of a size is no number.
-    """
-
-    aspect: Aspect
-    name: Text
-    now: Text
-    answers: Annotated[tuple[ProbeAnswer, ...], Meta(max_length=MOST)] = ()
-
-    def __post_init__(self) -> None:
-        for number in (self.now, *(a.value for a in self.answers)) if self.aspect is Aspect.SIZE else ():
-            if not (number.isascii() and number.isdigit() and len(number) < 19):
-                raise ValueError(f"{number!r:.40} is no size")
-
-    def that(self, *outcomes: Outcome) -> list[str]:
-        """The values with one of these outcomes. The value of the minimal case itself has the outcome SAME."""
-        own = [self.now] if Outcome.SAME in outcomes else []
-        found = [*own, *(a.value for a in self.answers if a.outcome in outcomes)]
-        numbers = self.aspect is Aspect.SIZE
-        return sorted(dict.fromkeys(found), key=int) if numbers else list(dict.fromkeys(found))
-
-    @property
-    def free(self) -> bool | None:
-        """Whether the case fails with every value that was tried. None where that is not known."""
-        if self.that(Outcome.PASS) or self.that(*_OTHERWISE):
-            return False
-        return True if len(self.that(Outcome.SAME)) > 1 else None
-
-    @property
-    def matters(self) -> bool:
-        """Whether the case passes with another value. Operators are left out: another operator nearly always passes."""
-        return bool(self.that(Outcome.PASS)) and self.aspect is not Aspect.OPERATOR
-
-    def needed(self) -> str:
-        """The condition under which the case fails, such as ``x.shape[1] >= 17``. Empty where it has no short form."""
-        if not self.matters:
-            return ""
-        if self.aspect is Aspect.SIZE:
-            return self._size()
-        fails = self.that(Outcome.SAME)
-        if self.aspect in (Aspect.DTYPE, Aspect.SETTING):
-            others = self.that(*_OTHERWISE)
-            return f"{self.name} = {_any(fails)}" + (" only" if len(fails) == 1 and not others else "")
-        return ""
-
-    def sentence(self) -> str:
-        """Every value that was tried, by outcome."""
-        fails, passes = self.that(Outcome.SAME), self.that(Outcome.PASS)
-        others = self.that(*_OTHERWISE)
-        text = f"{self.name}: fails with {', '.join(fails)}"
-        text += f"; passes with {', '.join(passes)}" if passes else ""
-        text += f"; fails in another way with {', '.join(others)}" if others else ""
-        if invalid := self.that(Outcome.INVALID):
-            text += f"; eager refuses {', '.join(invalid)}"
-        if unknown := self.that(Outcome.INFRA):
-            text += f"; no answer for {', '.join(unknown)}"
-        return text
-
-    def _size(self) -> str:
-        fails = [int(v) for v in self.that(Outcome.SAME)]
-        passes = [int(v) for v in self.that(Outcome.PASS)]
-        if len(fails) == 1:
-            between = min(passes) < fails[0] < max(passes)
-            return f"{self.name} = {fails[0]} only" if between else ""
-        if max(passes) < min(fails):
-            return f"{self.name} >= {min(fails)}" if max(passes) == min(fails) - 1 else f"{self.name} > {max(passes)}"
-        if min(passes) > max(fails):
-            return f"{self.name} <= {max(fails)}" if min(passes) == max(fails) + 1 else f"{self.name} < {min(passes)}"
-        for divisor in (2, 3, 4, 8, 16, 32, 64):
-            multiples = {f % divisor == 0 for f in fails}
-            if len(passes) > 1 and len(multiples) == 1 and {p % divisor == 0 for p in passes} == {not min(multiples)}:
-                return f"{self.name} {'' if min(multiples) else 'not '}a multiple of {divisor}"
-        return ""
 
 
 @dataclass(frozen=True, slots=True)
 class PassingVariant:
-    """A candidate that passes: ``what`` names the change, ``difference`` has the lines that differ."""
+    """A candidate that passes: ``what`` is the `change`, ``difference`` has the lines that differ."""
 
     what: Text
     difference: Text
@@ -148,18 +45,25 @@ class Explanation:
     reduction: int = 0
 
     def summary(self) -> str:
-        """In short: ``Needs x.shape[1] >= 17; dtype of x = float32 only. Does not matter (as tested): values.``"""
-        needed = [text for feature in self.features if (text := feature.needed())]
-        vague = [feature.name for feature in self.features if feature.matters and not feature.needed()]
-        free = [feature.name for feature in self.features if feature.free]
-        parts = [f"Needs {'; '.join(needed)}."] if needed else []
-        parts += [f"{'Also matters' if needed else 'Matters'}: {', '.join(vague)}."] if vague else []
+        """In short: ``Needs float32 or float64 (float16 passes). Does not matter (as tested): values, sizes.``"""
+        needs, passes, free = (told(self.features) for told in (wording.needs, wording.passes, wording.free))
+        parts = [f"Needs {'; '.join(needs)}."] if needs else []
+        parts += [f"Passes with {'; '.join(passes)}."] if passes else []
         parts += [f"Does not matter (as tested): {', '.join(free)}."] if free else []
         return " ".join(parts)
 
     def sentences(self) -> list[str]:
-        """A sentence for each feature that does not fail with all that was tried: the evidence of the summary."""
-        return [feature.sentence() for feature in self.features if feature.free is False]
+        """What else was answered, a sentence for each feature that is not in the summary or in the passing variant."""
+        return wording.others(self.features, "" if self.passing_variant is None else self.passing_variant.what)
+
+    def passes_with(self) -> str:
+        """What the passing variant has, fit to follow "passes with": ``size 16 in x.shape[1]``."""
+        what = "" if self.passing_variant is None else self.passing_variant.what
+        for feature in self.features:
+            for answer in feature.answers:
+                if change(feature.aspect, feature.name, feature.now, answer.value) == what:
+                    return wording.phrase(feature, [answer.value], self.features)
+        return what
 
     def to_json(self) -> Json:
         """A JSON object. The summary and the sentences are for readers; `from_json` makes them anew."""
@@ -188,7 +92,3 @@ def stored(index: Index, capture: int) -> Explanation | None:
 
 def keep(index: Index, capture: int, found: Explanation) -> None:
     index.artifacts.save(capture, ARTIFACT, found.to_json())
-
-
-def _any(values: Sequence[str]) -> str:
-    return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} or {values[-1]}"

@@ -310,7 +310,7 @@ def _explained(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
     detail = replace(detail, matters=tuple(without_paths(text, 1000) for text in texts if text))
     if (variant := found.passing_variant) is None:
         return detail
-    return replace(detail, passes=without_paths(variant.what, 1000), passing=_cut(variant.difference))
+    return replace(detail, passes=without_paths(found.passes_with(), 1000), passing=_cut(variant.difference))
 
 
 def _without_paths(items: Sequence[Illustration]) -> tuple[Illustration, ...]:

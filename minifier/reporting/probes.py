@@ -21,7 +21,7 @@ from ..candidate.hop_calls import renamed
 from ..passes.dimensions import hinted, renumbered
 from ..passes.dtypes import retyped
 from ..reducer.history import text, values
-from .explanation import Aspect
+from .features import LEFT_OUT, Aspect, change
 from .remake import cast, plain, relaid, resize
 
 #: The most nodes whose arguments and operators are varied, and the most arguments.
@@ -71,11 +71,7 @@ class Probe:
     distance: int = 0
 
     def words(self) -> str:
-        """The change, fit to follow "passes with": ``16 instead of 17 as x.shape[1]``."""
-        if self.value == _LEFT_OUT_WORDS:
-            return f"{self.name} left out"
-        told = self.aspect is Aspect.OPERATOR or self.name == "values"
-        return f"{self.value} instead of {self.now}" + ("" if told else f" as {self.name}")
+        return change(self.aspect, self.name, self.now, self.value)
 
 
 class Names:
@@ -154,7 +150,7 @@ def value_sets(case: Case) -> Iterator[Probe]:
         now = _present(case, group)
         for label in ("zeros", "ones", "random numbers"):
             changed = {i: replace(_filled(case.tensors[i], label), offset=0) for i in group}
-            if any(changed[i].init != case.tensors[i].init for i in group):
+            if any(values(changed[i]) != values(case.tensors[i]) for i in group):
                 yield Probe(Aspect.VALUES, name, now, label, with_tensors(case, changed), distance=20)
 
 
@@ -243,19 +239,18 @@ def arguments(case: Case) -> Iterator[Probe]:
         for place, value in places:
             others = list(_nearby(value))
             if type(place) is str and value is not None and not _refers(value):
-                others = [_LEFT_OUT, *others][:2]
+                others = [_NOTHING, *others][:2]
             if not others or left == 0:
                 continue
             left -= 1
             name = f"argument {place} of {calls[node.name]}"
             for distance, other in enumerate(others):
-                label = _LEFT_OUT_WORDS if other is _LEFT_OUT else text(other)
+                label = LEFT_OUT if other is _NOTHING else text(other)
                 changed = with_node(case, node.name, _given(node, place, other))
                 yield Probe(Aspect.ARGUMENT, name, text(value), label, changed, distance=10 + distance)
 
 
-_LEFT_OUT = object()
-_LEFT_OUT_WORDS = "left out"
+_NOTHING = object()
 #: Larger numbers are not changed by one: that makes no difference to most operators.
 _CLOSE = 64
 
@@ -264,7 +259,7 @@ def _given(node: Node, place: int | str, value: Any) -> Node:
     if isinstance(place, int):
         return replace(node, args=(*node.args[:place], value, *node.args[place + 1 :]))
     kwargs = {k: value if k == place else v for k, v in node.kwargs.items()}
-    return replace(node, kwargs={k: v for k, v in kwargs.items() if v is not _LEFT_OUT})
+    return replace(node, kwargs={k: v for k, v in kwargs.items() if v is not _NOTHING})
 
 
 def _nearby(value: Value) -> Iterator[Value]:

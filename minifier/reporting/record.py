@@ -73,7 +73,7 @@ def stored(index: Index, capture: CaptureInfo) -> Header | None:
     explained = explanation.stored(index, capture.id)
     if explained is not None and (summary := explained.summary()):
         variant = explained.passing_variant
-        told = () if variant is None else (variant.what, *variant.difference.splitlines()[:40])
+        told = () if variant is None else (explained.passes_with(), *variant.difference.splitlines()[:40])
         header = replace(header, matters=(summary, *explained.sentences()), passing_variant=told)
     shown = illustrations.stored(index, capture.id)
     header = replace(header, illustration_heading=shown.heading, illustrations=shown.items)

@@ -29,7 +29,7 @@ def without_paths(text: str, length: int) -> str:
 
 def prose(text: str) -> str:
     """``text`` as a sentence in Markdown, without mark-up: names and subscripts read as they are written."""
-    escaped = re.sub(r"(?<=\w)\\_(?=\w)", "_", markdown(text, 400))
+    escaped = re.sub(r"(?<=\w)\\_(?=\w)", "_", markdown(text))
     return re.sub(r"\\\[(\d+)\\\](?!\()", r"[\1]", escaped)
 
 

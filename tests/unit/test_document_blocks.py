@@ -27,7 +27,8 @@ from reading import (
 )
 
 from fxminify.docs import gallery, terminal
-from fxminify.minifier.reporting.explanation import Explanation, Feature, PassingVariant, ProbeAnswer
+from fxminify.minifier.reporting.explanation import Explanation, PassingVariant
+from fxminify.minifier.reporting.features import Feature, ProbeAnswer
 from fxminify.store.document.case import to_json
 
 FOUND = [block for document in DOCUMENTS for block in blocks(document)]

@@ -82,7 +82,7 @@ def show(
         explanation(explained, console=console)
     if details or not verified:
         _details(found, console)
-    field("the rest", found.get("rest"), console)
+    field("the rest", f"of the captured graph {found['rest']}" if found.get("rest") else None, console)
     field("retested", "\n".join(found.get("retested") or ()), console)
     if verified:
         field("script", f"minify repro {this} -o repro.py", console)
@@ -200,6 +200,6 @@ def explanation(found: Explanation, *, console: Console | None = None) -> None:
     cut = "" if found.complete else ", and was cut short: there is more to ask"
     field("", f"({count(found.asked, 'variant')} tested{cut})", console)
     if found.passing_variant is not None:
-        field("passes", f"with {found.passing_variant.what}", console)
+        field("passes", f"with {found.passes_with()}", console)
         for line in printable(found.passing_variant.difference).splitlines()[:SHORT]:
             _changed(line, "            ", console)

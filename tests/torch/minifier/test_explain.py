@@ -20,7 +20,8 @@ from fxminify.minifier.reducer.history import EXPLAIN
 from fxminify.minifier.reducer.validity import KnownValidity
 from fxminify.minifier.reporting import remake
 from fxminify.minifier.reporting.explain import explain
-from fxminify.minifier.reporting.explanation import Aspect, Explanation
+from fxminify.minifier.reporting.explanation import Explanation
+from fxminify.minifier.reporting.features import Aspect
 from fxminify.minifier.tracing import validity
 from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
 from fxminify.store.document.strides import contiguous
@@ -64,11 +65,7 @@ class Eager:
 
 
 def words(found: Explanation, aspect: Aspect) -> dict[str, str]:
-    return {
-        s.name: s.needed() or ("free" if s.free else "matters" if s.matters else "")
-        for s in found.features
-        if s.aspect is aspect
-    }
+    return {s.name: "free" if s.free else "matters" if s.matters else "" for s in found.features if s.aspect is aspect}
 
 
 X0, X1 = {"ref": "x0"}, {"ref": "x1"}
@@ -78,10 +75,15 @@ def test_a_threshold_in_tied_dimensions_and_the_nearest_variant_that_passes() ->
     start = case(zeros(1, 17), zeros(17, 1), fn="torch.matmul", args=(X0, X1))
     found = explained(start, lambda c: c.tensors[0].shape[1] >= 17)
     assert words(found, Aspect.SIZE) == {
-        "x0.shape[1] = x1.shape[0]": "x0.shape[1] = x1.shape[0] >= 17",
+        "x0.shape[1] = x1.shape[0]": "matters",
         "x0.shape[0]": "free",
         "x1.shape[1]": "free",
     }
+    assert found.summary() == (
+        "Needs size 17 or more in x0.shape[1] and x1.shape[0] (16 passes, 69 still fails). "
+        "Does not matter (as tested): dtype, values, sizes in x0.shape[0] and x1.shape[1], requires_grad."
+    )
+    assert found.passes_with() == "size 16 in x0.shape[1] and x1.shape[0]"
     assert found.passing_variant is not None
     assert found.passing_variant.what == "16 instead of 17 as x0.shape[1] = x1.shape[0]"
     assert found.passing_variant.difference.splitlines() == [
@@ -103,7 +105,7 @@ def test_small_sizes_are_tied_only_where_eager_says_so() -> None:
 def test_numbers_of_the_graph_follow_a_size() -> None:
     start = case(zeros(2, 24), fn="torch.reshape", args=(X0, [24, 2]))
     found = explained(start, lambda c: c.tensors[0].shape[1] > 20)
-    assert words(found, Aspect.SIZE)["x0.shape[1]"] == "x0.shape[1] > 12"
+    assert found.summary().startswith("Needs a size over 12 in x0.shape[1] (12 passes, 97 still fails).")
 
 
 def test_symbolic_sizes_take_other_numbers_with_all_their_dimensions() -> None:
@@ -119,7 +121,8 @@ def test_symbolic_sizes_take_other_numbers_with_all_their_dimensions() -> None:
 
     name = "s0 = x0.shape[0] = x1.shape[0]"
     found = explained(start, fails)
-    assert words(found, Aspect.SIZE) == {name: f"{name} >= 4", "x0.shape[1]": "free"}
+    assert words(found, Aspect.SIZE) == {name: "matters", "x0.shape[1]": "free"}
+    assert "size 4 or more in s0, x0.shape[0] and x1.shape[0] (" in found.summary()
     assert all(len(set(sizes)) == 1 for sizes in asked)
     assert min(asked)[0] >= 2
 
@@ -149,7 +152,9 @@ def test_dtypes_change_with_what_the_graph_says_of_them() -> None:
         asked.append((c.tensors[0].dtype, c.graph.nodes[1].kwargs.get("dtype")))
         return c.tensors[0].dtype == "float32"
 
-    assert words(explained(start, fails), Aspect.DTYPE) == {"dtype of x0": "dtype of x0 = float32 only"}
+    found = explained(start, fails)
+    assert words(found, Aspect.DTYPE) == {"dtype of x0": "matters"}
+    assert found.summary().startswith("Needs float32 (float64, float16 and bfloat16 pass)")
     assert ("bfloat16", {"dtype": "bfloat16"}) in asked
 
 
@@ -160,9 +165,7 @@ def test_values_of_one_tensor_are_asked_about_where_all_together_matter() -> Non
     assert words(found, Aspect.VALUES) == {
         "values": "matters", "values of x0": "free", "values of x1": "matters",
     }  # fmt: skip
-    assert [s.sentence() for s in found.features if s.name == "values"] == [
-        "values: fails with what they are, ones; passes with zeros, random numbers"
-    ]
+    assert found.summary().startswith("Needs ones in x1 (zeros and random numbers pass). ")
     assert words(explained(start, lambda c: True), Aspect.VALUES) == {"values": "free"}
 
 
@@ -170,10 +173,15 @@ def test_how_large_a_number_must_be() -> None:
     start = case(replace(zeros(4), init={"fn": "full", "value": 1e30}), fn="torch.acosh", args=(X0,))
     found = explained(start, lambda c: (c.tensors[0].init or {}).get("value", 0.0) > 3e18)
     values = next(s for s in found.features if s.aspect is Aspect.VALUES)
-    assert values.sentence() == (
-        "values: fails with all 1e+30, all 1e+22, all 1e+20, all 1e+19; "
-        "passes with zeros, ones, random numbers, all 1e+15, all 1e+18"
-    )
+    assert values.that(Outcome.SAME) == ["all 1e+30", "all 1e+22", "all 1e+20", "all 1e+19"]
+    assert values.that(Outcome.PASS) == ["zeros", "ones", "random numbers", "all 1e+15", "all 1e+18"]
+    assert found.summary().startswith("Needs numbers of 1e+19 or more as values (1e+18 passes). ")
+
+
+def test_a_zero_with_a_sign_is_asked_about_without_it() -> None:
+    start = case(replace(zeros(4), init={"fn": "full", "value": -0.0}), fn="torch.atan2", args=(X0, X0))
+    found = explained(start, lambda c: str((c.tensors[0].init or {}).get("value")) == "-0.0")
+    assert found.summary().startswith("Needs all -0.0 as values (zeros, ones and random numbers pass)")
 
 
 def test_settings_arguments_and_operators() -> None:
@@ -190,7 +198,7 @@ def test_settings_arguments_and_operators() -> None:
 
     found = explained(start, fails)
     assert words(found, Aspect.SETTING) == {
-        "grad": "free", 'option "fuse"': 'option "fuse" = True only', 'option "level"': "free",
+        "grad": "free", 'option "fuse"': "matters", 'option "level"': "free",
         "requires_grad": "free",
     }  # fmt: skip
     assert words(found, Aspect.ARGUMENT) == {

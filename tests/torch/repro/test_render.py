@@ -132,6 +132,15 @@ def test_an_error_that_does_not_fit_the_first_line_stands_whole_below_it_and_onc
     ]
 
 
+def test_the_diagnosis_of_a_generic_message_is_the_headline_and_said_once() -> None:
+    generic = replace(LONG, type="RuntimeError", message="JIT compilation failed. See diagnostics.", causes=())
+    assert about(generic) == "inductor: compile error: RuntimeError: no member named 'foo'\n"
+    long = "error: failed to legalize operation 'torch.aten.foo' that was explicitly marked illegal for this one target"
+    told = " ".join(about(replace(generic, diagnostics=long)).split())
+    assert told.count("failed to legalize") == 1
+    assert told.startswith("inductor: compile error: RuntimeError RuntimeError: failed to legalize operation")
+
+
 def test_what_the_message_says_already_is_not_said_again() -> None:
     short = replace(LONG, message="expected a size that 4 divides, but error: no member named 'foo'")
     assert about(short) == (

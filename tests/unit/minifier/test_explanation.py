@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fxminify.minifier.oracle.verdict import Outcome
-from fxminify.minifier.reporting.explanation import MOST, Aspect, Explanation, Feature, PassingVariant, ProbeAnswer
+from fxminify.minifier.reporting.explanation import Explanation, PassingVariant
+from fxminify.minifier.reporting.features import MOST, Aspect, Feature, ProbeAnswer
 from fxminify.store.errors import StoreError
 
 
@@ -18,43 +20,180 @@ def sized(now: int, fails: tuple[int, ...], passes: tuple[int, ...] = (), **othe
     return Feature(Aspect.SIZE, "x.shape[1]", str(now), tuple(answers))
 
 
+def summary(*features: Feature) -> str:
+    return Explanation(features).summary()
+
+
+def feature(aspect: Aspect, name: str, now: str, **answers: str) -> Feature:
+    """``same="1, 2", passes="3"``: the values that were tried, by outcome."""
+    outcomes = {"same": Outcome.SAME, "passes": Outcome.PASS, "other": Outcome.OTHER, "invalid": Outcome.INVALID}
+    found = [ProbeAnswer(value, outcomes[key]) for key, text in answers.items() for value in text.split(", ")]
+    return Feature(aspect, name, now, tuple(found))
+
+
 @pytest.mark.parametrize(
-    ("feature", "words"),
+    ("answers", "words"),
     [
-        (sized(17, (18, 34, 69), (16,)), "x.shape[1] >= 17"),
-        (sized(17, (18,), (8, 1)), "x.shape[1] > 8"),
-        (sized(4, (3, 1), (5, 8)), "x.shape[1] <= 4"),
-        (sized(4, (3,), (8,)), "x.shape[1] < 8"),
-        (sized(4, (), (3, 5)), "x.shape[1] = 4 only"),
-        (sized(17, (33, 69), (16, 32, 18, 34)), "x.shape[1] not a multiple of 2"),
-        (sized(17, (18, 33, 69), (16, 32)), "x.shape[1] not a multiple of 4"),
-        (sized(8, (16, 32), (7, 9, 33)), "x.shape[1] a multiple of 2"),
-        (sized(2, (3,), (1, 4)), ""),
-        (sized(17, (), (16,)), ""),
+        (sized(17, (18, 34, 69), (16,)), "Needs size 17 or more in x.shape[1] (16 passes, 69 still fails)."),
+        (sized(17, (18,), (8, 1)), "Needs a size over 8 in x.shape[1] (8 passes, 18 still fails)."),
+        (sized(4, (3, 1), (5, 8)), "Needs size 4 or less in x.shape[1] (5 passes, 1 still fails)."),
+        (sized(4, (3,), (8,)), "Needs a size under 8 in x.shape[1] (8 passes, 3 still fails)."),
+        (sized(4, (), (3, 5)), "Needs size 4 in x.shape[1] (3 and 5 pass)."),
+        (sized(17, (), (16,)), "Needs size 17 in x.shape[1] (16 passes)."),
+        (
+            sized(17, (33, 69), (16, 32, 18, 34)),
+            "Needs a size that is no multiple of 2 in x.shape[1] (17, 33 and 69 fail, 16, 18, 32 and 34 pass).",
+        ),
+        (
+            sized(17, (18, 33, 69), (16, 32)),
+            "Needs a size that is no multiple of 4 in x.shape[1] (17, 18, 33 and 69 fail, 16 and 32 pass).",
+        ),
+        (
+            sized(8, (16, 32), (7, 9, 33)),
+            "Needs a size that is a multiple of 2 in x.shape[1] (8, 16 and 32 fail, 7, 9 and 33 pass).",
+        ),
+        (sized(2, (3,), (1, 4)), "Passes with size 1 or 4 in x.shape[1] (2 and 3 fail)."),
+        (
+            sized(2, (3,), (1,), other=(4,)),
+            "Needs size 2 or more in x.shape[1] (1 passes, 3 still fails, 4 fails in another way).",
+        ),
         (sized(17, (18,), other=(16,)), ""),
-        (sized(1, (2, 3)), ""),
+        (sized(1, (2, 3)), "Does not matter (as tested): sizes."),
         (sized(1, (), invalid=(2,)), ""),
     ],
 )
-def test_sizes_have_patterns_only_where_the_answers_have(feature: Feature, words: str) -> None:
-    assert feature.needed() == words
+def test_sizes_have_patterns_only_where_the_answers_have(answers: Feature, words: str) -> None:
+    assert summary(answers) == words
 
 
-def test_a_sentence_lists_what_was_asked() -> None:
-    assert sized(17, (18, 34), (16,), invalid=(69,)).sentence() == (
-        "x.shape[1]: fails with 17, 18, 34; passes with 16; eager refuses 69"
+SIZE, DTYPE, VALUES, LAYOUT = Aspect.SIZE, Aspect.DTYPE, Aspect.VALUES, Aspect.LAYOUT
+ARGUMENT, SETTING, OPERATOR = Aspect.ARGUMENT, Aspect.SETTING, Aspect.OPERATOR
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (feature(SETTING, "backward pass", "yes", passes="no"), "Needs the backward pass."),
+        (feature(SETTING, "calls", "2", passes="1"), "Needs 2 calls."),
+        (feature(SETTING, "requires_grad", "False", passes="True"), "Needs inputs without requires_grad."),
+        (feature(SETTING, "grad", "False", passes="the default"), "Needs grad = False."),
+        (
+            feature(DTYPE, "dtype of x, y", "float32", same="float64", passes="float16", other="bfloat16"),
+            "Needs float32 or float64 (float16 passes, bfloat16 fails in another way).",
+        ),
+        (feature(VALUES, "values", "zeros", passes="ones, random numbers"),
+         "Needs zeros as values (ones and random numbers pass)."),
+        (feature(VALUES, "values", "randn", passes="zeros"), "Needs random numbers as values (zeros pass)."),
+        (feature(VALUES, "values", "what they are", passes="zeros"), "Needs the present values (zeros pass)."),
+        (feature(VALUES, "values", "recorded values", same="ones", passes="zeros"),
+         "Passes with zeros as values (the recorded values and ones fail)."),
+        (
+            feature(VALUES, "values", "all 1e+30", same="all 1e+19", passes="zeros, ones, all 1e+15, all 1e+18"),
+            "Needs numbers of 1e+19 or more as values (1e+18 passes).",
+        ),
+        (
+            feature(VALUES, "values", "all -1e+30", same="all -1e+19", passes="zeros, all -1e+18"),
+            "Needs numbers of -1e+19 or less as values (-1e+18 passes).",
+        ),
+        (
+            feature(VALUES, "values", "all nan", same="all inf", passes="all True, all 1"),
+            "Passes with all True or all 1 as values (all nan and all inf fail).",
+        ),
+        (feature(VALUES, "values", "all -0.0", passes="zeros"), "Needs all -0.0 as values (zeros pass)."),
+        (feature(LAYOUT, "layout of x", "contiguous", passes="transposed"),
+         "Needs contiguous layout (transposed passes)."),
+        (Feature(LAYOUT, "layout of x", "strides (1, 4), offset 0", (ProbeAnswer("contiguous", Outcome.PASS),)),
+         "Needs strides (1, 4) (contiguous passes)."),
+        (feature(ARGUMENT, "argument training of f", "True", passes="left out, False"),
+         "Needs True as argument training of f (False and leaving it out pass)."),
+        (feature(ARGUMENT, "argument dim of f", "1", same="0", passes="left out, 2"),
+         "Passes with 2 as argument dim of f or without it (1 and 0 fail)."),
+        (feature(ARGUMENT, "argument dim of f", "1", same="0", passes="left out"),
+         "Passes with argument dim of f left out (1 and 0 fail)."),
+        (feature(LAYOUT, "layout of x", "contiguous", same="transposed"),
+         "Does not matter (as tested): memory layout."),
+    ],
+)  # fmt: skip
+def test_one_tensor_needs_no_name(answers: Feature, words: str) -> None:
+    assert summary(answers) == words
+    assert Explanation((answers,)).sentences() == []
+
+
+LSTM = (
+    feature(SETTING, "backward pass", "yes", passes="no"),
+    feature(DTYPE, "dtype of w, v, x", "float32", same="float64", passes="float16, bfloat16"),
+    feature(VALUES, "values", "what they are", same="ones, random numbers", passes="zeros"),
+    feature(VALUES, "values of w", "zeros", same="ones"),
+    feature(VALUES, "values of v", "zeros", same="ones"),
+    feature(VALUES, "values of x", "ones", same="random numbers", passes="zeros"),
+    feature(SIZE, "w.shape[0] = v.shape[0]", "4", passes="2, 8", invalid="17"),
+    feature(SIZE, "w.shape[1] = x.shape[2]", "1", same="2, 3"),
+    *(feature(ARGUMENT, f"argument {n} of torch.lstm", "False", same="True") for n in (5, 6, 8)),
+    feature(ARGUMENT, "argument 1 of operator.getitem", "0", same="1"),
+)  # fmt: skip
+
+
+def test_of_several_tensors_those_are_named_that_differ_and_each_answer_is_told_once() -> None:
+    assert summary(*LSTM) == (
+        "Needs the backward pass; float32 or float64 (float16 and bfloat16 pass); "
+        "size 4 in w.shape[0] and v.shape[0] (2 and 8 pass). Passes with zeros in x (ones and random numbers fail). "
+        "Does not matter (as tested): values of w and v, sizes in w.shape[1] and x.shape[2], "
+        "3 arguments of torch.lstm, argument 1 of operator.getitem."
     )
-    assert sized(2, (3,), other=(1,)).sentence() == "x.shape[1]: fails with 2, 3; fails in another way with 1"
-    answers = (
-        ProbeAnswer("float64", Outcome.PASS),
-        ProbeAnswer("float16", Outcome.OTHER),
-        ProbeAnswer("bfloat16", Outcome.INFRA),
+    assert Explanation(LSTM).sentences() == []
+    free = [replace(f, answers=(ProbeAnswer("5", Outcome.SAME),)) for f in LSTM if f.name.count("values of") == 0]
+    called = feature(ARGUMENT, "argument 1 of torch.add", "0", same="1")
+    assert summary(*free, called, feature(SETTING, "calls", "2", same="1")) == (
+        "Does not matter (as tested): dtype, values, sizes, 5 arguments, the backward pass, the number of calls."
     )
-    dtype = Feature(Aspect.DTYPE, "dtype of x", "float32", answers)
-    assert dtype.needed() == "dtype of x = float32"
-    assert dtype.sentence() == (
-        "dtype of x: fails with float32; passes with float64; fails in another way with float16; no answer for bfloat16"
+
+
+def test_tensors_with_the_same_answers_are_told_together() -> None:
+    both = [feature(VALUES, f"values of {name}", "zeros", passes="ones") for name in ("x", "y")]
+    layouts = [feature(LAYOUT, f"layout of {name}", "contiguous", passes="transposed") for name in ("x", "y")]
+    third = feature(DTYPE, "dtype of x, y, z", "float32", same="float64")
+    assert summary(*both, *layouts) == "Needs zeros as values (ones pass); contiguous layout (transposed passes)."
+    assert summary(third, *both) == "Needs zeros in x and y (ones pass). Does not matter (as tested): dtype."
+    many = feature(SIZE, " = ".join(f"x.shape[{n}]" for n in range(8)), "2", passes="1")
+    assert summary(many).startswith(
+        "Needs size 2 in x.shape[0], x.shape[1], x.shape[2], x.shape[3], x.shape[4] and 3 more"
     )
+    assert summary(feature(VALUES, "values", "zeros", passes="ones"), third) == (
+        "Needs zeros in all tensors (ones pass). Does not matter (as tested): dtype."
+    )
+
+
+def test_another_failure_and_another_operator_have_a_sentence() -> None:
+    found = (
+        feature(DTYPE, "dtype of x", "float32", other="float64, float16"),
+        feature(OPERATOR, "operator torch.minimum", "torch.minimum", same="torch.maximum", passes="torch.pow"),
+        feature(OPERATOR, "operator torch.mul (call 1)", "torch.mul", passes="torch.div", other="torch.sub"),
+        feature(OPERATOR, "operator torch.sin", "torch.sin", invalid="torch.cos"),
+    )
+    assert Explanation(found).sentences() == [
+        "Fails in another way with float64 or float16.",
+        "In place of torch.minimum: torch.maximum fails, too; torch.pow passes.",
+        "In place of torch.mul (call 1): torch.div passes; torch.sub fails in another way.",
+    ]
+    assert summary(*found) == ""
+
+
+@pytest.mark.parametrize(
+    ("answers", "change", "words"),
+    [
+        (LSTM[0], "no instead of yes as backward pass", "no backward pass"),
+        (LSTM[6], "8 instead of 4 as w.shape[0] = v.shape[0]", "size 8 in w.shape[0] and v.shape[0]"),
+        (LSTM[2], "zeros instead of what they are", "zeros as values"),
+        (feature(ARGUMENT, "argument 1 of f", "2", passes="left out"), "argument 1 of f left out",
+         "argument 1 of f left out"),
+        (feature(OPERATOR, "operator f", "f", passes="g"), "g instead of f", "g in place of f"),
+        (LSTM[0], "what an older version told", "what an older version told"),
+    ],
+)  # fmt: skip
+def test_the_passing_variant_in_words(answers: Feature, change: str, words: str) -> None:
+    found = Explanation((answers,), PassingVariant(change, "- f\n+ g"))
+    assert found.passes_with() == words
+    assert found.sentences() == []  # the difference says that of an operator
 
 
 EXPLAINED = Explanation(
@@ -74,13 +213,16 @@ EXPLAINED = Explanation(
 )
 
 
-def test_a_summary_says_what_it_needs_and_the_sentences_have_the_evidence() -> None:
-    assert EXPLAINED.summary() == (
-        "Needs x.shape[1] >= 17; grad = False only. Also matters: layout of x. Does not matter (as tested): values."
+def test_the_document_has_the_answers_and_the_words_for_them() -> None:
+    doc = EXPLAINED.to_json()
+    assert doc["summary"] == (
+        "Needs size 17 or more in x.shape[1] (16 passes, 34 still fails); grad = False; "
+        "contiguous layout (transposed passes). Does not matter (as tested): values."
     )
-    assert [sentence.partition(":")[0] for sentence in EXPLAINED.sentences()] == [
-        "x.shape[1]", "grad", "layout of x", "dtype of x", "operator torch.sum",
-    ]  # fmt: skip
+    assert doc["sentences"] == ["Fails in another way with float64.", "In place of torch.sum: torch.mean passes."]
+    assert json.loads(json.dumps(doc))["features"][2] == {
+        "aspect": "setting", "name": "grad", "now": "False", "answers": [{"value": "the default", "outcome": "pass"}],
+    }  # fmt: skip
     assert Explanation(()).summary() == ""
 
 

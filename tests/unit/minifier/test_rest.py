@@ -54,22 +54,57 @@ def test_a_method_is_named_with_its_dot() -> None:
     assert found[1] == (".view",)
 
 
+LSTM = Graph(
+    (
+        Node("lstm", "call_function", {"fn": "torch.lstm"}),
+        Node("item", "call_function", {"fn": "_operator.getitem"}),
+        Node("out", "call_function", {"fn": "_operator.matmul"}),
+        Node("view", "call_method", "view"),
+        Node("relu", "call_function", {"op": "aten::relu.default"}),
+    )
+)
+
+
 @pytest.mark.parametrize(
-    ("outcome", "sentence"),
+    ("without", "words"),
     [
-        (Outcome.PASS, "without torch.relu the captured graph (3 nodes) passes"),
-        (Outcome.OTHER, "without torch.relu the captured graph (3 nodes) fails in another way"),
-        (Outcome.SAME, "without torch.relu the captured graph (3 nodes) still fails in this way"),
+        (("torch.lstm", "_operator.getitem"), "passes without torch.lstm"),
+        (("_operator.getitem",), "passes without operator.getitem"),
+        (("_operator.matmul", ".view"), "passes without operator.matmul and .view"),
+        (
+            ("torch.lstm", "_operator.matmul", "aten::relu.default"),
+            "passes without torch.lstm, operator.matmul and torch.ops.aten.relu.default",
+        ),
+        (
+            ("torch.lstm", "_operator.add"),
+            "passes without torch.lstm and operator.add (the minimal graph has operator.add in another form)",
+        ),
+        (
+            ("torch.lstm", "_operator.matmul", ".view", "torch.relu"),
+            "passes without the operators of the minimal graph",
+        ),
+    ],
+)
+def test_operators_are_named_as_the_minimal_graph_shows_them(without: tuple[str, ...], words: str) -> None:
+    assert Rest(without, 9, Outcome.PASS).words(LSTM) == words
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (Outcome.PASS, "passes without torch.relu"),
+        (Outcome.OTHER, "fails in another way without torch.relu"),
+        (Outcome.SAME, "still fails in this way without torch.relu"),
         (Outcome.INVALID, ""),
     ],
 )
-def test_the_answer_is_kept(tmp_path: Path, outcome: Outcome, sentence: str) -> None:
+def test_the_answer_is_kept(tmp_path: Path, outcome: Outcome, words: str) -> None:
     with Index.open(str(tmp_path / "repro.db"), create=True) as index:
         id = index_tasks.add(index, *index_tasks.small_case())
         assert rest.stored(index, id) is None
         rest.keep(index, id, Rest(("torch.relu",), 3, outcome))
         found = rest.stored(index, id)
         assert found is not None
-        assert found.sentence() == sentence
+        assert found.words(minimal("b")) == words
         index.artifacts.save(id, rest.ARTIFACT, {"without": 3})
         assert rest.stored(index, id) is None
