@@ -99,7 +99,7 @@ def test_the_minimal_graph_and_the_next_command_are_shown_and_the_rest_on_demand
     assert "torch.tanh" not in short
     assert "signature  " not in short
     assert short.endswith(
-        "    script  minify repro repro.db 1 -o repro.py\n            minify show repro.db 1 --details\n"
+        "    script  minify repro repro.db 1 -o repro.py\n      more  minify show repro.db 1 --details\n"
     )
     assert "torch.tanh" in desk.invoke("show", "repro.db", 1, "--captured").stdout
     assert " signature  v2:" in desk.invoke("show", "repro.db", 1, "--details").stdout
