@@ -56,6 +56,10 @@ class Explanation:
         """What else was answered, a sentence for each feature that is not in the summary or in the passing variant."""
         return wording.others(self.features, "" if self.passing_variant is None else self.passing_variant.what)
 
+    def told(self) -> tuple[str, ...]:
+        """The summary and the sentences, those of them that say something."""
+        return tuple(filter(None, (self.summary(), *self.sentences())))
+
     def passes_with(self) -> str:
         """What the passing variant has, fit to follow "passes with": ``size 16 in x.shape[1]``."""
         what = "" if self.passing_variant is None else self.passing_variant.what

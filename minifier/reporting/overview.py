@@ -306,8 +306,8 @@ def _explained(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
     if found is None:
         return detail
     cut = () if found.complete else (f"Incomplete: the explanation stopped after {count(found.asked, 'variant')}.",)
-    texts = (found.summary(), *found.sentences(), *cut)
-    detail = replace(detail, matters=tuple(without_paths(text, 1000) for text in texts if text))
+    texts = (*found.told(), *cut)
+    detail = replace(detail, matters=tuple(without_paths(text, 1000) for text in texts))
     if (variant := found.passing_variant) is None:
         return detail
     return replace(detail, passes=without_paths(found.passes_with(), 1000), passing=_cut(variant.difference))

@@ -71,10 +71,10 @@ def stored(index: Index, capture: CaptureInfo) -> Header | None:
         layers = tuple((row.backend, row.layer, row.result) for row in ablation.rows)
         header = replace(header, layers=layers, enters=ablation.enters)
     explained = explanation.stored(index, capture.id)
-    if explained is not None and (summary := explained.summary()):
+    if explained is not None and (texts := explained.told()):
         variant = explained.passing_variant
         told = () if variant is None else (explained.passes_with(), *variant.difference.splitlines()[:40])
-        header = replace(header, matters=(summary, *explained.sentences()), passing_variant=told)
+        header = replace(header, matters=texts, passing_variant=told)
     shown = illustrations.stored(index, capture.id)
     header = replace(header, illustration_heading=shown.heading, illustrations=shown.items)
     return replace(header, first=first_node.stored(index, capture.id), steps=_steps(index, capture.id))

@@ -194,9 +194,8 @@ def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None
 def explanation(found: Explanation, *, console: Console | None = None) -> None:
     """What matters, the evidence below it, and the nearest candidate that passes."""
     console = console or Console()
-    field("matters", found.summary() or "-", console)
-    for sentence in found.sentences():
-        field("", sentence, console)
+    for place, sentence in enumerate(found.told() or ("-",)):
+        field("" if place else "matters", sentence, console)
     cut = "" if found.complete else ", and was cut short: there is more to ask"
     field("", f"({count(found.asked, 'variant')} tested{cut})", console)
     if found.passing_variant is not None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from fxminify.minifier.commands.terminal import detail
 from fxminify.minifier.oracle.verdict import Outcome
 from fxminify.minifier.reporting.explanation import Explanation, PassingVariant
 from fxminify.minifier.reporting.features import MOST, Aspect, Feature, ProbeAnswer
@@ -176,6 +179,13 @@ def test_another_failure_and_another_operator_have_a_sentence() -> None:
         "In place of torch.mul (call 1): torch.div passes; torch.sub fails in another way.",
     ]
     assert summary(*found) == ""
+    console = Console(file=io.StringIO(), width=100)
+    detail.explanation(Explanation(found[:2], asked=5), console=console)
+    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "   matters  Fails in another way with float64 or float16.",
+        "            In place of torch.minimum: torch.maximum fails, too; torch.pow passes.",
+        "            (5 variants tested)",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
 import index_tasks
 import made
 import pytest
+from rich.console import Console
 
+from fxminify.minifier.commands.terminal import detail
 from fxminify.minifier.oracle import rest
 from fxminify.minifier.oracle.rest import Rest
 from fxminify.minifier.oracle.verdict import Outcome
+from fxminify.minifier.reporting.details import details
 from fxminify.store.document.case import Graph, Node
 from fxminify.store.index import Index
 
@@ -106,5 +110,9 @@ def test_the_answer_is_kept(tmp_path: Path, outcome: Outcome, words: str) -> Non
         found = rest.stored(index, id)
         assert found is not None
         assert found.words(minimal("b")) == words
+        console = Console(file=io.StringIO())
+        detail.show({**details(index, id), "rest": words}, "repro.db", console=console)
+        shown = [line for line in console.file.getvalue().splitlines() if "the rest" in line]  # type: ignore[attr-defined]
+        assert shown == ([f"  the rest  of the captured graph {words}"] if words else [])
         index.artifacts.save(id, rest.ARTIFACT, {"without": 3})
         assert rest.stored(index, id) is None
