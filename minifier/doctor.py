@@ -101,7 +101,8 @@ def _backends() -> tuple[bool, str]:
 
 def _startup() -> tuple[bool | None, str]:
     """Whether ``FXMINIFY=1`` has an effect on the processes of this installation."""
-    installed = metadata.files("fxminify") or ()
+    found = metadata.distributions(name="fxminify")  # in a checkout there is one more, which has no such file
+    installed = [file for one in found for file in one.files or ()]
     if not any(file.name == startup.PTH and Path(str(file.locate())).is_file() for file in installed):
         return None, f"{startup.SWITCH}=1 has no effect: {startup.PTH} is not installed; install fxminify once more"
     if startup.is_armed():
