@@ -45,6 +45,11 @@ class FailureKind(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"  #: it asked for more memory than there is, or than was allowed
 
 
+def kind_in_words(kind: str) -> str:
+    """A `FailureKind` as a person reads it: ``compile error``. An index may hold any text."""
+    return kind.replace("_", " ")
+
+
 class Phase(StrEnum):
     """When a backend failed."""
 

@@ -13,6 +13,10 @@ import json
 import os
 import sys
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .journal import Journal
 
 #: A file with the arguments of `_arm` as JSON, beside ``sitecustomize.py``.
 SETTINGS = "settings.json"
@@ -59,17 +63,18 @@ def _arm(settings: str) -> None:
     if not faulthandler.is_enabled():  # the stack of a crash goes to the parent, not to the terminal
         faulthandler.enable(journal.faults(), all_threads=False)
     hook.install(asked["db"], journal=journal, **asked["settings"])
-    _print_exceptions_as_without_us()
+    _at_an_uncaught_exception(journal)
 
 
-def _print_exceptions_as_without_us() -> None:
-    """Print uncaught exceptions without the frames of the hook."""
+def _at_an_uncaught_exception(journal: Journal) -> None:
+    """Tell the parent its type, and print it without the frames of the hook."""
     from ..running.exceptions import leave_us_out
 
     printed = sys.excepthook
 
     def excepthook(kind: type[BaseException], exc: BaseException, trace: TracebackType | None) -> None:
         leave_us_out(exc)
+        journal.tell("uncaught", f"{os.getpid()} {kind.__name__}")
         printed(kind, exc, trace)
 
     sys.excepthook = excepthook

@@ -29,9 +29,9 @@ from ...store import temporary
 from ...store.document.case import Json
 from ...store.document.names import UnknownName
 from ...store.errors import StoreError, without_password
-from ...store.failure import Failure, Phase
+from ...store.failure import Failure, Phase, kind_in_words
 from ...store.spool.spool import is_server
-from ...store.text import count
+from ...store.text import count, printable
 from ..running import deaths
 from ..running.processor_wait import ProcessorWait, stretched
 from . import child, journal
@@ -77,7 +77,8 @@ def run(
         if captured:
             _say_captured(db, captured, hint=hint)
         elif process.returncode >= 0:
-            _say_watched(journal.told(directory, "watched"), journal.told(directory, "compared"))
+            ended = _ended(journal.told(directory, "uncaught"), process.pid)
+            _say_watched(journal.told(directory, "watched"), journal.told(directory, "compared"), ended)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return _exit_code(process)
@@ -302,21 +303,30 @@ def _store(db: str, directory: Path, document: Json, failure: Failure) -> list[l
 def _say_captured(db: str, captured: Sequence[Sequence[str]], *, hint: bool) -> None:
     """Report how many failures of which kinds were captured, and with ``hint`` the next command."""
     kinds = Counter(kind for _, kind in captured)
-    listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
+    listed = ", ".join(f"{n} {kind_in_words(kind)}" for kind, n in sorted(kinds.items()))
     then = f"; next: minify run {shlex.quote(without_password(db))}" if hint else ""
     if is_server(db):
         then = f"; on the way to {without_password(db)}"
     _warn(f"captured {count(kinds.total(), 'failure')} ({listed}){then}")
 
 
-def _say_watched(watched: Sequence[str], compared: Sequence[str]) -> None:
+def _ended(uncaught: Sequence[str], pid: int) -> str:
+    """With which exception the program itself ended, as the end of a report; empty where it ended with none.
+
+    A line of ``uncaught`` has the id of a process and the type of the exception.
+    """
+    kinds = [kind for who, _, kind in (line.partition(" ") for line in uncaught) if who == str(pid)]
+    return f"; the program ended with {printable(kinds[-1])} outside every backend" if kinds else ""
+
+
+def _say_watched(watched: Sequence[str], compared: Sequence[str], ended: str) -> None:
     """Report what was watched if nothing failed. ``watched`` has the name of the backend of each compiled graph."""
     if not watched:
-        _warn("nothing captured: the program compiled no graph")
+        _warn(f"nothing captured: the program compiled no graph{ended}")
         return
     graphs = ", ".join(f"{count(n, 'graph')} compiled by {name}" for name, n in sorted(Counter(watched).items()))
     calls = count(len(compared), "call") if compared else "no (--check compares calls with eager)"
-    _warn(f"{graphs}, none failed; compared: {calls}")
+    _warn(f"{graphs}, none failed; compared: {calls}{ended}")
 
 
 def _warn(text: str) -> None:

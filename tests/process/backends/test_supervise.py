@@ -345,7 +345,7 @@ torch.compile(lambda x: torch.nn.functional.dropout(x), backend="aot_eager")(tor
 """
     done = capture(tmp_path, write(tmp_path, "program.py", program), check=True)
     assert done.returncode == 0
-    assert done.stderr == ("minify: captured 2 failures (1 compile_error, 1 divergence); next: minify run repro.db\n")
+    assert done.stderr == ("minify: captured 2 failures (1 compile error, 1 divergence); next: minify run repro.db\n")
 
 
 @pytest.mark.slow
@@ -435,6 +435,16 @@ for backend in ("eager", "aot_eager"):
     for number in range(2):
         torch.compile(lambda x: x + number, backend=backend, dynamic=False)(torch.ones(3))
 """
+RAISES = """
+import subprocess, sys
+compiled = torch.compile(torch.sin, backend="eager")
+try:
+    sys.exit(compiled(torch.ones(3)).numel())
+except SystemExit:
+    subprocess.run([sys.executable, "-c", "raise OSError"], stderr=subprocess.DEVNULL)
+raise ValueError(3)
+"""
+NOT_COMPARED = "compared: no (--check compares calls with eager)"
 GRAPHS = "2 graphs compiled by aot_eager, 2 graphs compiled by eager, none failed"
 
 
@@ -442,7 +452,7 @@ GRAPHS = "2 graphs compiled by aot_eager, 2 graphs compiled by eager, none faile
     ("program", "options", "said"),
     [
         ("print('done')\n", [], "nothing captured: the program compiled no graph"),
-        (HEALTHY, [], f"{GRAPHS}; compared: no (--check compares calls with eager)"),
+        (HEALTHY, [], f"{GRAPHS}; {NOT_COMPARED}"),
         pytest.param(HEALTHY, ["--check"], f"{GRAPHS}; compared: 4 calls", marks=pytest.mark.slow),
     ],
 )
@@ -452,3 +462,23 @@ def test_a_person_is_told_what_was_watched(tmp_path: Path, program: str, options
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stderr == f"minify: {said}\n"
     assert [p.name for p in tmp_path.iterdir() if p.name != "__pycache__"] == ["program.py"]
+
+
+NO_GRAPH = "nothing captured: the program compiled no graph"
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "said"),
+    [
+        (RAISES, 1, f"1 graph compiled by eager, none failed; {NOT_COMPARED}; {{}} ValueError outside every backend"),
+        ("raise KeyError('x')\n", 1, f"{NO_GRAPH}; {{}} KeyError outside every backend"),
+        ("raise SystemExit(3)\n", 3, NO_GRAPH),
+    ],
+)
+def test_a_person_is_told_of_an_exception_of_the_program_itself(
+    tmp_path: Path, program: str, code: int, said: str
+) -> None:
+    """Not of one that it caught, nor of one in a process that it started."""
+    done = capture(tmp_path, write(tmp_path, "program.py", program))
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (code, f"minify: {said.format('the program ended with')}")
+    assert not (tmp_path / "repro.db").exists()
