@@ -24,18 +24,18 @@ def main() -> None:
     """Turn a torch.compile backend failure into a verified, minimal, standalone script.
 
     \b
-    minify catch train.py --epochs 1      run a program, minify its failures, write their scripts
+    minify catch train.py --epochs 1      run a program and minify its failures
 
     \b
     or step by step:
-    minify capture train.py --epochs 1    run a program; its failures land in repro.db
+    minify capture train.py --epochs 1    run a program and store its failures
     minify run repro.db                   minify every pending failure
     minify repro repro.db 3 -o repro.py   write the script of failure 3
 
     \b
     Your shell completes verbs and options after this, best in its start-up file:
-    eval "$(_MINIFY_COMPLETE=bash_source minify)"       in bash; zsh_source in zsh
-    _MINIFY_COMPLETE=fish_source minify | source        in fish
+    eval "$(_MINIFY_COMPLETE=bash_source minify)"   in bash; zsh_source in zsh
+    _MINIFY_COMPLETE=fish_source minify | source    in fish
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what the terminal has no character for becomes "?"

@@ -97,10 +97,13 @@ class Summary:
             terminalreporter.write_line("fxminify: no failure of a backend was seen")
             return
         new = sum(self._changes.is_new(row) for row in rows)
+        from ...store.failure import kind_in_words
+
         terminalreporter.section("failures of torch.compile backends")
         for row in rows[:_LISTED]:
             where = row.provenance.get("test") or row.provenance.get("program", "")
-            terminalreporter.write_line(f"{row.id} {row.kind} in {_plain(row.backend)}: {_plain(where)}")
+            kind, backend = _plain(kind_in_words(row.kind)), _plain(row.backend)
+            terminalreporter.write_line(f"{row.id} {kind} in {backend}: {_plain(where)}")
         if len(rows) > _LISTED:
             terminalreporter.write_line(f"... and {len(rows) - _LISTED} more: minify list {self._db}")
         known = f", {len(rows) - new} known" if new < len(rows) else ""

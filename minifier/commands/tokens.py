@@ -21,7 +21,8 @@ def tokens(db: str, new: str | None, scopes: tuple[str, ...], revoke: int | None
 
     \b
     submit  send captures (FXMINIFY_TOKEN)
-    run     have workers run what it sends: the server signs it (minify work --trust-key)
+    run     have workers run what it sends: the server signs it
+            (minify work --trust-key)
     read    see bugs, captures, scripts, tasks and events
     triage  queue a bug again, ignore, merge, split and label bugs
     work    cancel and retry tasks

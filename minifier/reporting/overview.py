@@ -23,7 +23,7 @@ from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
 from ...store.document.case import Case, Json
 from ...store.errors import StoreError
-from ...store.failure import Failure
+from ...store.failure import Failure, kind_in_words
 from ...store.index import CaptureInfo, Index, StepInfo
 from ...store.text import count
 from ..oracle import ablation, first_node
@@ -184,7 +184,7 @@ def _known(capture: CaptureInfo) -> list[tuple[str, str]]:
         sizes += f"{capture.inputs_after} inputs, {count(capture.queries or 0, 'query')}"
     facts = [
         ("State", str(capture.state)),
-        ("Failure", f"{capture.kind} in {capture.phase}" if capture.kind else "none seen"),
+        ("Failure", f"{kind_in_words(capture.kind)} in {capture.phase}" if capture.kind else "none seen"),
         ("Backend", capture.backend),
         ("Signature", capture.signature),
         ("Size", sizes),

@@ -22,7 +22,7 @@ from ...repro_templates.report.html import Detail
 from ...repro_templates.report.page import minute
 from ...repro_templates.report.phrases import without_paths
 from ...store.errors import StoreError, UnreadableRow
-from ...store.failure import FailureKind
+from ...store.failure import FailureKind, kind_in_words
 from ...store.index import BugInfo, BugStatus, CaptureInfo, Index, State, TaskState
 from ...store.index.bugs import BugFilter, BugOrder, Sighting
 from ...store.index.tasks import OPEN as OPEN_TASKS
@@ -142,7 +142,7 @@ def bugs_page(
         return f"/bugs?{urlencode(asked | place)}" if asked | place else "/bugs"
 
     filters = [
-        ("Kind", "kind", kind, _choices(FailureKind)),
+        ("Kind", "kind", kind, [(value, kind_in_words(text)) for value, text in _choices(FailureKind)]),
         ("Backend", "backend", backend, _choices(served.index.bugs.backends(), backend)),
         ("State", "state", state, _choices(State)),
         ("Status", "status", status, [(each, each) for each in _STATUSES]),
@@ -269,8 +269,9 @@ def bug_line(bug: BugInfo) -> BugLine:
     operators = bug.calls or bug.operators
     about = "".join(f"{text}: " for text in (bug.backend, operators) if text)
     return BugLine(
-        bug.id, about=_cut(about.rstrip(), 120), headline=without_paths(bug.headline, 300), kind=bug.kind or "nothing",
-        phase=bug.phase or "capture", captures=bug.captures, occurrences=bug.occurrences,
+        bug.id, about=_cut(about.rstrip(), 120), headline=without_paths(bug.headline, 300),
+        kind=kind_in_words(bug.kind) or "nothing", phase=bug.phase or "capture",
+        captures=bug.captures, occurrences=bug.occurrences,
         nodes=groups.nodes(bug.nodes_before, bug.nodes_after).replace("→", " → "), state=state, states=states,
         status=bug.status, comes_from=without_paths(bug.comes_from, 200), last_seen=bug.last_seen, labels=bug.labels,
     )  # fmt: skip
@@ -284,7 +285,7 @@ def _facts(bug: BugInfo, shown: int | None, detail: Detail | None) -> Sequence[t
     """What the page of a bug says first."""
     sizes = groups.nodes(bug.nodes_before, bug.nodes_after).replace("→", " → ")
     facts = [
-        ("Failure", f"{bug.kind or 'nothing'} in {bug.phase or 'capture'}"),
+        ("Failure", f"{kind_in_words(bug.kind) or 'nothing'} in {bug.phase or 'capture'}"),
         ("Backend", bug.backend),
         ("Signature", bug.signature),
         ("Nodes", sizes),

@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 
 from ...store.index import TaskInfo
-from ...store.text import printable
+from ...store.text import count, printable
 from ..session import events
 
 
@@ -54,15 +54,17 @@ class TaskLog:
         """Write what the minification of a task tells. Single queries are left out."""
         match event:
             case events.ReplayFinished(reproduced=True):
-                self("replayed", f"its failure shows in {event.shown} of {event.runs} replays", task)
+                self("replayed", f"its failure shows in {event.shown} of {count(event.runs, 'replay')}", task)
             case events.ReplayFinished():
                 self("replayed", f"its failure does not show: {event.reason}", task)
             case events.StepAccepted():
-                text = f"{event.nodes} nodes left after {event.queries} queries ({event.pass_name})"
+                left, after = count(event.nodes, "node"), count(event.queries, "query")
+                text = f"{left} left after {after} ({event.pass_name})"
                 self("step", text, task, nodes=event.nodes, inputs=event.inputs, queries=event.queries)
             case events.FirstScript():
-                self("script", f"a first script with {event.nodes} nodes shows the failure", task, nodes=event.nodes)
+                text = f"a first script with {count(event.nodes, 'node')} shows the failure"
+                self("script", text, task, nodes=event.nodes)
             case events.ScriptVerified():
-                self("script", f"the failure shows in {event.shown} of {event.runs} runs of the script", task)
+                self("script", f"the failure shows in {event.shown} of {count(event.runs, 'run')} of the script", task)
             case events.Noted():
                 self("note", event.text, task)

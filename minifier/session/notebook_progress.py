@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ...store.failure import kind_in_words
 from ...store.live import ipython
 from ...store.text import count, printable
 from ..passes import in_words
@@ -33,7 +34,7 @@ class NotebookProgress:
     def __call__(self, event: events.Event) -> None:
         match event:
             case events.CaptureStarted(capture):
-                self._name = f"{capture.id} {capture.backend} {capture.kind}"
+                self._name = f"{capture.id} {capture.backend} {kind_in_words(capture.kind)}"
                 self._handle, self._started = None, time.monotonic()
                 self._show("starting workers")
             case events.ReplayStarted():

@@ -19,6 +19,11 @@ from .picture import Picture
 
 #: The number of groups on a page, and of rows of a group that are shown at first.
 PAGE, ROWS = 50, 100
+#: What the look of a box in a picture says.
+_LOOKS = {
+    "culprit": "what the failure needs", "kept": "in the minimized graph under the same name", "input": "input",
+    "constant": "constant", "output": "output",
+}  # fmt: skip
 #: The most backends, and operators, in a heading.
 _NAMED = 3
 
@@ -114,6 +119,12 @@ class Detail:
     passes: str = ""
     passing: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        """What the boxes of the pictures look like, and what each look says."""
+        there = {look for drawn in (self.before, self.after) if drawn is not None for look in drawn.looks}
+        return [(look, text) for look, text in _LOOKS.items() if look in there]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer, PythonLexer, get_lexer_by_name
 
 from ...backends.drawing import svg as drawing
+from ...store.failure import kind_in_words
 from ...store.text import count, printable
 from .phrases import points_to, without_paths
 
@@ -62,8 +63,8 @@ def environment() -> jinja2.Environment:
         "python": partial(_highlighted, lexer=PythonLexer(stripnl=False)),
         "difference": partial(_highlighted, lexer=DiffLexer(stripnl=False)), "highlighted": _in_language,
         "drawn": Markup,  # a picture of ours, in which every text is escaped already
-        "count": count, "image_address": _image_address, "points_to": points_to, "minute": minute,
-        "shortened": partial(without_paths, length=300),
+        "count": count, "kind": kind_in_words, "image_address": _image_address, "points_to": points_to,
+        "minute": minute, "shortened": partial(without_paths, length=300),
     }  # fmt: skip
     made.globals["searched"] = SEARCHED
     made.finalize = _finalize

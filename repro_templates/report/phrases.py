@@ -8,7 +8,7 @@ import signal
 
 from ...backends.running.deaths import signal_name
 from ...store.document.case import Case
-from ...store.failure import Failure, FailureKind, Frame, Phase
+from ...store.failure import Failure, FailureKind, Frame, Phase, kind_in_words
 from ...store.masking import mask
 from ...store.text import without_addresses
 from ..privacy import private
@@ -78,7 +78,7 @@ def title(case: Case, failure: Failure) -> str:
     named = next(iter(target.values()), "") if isinstance(target, dict) else target
     what = str(named).removesuffix(".default").replace("::", ".").removeprefix("_")
     name = str(case.backend.get("name", "")) or "backend"
-    kind = str(failure.kind).replace("_", " ")
+    kind = kind_in_words(failure.kind)
     short = _short(failure)
     if len(short) > _WORDY:  # what wraps its cause in so many words says the same of every bug
         short = without_addresses(failure.root_cause()) or short
@@ -87,7 +87,7 @@ def title(case: Case, failure: Failure) -> str:
 
 def _place(case: Case, failure: Failure) -> str:
     name = str(case.backend.get("name", "")) or "backend"
-    kind = str(failure.kind).replace("_", " ")
+    kind = kind_in_words(failure.kind)
     return f"{name}: {kind}" if (failure.kind, failure.phase) == _USUAL else f"{name}: {kind} in {failure.phase}"
 
 

@@ -28,12 +28,16 @@ _FEW = 1000
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """``svg`` shows ``shown`` of ``total`` nodes, inputs and outputs included; ``marked`` of them are culprits."""
+    """``svg`` shows ``shown`` of ``total`` nodes, inputs and outputs included; ``marked`` of them are culprits.
+
+    ``looks`` are the kinds and the marks of the boxes, each of which is drawn in its own way.
+    """
 
     svg: str
     shown: int
     total: int
     marked: int
+    looks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ def picture(
         edges += [Edge(places[b], new, dashed=True) for b in entry.subgraphs if b in places]
     boxes = [_box(entries[old]) for old in chosen]
     marked = sum(box.mark == "culprit" for box in boxes)
-    return Picture(svg(boxes, edges, label=label), len(boxes), len(entries), marked)
+    looks = frozenset(look for box in boxes for look in (box.kind, box.mark))
+    return Picture(svg(boxes, edges, label=label), len(boxes), len(entries), marked, looks)
 
 
 def _collect(graph: Graph, marks: Mapping[str, str], entries: list[_Entry], prefix: str = "") -> int:

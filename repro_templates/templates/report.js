@@ -15,7 +15,7 @@
   const text = (group) => {
     if (!words.has(group)) {
       const rows = rowsOf(group).map((row) => row.textContent).join("\n");
-      words.set(group, (group.firstElementChild.textContent + "\n" + rows).toLowerCase());
+      words.set(group, [group.firstElementChild.textContent, group.dataset.kind, rows].join("\n").toLowerCase());
     }
     return words.get(group);
   };
@@ -36,8 +36,8 @@
     const chosen = CHOICES.map((name) => [name, $(name).value]).filter(([, value]) => value);
     const id = /^#\d+$/.test(wanted) ? new RegExp(wanted + "(?!\\d)") : null;
     found = all.filter((group) => (!wanted || (id ? id.test(text(group)) : text(group).includes(wanted)))
-      && chosen.every(([name, value]) => (name === "kind" ? [...group.querySelectorAll("summary .kind")]
-        : rowsOf(group).map((row) => row.querySelector("." + name))).some((cell) => cell.textContent === value)));
+      && chosen.every(([name, value]) => name === "kind" ? group.dataset.kind === value
+        : rowsOf(group).some((row) => row.querySelector("." + name).textContent === value)));
     page = 0;
     draw();
   };

@@ -71,7 +71,7 @@ def test_a_failure_in_a_cell_is_the_programs_own(ran: Ran) -> None:
 
 
 def test_minify_shows_the_progress_and_the_script(ran: Ran) -> None:
-    assert re.search(r"1 my_backend compile_error: verified: 6 → 2 nodes", ran.shown("%minify"))
+    assert re.search(r"1 my_backend compile error: verified: 6 → 2 nodes", ran.shown("%minify"))
     markdown = ran.shown("%minify", "text/markdown")
     for text in ("```python", "def calls(gm):", "FEWEST = 1"):
         assert text in markdown

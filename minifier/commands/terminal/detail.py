@@ -12,6 +12,7 @@ from ....repro_templates.report.figures import number
 from ....repro_templates.report.phrases import points_to
 from ....repro_templates.report.text_graph import text_graph
 from ....repro_templates.source.layout import fitted
+from ....store.failure import kind_in_words
 from ....store.index import Index, StepInfo
 from ....store.text import count, without_addresses
 from ...printable import printable
@@ -57,7 +58,7 @@ def show(
     runs = f": {found['verified']} of {found.get('runs')} fresh runs of the script show it" if found.get("runs") else ""
     reason = f": {found['reason']}" if found.get("reason") else ""
     smaller = found.get("nodes_after") is not None
-    field("failure", f"{found['kind']} in {found['phase']}" if found["kind"] else None, console)
+    field("failure", f"{kind_in_words(found['kind'])} in {found['phase']}" if found["kind"] else None, console)
     this = f"{printable(db)} {found['id']}"
     error = without_addresses(f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": "))
     if found["headline"] not in error:  # it has what the compiler printed

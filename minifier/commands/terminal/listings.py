@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ....store.errors import without_password
+from ....store.failure import kind_in_words
 from ....store.index import BugInfo, DeliveryInfo, TaskInfo, TaskState, TokenInfo, WorkerInfo
 from ...printable import printable
 from ...reporting import groups
@@ -37,7 +38,7 @@ def table(bugs: Sequence[BugInfo], db: str, *, more: str = "", console: Console 
     states = [groups.state(bug.states) for bug in found]
     cells = [("id", "state", "failure", "backend", "nodes", "seen")]
     cells += [
-        (groups.ids(bug.ids, more=len(bug.ids) < bug.captures), state, printable(bug.kind or "-"),
+        (groups.ids(bug.ids, more=len(bug.ids) < bug.captures), state, printable(kind_in_words(bug.kind) or "-"),
          printable(bug.backend), groups.nodes(bug.nodes_before, bug.nodes_after), str(bug.occurrences))
         for bug, (_, state) in zip(found, states, strict=True)
     ]  # fmt: skip

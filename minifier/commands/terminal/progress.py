@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.text import Text
 
 from ....store.errors import without_password
+from ....store.failure import kind_in_words
 from ....store.index import CaptureInfo
 from ....store.text import count
 from ...printable import printable
@@ -31,6 +32,9 @@ LONG = 30.0
 
 #: Seconds after which somebody who reads a log wonders whether the work goes on.
 SILENCE = 30.0
+
+#: What is done before there is anything to count.
+_BEGINNING = _STARTING, _REPLAYING = "starting workers", "running the captured graph"
 
 
 class RunProgress:
@@ -86,13 +90,13 @@ class RunProgress:
         match event:
             case events.CaptureStarted(capture):
                 self._capture, self._best, self._takes_long = capture, "", False
-                self._state = "starting workers"
-                self._name = printable(f"{capture.id} {capture.backend} {capture.kind}", 60)
+                self._state = _STARTING
+                self._name = printable(f"{capture.id} {capture.backend} {kind_in_words(capture.kind)}", 60)
                 self._started = time.monotonic()
-                self._task = self._progress.add_task(self._name, total=None, state="starting workers")
+                self._task = self._progress.add_task(self._name, total=None, state=_STARTING)
             case events.ReplayStarted():
-                self._show("running the captured graph")
-                self._say("running the captured graph")
+                self._show(_REPLAYING)
+                self._say(_REPLAYING)
             case events.Replayed(_, number):
                 self._show(f"the captured graph ran {count(number, 'time')}")
             case events.ReplayFinished(reproduced=True, entry=entry, shown=shown, runs=runs):
@@ -154,7 +158,8 @@ class RunProgress:
         while not self._over.wait(SILENCE / 10):
             if self._capture is not None and time.monotonic() - self._spoke > SILENCE:
                 elapsed = time.monotonic() - self._started
-                self._note(f"{elapsed:.0f} s: still at it: {self._state}")
+                still = self._state if self._state in _BEGINNING else f"at work: {self._state}"
+                self._note(f"{elapsed:.0f} s, still {still}")
 
     def _note(self, text: str) -> None:
         """A line that stays."""

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ....store.failure import kind_in_words
 from ....store.index import RetestResult
 from ...printable import printable
 
@@ -56,7 +57,7 @@ def answers(rows: Sequence[RetestAnswer], *, console: Console | None = None) -> 
 
 def _retest_cells(row: RetestAnswer) -> tuple[str, str, str, str]:
     mark = "" if row.expected or row.result == RetestResult.CANNOT_RUN.value else "!"
-    kind, backend = printable(row.case.capture.kind), printable(row.case.backend, 28)
+    kind, backend = printable(kind_in_words(row.case.capture.kind)), printable(row.case.backend, 28)
     return str(row.case.capture.id), kind, backend, row.result + mark
 
 
@@ -79,7 +80,7 @@ def matrix(found: Mapping[str, Any], *, console: Console | None = None) -> None:
     for row in found["rows"]:
         marks = [None if r is None else RetestResult(r["result"]) for r in row["results"]]
         cells = [Text("") if m is None else Text(_MARKS[m], style=_RETEST_STYLES[m.value]) for m in marks]
-        out.add_row(str(row["id"]), Text(printable(row["kind"])), *cells)
+        out.add_row(str(row["id"]), Text(printable(kind_in_words(row["kind"]))), *cells)
     console.print(out)
     for row in found["rows"]:
         if row["standing"]:

@@ -192,7 +192,8 @@ def test_the_script_is_one_click_away(open_page: OpenPage, db: Path) -> None:
 
 def test_bugs_are_found_by_kind_and_by_backend(open_page: OpenPage, db: Path) -> None:
     page = open_page(db)
-    assert page.locator("#kind option").all_inner_texts() == ["all", "compile_error"]
+    assert page.locator("#kind option").all_inner_texts() == ["all", "compile error"]
+    assert page.locator("#kind option").last.get_attribute("value") == "compile_error"
     assert page.locator("#backend option").all_inner_texts() == ["all", "", "other", "planted"]
     page.get_by_label("Backend").select_option("other")
     headlines = page.locator(".headline")  # text_contents: what is out of view is not laid out and has no inner text

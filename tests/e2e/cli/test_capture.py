@@ -69,7 +69,7 @@ def test_a_backend_failure_is_reported_in_one_line_after_the_programs_own(desk: 
     (desk.path / "once.py").write_text("import program\nprogram.run('edits')\n")
     captured, plain = desk.minify("capture", "once.py"), plainly(desk, "once.py")
     assert (captured.returncode, captured.stdout) == (plain.returncode, plain.stdout)
-    said = captured.stderr.removesuffix("minify: captured 1 failure (1 compile_error); next: minify run repro.db\n")
+    said = captured.stderr.removesuffix("minify: captured 1 failure (1 compile error); next: minify run repro.db\n")
     assert said == plain.stderr
 
 

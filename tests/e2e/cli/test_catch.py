@@ -53,7 +53,7 @@ def test_a_program_ends_as_a_script_that_the_printed_command_runs(
     assert "torch.relu(" in script
     assert "tanh" not in script
     assert done.stdout.endswith(script)
-    assert "minify: captured 1 failure (1 compile_error)\n" in done.stderr
+    assert "minify: captured 1 failure (1 compile error)\n" in done.stderr
     said = "minify: scripts/repro_1.py shows failure 1: PYTHONPATH=lib python scripts/repro_1.py"
     assert done.stderr.splitlines()[-1] == said
     command = said.partition("failure 1: ")[2].replace(" python ", f" {sys.executable} ")

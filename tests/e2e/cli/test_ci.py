@@ -61,7 +61,7 @@ def test_the_workflow_leaves_a_summary_a_report_and_the_database(tmp_path: Path)
     heading, fence, columns, row, what, *end = (tmp_path / "summary.md").read_text().splitlines()
     assert (heading, fence, end) == ("### Failures of torch.compile backends", "```", ["```"])
     assert columns.split() == ["id", "state", "failure", "backend", "nodes", "seen"]
-    assert row.split() == ["1", "verified", "compile_error", "ts", "3→1", "1"]
+    assert row.split() == ["1", "verified", "compile", "error", "ts", "3→1", "1"]
     assert what.startswith("    test_model.py:6 <lambda>: ")
     (kept,) = [step["with"]["path"].split() for step in steps() if "upload-artifact" in step.get("uses", "")]
     assert kept == ["repro.db", "report.html"]

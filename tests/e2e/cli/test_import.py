@@ -24,7 +24,7 @@ def test_a_launcher_becomes_a_capture_with_its_values(dynamo: Desk) -> None:
     """The backend's module is imported when asked; the folder with the data may have moved."""
     done = dynamo.minify("import", "refused/refused.py", "--trust", "--import", "foreign")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.endswith("minify: captured 1 failure (1 compile_error); next: minify run repro.db\n")
+    assert done.stderr.endswith("minify: captured 1 failure (1 compile error); next: minify run repro.db\n")
     with Index.open(str(dynamo.db)) as index:
         row, case = index.captures.get(1), index.captures.case(1)
         graph, inputs = build(case, index.blobs.view(case.storages))

@@ -63,7 +63,7 @@ def end_in_the_middle(desk: Desk, number: signal.Signals, *, answers: int) -> in
         process.send_signal(number)
     _, said = process.communicate(timeout=30)
     if number == signal.SIGINT:
-        assert "1 slow_pair compile_error: interrupted; best so far: " in said
+        assert "1 slow_pair compile error: interrupted; best so far: " in said
         assert "; to go on: minify run repro.db 1\n" in said
     assert "Traceback" not in said
     _, alive = psutil.wait_procs(family, timeout=15)

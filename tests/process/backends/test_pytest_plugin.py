@@ -171,4 +171,4 @@ def test_under_minify_capture_the_command_has_the_word(suite: Path) -> None:
     )  # fmt: skip
     assert [r.provenance["test"] for r in captures(suite / "theirs.db")] == ["test_model.py::test_expected_too"]
     assert not (suite / "mine.db").exists()
-    assert "minify: captured 1 failure (1 compile_error); next: minify run theirs.db" in done.stderr
+    assert "minify: captured 1 failure (1 compile error); next: minify run theirs.db" in done.stderr

@@ -287,7 +287,7 @@ def test_the_matrix_shows_versions_and_backends(shelf: Shelf) -> None:
     shown = shelf.invoke("--matrix").stdout.splitlines()
     assert [line.split() for line in shown[:3]] == [
         ["other", "toy", "toy"], ["id", "failure", "2.13.0", "2.13.0", "2.14.0"],
-        ["1", "runtime_error", "other", "fails", "fixed"],
+        ["1", "runtime", "error", "other", "fails", "fixed"],
     ]  # fmt: skip
     assert shown[3].startswith("1: fixed in torch 2.14.0 (failed with 2.13.0), first seen ")
 

@@ -157,7 +157,7 @@ def test_the_list_leads_to_a_bug_its_script_its_captures_and_tasks(person: Perso
     page = person.open("/")
     assert (person.path, len(lines(page))) == ("/bugs", 3)
     assert "3 bugs in 3 captures, seen 44 times." in page.text
-    assert "#1 planted: sin: RuntimeError: no sin compile_error in compile · 1 capture, seen 42×" in page.text  # noqa: RUF001
+    assert "#1 planted: sin: RuntimeError: no sin compile error in compile · 1 capture, seen 42×" in page.text  # noqa: RUF001
     assert " · 2 → 1 nodes · verified · last " in page.text
     page = person.open("/bugs/1")
     assert "#1 planted: sin: RuntimeError: no sin" in page.text

@@ -34,5 +34,5 @@ def test_ids_alone_are_failures_of_the_usual_index(desk: Desk) -> None:
 
 def test_a_file_whose_name_is_a_number_is_a_database(desk: Desk) -> None:
     indexes.small(desk.path / "7")
-    assert desk.invoke("show", "7", 1).stdout.startswith("   failure  compile_error in compile")
+    assert desk.invoke("show", "7", 1).stdout.startswith("   failure  compile error in compile")
     assert desk.invoke("report", "7").stdout.startswith("7.html: 4 failures")

@@ -14,13 +14,15 @@ import pytest
 from desks import Desk
 
 from fxminify.backends.adapters import Illustration
+from fxminify.minifier.oracle import ablation
+from fxminify.minifier.oracle.ablation import Ablation, AblationRow
 from fxminify.minifier.reporting import illustrations
 from fxminify.minifier.reporting import overview as overviews
 from fxminify.minifier.reporting.overview import overview
 from fxminify.repro_templates.report.html import render
 from fxminify.store.document.case import Graph, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
-from fxminify.store.index import Index
+from fxminify.store.index import Index, RetestResult
 
 HOSTILE = (
     "</script><script>alert(1)</script>", "</template><img src=x onerror=alert(1)>", "]]></style><svg onload=alert(1)>",
@@ -108,6 +110,44 @@ def test_the_figures_of_a_divergence_are_a_table(desk: Desk) -> None:
     cells = Elements(page).texts["td"]
     assert cells[cells.index("output 0") :][:6] == ["output 0", "value", "float32", "4 of 8", "0.5", "3e-08"]
     assert "output 1" in cells
+
+
+def test_the_legend_names_only_what_is_in_the_pictures(desk: Desk) -> None:
+    indexes.small(desk.db)
+    with Index.open(str(desk.db), readonly=True) as index:
+        minified, _, not_stored, pending = overview(index).details
+    needed, kept = ("culprit", "what the failure needs"), ("kept", "in the minimized graph under the same name")
+    both = [("input", "input"), ("output", "output")]
+    assert minified.legend == [needed, kept, *both]
+    assert (pending.legend, not_stored.legend) == (both, [])
+    said = re.findall(r'<p class="legend">(.*?)</p>', page_of(desk.db, 2))
+    assert [re.sub(r"\s+", " ", re.sub("<.*?>", "", text)).strip() for text in said] == ["input output"]
+
+
+def test_retests_and_what_other_backends_show_are_told(desk: Desk) -> None:
+    indexes.small(desk.db)
+    rows = (AblationRow("eager", "Dynamo", "PASSES"), AblationRow("planted", "backend", "SAME"))
+    with Index.open(str(desk.db)) as index:
+        for torch, result in (("2.13.0", RetestResult.FAILING), ("2.14.0", RetestResult.FIXED)):
+            index.retests.add(1, "planted", result, shown=0, runs=2, seconds=1.0, versions={"torch": torch})
+        index.artifacts.save(1, ablation.ARTIFACT, Ablation(rows, "the backend").to_json())
+    said = Elements(page_of(desk.db, 1)).texts
+    retested = "planted: fixed in torch 2.14.0 (failed with 2.13.0), first seen "
+    assert [text[: len(retested)] for text in said["dd"] if text.startswith("planted: ")] == [retested]
+    assert ("Retested" in said["dt"], "Under other backends" in said["h3"]) == (True, True)
+    first = said["td"].index("eager")
+    assert said["td"][first : first + 6] == ["eager", "Dynamo", "PASSES", "planted", "backend", "SAME"]
+    assert "Ablation points to the backend." in said["p"]
+    other = Elements(page_of(desk.db, 2)).texts
+    assert ("Retested" in other["dt"], "Under other backends" in other["h3"]) == (False, False)
+
+
+def test_the_choice_of_a_kind_is_in_words(desk: Desk) -> None:
+    indexes.small(desk.db)
+    page = page_of(desk.db)
+    assert '<option value="compile_error">compile error</option>' in page
+    assert page.count('data-kind="compile_error"') == 3
+    assert "compile error in compile" in text_of(page)
 
 
 def test_the_page_is_one_file_that_loads_nothing(desk: Desk) -> None:

@@ -39,11 +39,11 @@ def test_failures_of_one_backend_with_one_signature_are_one_row(desk: Desk) -> N
     indexes.small(desk.db)
     assert desk.invoke("list", "repro.db").stdout.splitlines() == [
         " id  state         failure        backend  nodes  seen",
-        "1-2  1/2 verified  compile_error  planted  2-4→1     2",
+        "1-2  1/2 verified  compile error  planted  2-4→1     2",
         "     RuntimeError: no kernel for sin",
-        "  3  pending       compile_error  other        2     1",
+        "  3  pending       compile error  other        2     1",
         "     RuntimeError: no kernel for sin",
-        "  4  unsupported   compile_error                     1",
+        "  4  unsupported   compile error                     1",
         "     RuntimeError: cannot store",
     ]
     each = desk.invoke("list", "repro.db", "--each").stdout.splitlines()
@@ -252,6 +252,13 @@ def test_a_shell_completes_verbs_and_options(desk: Desk) -> None:
     assert source.startswith("#compdef minify")
 
 
+@pytest.mark.parametrize("verb", ["", *main.commands])
+def test_help_fits_into_80_columns(verb: str) -> None:
+    made = CliRunner(env={"COLUMNS": "80"}).invoke(main, [*verb.split(), "--help"], prog_name="minify")
+    assert made.stdout.startswith(f"Usage: {'minify ' + verb}".rstrip())
+    assert [line for line in made.stdout.splitlines() if len(line) > 80] == []
+
+
 def test_a_log_says_now_and_then_that_the_work_goes_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -262,12 +269,14 @@ def test_a_log_says_now_and_then_that_the_work_goes_on(
     said = ""
     with RunProgress() as progress:
         progress(events.CaptureStarted(capture))
+        while not re.search(r"^1 \w+ compile error: \d+ s, still starting workers$", said, re.MULTILINE):
+            said += capsys.readouterr().err
         progress(events.ReplayStarted(id, 3))
         progress(events.Replayed(id, 2))
-        while said.count("still at it: the captured graph ran 2 times") < 2:
+        while said.count("still at work: the captured graph ran 2 times") < 2:
             said += capsys.readouterr().err
         progress(events.QueryAnswered(id, 3, 87, 12, "slices"))
-        while "still at it: 3/87 nodes  12 queries  removing what is not needed" not in said:
+        while "still at work: 3/87 nodes  12 queries  removing what is not needed" not in said:
             said += capsys.readouterr().err
         progress(events.CaptureFinished(capture))
 

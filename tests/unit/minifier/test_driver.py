@@ -43,11 +43,13 @@ def test_a_line_of_the_log_is_a_sentence_or_json(capsys: pytest.CaptureFixture[s
     TaskLog().told(TASK, step)
     TaskLog().told(TASK, events.QueryAnswered(5, 4, 9, 7, "nodes"))
     TaskLog().told(TASK, events.Noted(5, "two\nlines\x1b[31m"))
+    TaskLog().told(TASK, events.StepAccepted(5, 1, "nodes", 1, 1, 1))
     said = capsys.readouterr()
     assert said.out == ""
     lines = [re.sub(r"^\S+ ", "", line) for line in said.err.splitlines()]
     assert lines[0] == "task 3 (capture 5): 4 nodes left after 7 queries (nodes)"
-    assert len(lines) == 2
+    assert lines[2] == "task 3 (capture 5): 1 node left after 1 query (nodes)"
+    assert len(lines) == 3
     assert "\x1b" not in lines[1]
     TaskLog(as_json=True).told(TASK, step)
     said = capsys.readouterr()

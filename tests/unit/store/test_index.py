@@ -266,6 +266,15 @@ def test_a_url_that_cannot_be_opened_is_named_without_its_password(url: str) -> 
     assert "secret" not in str(error.value)
 
 
+def test_where_the_driver_is_missing_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(
+        StoreError, match=r"^postgresql\+psycopg://user@host/db cannot be opened here .*psycopg"
+    ) as error:
+        Index.open("postgresql+psycopg://user@host/db")
+    assert str(error.value).endswith(": pip install 'fxminify[postgres]'")
+
+
 @pytest.mark.parametrize(
     "given", ["postgresql+psycopg://user:se:cr/et@host:5432/db", "postgresql://user@host/db", "a:b@c.db"]
 )
