@@ -29,11 +29,53 @@ import os, subprocess, sys
 os.chdir("elsewhere")
 subprocess.run([sys.executable, os.path.join("..", "fails.py"), "of another"], check=True)
 """
+LOADS = """
+import sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+def no_cos(gm, inputs):
+    raise RuntimeError("no cos in the program")
+
+def no_sin(gm, inputs):
+    raise RuntimeError("no sin in a worker")
+
+def failures(function, backend):
+    try:
+        torch.compile(function, backend=backend)(torch.ones(2))
+    except Exception:
+        return 1
+    return 0
+
+class Rows(Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, number):
+        return torch.tensor(failures(torch.sin, no_sin))
+
+if __name__ == "__main__":
+    before = failures(torch.cos, no_cos)
+    loader = DataLoader(Rows(), batch_size=None, num_workers=2, multiprocessing_context=sys.argv[1])
+    print(before, sum(int(row) for row in loader))
+"""
+SUITE = """
+import pytest
+import torch
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_model(name):
+    def cannot(gm, inputs):
+        raise RuntimeError(f"no {name}")
+
+    with pytest.raises(Exception, match=f"no {name}"):
+        torch.compile(getattr(torch, name), backend=cannot)(torch.ones(2))
+"""
 
 
 def run(folder: Path, command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
     (folder / "fails.py").write_text(FAILS)
-    inherited = {k: v for k, v in os.environ.items() if k not in (startup.SWITCH, startup.DATABASE)}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith((startup.SWITCH, "PYTEST"))}
     env = {**inherited, "XDG_STATE_HOME": str(folder / "state"), **variables}
     return subprocess.run(
         [sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
@@ -126,3 +168,22 @@ def test_nothing_of_it_is_imported_where_it_is_off(tmp_path: Path) -> None:
 
 def test_torch_is_imported_no_sooner(tmp_path: Path) -> None:
     assert run(tmp_path, ["-c", "import sys; print('torch' in sys.modules)"], FXMINIFY="1").stdout == "False\n"
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_of_a_data_loader_capture_into_the_index_of_the_program(tmp_path: Path, context: str) -> None:
+    (tmp_path / "loads.py").write_text(LOADS)
+    done = run(tmp_path, ["loads.py", context], FXMINIFY="1")
+    assert (done.returncode, done.stdout) == (0, "1 2\n"), done.stderr
+    found = {row.headline: row.occurrences for row in captures(tmp_path / "repro.db")}
+    assert found == {"RuntimeError: no cos in the program": 1, "RuntimeError: no sin in a worker": 2}
+
+
+def test_workers_of_pytest_xdist_capture(tmp_path: Path) -> None:
+    pytest.importorskip("xdist")
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    done = run(tmp_path, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "test_suite.py"], FXMINIFY="1")
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+    found = {(row.headline, row.provenance["test"]) for row in captures(tmp_path / "repro.db")}
+    assert found == {(f"RuntimeError: no {name}", f"test_suite.py::test_model[{name}]") for name in ("sin", "cos")}
