@@ -71,6 +71,26 @@ def test_model(name):
     with pytest.raises(Exception, match=f"no {name}"):
         torch.compile(getattr(torch, name), backend=cannot)(torch.ones(2))
 """
+RANKS = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+name = ("sin", "cos")[dist.get_rank()]
+
+def cannot(gm, inputs):
+    raise RuntimeError(f"no {name}")
+
+failed = torch.zeros(1)
+try:
+    torch.compile(getattr(torch, name), backend=cannot)(torch.ones(2))
+except Exception:
+    failed += 1
+dist.all_reduce(failed)
+if dist.get_rank() == 0:
+    print("failed:", int(failed))
+dist.destroy_process_group()
+"""
 
 
 def run(folder: Path, command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
@@ -187,3 +207,12 @@ def test_workers_of_pytest_xdist_capture(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout
     found = {(row.headline, row.provenance["test"]) for row in captures(tmp_path / "repro.db")}
     assert found == {(f"RuntimeError: no {name}", f"test_suite.py::test_model[{name}]") for name in ("sin", "cos")}
+
+
+@pytest.mark.slow
+def test_ranks_of_torchrun_capture(tmp_path: Path) -> None:
+    (tmp_path / "ranks.py").write_text(RANKS)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "ranks.py"]
+    done = run(tmp_path, launcher, FXMINIFY="1")
+    assert (done.returncode, done.stdout) == (0, "failed: 2\n"), done.stderr
+    assert {row.headline for row in captures(tmp_path / "repro.db")} == {"RuntimeError: no sin", "RuntimeError: no cos"}
