@@ -65,7 +65,7 @@ check:
 quick: $(VENV)/.tests
 	$(BIN)/python -m pytest -q -n 2 $(BY_FILE) -m '$(QUICK)' tests/torch tests/unit
 
-test: $(VENV)/.tests
+test: $(VENV)/.tests $(VENV)/.docs
 	$(BIN)/python -m pytest -n 2 $(BY_FILE)
 
 test-random: $(VENV)/.tests

@@ -60,7 +60,7 @@ ENTRIES = (
     Entry(
         "mixtral",
         "A Hugging Face model",
-        "A Mixtral with random weights, in four lines. The export to ONNX knows no translation of an operator that"
+        "A Mixtral with random weights. The export to ONNX knows no translation of an operator that"
         " `transformers` registers, and names it only in the cause of its error.",
         "torch.ops.transformers.grouped_mm_fallback",
     ),

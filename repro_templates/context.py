@@ -19,7 +19,7 @@ from ..backends.running.deaths import signal_name
 from ..store.document.case import Case
 from ..store.document.program_lines import comes_from
 from ..store.failure import Failure, FailureKind
-from ..store.masking import mask
+from ..store.masking import readable
 from ..store.text import count
 from .report.figures import Figures, figures, number
 from .report.phrases import (
@@ -155,7 +155,7 @@ def about(case: Case, header: Header) -> list[str]:
     if not fits(case, failure):
         lines += _wrapped(failure.headline(), 600)
     said = failure.diagnosis()
-    told = f"{mask(failure.message)}\n{failure.headline()}"  # the title or the line above has the headline
+    told = f"{readable(failure.message)}\n{failure.headline()}"  # the title or the line above has the headline
     if failure.kind is not FailureKind.CRASH and said and said.removeprefix("error: ") not in told:
         lines += _wrapped(f"On standard error: {said}")
     cause = failure.root_cause()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from .masking import first_error_line, mask
+from .masking import first_error_line, readable
 from .signature_rules import installed
 from .text import without_addresses
 
@@ -132,9 +132,9 @@ class Failure:
         return f"{self.type}: {text[0]}" if text and self.type else self.type or (text[0] if text else str(self.kind))
 
     def diagnosis(self) -> str:
-        """The first error that the compiler printed, in one line, without paths and numbers of this machine."""
+        """The first error that the compiler printed, in one line, without paths of this machine."""
         line = self.printed_error() or first_error_line(self.diagnostics, generic=self.is_generic())
-        printed = _PLACE.sub("", mask(line).removeprefix("what(): "))
+        printed = _PLACE.sub("", readable(line).removeprefix("what(): "))
         return _ALIKE.sub(r"\1, ...", printed)
 
     def printed_error(self) -> str:
@@ -160,7 +160,7 @@ class Failure:
 
 def precision_message(where: str, message: str, dtype: str, short: str) -> str:
     """What is said of the values at ``where`` of which ``message`` says how they differ."""
-    return f"computes {dtype} as {short}: {where}: {message.partition('differ, ')[2]}"
+    return f"computes {dtype} as {short}: {where}: {message[message.find('off by') :]}"
 
 
 def _is_divergence(item: object) -> bool:
@@ -188,5 +188,5 @@ def divergence(found: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) ->
 
 
 #: A masked position in a source nobody else has, and a run of masked operands.
-_PLACE = re.compile(r"^(?:[\w.-]+:<n>:<n>|<unknown>:<n>|<path>): (?=(?:fatal )?error: )")
+_PLACE = re.compile(r"^(?:[\w.-]+:\d+:\d+|<unknown>:\d+|<path>): (?=(?:fatal )?error: )|<path>, ")
 _ALIKE = re.compile(r"(<value>)(?:, <value>){2,}")

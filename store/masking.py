@@ -213,6 +213,19 @@ def mask(text: str) -> str:
     return text[:1000]
 
 
+#: The rules after which a text is still one for a person.
+_READABLE = frozenset({"color", "address", "path", "generated-file", "ir-value", "spaces"})
+
+
+def readable(text: str) -> str:
+    """``text`` for a person: its numbers and names are there, but no paths and addresses; at most 1000 characters."""
+    text = text[:_LONGEST]
+    for rule in (*BEFORE_ADAPTERS, *AFTER_ADAPTERS):
+        if rule.name in _READABLE:
+            text = re.sub(rule.pattern, rule.replacement, text)
+    return text[:1000]
+
+
 @cache
 def _masks() -> tuple[tuple[re.Pattern[str], str], ...]:
     numbered = "|".join([_NUMBERED, *installed().numbered])

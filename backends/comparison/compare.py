@@ -34,6 +34,7 @@ from ...store.failure import (
     divergence,
     precision_message,
 )
+from ...store.text import count
 from ..running.execution import Run, differentiable
 from .reference import Drawn, Reference
 from .values import FACTOR, FACTOR_UNREFERENCED, Judged, close, contradicted, judge, numbers, tolerance_of
@@ -222,12 +223,12 @@ class _Comparison:
                 else:
                     self.ill[place] = said
             return
-        said = f"off by {judged.error:.3g} (eager: {judged.eager:.3g})"
+        said = f"off by {judged.error:.3g} (eager by {judged.eager:.3g})"
         if kind == "value":
             kind = judged.kind if isinstance(expected, torch.Tensor) else "number"
         if kind == "value" and factor == FACTOR:
             self.evidence[place] = a, exact, e, read
-        message = f"{place}: {judged.count} of {judged.of} elements differ, {said}"
+        message = f"{place} is {said} in {judged.count} of {count(judged.of, 'element')}"
         yield Divergence(kind, place, message, phase, _figures(judged, expected))
 
     def explained(self, found: list[Divergence], known: set[str]) -> list[Divergence]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from .verbs import IndexCommand, as_json, dump, index_argument
@@ -22,6 +24,7 @@ def show(db: str, id_: int, captured: bool, graph: bool, more: bool, json_: bool
     from ..oracle import first_node
     from ..reporting import explanation
     from ..reporting.details import details
+    from ..reporting.script_file import copies
     from .terminal import detail
 
     with Index.open(db, readonly=True) as index:
@@ -29,6 +32,8 @@ def show(db: str, id_: int, captured: bool, graph: bool, more: bool, json_: bool
             detail.drawing(index, id_, str((first_node.stored(index, id_) or {}).get("node", "")))
             return
         found = details(index, id_, captured=captured)
+        if (script := index.repros.get(id_, "script")) is not None:
+            found["scripts"] = [str(path) for path in copies(script.text, {Path(), Path(db).parent})]
         explained = explanation.stored(index, id_)
     if json_:
         dump({**found, **({} if explained is None else {"explanation": explained.to_json()})})

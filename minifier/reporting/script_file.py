@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,17 @@ def verify_file(path: Path, *, runs: int, timeout: float, sandbox: bool = False)
         "cannot_run": "" if done.shown else done.blocked_reason,
         "other_signature": "" if other == named_digest else other,
     }  # fmt: skip
+
+
+def copies(text: str, folders: Iterable[Path]) -> list[Path]:
+    """The files ``repro*.py`` in ``folders`` that have this very ``text``: what `minify catch` and `minify repro -o`
+    wrote, under the names that they and the documentation give. A file that cannot be read is none."""
+    wanted, found = text.encode(), []
+    for path in sorted({path for folder in folders for path in folder.glob("repro*.py")}):
+        with suppress(OSError):
+            if path.stat().st_size == len(wanted) and path.read_bytes() == wanted:
+                found.append(path)
+    return found
 
 
 def named(script: str) -> str | None:

@@ -62,7 +62,9 @@ def headline(case: Case, failure: Failure) -> str:
 
     An error that does not fit is named by its type only; the lines below have the whole text.
     """
-    short = _short(failure) if fits(case, failure) else failure.type.rpartition(".")[2]
+    short = _short(failure)
+    if not fits(case, failure):
+        short = short.partition(": ")[0] if failure.type else ""
     return docstring(one_line(f"{_place(case, failure)}: {short}" if short else _place(case, failure), 115))
 
 

@@ -86,7 +86,8 @@ def show(
     field("the rest", f"of the captured graph {found['rest']}" if found.get("rest") else None, console)
     field("retested", "\n".join(found.get("retested") or ()), console)
     if verified:
-        field("script", f"minify repro {this} -o repro.py", console)
+        written = found.get("scripts")
+        field("script", "\n".join(written) if written else f"minify repro {this} -o repro.py", console)
         field("more", None if details else f"minify show {this} --details", console)
     elif found["state"] == "pending":
         field("next", f"minify run {this}", console)
@@ -125,7 +126,7 @@ def _first_node(found: Mapping[str, Any]) -> str | None:
     """The first node whose value differs, for a person."""
     if not found:
         return None
-    error = f"off by {number(found.get('error'))}, eager: {number(found.get('eager_error'))}"
+    error = f"off by {number(found.get('error'))}, eager by {number(found.get('eager_error'))}"
     return f"{found.get('node')}, node {found.get('position')} of {found.get('of')} ({error})"
 
 

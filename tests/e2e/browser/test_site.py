@@ -23,7 +23,6 @@ PAGES = ("index", "docs/api", "docs/architecture", "docs/security")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As the Makefile builds it, elsewhere."""
-    pytest.importorskip("sphinx", reason="Sphinx is not installed: make docs")
     folder = tmp_path_factory.mktemp("site")
     makefile = (ROOT / "Makefile").read_text()
     (options,) = re.findall(r"^SPHINX = \$\(BIN\)/python -m sphinx (.+) -d build/doctrees$", makefile, re.MULTILINE)
@@ -106,7 +105,6 @@ def setup(app):
     ids=["a heading", "no page", "no heading", "a name", "no name"],
 )
 def test_what_leads_nowhere_fails_the_build(tmp_path: Path, text: str, said: str) -> None:
-    pytest.importorskip("sphinx", reason="Sphinx is not installed: make docs")
     (tmp_path / "README.md").write_text(f"# Front\n\n{text}\n")
     (tmp_path / "conf.py").write_text(SETTINGS)
     command = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "-b", "html", ".", "out"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 
@@ -69,6 +71,17 @@ def test_a_script_that_is_there_is_not_overwritten(caught: tuple[Desk, subproces
     assert again.returncode == 1
     assert "scripts/repro_1.py shows failure 1" in again.stderr  # it is the same script
     assert (desk.path / "scripts" / "repro_1.py").read_text() == script
+
+
+def test_show_names_the_script_that_was_written(caught: tuple[Desk, subprocess.CompletedProcess[str]]) -> None:
+    desk, _ = caught
+    shutil.copy(desk.path / "scripts" / "repro_1.py", desk.path / "repro_1.py")
+    (desk.path / "repro_2.py").write_text("# another script\n")
+    said = desk.minify("show", "repro.db", 1).stdout
+    assert re.search(r"^ +script +repro_1\.py$", said, re.MULTILINE), said
+    (desk.path / "repro_1.py").unlink()
+    said = desk.minify("show", "repro.db", 1).stdout
+    assert re.search(r"^ +script +minify repro repro\.db 1 -o repro\.py$", said, re.MULTILINE), said
 
 
 def test_where_nothing_fails_the_exit_code_is_that_of_the_program(desk: Desk) -> None:

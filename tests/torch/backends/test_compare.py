@@ -63,6 +63,12 @@ def test_the_classes_of_divergence(kind: str, eager: Callable[..., Any], compile
     assert judge(eager, eager, [X]) is None
 
 
+def test_a_divergence_is_said_in_a_sentence() -> None:
+    found = judge(lambda x: x * 2, lambda x: torch.cat([x[:1] * 2 + 0.5, x[1:] * 2]), [torch.ones(4)])
+    assert found is not None
+    assert found.message == "output 0 is off by 0.5 (eager by 0) in 1 of 4 elements"
+
+
 @pytest.mark.parametrize(
     ("eager", "compiled"),
     [

@@ -29,7 +29,7 @@ X = torch.tensor([1.0, 1e30])
 DIVERGENCE = Failure(
     FailureKind.DIVERGENCE,
     Phase.FORWARD,
-    message="output 0: 1 of 2 elements differ",
+    message="output 0 is off by 0.159 (eager by 3.1e-08) in 1 of 2 elements",
     detail={"class": "value", "where": "output 0"},
 )
 GRADIENT = replace(DIVERGENCE, phase=Phase.BACKWARD)
@@ -73,7 +73,7 @@ def test_a_minimal_divergence_reads_as_a_person_would_write_it() -> None:
     assert (
         script(lambda energy: torch.acosh(energy), X, failure=DIVERGENCE)
         == '''\
-"""inductor: divergence in forward: output 0: 1 of 2 elements differ
+"""inductor: divergence in forward: output 0 is off by 0.159 (eager by 3.1e-08) in 1 of 2 elements
 
 From model.py:16 forward of the program.
 Minified by fxminify 0.1.0 from 214 nodes to 1 (14 queries). Signature v1:ab12cd34ef56.
@@ -152,12 +152,21 @@ def test_what_the_message_says_already_is_not_said_again() -> None:
     ]  # fmt: skip
 
 
+def test_a_first_line_that_is_too_short_for_the_cause_names_its_type() -> None:
+    message = "Failed to convert the exported program to an ONNX model. Next steps:\n- report it"
+    cause = "No ONNX function found for an operator that nobody has ever registered with the registry of functions"
+    causes = (("torch.onnx.errors.DispatchError", cause),)
+    wrapped = replace(LONG, type="torch.onnx.errors.ConversionError", message=message, causes=causes, diagnostics="")
+    assert about(wrapped).splitlines()[0] == "inductor: compile error: DispatchError"
+    assert "Next steps" not in about(wrapped)
+
+
 def test_numbers_of_a_divergence_are_said_once() -> None:
     detail = {"class": "value", "where": "output 0", "error": "0.159", "eager_error": "3.1e-08"}
-    message = "output 0: 1 of 2 elements differ, error 0.159 (eager's own 3.1e-08)"
+    message = "output 0 is off by 0.159 (eager by 3.1e-08) in 1 of 2 elements"
     told = replace(DIVERGENCE, message=message, detail=detail)
     assert about(told) == f"inductor: divergence in forward: {told.message}\n"
-    untold = replace(told, message="output 0: 1 of 2 elements differ")
+    untold = replace(told, message="output 0 is wrong in 1 of 2 elements")
     assert about(untold).splitlines()[2] == "Largest error against float64: 0.159 compiled, 3.1e-08 in eager."
 
 
@@ -491,7 +500,7 @@ CRASH = Failure(FailureKind.CRASH, Phase.FORWARD, message="the process died of S
         (replace(ERROR, causes=(("KeyError", "index out of bounds: 37"),)), "index out of bounds: 37"),
         (replace(ERROR, message="no way " * 30, causes=(("KeyError", "the tile is odd"),)), "the tile is odd"),
         (replace(ERROR, kind=FailureKind.COMPILE_ERROR, phase=Phase.COMPILE), "index out of bounds: 37"),
-        (DIVERGENCE, "1 of 2 elements differ"),
+        (DIVERGENCE, "off by 0.159"),
         (replace(DIVERGENCE, message="dtype is a, b compiled", detail={"class": "dtype"}), "dtype is a, b compiled"),
         (replace(CRASH, diagnostics=STANDARD_ERROR), "the tile is odd"),
         (CRASH, "the process died of SIGABRT"),

@@ -295,6 +295,12 @@ def test_threads_that_die_together_are_one_crash_whoever_is_first() -> None:
     assert seen[0].diagnostics == "what(): kernel, <path>, index out of bounds: <n> <= tmp < <n>"
 
 
+def test_a_headline_has_the_numbers_and_no_path_of_this_machine() -> None:
+    what = "  what():  kernel, /tmp/x/c1.main.cpp:208, index out of bounds: 0 <= tmp56 < 8L"
+    died = Failure(FailureKind.CRASH, Phase.FORWARD, signal=6, message="the process died of SIGABRT", diagnostics=what)
+    assert died.headline() == "the process died of SIGABRT: kernel, index out of bounds: 0 <= tmp56 < 8L"
+
+
 def test_masking_a_huge_message_is_quick_and_bounded() -> None:
     assert len(mask("%x : [num_users=1] = " * 200_000)) <= 1000
 
@@ -325,7 +331,7 @@ def test_errors_of_the_c_compiler_are_told_apart_by_its_first_error() -> None:
     assert signature(first) == signature(again)
     assert signature(first).difference(signature(other)) == "diagnostics"
     assert signature(first, version=1) == signature(other, version=1)
-    said = "torch._inductor.exc.InductorError: CppCompileError: C++ compile error: 'tmp' was not declared"
+    said = "torch._inductor.exc.InductorError: CppCompileError: C++ compile error: 'tmp12' was not declared"
     assert first.headline() == said
 
 
