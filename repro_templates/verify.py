@@ -55,6 +55,7 @@ def verify(
     *,
     runs: int = 3,
     fresh: int = 1,
+    again: bool = True,
     timeout: float = 300.0,
     search_path: Sequence[str] = (),
     files: Mapping[str, bytes] = MappingProxyType({}),
@@ -64,10 +65,11 @@ def verify(
     """Run the text ``script``. ``expected`` is the signature it must show, or a function that accepts its failure.
 
     At least ``fresh`` runs are fresh processes: 0 for a script that was verified before, ``runs`` for a failure that
-    comes and goes. ``files`` lie beside the script. A run that takes longer than ``timeout`` seconds counts as a hang.
-    ``embedded`` is the name of the file from which source in the script was taken, for frames. ``processes`` can share
-    the imports with other scripts; another thread can end the runs through it, then
-    `fxminify.repro_templates.processes.Stopped` is raised. Ctrl-C ends them, too.
+    comes and goes. ``again``: what forked runs show is found out again in fresh processes unless all agree. ``files``
+    lie beside the script. A run that takes longer than ``timeout`` seconds counts as a hang. ``embedded`` is the name
+    of the file from which source in the script was taken, for frames. ``processes`` can share the imports with other
+    scripts; another thread can end the runs through it, then `fxminify.repro_templates.processes.Stopped` is raised.
+    Ctrl-C ends them, too.
     """
     what = Script(script, timeout, search_path, files)
     shows = expected if callable(expected) else lambda failure: signature(failure) == expected
@@ -83,7 +85,7 @@ def verify(
         reported, plainly = _run(what, reports, where, forked=forked, fork_plain=forked and not fresh)
         failures = [told(ended) for ended in reported]
         settled = _agree(failures, plainly) and (fresh or (failures[0] is not None and shows(failures[0])))
-        if not settled and any(ended.forked for ended in (*reported, plainly)):
+        if again and not settled and any(ended.forked for ended in (*reported, plainly)):
             reported, plainly = _run(what, reports, where)
             failures = [told(ended) for ended in reported]
     seen = [failure for failure in failures if failure is not None and shows(failure)]

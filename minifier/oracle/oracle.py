@@ -17,6 +17,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from ...store.document.case import Blobs, Case, Json
 from ...store.failure import Failure, FailureKind
@@ -79,11 +80,14 @@ class FailureTarget:
         if self.error_regex is not None:
             return re.search(self.error_regex, text(failure)) is not None
         seen = signature(failure)
+        return not self.is_other_matter(seen) and any(seen.matches(a, self.match) for a in self.allowed)
+
+    def is_other_matter(self, seen: Signature) -> bool:
+        """Whether wrong values are none of this failure although their signatures may agree."""
         if seen.rounding and not any(a.rounding for a in self.allowed):
-            return False  # a backend that rounds shows that in every graph
-        if seen.undefined and not any(a.undefined for a in self.allowed):
-            return False  # eager's own 0 / 0: what a backend makes of it is another matter
-        return any(seen.matches(a, self.match) for a in self.allowed)
+            return True  # a backend that rounds shows that in every graph
+        # eager's own 0 / 0: what a backend makes of it is another matter
+        return seen.undefined and not any(a.undefined for a in self.allowed)
 
     def seen_in(self, failure: Failure) -> Failure | None:
         """The part of ``failure`` that is under reduction: itself, or one of its further divergences; None if none
@@ -91,25 +95,42 @@ class FailureTarget:
         return next((each for each in failure.each() if self.shows(each)), None)
 
 
+class Target(Protocol):
+    """What counts as the failure that is looked for."""
+
+    def seen_in(self, failure: Failure) -> Failure | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LongerLimit:
+    """A time limit of ``seconds`` for cases of more than ``nodes`` compute nodes: how long they take was not
+    measured."""
+
+    nodes: int
+    seconds: float
+
+
 class Oracle:
     """Gives a `Verdict` about each candidate. ``timeout`` is in seconds per run; see `minifier.oracle.replay`.
 
     For a hang, ``healthy`` is the number of seconds that a graph of one node takes, and smaller candidates get less
-    time.
+    time. ``longer`` is the time limit of cases that are larger than what was replayed.
     """
 
     def __init__(
         self,
         pool: Workers,
-        target: FailureTarget,
+        target: Target,
         *,
         timeout: float,
         entry: str = "direct",
         votes: Votes | None = None,
         threads: int = 1,
         healthy: float = 0.0,
+        longer: LongerLimit | None = None,
     ) -> None:
         self.healthy = healthy
+        self.longer = longer
         self.pool = pool
         self.target = target
         self.timeout = timeout
@@ -141,6 +162,8 @@ class Oracle:
 
     def timeout_of(self, case: Case) -> float:
         """Seconds that one run of ``case`` may take."""
+        if self.longer is not None and case.graph.count > self.longer.nodes:
+            return max(self.timeout, self.longer.seconds)
         if not self.healthy:
             return self.timeout
         return self.timeout_factor * min(self.timeout, hang_seconds(self.healthy, case.graph.count))

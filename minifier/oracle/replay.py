@@ -23,7 +23,7 @@ from ...store.signature import Match, Signature, signature
 from ..sandbox.pool import Reply, Workers
 from . import tasks
 from .observation import Observation, Seen, of_reply
-from .oracle import SHORTEST, FailureTarget, Oracle, Votes, hang_seconds
+from .oracle import SHORTEST, FailureTarget, LongerLimit, Oracle, Votes, hang_seconds
 
 SLOWEST_TIMES = 5.0
 #: Seconds a replay may take where the capture names no time of its own.
@@ -58,6 +58,7 @@ class Replay:
     ``failures`` has one example for each signature of ``target.allowed``; ``entries`` what each entry showed;
     ``threads`` is torch's number of threads; ``healthy``, for a hang, the seconds that a graph of one node takes, else
     0; ``reason`` says why it did not reproduce, for a person; ``passes`` that every run ended without a failure.
+    ``longer`` is the time limit of cases that are larger than the one that was replayed.
     """
 
     reproduced: bool
@@ -71,6 +72,7 @@ class Replay:
     entries: dict[str, Shown] = field(default_factory=dict)
     reason: str = ""
     passes: bool = False
+    longer: LongerLimit | None = None
 
     def seldom(self) -> str:
         """How often the whole graph failed (``7 of 9``), nothing where it always did."""
@@ -87,6 +89,7 @@ class Replay:
             votes=Votes.for_rate(self.rate, least),
             threads=self.threads,
             healthy=self.healthy,
+            longer=self.longer,
         )
 
 

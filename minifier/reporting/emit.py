@@ -70,10 +70,12 @@ class Emitter:
         embed: bool,
         replays: str = "",
         installed: Installed | None = None,
+        early: bool = False,
     ) -> Draft:
         """Render the script and run it. Safe in another thread. Raises `Unprintable` and `CannotLoad`.
 
         ``replays`` is how often the whole graph failed where that was not always, ``installed`` what a worker found.
+        The run of an ``early`` script may be forked from a process that has only done the imports of the script.
         """
         more = {"runs": f"{runs} of {runs}", "replays": replays, "installed": installed or Installed()}
         best: Draft | None = None
@@ -86,7 +88,8 @@ class Emitter:
                 rendered.text,
                 self.shows,
                 runs=runs,
-                fresh=runs if replays else 1,
+                fresh=0 if early else runs if replays else 1,
+                again=not early,
                 timeout=self.timeout + START,
                 search_path=search_path(case),
                 files={} if rendered.data is None else {SIDE_FILE: rendered.data},
@@ -103,6 +106,12 @@ class Emitter:
         seen = f"{done.shown} of {done.runs}"
         header = replace(best.header, runs=seen, tentative=done.mismatch if not done.shown else "")
         return replace(best, header=header, rendered=render(case, blobs, header=header, embed=embed))
+
+    def early_draft(
+        self, case: Case, blobs: Blobs, *, failure: Failure, queries: int = 0, embed: bool = False
+    ) -> Draft:
+        """A script that is run once, beside the work that leads to the final one. Raises as `draft` does."""
+        return self.draft(case, blobs, failure=failure, queries=queries, runs=1, embed=embed, early=True)
 
     def prepare(self, case: Case, failure: Failure) -> None:
         """Begin with the imports of scripts for the backend of ``case``, and do not wait for them.

@@ -107,7 +107,7 @@ class EntryAttempt:
         self.oracle = self._oracle()
         self.before = before
         self.started = time.monotonic()
-        self.asked_first = False
+        self.asked_first = session.head_start.looked_for_first
 
     def _oracle(self) -> Oracle | ScriptOracle:
         if self.entry == SCRIPT:
@@ -143,6 +143,10 @@ class EntryAttempt:
         self.log = VerdictLog(
             self.session, self.session.index.reductions.begin(self.session.capture.id, config).id, before=self.before
         )
+        for key, (name, verdict) in self.session.head_start.verdicts.items():
+            if key not in self.log.known and self.entry == self.session.head_start.entry:
+                self.log.asked(key, name)
+                self.log.answered(key, verdict)
         start = with_distinct_names(self.session.case)
         trace = self.record(start)
         first = self.begins(trace) if len(start.graph.compute) > _FEW else None
@@ -236,13 +240,10 @@ class EntryAttempt:
         if not slow or hangs or shown.rate < 1.0 or self.entry == SCRIPT or not self.session.early.is_wanted():
             return
         case, blobs = self.self_contained(case)
-        emitter, queries = self.emitter(case), self.log.total
+        emitter, queries, failure = self.emitter(case), self.log.total, shown.failures[0]
 
         def make() -> tuple[Case, Draft]:
-            embed = options.embed_data
-            return case, emitter.draft(
-                case, blobs, failure=shown.failures[0], queries=queries, runs=1, embed=embed
-            )  # fmt: skip
+            return case, emitter.early_draft(case, blobs, failure=failure, queries=queries, embed=options.embed_data)
 
         self.session.early.begin(emitter, make)
 

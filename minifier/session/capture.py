@@ -1,9 +1,10 @@
 """One capture, from its replay to its verified script.
 
-A capture whose failure does not show in the replays is not minified. Otherwise the shrinker reduces it, and its script
-is run as a file in fresh processes (`minifier.session.attempt`). If the script does not show the failure that the
-oracle saw, the reduction is repeated through the entry that is closest to the script, and at last with the script
-itself as the oracle. If that fails, too, the capture ends as unverified.
+Where a small part of the captured graph fails as captured, that part is replayed (`minifier.session.head_start`), else
+the whole graph. A capture whose failure does not show in the replays is not minified. Otherwise the shrinker reduces
+it, and its script is run as a file in fresh processes (`minifier.session.attempt`). If the script does not show the
+failure that the oracle saw, the reduction is repeated through the entry that is closest to the script, and at last with
+the script itself as the oracle. If that fails, too, the capture ends as unverified.
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ...backends.provenance import libraries
 from ...backends.provenance.spec import BackendSpec, CannotLoad
-from ...store.document.case import Case, tag
+from ...store.document.case import Case, operators, tag
 from ...store.failure import METADATA, Failure
 from ...store.index import CaptureInfo, Index, State
-from ...store.signature import Match
+from ...store.signature import Match, signature
+from ..oracle.oracle import LongerLimit
 from ..oracle.replay import LIMIT, Likeness, Replay, Shown, healthy, replay
 from ..oracle.scheduler import Budget
+from ..oracle.verdict import Outcome, Verdict
 from ..reducer.guess import guess
 from ..reducer.history import begin_at
 from ..reporting.emit import Draft, Emitter
 from ..sandbox.launcher import BackendImportError, SandboxError
+from ..sandbox.pool import Workers
+from ..tracing.content_address import content_addressed
 from .attempt import SCRIPT, AttemptResult, EntryAttempt, keep
 from .capture_session import CaptureSession, again
 from .early_script import EarlyScript
-from .events import Listener, Replayed, ReplayFinished, ReplayStarted
+from .events import HeadStartBegan, Listener, Replayed, ReplayFinished, ReplayStarted
+from .head_start import HeadStart, is_worth, look
 from .options import MinifyOptions
 from .resources import SharedResources
 
@@ -68,36 +75,8 @@ def reduce_capture(
     try:
         pool = resources.workers(case)
         pool.scratch.put(index.blobs.view(case.storages))
-        hang = failure.detail.get("seconds")
-        listener(ReplayStarted(capture.id, options.replays))
-        for case in ways:  # the first that shows the failure is reduced
-            shown = replay(
-                pool,
-                case,
-                failure,
-                runs=options.replays,
-                match=Match(options.match),
-                error_regex=options.error_regex,
-                prefer=entry_to_resume(index, capture.id, options, begun),
-                limit=options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT),
-                again=again(index, capture.id),
-                meanwhile=early.tell,
-                ran=lambda number: listener(Replayed(capture.id, number)),
-            )
-            if shown.reproduced:
-                break
-        listener(replay_event(capture.id, shown))
-        if not shown.reproduced:
-            if early.finish():
-                return CaptureOutcome(State.VERIFIED, "the culprit alone shows it, the whole graph does not")
-            return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(capture))
-        index.captures.diagnose(capture.id, shown.failures[0])
-        budget = Budget(options.max_queries, options.budget)
-        return _attempts(
-            CaptureSession(
-                index, capture, case, shown, pool, resources.processes, options, listener, early, begun, budget=budget
-            )
-        )
+        work = _Work(index, capture, failure, options, listener, resources, pool, early, begun)
+        return work.from_head_start(ways[0]) or work.from_the_whole(ways)
     except BackendImportError as error:
         return CaptureOutcome(State.BLOCKED, str(error))
     except CannotLoad as error:
@@ -105,6 +84,130 @@ def reduce_capture(
     except SandboxError as error:
         resources.end_workers()
         return CaptureOutcome(State.BLOCKED, f"the workers cannot work: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What replays and attempts of one capture need. ``begun`` is the step that the work goes on from."""
+
+    index: Index
+    capture: CaptureInfo
+    failure: Failure
+    options: MinifyOptions
+    listener: Listener
+    resources: SharedResources
+    pool: Workers
+    early: EarlyScript
+    begun: tuple[int, int] | None
+
+    @property
+    def likeness(self) -> Likeness:
+        return Likeness(self.failure, Match(self.options.match), self.options.error_regex)
+
+    @property
+    def limit(self) -> float:
+        """Seconds that a run of the captured graph may take."""
+        hang = self.failure.detail.get("seconds")
+        return self.options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT)
+
+    def from_head_start(self, case: Case) -> CaptureOutcome | None:
+        """Minify ``case`` without a replay of the whole of it. None where that cannot be done."""
+        if self.begun is not None or not is_worth(case, self.failure):
+            return None
+        self.listener(HeadStartBegan(self.capture.id))
+        found = look(self.index, self.capture.id, self.pool, case, self.likeness, self.options.jobs)
+        if found.case is None:
+            return None
+        self._begin_script(found.case)
+        nodes = found.case.graph.count
+        shown = self.replay(found.case, part=nodes)
+        if not shown.reproduced or shown.rate < 1.0:
+            return None
+        shown = replace(shown, longer=LongerLimit(nodes, self.limit))
+        session = self.session(case, shown, found)
+        for other in found.others:
+            session.add_other_failure(*other)
+        outcome = _attempts(session)
+        if found.certain or outcome.state is not State.VERIFIED or session.spent():
+            return outcome
+        verdict = shown.oracle(self.pool).ask(case)
+        if verdict.same:
+            return outcome
+        if found.failure is not None and verdict.failure is not None:
+            session.add_other_failure(found.case, Verdict(Outcome.OTHER, signature(found.failure), found.failure))
+            session.store_other_failures()
+        session.note("the captured graph fails in another way than the part of it that was minified: it is replayed")
+        return None
+
+    def from_the_whole(self, ways: list[Case]) -> CaptureOutcome:
+        """Replay the captured graph and minify it, in the first of the ``ways`` to run it that shows the failure."""
+        for case in ways:
+            shown = self.replay(case)
+            if shown.reproduced:
+                return _attempts(self.session(case, shown, HeadStart()))
+        if self._culprit_alone_shows():
+            return CaptureOutcome(State.VERIFIED, "the culprit alone shows it, the whole graph does not")
+        return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(self.capture))
+
+    def replay(self, case: Case, part: int = 0) -> Replay:
+        """Replay ``case``, which is the captured one, or a part of it with ``part`` compute nodes."""
+        self.listener(ReplayStarted(self.capture.id, self.options.replays, part))
+        shown = replay(
+            self.pool,
+            case,
+            self.failure,
+            runs=self.options.replays,
+            match=Match(self.options.match),
+            error_regex=self.options.error_regex,
+            prefer=entry_to_resume(self.index, self.capture.id, self.options, self.begun),
+            limit=self.limit,
+            again=again(self.index, self.capture.id),
+            meanwhile=self.early.tell,
+            ran=lambda number: self.listener(Replayed(self.capture.id, number)),
+        )
+        self.listener(replay_event(self.capture.id, shown, part))
+        return shown
+
+    def session(self, case: Case, shown: Replay, head_start: HeadStart) -> CaptureSession:
+        self.index.captures.diagnose(self.capture.id, shown.failures[0])
+        return CaptureSession(
+            self.index,
+            self.capture,
+            case,
+            shown,
+            self.pool,
+            self.resources.processes,
+            self.options,
+            self.listener,
+            self.early,
+            self.begun,
+            Budget(self.options.max_queries, self.options.budget),
+            head_start,
+        )
+
+    def _begin_script(self, case: Case) -> None:
+        """Run a script of ``case`` beside its replays, unless another one has shown the failure."""
+        if not self.early.is_wanted():
+            return
+        case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))
+        case, blobs = content_addressed(case, self.pool.scratch)
+        emitter = self._emitter()
+        self.early.begin(emitter, lambda: (case, emitter.early_draft(case, blobs, failure=self.failure)))
+
+    def _culprit_alone_shows(self) -> bool:
+        """Whether a script of the culprit shows the failure, which the whole graph does not. Then it is stored."""
+        if not self.early.finish() or (found := self.early.shown()) is None:
+            return False
+        case, draft = found
+        emitter = self._emitter()
+        state, _ = emitter.store(
+            emitter.draft(case, draft.blobs, failure=self.failure, queries=0, runs=self.options.runs, embed=False)
+        )
+        return state is State.VERIFIED
+
+    def _emitter(self) -> Emitter:
+        limit = self.options.timeout or _GUESS_LIMIT
+        return Emitter(self.index, self.capture, self.likeness.holds, limit, self.resources.processes)
 
 
 def _first_guess(
@@ -128,7 +231,7 @@ def _first_guess(
             if len(os.sched_getaffinity(0)) > 1:
                 emitter.prepare(replace(healthy(case), compare=case.compare, imports=()), failure)
             return None
-        return found, emitter.draft(found, {}, failure=failure, queries=0, runs=1, embed=False)
+        return found, emitter.early_draft(found, {}, failure=failure)
 
     return emitter, make
 
@@ -151,10 +254,10 @@ def entry_to_resume(index: Index, capture_id: int, options: MinifyOptions, begun
     return ""
 
 
-def replay_event(capture_id: int, shown: Replay) -> ReplayFinished:
+def replay_event(capture_id: int, shown: Replay, part: int = 0) -> ReplayFinished:
     """What the replays showed."""
     seen = shown.entries.get(shown.entry) or Shown()
-    return ReplayFinished(capture_id, shown.reproduced, shown.entry, seen.matched, seen.runs, shown.reason)
+    return ReplayFinished(capture_id, shown.reproduced, shown.entry, seen.matched, seen.runs, shown.reason, part)
 
 
 def variants(case: Case) -> list[Case]:

@@ -18,6 +18,7 @@ from ..sandbox.pool import Ended, Workers
 from ..tracing.content_address import content_addressed
 from .early_script import EarlyScript
 from .events import Listener, Noted, QueryAnswered, StepAccepted
+from .head_start import HeadStart
 from .options import MinifyOptions
 
 
@@ -28,7 +29,7 @@ def again(index: Index, capture: int, *options: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CaptureSession:
-    """A replayed capture, and what its attempts share."""
+    """A replayed capture, and what its attempts share. ``shown`` is what the replays showed."""
 
     index: Index
     capture: CaptureInfo
@@ -42,6 +43,8 @@ class CaptureSession:
     #: The reduction and the number of its step that ``case`` comes from; None for the captured case.
     begun: tuple[int, int] | None = None
     budget: Budget = field(default_factory=Budget)
+    #: The part of the case that was replayed instead of the whole.
+    head_start: HeadStart = field(default_factory=HeadStart)
     #: By signature; sessions that `dataclasses.replace` makes of this one add to the same.
     _other_failures: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
 

@@ -48,7 +48,11 @@ class EarlyScript:
         running = self._running
         if self.told or self._vain == _VAIN or (running is not None and not running.made.done()):
             return False
-        return running is None or running.shown() is None
+        return self.shown() is None
+
+    def shown(self) -> tuple[Case, Draft] | None:
+        """The case and the script of the last run that is over, if it showed the failure."""
+        return None if self._running is None else self._running.shown()
 
     def begin(self, emitter: Emitter, make: Callable[[], tuple[Case, Draft] | None]) -> None:
         """Run ``make`` in a thread: it draws a script up with ``emitter``. Only where one `is_wanted`."""
@@ -59,7 +63,7 @@ class EarlyScript:
 
     def tell(self) -> None:
         """Store the script once its run is over, if that showed the failure."""
-        if self.told or self._running is None or (shown := self._running.shown()) is None:
+        if self.told or self._running is None or (shown := self.shown()) is None:
             return
         self.told = True
         case, draft = shown

@@ -20,16 +20,27 @@ class CaptureStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadStartBegan:
+    """The workers are ready, and look for a small part of the captured graph that fails as captured."""
+
+    capture_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayStarted:
-    """The captured graph is about to be run ``runs`` times or more, to see whether its failure shows here."""
+    """The captured graph is about to be run ``runs`` times or more, to see whether its failure shows here.
+
+    Where a small part of it fails as captured, this part is run instead, and has ``part`` compute nodes.
+    """
 
     capture_id: int
     runs: int
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Run ``number`` of the captured graph is over, counted from 1."""
+    """Run ``number`` of the captured graph, or of a part of it, is over, counted from 1."""
 
     capture_id: int
     number: int
@@ -39,7 +50,8 @@ class Replayed:
 class ReplayFinished:
     """The failure showed in ``shown`` of ``runs`` runs; ``reason`` says why it was not reproduced.
 
-    ``entry`` is how the backend was called: ``direct``, on the graph, or ``compile``, by `torch.compile`.
+    ``entry`` is how the backend was called: ``direct``, on the graph, or ``compile``, by `torch.compile`. ``part`` is
+    that of `ReplayStarted`.
     """
 
     capture_id: int
@@ -48,6 +60,7 @@ class ReplayFinished:
     shown: int
     runs: int
     reason: str = ""
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +97,9 @@ class StepAccepted:
 
 @dataclass(frozen=True, slots=True)
 class FirstScript:
-    """A script with ``nodes`` compute nodes is stored, and a fresh run of it showed the failure. The work goes on: the
-    final script replaces it. This is told where the failure names the culprit, and where a query takes long."""
+    """A script with ``nodes`` compute nodes is stored, and a run of it in a process of its own showed the failure. The
+    work goes on: the final script replaces it. This is told where the failure names the culprit, where a small part of
+    the captured graph fails at once, and where a query takes long."""
 
     capture_id: int
     nodes: int
@@ -118,6 +132,7 @@ class CaptureFinished:
 
 Event = (
     CaptureStarted
+    | HeadStartBegan
     | ReplayStarted
     | Replayed
     | ReplayFinished

@@ -28,6 +28,7 @@ class NotebookProgress:
     def __init__(self) -> None:
         self._handle: Any = None
         self._name = ""
+        self._replayed = ""
         self._updated = 0.0
         self._started = 0.0
 
@@ -37,10 +38,13 @@ class NotebookProgress:
                 self._name = f"{capture.id} {capture.backend} {kind_in_words(capture.kind)}"
                 self._handle, self._started = None, time.monotonic()
                 self._show("starting workers")
-            case events.ReplayStarted():
-                self._show("running the captured graph")
+            case events.HeadStartBegan():
+                self._show("looking for a small part of the graph that fails")
+            case events.ReplayStarted(part=part):
+                self._replayed = f"a part of {count(part, 'node')}" if part else "the captured graph"
+                self._show(f"running {self._replayed}")
             case events.Replayed(_, number):
-                self._show(f"the captured graph ran {count(number, 'time')}")
+                self._show(f"{self._replayed} ran {count(number, 'time')}")
             case events.QueryAnswered() if time.monotonic() - self._updated > _PAUSE:
                 left = f"{event.nodes} of {count(event.start_nodes, 'node')} left"
                 elapsed = time.monotonic() - self._started

@@ -34,7 +34,7 @@ LONG = 30.0
 SILENCE = 30.0
 
 #: What is done before there is anything to count.
-_BEGINNING = _STARTING, _REPLAYING = "starting workers", "running the captured graph"
+_BEGINNING = _STARTING, _LOOKING = "starting workers", "looking for a small part of the graph that fails"
 
 
 class RunProgress:
@@ -69,6 +69,7 @@ class RunProgress:
         self._task: TaskID | None = None
         self._name = ""
         self._state = ""
+        self._replayed = ""
         self._spoke = self._started = time.monotonic()
         self._over = threading.Event()
 
@@ -94,13 +95,16 @@ class RunProgress:
                 self._name = printable(f"{capture.id} {capture.backend} {kind_in_words(capture.kind)}", 60)
                 self._started = time.monotonic()
                 self._task = self._progress.add_task(self._name, total=None, state=_STARTING)
-            case events.ReplayStarted():
-                self._show(_REPLAYING)
-                self._say(_REPLAYING)
+            case events.HeadStartBegan():
+                self._show(_LOOKING)
+            case events.ReplayStarted(part=part):
+                self._replayed = f"a part of {count(part, 'node')}" if part else "the captured graph"
+                self._show(f"running {self._replayed}")
+                self._say(f"running {self._replayed}")
             case events.Replayed(_, number):
-                self._show(f"the captured graph ran {count(number, 'time')}")
+                self._show(f"{self._replayed} ran {count(number, 'time')}")
             case events.ReplayFinished(reproduced=True, entry=entry, shown=shown, runs=runs):
-                self._show(f"the captured graph fails in {shown} of {count(runs, 'run')} ({entry})")
+                self._show(f"{self._replayed} fails in {shown} of {count(runs, 'run')} ({entry})")
             case events.QueryAnswered():
                 self._answered(event)
             case events.StepAccepted(number=number, pass_name=name, nodes=nodes, inputs=inputs) if self._verbose:
@@ -158,7 +162,8 @@ class RunProgress:
         while not self._over.wait(SILENCE / 10):
             if self._capture is not None and time.monotonic() - self._spoke > SILENCE:
                 elapsed = time.monotonic() - self._started
-                still = self._state if self._state in _BEGINNING else f"at work: {self._state}"
+                at_once = self._state in _BEGINNING or self._state.startswith("running ")
+                still = self._state if at_once else f"at work: {self._state}"
                 self._note(f"{elapsed:.0f} s, still {still}")
 
     def _note(self, text: str) -> None:

@@ -1,0 +1,149 @@
+"""The head start: a small part of the captured graph that fails as captured, found before the graph is replayed.
+
+A run of the whole graph takes about as long as the program took to fail, and the replays are several. But mostly the
+failure names its culprit, or the culprit is one of the rarest operators. So the first queries of the search are asked
+at once, with the captured failure in the place of what the replays would show. If one of them finds a small part of the
+graph that fails in this way, this part is replayed instead of the whole, and the search begins as it always does. Its
+queries are logged, so none of them is asked again.
+
+Where nothing is found after a few queries, the whole graph is replayed, and nothing is lost but these queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...store.document.case import Case
+from ...store.failure import Failure, FailureKind, Phase
+from ...store.index import Index
+from ...store.signature import signature
+from ..candidate.hop_calls import with_distinct_names
+from ..candidate.trace import Trace
+from ..oracle import first_node, tasks
+from ..oracle.oracle import FailureTarget, Oracle
+from ..oracle.replay import Likeness
+from ..oracle.scheduler import Budget, MemoryLog, QueryScheduler
+from ..oracle.verdict import Verdict
+from ..passes import PASSES, nodes
+from ..reducer.hints import blamed, named
+from ..reducer.shrinker import Shrinker
+from ..sandbox.pool import Ended, Workers
+
+#: Smaller graphs are replayed at once.
+LEAST_NODES = 8
+#: What is found must have at most this share of the nodes.
+SHARE = 0.25
+#: After so many queries in a row without an answer that helps, the whole graph is replayed.
+MISSES = 4
+#: Seconds that one query may take. A part of the graph that takes longer is no help.
+LIMIT = 120.0
+_SLICES = tuple(row for row in PASSES if row.propose is nodes.slices)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadStart:
+    """What was found: ``case`` fails as captured, with ``failure``, through ``entry``; None where nothing was.
+
+    ``verdicts`` are those of the queries by key, with the name of the pass that asked, ``others`` the cases that failed
+    in another way. ``looked_for_first``: the first node that differs was asked about. Where not ``certain``, the
+    captured failure lacks a part of its signature, such as the stack of a crash, and another bug may look alike.
+    """
+
+    case: Case | None = None
+    failure: Failure | None = None
+    entry: str = ""
+    certain: bool = True
+    verdicts: Mapping[str, tuple[str, Verdict]] = field(default_factory=dict)
+    others: tuple[tuple[Case, Verdict], ...] = ()
+    looked_for_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    """The captured failure as the target of an oracle."""
+
+    likeness: Likeness
+
+    def seen_in(self, failure: Failure) -> Failure | None:
+        found = self.likeness.seen_in(failure)
+        if found is None or self.likeness.error_regex is not None:
+            return found
+        known = FailureTarget((signature(self.likeness.captured),))
+        return None if known.is_other_matter(signature(found)) else found
+
+
+class _Log(MemoryLog):
+    """Remembers which pass asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: dict[str, str] = {}
+
+    def asked(self, key: str, name: str) -> None:
+        self.names[key] = name
+
+
+def is_worth(case: Case, captured: Failure) -> bool:
+    """Whether a replay of the whole of ``case`` costs more than to `look` for a part. Of a hang, each query takes all
+    of its time."""
+    large = len(case.graph.compute) >= LEAST_NODES
+    return large and captured.kind is not FailureKind.HANG and not case.earlier and case.calls == 1
+
+
+def look(index: Index, capture_id: int, pool: Workers, case: Case, likeness: Likeness, jobs: int) -> HeadStart:
+    """Look for a small part of ``case`` that shows the captured failure. The storages of ``case`` are in the pool's
+    scratch directory. Raises `SandboxError` where the workers cannot work."""
+    captured = likeness.captured
+    start = with_distinct_names(case)
+    reply = pool.submit("record", tasks.record_argument(start), timeout=LIMIT).result()
+    if reply.ended is not Ended.DONE:
+        return HeadStart()
+    trace = Trace.from_json(reply.result)
+    entry = "compile" if captured.phase is Phase.GUARDS else "direct"
+    first, looked = _first_node(index, capture_id, pool, case, trace, captured, entry)
+    hints = named(start, [captured], first)
+    if captured.kind is FailureKind.DIVERGENCE and first is None:
+        return HeadStart(looked_for_first=looked)
+    log, budget = _Log(), Budget(MISSES)
+    scheduler = QueryScheduler(
+        Oracle(pool, _Captured(likeness), timeout=LIMIT, entry=entry), jobs=jobs, log=log, budget=budget
+    )
+
+    def accepted(found: Case, key: str) -> None:
+        budget.queries = budget.asked + MISSES
+
+    others: list[tuple[Case, Verdict]] = []
+    shrinker = Shrinker(
+        scheduler, pool.scratch, passes=_SLICES, hints=hints, blamed=blamed(start, [captured], first),
+        accepted=accepted, other=lambda found, verdict: others.append((found, verdict)),
+    )  # fmt: skip
+    found = shrinker.run(start, trace).case
+    verdicts = {key: (log.names[key], verdict) for key, verdict in log.known.items()}
+    verdict = log.known.get(scheduler.key(found))
+    if verdict is None or verdict.failure is None or found.graph.count > SHARE * start.graph.count:
+        return HeadStart(looked_for_first=looked)
+    certain = _is_certain(captured, verdict.failure)
+    return HeadStart(found, verdict.failure, entry, certain, verdicts, tuple(others), looked)
+
+
+def _first_node(
+    index: Index, capture_id: int, pool: Workers, case: Case, trace: Trace, captured: Failure, entry: str
+) -> tuple[str | None, bool]:
+    """The first node whose value differs, and whether a worker was asked."""
+    if captured.kind is not FailureKind.DIVERGENCE:
+        return None, False
+    known = first_node.stored(index, capture_id)
+    if known is None:
+        known = first_node.find(pool, case, trace, captured, entry, LIMIT)
+        if known is None:
+            return None, True
+        first_node.keep(index, capture_id, known)
+    return str(known.get("node", "")), True
+
+
+def _is_certain(captured: Failure, seen: Failure) -> bool:
+    """Whether the captured failure has every part of the signature of ``seen``."""
+    want, have = signature(captured), signature(seen)
+    diagnosed = bool(want.diagnostics) or not have.diagnostics
+    return diagnosed and (bool(want.origin) or not have.origin or captured.kind is not FailureKind.CRASH)

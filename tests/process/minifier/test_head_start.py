@@ -1,0 +1,114 @@
+"""A small part of a large graph that fails as captured is minified, before the whole graph is run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import head_starts
+import pytest
+import torch
+
+import fxminify
+from fxminify.minifier.session import events
+from fxminify.store.failure import Failure, FailureKind, Phase
+from fxminify.store.index import Index, State
+from fxminify.store.signature import signature
+
+QUICK = fxminify.MinifyOptions(replays=2, runs=1, explain=False)
+
+
+def long_chain(x: torch.Tensor) -> torch.Tensor:
+    """Sixteen operators: one `tanh`, one `exp`, the rest in pairs or more."""
+    for _ in range(4):
+        x = torch.sin(torch.cos(x)) + 1
+    return torch.tanh(x).cos() * torch.exp(x)
+
+
+def captured(path: Path, backend: str, message: str) -> Path:
+    """An index with the failure of ``backend`` on `long_chain`."""
+    torch._dynamo.reset()
+    with fxminify.capturing(path, check=False), pytest.raises(Exception, match=message):
+        torch.compile(long_chain, backend=backend)(torch.randn(4))
+    return path
+
+
+def minified(path: Path) -> tuple[list[fxminify.MinifyResult], list[events.Event], list[int]]:
+    """The results, the events, and how many nodes the backend saw in each compilation before the final script."""
+    told: list[events.Event] = []
+    seen: list[int] = []
+
+    def listen(event: events.Event) -> None:
+        told.append(event)
+        if isinstance(event, events.QueryAnswered) and event.stage == "verifying the script":
+            seen.extend(head_starts.sizes())
+
+    results = fxminify.minify(path, options=QUICK, listener=listen)
+    return results, told, seen
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv(head_starts.FOLDER, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("backend", "message"),
+    [("head_starts_named", "no rule for tanh"), ("head_starts_unnamed", "not supported")],
+)
+def test_the_whole_graph_is_not_compiled_before_the_script(tmp_path: Path, backend: str, message: str) -> None:
+    path = captured(tmp_path / "repro.db", backend, message)
+    head_starts.forget()
+    (result,), told, seen = minified(path)
+    assert (result.state, result.capture.nodes_before, result.capture.nodes_after) == (State.VERIFIED, 16, 1)
+    assert "tanh" in result.script
+    replays = [event for event in told if isinstance(event, events.ReplayStarted | events.ReplayFinished)]
+    assert [event.part for event in replays] == [1, 1]
+    assert max(seen) < 16
+
+
+def test_where_no_small_part_fails_the_whole_graph_is_replayed(tmp_path: Path) -> None:
+    path = captured(tmp_path / "repro.db", "head_starts_pair", "two at once")
+    (result,), told, _ = minified(path)
+    assert (result.state, result.capture.nodes_after) == (State.VERIFIED, 2)
+    replays = [event for event in told if isinstance(event, events.ReplayStarted)]
+    assert replays == [events.ReplayStarted(1, 2)]
+
+
+def test_its_queries_are_counted_and_asked_once(tmp_path: Path) -> None:
+    path = captured(tmp_path / "repro.db", "head_starts_unnamed", "not supported")
+    minified(path)
+    with Index.open(str(path), readonly=True) as index:
+        reduction = index.reductions.last(1)
+        assert reduction is not None
+        asked = index.verdicts.find(reduction.id)
+    assert "slices" in {verdict.pass_name for verdict in asked.values()}
+    assert reduction.queries == len(asked)
+
+
+@pytest.mark.slow
+def test_a_part_that_crashes_elsewhere_is_another_failure(tmp_path: Path) -> None:
+    """The stack of the captured crash is not known. The part that is tried first crashes in another function than the
+    whole graph, which is replayed in the end: two bugs, two scripts."""
+    path = captured(tmp_path / "repro.db", "head_starts_unnamed", "not supported")
+    crash = Failure(FailureKind.CRASH, Phase.COMPILE, "SIGABRT", "the process died of SIGABRT", signal=6)
+    with Index.open(str(path)) as index:
+        case = index.captures.case(1)
+        second = index.captures.add(
+            case=replace(case, backend=json.loads(json.dumps(case.backend).replace("unnamed", "dies"))),
+            blobs=dict(index.blobs.view(case.storages)), failure=crash, signature=signature(crash), provenance={},
+            ours=True,
+        )  # fmt: skip
+        index.captures.set_state(1, State.UNSUPPORTED)
+    results, told, _ = minified(path)
+    (result,) = results
+    assert (result.id, result.state, result.capture.nodes_after) == (second, State.VERIFIED, 1)
+    assert "exp" in result.script
+    parts = [event.part for event in told if isinstance(event, events.ReplayStarted)]
+    assert parts[0] > 0
+    assert parts[-1] == 0
+    with Index.open(str(path), readonly=True) as index:
+        (other,) = [row for row in index.captures.find() if row.parent == second]
+        assert "tanh" in str(index.captures.case(other.id).graph.nodes)
