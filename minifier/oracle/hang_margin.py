@@ -71,13 +71,13 @@ class HangMargin:
             self._tell(case)
             return oracle.ask(case, fresh=True)
 
-        oracle.timeout_factor = MARGIN
+        oracle.timeout_factor, anchor, oracle.anchor = MARGIN, oracle.anchor, ""
         try:
             return self._scheduler.ask_once(f"{self._scheduler.key(case)}/lasts", "lasts", ask).same
         except BudgetSpent:
             return True
         finally:
-            oracle.timeout_factor = 1.0
+            oracle.timeout_factor, oracle.anchor = 1.0, anchor
 
     def last_that_lasts(self, cases: Sequence[Case]) -> int | None:
         """The index of the last of ``cases`` that takes long enough, None if none does. The last case does not.

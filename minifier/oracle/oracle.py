@@ -24,6 +24,7 @@ from ...store.failure import Failure, FailureKind
 from ...store.signature import Match, Signature, signature
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Reply, Workers
+from ..sandbox.stacks import Sampling, is_doubtful
 from . import tasks
 from .observation import Observation, Seen, of_reply
 from .verdict import Outcome, Verdict
@@ -33,8 +34,10 @@ MISS = 0.01
 MOST_VOTES = 20
 #: The fewest runs that tell one rate from another.
 FEWEST_VOTES = 5
-#: The shortest time limit of a run, in seconds. A loaded machine stalls for less.
+#: The shortest time limit of a run, in seconds, and of a run that is expected to hang: that takes all of it, often. The
+#: time in which a run waits for a processor does not count.
 SHORTEST = 10.0
+SHORTEST_HANG = 5.0
 #: A hang takes this many times as long as a healthy compilation of as many nodes: one of 25 takes twice as long as
 #: one of one node (Inductor: 0.5 s for 3 nodes, 7.5 s for 317).
 HEALTHY_TIMES = 5.0
@@ -114,7 +117,8 @@ class Oracle:
     """Gives a `Verdict` about each candidate. ``timeout`` is in seconds per run; see `minifier.oracle.replay`.
 
     For a hang, ``healthy`` is the number of seconds that a graph of one node takes, and smaller candidates get less
-    time. ``longer`` is the time limit of cases that are larger than what was replayed.
+    time. A candidate that hangs at the ``anchor`` of the captured hang is ended before its time (`sandbox.stacks`).
+    ``longer`` is the time limit of cases that are larger than what was replayed.
     """
 
     def __init__(
@@ -127,9 +131,12 @@ class Oracle:
         votes: Votes | None = None,
         threads: int = 1,
         healthy: float = 0.0,
+        anchor: str = "",
         longer: LongerLimit | None = None,
     ) -> None:
         self.healthy = healthy
+        #: Empty where every hang must take all of its time.
+        self.anchor = anchor
         self.longer = longer
         self.pool = pool
         self.target = target
@@ -197,10 +204,13 @@ class _Query:
         self.verdicts: list[Verdict] = []
         self.seconds = 0.0
         self.retried = False
+        self.sampling = Sampling(oracle.anchor) if oracle.anchor else None
 
     def run(self, fresh: bool) -> None:
         try:
-            inner = self.oracle.pool.submit("observe", self.argument, timeout=self.timeout, fresh=fresh)
+            inner = self.oracle.pool.submit(
+                "observe", self.argument, timeout=self.timeout, fresh=fresh, sampling=self.sampling
+            )
         except SandboxError as exc:
             self._fail(exc)
             return
@@ -220,6 +230,10 @@ class _Query:
             self._fail(exc)
             return
         self.seconds += reply.seconds
+        if is_doubtful(reply.stacks, hangs=verdict.same, passes=verdict.outcome is Outcome.PASS):
+            self.sampling = None
+            self.run(fresh=True)
+            return
         if verdict.outcome is Outcome.INFRA and not self.retried:
             self.retried = True
             self.run(fresh=True)
@@ -238,7 +252,7 @@ class _Query:
 
 def hang_seconds(healthy: float, nodes: int) -> float:
     """Seconds after which a graph of ``nodes`` compute nodes counts as a hang, if one node takes ``healthy``."""
-    return max(SHORTEST, HEALTHY_TIMES * healthy * (1 + nodes / NODES_TWICE))
+    return max(SHORTEST_HANG, HEALTHY_TIMES * healthy * (1 + nodes / NODES_TWICE))
 
 
 def tally(verdicts: Sequence[Verdict], votes: Votes) -> Verdict | None:

@@ -20,7 +20,9 @@ from ...store.failure import Failure, FailureKind
 from ...store.private_values import covers, here
 from ...store.scrubbing import masked_failure
 from ...store.signature import Match, Signature, signature
+from ..sandbox import stacks
 from ..sandbox.pool import Reply, Workers
+from ..sandbox.stacks import Sampling
 from . import tasks
 from .observation import Observation, Seen, of_reply
 from .oracle import SHORTEST, FailureTarget, LongerLimit, Oracle, Votes, hang_seconds
@@ -58,7 +60,8 @@ class Replay:
     ``failures`` has one example for each signature of ``target.allowed``; ``entries`` what each entry showed;
     ``threads`` is torch's number of threads; ``healthy``, for a hang, the seconds that a graph of one node takes, else
     0; ``reason`` says why it did not reproduce, for a person; ``passes`` that every run ended without a failure.
-    ``longer`` is the time limit of cases that are larger than the one that was replayed.
+    ``anchor`` is where a hang hangs (`fxminify.minifier.sandbox.stacks`), empty where that is not known. ``longer`` is
+    the time limit of cases that are larger than the one that was replayed.
     """
 
     reproduced: bool
@@ -72,6 +75,7 @@ class Replay:
     entries: dict[str, Shown] = field(default_factory=dict)
     reason: str = ""
     passes: bool = False
+    anchor: str = ""
     longer: LongerLimit | None = None
 
     def seldom(self) -> str:
@@ -89,6 +93,7 @@ class Replay:
             votes=Votes.for_rate(self.rate, least),
             threads=self.threads,
             healthy=self.healthy,
+            anchor=self.anchor,
             longer=self.longer,
         )
 
@@ -140,6 +145,7 @@ def replay(
         round(timeout, 1),
         round(one_node, 3),
         session.shown(),
+        anchor=session.anchor,
     )
 
 
@@ -197,6 +203,8 @@ class _Runs:
         self.meanwhile = meanwhile
         self.ran = ran
         self.threads = 1
+        #: Where the first run that hung did so.
+        self.anchor = ""
         self.seen: dict[tuple[str, int], list[tuple[Observation, Reply]]] = {}
 
     def run(self, *entries: str) -> list[str]:
@@ -206,23 +214,31 @@ class _Runs:
             while not wait([reply], _TICK).done:
                 self.meanwhile()
             observation = of_reply(seen := reply.result())
-            if observation.seen is Seen.INFRA:
-                observation = of_reply(seen := self._submit(entry, fresh=True).result())
+            hangs = observation.failure is not None and observation.failure.kind is FailureKind.HANG
+            doubtful = stacks.is_doubtful(seen.stacks, hangs=hangs, passes=observation.seen is Seen.PASS)
+            if observation.seen is Seen.INFRA or doubtful:
+                observation = of_reply(seen := self._submit(entry, fresh=True, sampled=False).result())
             self.seen.setdefault((entry, self.threads), []).append((observation, seen))
+            self.anchor = self.anchor or stacks.anchor(seen.stacks)
             self.ran(sum(map(len, self.seen.values())))
             shows += [entry] if self._matches(observation) else []
         return shows
 
-    def _submit(self, entry: str, *, fresh: bool = False) -> Future[Reply]:
+    def _submit(self, entry: str, *, fresh: bool = False, sampled: bool = True) -> Future[Reply]:
         argument = tasks.observe_argument(self.case, entry, self.threads)
-        return self.pool.submit("observe", argument, timeout=self.timeout, fresh=fresh)
+        hangs = self.likeness.captured.kind is FailureKind.HANG
+        sampling = Sampling(self.anchor) if hangs and sampled else None
+        return self.pool.submit("observe", argument, timeout=self.timeout, fresh=fresh, sampling=sampling)
 
     def first_sight(self, *, again: int) -> dict[str, Shown]:
         """Each entry once, with one thread and then with all: the entries that show the failure. When both do, the one
         that ran first has ``again`` further runs: its first paid for what the other found warm."""
+        hangs = self.likeness.captured.kind is FailureKind.HANG
         for threads in _threads(self.case):
             self.threads = threads
-            shows = self.run(*tasks.ENTRIES)
+            # Once it is known where the first run hangs, the second one need not take all of its time.
+            together = [[entry] for entry in tasks.ENTRIES] if hangs else [list(tasks.ENTRIES)]
+            shows = [entry for entries in together for entry in self.run(*entries)]
             if again and shows == list(tasks.ENTRIES):
                 self.run(*[shows[0]] * again)
             if shows:

@@ -54,7 +54,10 @@ class MemoryLog:
 
 
 class Budget:
-    """How many queries may be asked, and for how many seconds from now on. None means without limit."""
+    """How many queries may be asked, and for how many seconds from now on. None means without limit.
+
+    `reserve` seconds of these are kept for what comes after the queries.
+    """
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class Budget:
         self.queries = queries
         self.seconds = seconds
         self.asked = 0
+        self.reserve = 0.0
         self.clock = clock
         self.started = clock()
 
@@ -73,7 +77,7 @@ class Budget:
         """What is used up, such as ``9 queries``; empty while there is something left."""
         if self.queries is not None and self.asked >= self.queries:
             return count(self.queries, "query")
-        if self.seconds is not None and self.clock() - self.started >= self.seconds:
+        if self.seconds is not None and self.clock() - self.started >= self.seconds - self.reserve:
             return f"{self.seconds:g} seconds"
         return ""
 

@@ -25,6 +25,7 @@ from .launcher import BackendImportError, Mode, SandboxError
 from .messages import Json
 from .pool import Ended, Reply, Workers
 from .scratch import Scratch
+from .stacks import Sampling
 
 #: Storages of up to this many bytes go with every request; larger ones only where they are missing.
 INLINE = 1 << 16
@@ -107,8 +108,13 @@ class ClusterPool(Workers):
         """Have one worker import the backend. Raises `BackendImportError`, or another `SandboxError`."""
         self.submit("", {}, timeout=0.0).result()
 
-    def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]:
-        """Have a worker run ``task`` within ``timeout`` seconds; ``fresh`` asks for an unused worker."""
+    def submit(
+        self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: Sampling | None = None
+    ) -> Future[Reply]:
+        """Have a worker run ``task`` within ``timeout`` seconds; ``fresh`` asks for an unused worker.
+
+        There is no ``sampling`` of workers of a cluster.
+        """
         if self._closed:
             raise SandboxError("the pool is closed")
         request: Json = {"version": __version__, "session": self._session, "setup": self._setup, "task": task,

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,10 +24,12 @@ import psutil
 
 from ...backends.running.confinement import Confinement
 from ...backends.running.processor_wait import ProcessorWait, stretched
+from . import stacks
 from .launcher import Launcher, Mode, SandboxError, Worker
 from .messages import Answer, Imported, Json, Mark, ProtocolError, Ready, Request, Setup
 from .processes import oom_kills
 from .scratch import Scratch, read_output
+from .stacks import Sampling, Stack, StackWatch
 
 #: Seconds between two looks at the memory and life of a busy worker.
 TICK = 0.1
@@ -38,7 +41,7 @@ class Ended(StrEnum):
 
     DONE = "done"  # answered: see result
     CRASH = "crash"  # the worker died of a signal, or left by os._exit: see signal, exit_code
-    TIMEOUT = "timeout"  # killed at the time limit
+    TIMEOUT = "timeout"  # killed at the time limit, or before it where a sampled worker has got stuck
     MEMORY = "memory"  # killed at the memory cap, or by the kernel for want of memory
     INFRA = "infra"  # our own trouble: see error
 
@@ -47,7 +50,7 @@ class Ended(StrEnum):
 class Reply:
     """What became of a request. ``phase`` is the last one announced, ``marks`` when each began, in seconds; ``dirty``
     says why the worker was not used again although it answered. Of the ``seconds`` it waited ``cpu_wait_s`` for a
-    processor."""
+    processor. ``stacks`` are the samples that were asked for."""
 
     ended: Ended
     phase: str = ""
@@ -62,6 +65,7 @@ class Reply:
     pid: int = 0
     dirty: str = ""
     cpu_wait_s: float = 0.0
+    stacks: tuple[Stack, ...] = ()
 
 
 @dataclass(slots=True)
@@ -80,6 +84,7 @@ class _Job:
     argument: Json
     timeout: float
     fresh: bool
+    sampling: Sampling | None
     future: Future[Reply]
 
 
@@ -93,8 +98,13 @@ class Workers(ABC):
         """Have a worker import the backend. Raises `BackendImportError`, or another `SandboxError`."""
 
     @abstractmethod
-    def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]:
-        """``task`` with ``argument`` run by a worker within ``timeout`` seconds; ``fresh``: by an unused one."""
+    def submit(
+        self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: Sampling | None = None
+    ) -> Future[Reply]:
+        """``task`` with ``argument`` run by a worker within ``timeout`` seconds; ``fresh``: by an unused one.
+
+        With ``sampling`` its stack is looked at while it runs, where that can be done.
+        """
 
     @abstractmethod
     def has_imported(self, module: str) -> bool:
@@ -147,6 +157,8 @@ class Pool(Workers):
         self._lock = threading.Lock()
         self._closing = False
         self._slots: list[_Slot] = []
+        #: False once a backend has taken the signal of samples for itself.
+        self.sampled = True
 
     @property
     def mode(self) -> Mode:
@@ -169,7 +181,9 @@ class Pool(Workers):
         """Whether a worker had to import ``module`` for what it was asked."""
         return self._launcher.has_imported(module)
 
-    def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]:
+    def submit(
+        self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: Sampling | None = None
+    ) -> Future[Reply]:
         """Have a worker run ``task`` within ``timeout`` seconds; ``fresh`` asks for an unused worker.
 
         The time in which the worker waits for a processor does not count: a busy machine is no hang.
@@ -179,7 +193,7 @@ class Pool(Workers):
             if self._closing or not self._slots:
                 raise SandboxError("the pool is closed")
             self.counts.requests += 1
-            self._queue.put(_Job(self.counts.requests, task, argument, timeout, fresh, future))
+            self._queue.put(_Job(self.counts.requests, task, argument, timeout, fresh, sampling, future))
         return future
 
     def renew(self) -> None:
@@ -266,8 +280,12 @@ class _Slot:
         else:
             return Reply(Ended.INFRA, error="workers die before they take a request")
         self.used = True
-        watch = _Watch(worker, job, self.waits, self.pool.memory, self.pool._launcher.learn)
+        job.sampling = job.sampling if self.pool.sampled else None
+        watch = _Watch(worker, job, self.waits, self.pool.memory, self.pool._launcher.learn, err)
         ended = watch.until_end()
+        if watch.stacks is not None and watch.signal == stacks.SIGNAL:
+            self.pool.sampled = False
+            ended, watch.error = Ended.INFRA, "the backend does not let its stack be sampled"
         if ended is not Ended.DONE or watch.dirty:
             with self.pool._lock:
                 self.pool.counts.dirty += bool(watch.dirty)
@@ -275,7 +293,7 @@ class _Slot:
         reply = Reply(
             ended, watch.phase, watch.result, watch.error, watch.signal, watch.exit_code,
             read_output(out), read_output(err), watch.seconds, watch.marks, worker.pid, watch.dirty,
-            watch.cpu_wait_s,
+            watch.cpu_wait_s, () if watch.stacks is None else watch.stacks.finish(),
         )  # fmt: skip
         for path in (out, err):
             path.unlink(missing_ok=True)
@@ -305,9 +323,16 @@ class _Watch:
     """Waits for one answer: reads marks, looks at the clock and the memory, and says how it ended."""
 
     def __init__(
-        self, worker: Worker, job: _Job, waits: ProcessorWait, cap: int, learn: Callable[[Sequence[str]], None]
+        self,
+        worker: Worker,
+        job: _Job,
+        waits: ProcessorWait,
+        cap: int,
+        learn: Callable[[Sequence[str]], None],
+        errors: Path,
     ) -> None:
         self.learn = learn
+        self.stacks = None if job.sampling is None else StackWatch(job.sampling, worker.pid, errors, job.timeout)
         self.worker = worker
         self.job = job
         self.waits = waits
@@ -357,6 +382,10 @@ class _Watch:
                 return Ended.TIMEOUT
             else:
                 self.cpu_wait_s += self.waits.look()
+                could_run = time.monotonic() - self._began - self.cpu_wait_s
+                if self.stacks is not None and self.stacks.is_stuck(could_run):
+                    self.worker.kill()
+                    return Ended.TIMEOUT
                 if self.cap and (size := self.worker.resident()) > self.cap:
                     self.worker.kill()
                     self.error = f"{size >> 20} MiB resident, the cap is {self.cap >> 20} MiB"

@@ -23,6 +23,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 
+from . import stacks
 from .messages import Answer, Broken, Channel, Imported, Json, Mark, Message, Ready, Request, Setup
 from .prepare import CannotImport, changes, fingerprint, prepare
 from .processes import die_with_parent, limit_resources
@@ -54,6 +55,7 @@ def run(channel: Channel, setup: Setup, parent: int) -> None:
         os.chdir(scratch.work)
         limit_resources(setup.memory)
         faulthandler.enable(2, all_threads=False)
+        stacks.answer()
         serve(channel, scratch)
         code = 0
     except (EOFError, OSError):  # the driver is gone: nobody to tell

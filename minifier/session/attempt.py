@@ -7,6 +7,8 @@ Queries of the search are logged before they are asked, so a second run repeats 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -49,6 +51,8 @@ _FEW = 4
 _VALUES_TIMES = 3
 #: With queries that take so many seconds, a first script is written before the minimal case is made plainer.
 SLOW = 2.0
+#: Seconds that a verification takes besides what the script takes, and the share of a budget that is kept for it.
+_VERIFYING, _KEPT = 8.0, 0.25
 #: The entry that is tried last: every candidate is a script in a fresh process.
 SCRIPT = "script"
 
@@ -169,7 +173,9 @@ class EntryAttempt:
             self.session, self.oracle, self.scheduler, self.log, start, trace, hints, culprits, self.timeout,
             self.listen, table.passes, self.begin_first_script,
         )  # fmt: skip
-        found = self.reduction.run()
+        with self.time_for_the_script():
+            found = self.reduction.run()
+        self.begin_first_script(found.case, waiting=True)
         if not self.margin.lasts(found.case):
             short = "what is left of the hang only takes long"
             result = self.result(Printed(found, found.case, State.UNVERIFIED, short))
@@ -193,6 +199,21 @@ class EntryAttempt:
             return self.result(done)
         stopped = f"stopped by its budget; to go on: {again(self.session.index, self.session.capture.id)}"
         return self.result(replace(done, reason="; ".join(filter(None, (done.reason, stopped)))))
+
+    @contextmanager
+    def time_for_the_script(self) -> Iterator[None]:
+        """Inside this context the budget leaves the seconds that the verification of the script is going to take."""
+        budget, shown = self.session.budget, self.session.shown
+        takes = self.margin.alarm(self.session.case) if self.hangs else shown.entries[shown.entry].seconds
+        budget.reserve = min(_KEPT * (budget.seconds or 0.0), _VERIFYING + takes)
+        try:
+            yield
+        finally:
+            budget.reserve = 0.0
+
+    @property
+    def hangs(self) -> bool:
+        return any(failure.kind is FailureKind.HANG for failure in self.session.shown.failures)
 
     def result(self, done: Printed) -> AttemptResult:
         """The result of the attempt."""
@@ -229,15 +250,17 @@ class EntryAttempt:
             case = with_shapes(case, trace)
         return content_addressed(case, self.session.pool.scratch)
 
-    def begin_first_script(self, case: Case) -> None:
+    def begin_first_script(self, case: Case, *, waiting: bool = False) -> None:
         """Run a script of ``case`` beside what is left of the reduction, where that is going to take long.
 
-        It is run again for a later and plainer case if its values do not fit into a script.
+        It is run again for a later and plainer case if its values do not fit into a script. That of a hang is run while
+        the attempt is ``waiting`` to see whether the hang lasts.
         """
         shown, options = self.session.shown, self.session.options
         slow = shown.entries[shown.entry].seconds >= SLOW
-        hangs = any(failure.kind is FailureKind.HANG for failure in shown.failures)
-        if not slow or hangs or shown.rate < 1.0 or self.entry == SCRIPT or not self.session.early.is_wanted():
+        if not slow or self.hangs is not waiting or shown.rate < 1.0 or self.entry == SCRIPT:
+            return
+        if not self.session.early.is_wanted():
             return
         case, blobs = self.self_contained(case)
         emitter, queries, failure = self.emitter(case), self.log.total, shown.failures[0]
@@ -316,8 +339,7 @@ class EntryAttempt:
     def ask_about_the_rest(self, start: Case, trace: Trace, minimal: Case) -> None:
         """Find out what ``start`` does without the operations that ``minimal`` has. This is asked at the end of
         each complete attempt and, like the replays, not counted as a query."""
-        hangs = any(failure.kind is FailureKind.HANG for failure in self.session.shown.failures)
-        if hangs or self.entry == SCRIPT or self.session.spent():
+        if self.hangs or self.entry == SCRIPT or self.session.spent():
             return
         try:
             found = rest.without(start, trace, minimal.graph)

@@ -69,13 +69,14 @@ def reduce_capture(
     if options.from_step is not None:
         reduction, case = begin_at(index, capture.id, options.from_step)
         begun, ways = (reduction, options.from_step), [case]
+    budget = Budget(options.max_queries, options.budget)
     early = EarlyScript(listener, resources.processes)
     if begun is None and index.repros.get(capture.id, "script") is None:
         early.begin(*_first_guess(index, capture, case, failure, options, resources))
     try:
         pool = resources.workers(case)
         pool.scratch.put(index.blobs.view(case.storages))
-        work = _Work(index, capture, failure, options, listener, resources, pool, early, begun)
+        work = _Work(index, capture, failure, options, listener, resources, pool, early, begun, budget)
         return work.from_head_start(ways[0]) or work.from_the_whole(ways)
     except BackendImportError as error:
         return CaptureOutcome(State.BLOCKED, str(error))
@@ -99,6 +100,7 @@ class _Work:
     pool: Workers
     early: EarlyScript
     begun: tuple[int, int] | None
+    budget: Budget
 
     @property
     def likeness(self) -> Likeness:
@@ -181,7 +183,7 @@ class _Work:
             self.listener,
             self.early,
             self.begun,
-            Budget(self.options.max_queries, self.options.budget),
+            self.budget,
             head_start,
         )
 

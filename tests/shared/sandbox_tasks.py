@@ -3,6 +3,7 @@
 import ctypes
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -39,6 +40,13 @@ def hang(argument: Json, scratch: Scratch, mark: Mark) -> None:
     (scratch.root / "pids").write_text(" ".join(map(str, pids)))
     while True:
         time.sleep(60)
+
+
+def own_signal(argument: Json, scratch: Scratch, mark: Mark) -> None:
+    """Hangs, and has the signal that asks for a stack end the process."""
+    mark("compile")
+    signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+    time.sleep(600)
 
 
 def stuck(argument: Json, scratch: Scratch, mark: Mark) -> None:

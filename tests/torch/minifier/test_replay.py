@@ -8,6 +8,7 @@ from replies import Scripted, fails, passes
 from fxminify.minifier.oracle.oracle import FailureTarget, Oracle, Votes
 from fxminify.minifier.oracle.replay import Likeness, Shown, fastest, replay
 from fxminify.minifier.sandbox.pool import Ended, Reply
+from fxminify.minifier.sandbox.stacks import ENOUGH, Sampling
 from fxminify.store.document.case import Case, Graph, Json, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 from fxminify.store.signature import Match, signature
@@ -114,7 +115,23 @@ def test_a_hang_is_given_five_times_what_a_healthy_graph_takes() -> None:
     pool = ByEntry(direct=[passes(seconds=20.0), hang], compile=hang)
     assert replay(pool, CASE, HANG, runs=1, limit=60).timeout == 60
     pool = ByEntry(direct=[passes(seconds=0.1), hang], compile=hang)
-    assert replay(pool, CASE, HANG, runs=1, limit=60).timeout == 10
+    assert replay(pool, CASE, HANG, runs=1, limit=60).timeout == 5
+
+
+def test_where_the_first_run_hangs_is_the_anchor_of_the_others() -> None:
+    hang = Reply(Ended.TIMEOUT, "compile", seconds=30, stacks=(("main", "lower"),) * ENOUGH)
+    pool = ByEntry(direct=[passes(seconds=6.0), hang], compile=hang)
+    found = replay(pool, CASE, HANG, runs=2, limit=60)
+    assert pool.samplings == [None, Sampling(), Sampling("lower"), Sampling("lower")]
+    assert found.anchor == found.oracle(pool).anchor == "lower"
+
+
+def test_another_failure_of_a_sampled_run_is_looked_at_again_without_samples() -> None:
+    other = replace(fails(ERROR), stacks=(("main", "wait"),))
+    hang = Reply(Ended.TIMEOUT, "compile", seconds=30)
+    pool = ByEntry(direct=[passes(seconds=6.0), other, hang], compile=hang)
+    assert replay(pool, CASE, HANG, runs=1, limit=60).entries["direct"].matched == 1
+    assert pool.samplings == [None, Sampling(), None, Sampling()]
 
 
 def test_smaller_candidates_of_a_hang_get_less_time() -> None:

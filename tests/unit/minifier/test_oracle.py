@@ -13,6 +13,7 @@ from fxminify.minifier.oracle.oracle import FailureTarget, Oracle, Votes, tally,
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Reply
+from fxminify.minifier.sandbox.stacks import Sampling
 from fxminify.store import codec
 from fxminify.store.document.case import Case, Graph, Json, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase, divergence
@@ -261,7 +262,9 @@ def test_a_cancelled_question_withdraws_what_waits() -> None:
     waiting: Future[Reply] = Future()
 
     class Waits(Scripted):
-        def submit(self, task: str, argument: Json, *, timeout: float, fresh: bool = False) -> Future[Reply]:
+        def submit(
+            self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: Sampling | None = None
+        ) -> Future[Reply]:
             return waiting
 
     future = Oracle(Waits(), FailureTarget(()), timeout=10).submit(CASE)
