@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "-j",
     "--jobs",
     type=click.IntRange(1, 1024),
-    help="Workers at a time; without it 1, or as many as the executor has.",
+    help="Workers at a time; without it as many as processors and memory allow, or as the executor has.",
 )
 @click.option(
     "--executor",

@@ -31,13 +31,16 @@ class BudgetSpent(Exception):
 
 class WriteAheadLog(Protocol):
     """Records each query before it is asked, and its verdict. ``known`` holds all verdicts by key, those of an earlier
-    run of the same reduction included."""
+    run of the same reduction included. ``used`` is told each verdict that a client needed; those that were asked ahead
+    may never be needed."""
 
     known: dict[str, Verdict]
 
     def asked(self, key: str, name: str) -> None: ...
 
     def answered(self, key: str, verdict: Verdict) -> None: ...
+
+    def used(self, key: str, name: str) -> None: ...
 
 
 class MemoryLog:
@@ -51,6 +54,9 @@ class MemoryLog:
 
     def answered(self, key: str, verdict: Verdict) -> None:
         self.known[key] = verdict
+
+    def used(self, key: str, name: str) -> None:
+        pass
 
 
 class Budget:
@@ -117,6 +123,10 @@ class QueryScheduler:
         verdict = self.log.known.get(self.key(case))
         return None if verdict is None else verdict.same
 
+    def use(self, case: Case, name: str) -> None:
+        """Note that ``name`` needed the verdict on ``case``, which is `known`."""
+        self.log.used(self.key(case), name)
+
     def spent(self) -> str:
         """Which budget is used up; empty while there is something left."""
         return next(filter(None, (budget.spent() for budget in self._budgets)), "")
@@ -146,6 +156,7 @@ class QueryScheduler:
                 self._flying[key] = case, name, self._submit(case)
             self.ahead(following())
             self._collect()
+        self.log.used(key, name)
         return self.log.known[key]
 
     def ahead(self, queries: Iterable[Query]) -> None:
@@ -171,6 +182,7 @@ class QueryScheduler:
         if key not in self.log.known:
             self._begin(key, name)
             self.log.answered(key, ask())
+        self.log.used(key, name)
         return self.log.known[key]
 
     def correct(self, key: str, verdict: Verdict) -> None:

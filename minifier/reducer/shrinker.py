@@ -351,6 +351,8 @@ class Shrinker:
         if not self._is_worth(case, search):
             return False
         known = self._scheduler.known(case)
+        if known is not None and problem is not None:
+            self._scheduler.use(case, search.row.name)
         if known is None and (wrong := flaw(case)) is not None:
             if problem is not None:
                 problem(ValueError(wrong), search.row.name)

@@ -148,6 +148,8 @@ class Pool(Workers):
         confinement: Confinement | None = None,
     ) -> None:
         self.jobs = max(1, jobs)
+        #: The most bytes that a worker was seen to have resident.
+        self.peak = 0
         self.memory = psutil.virtual_memory().available * 4 // 5 // self.jobs if memory is None else memory
         self.scratch = Scratch.create()
         self.counts = Counts()
@@ -283,6 +285,8 @@ class _Slot:
         job.sampling = job.sampling if self.pool.sampled else None
         watch = _Watch(worker, job, self.waits, self.pool.memory, self.pool._launcher.learn, err)
         ended = watch.until_end()
+        with self.pool._lock:
+            self.pool.peak = max(self.pool.peak, watch.peak)
         if watch.stacks is not None and watch.signal == stacks.SIGNAL:
             self.pool.sampled = False
             ended, watch.error = Ended.INFRA, "the backend does not let its stack be sampled"
@@ -347,6 +351,7 @@ class _Watch:
         self.seconds = 0.0
         self._began = time.monotonic()
         self.cpu_wait_s = 0.0
+        self.peak = 0
         self._oom_kills = oom_kills()
 
     def until_end(self) -> Ended:
@@ -386,7 +391,8 @@ class _Watch:
                 if self.stacks is not None and self.stacks.is_stuck(could_run):
                     self.worker.kill()
                     return Ended.TIMEOUT
-                if self.cap and (size := self.worker.resident()) > self.cap:
+                self.peak = max(self.peak, size := self.worker.resident())
+                if self.cap and size > self.cap:
                     self.worker.kill()
                     self.error = f"{size >> 20} MiB resident, the cap is {self.cap >> 20} MiB"
                     return Ended.MEMORY

@@ -160,7 +160,7 @@ class EntryAttempt:
         ]
         hints, culprits = named(start, failures, first), blamed(start, failures, first)
         self.scheduler = QueryScheduler(
-            self.oracle, jobs=self.session.options.jobs, log=self.log, budget=self.session.budget
+            self.oracle, jobs=self.session.jobs, log=self.log, budget=self.session.budget
         )  # fmt: skip
         self.margin = HangMargin(
             self.oracle, self.scheduler, self.session.shown.failures[0], timeout=self.timeout,

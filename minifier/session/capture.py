@@ -117,7 +117,7 @@ class _Work:
         if self.begun is not None or not is_worth(case, self.failure):
             return None
         self.listener(HeadStartBegan(self.capture.id))
-        found = look(self.index, self.capture.id, self.pool, case, self.likeness, self.options.jobs)
+        found = look(self.index, self.capture.id, self.pool, case, self.likeness, self.options.jobs or 1)
         if found.case is None:
             return None
         self._begin_script(found.case)

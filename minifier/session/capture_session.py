@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field
 
+import psutil
+
 from ...backends.provenance.installed import Installed
 from ...backends.provenance.spec import BackendSpec
 from ...repro_templates.processes import Processes
@@ -14,12 +16,15 @@ from ...store.index import CaptureInfo, Index, StepInfo
 from ..oracle.replay import Likeness, Replay
 from ..oracle.scheduler import Budget
 from ..oracle.verdict import Verdict
-from ..sandbox.pool import Ended, Workers
+from ..sandbox.pool import Ended, Pool, Workers
 from ..tracing.content_address import content_addressed
 from .early_script import EarlyScript
 from .events import Listener, Noted, QueryAnswered, StepAccepted
 from .head_start import HeadStart
 from .options import MinifyOptions
+
+#: Where a query takes so many seconds, more workers than one pay.
+WORTH_MORE = 0.5
 
 
 def again(index: Index, capture: int, *options: str) -> str:
@@ -47,6 +52,18 @@ class CaptureSession:
     head_start: HeadStart = field(default_factory=HeadStart)
     #: By signature; sessions that `dataclasses.replace` makes of this one add to the same.
     _other_failures: dict[str, tuple[Case, Verdict]] = field(default_factory=dict)
+
+    @property
+    def jobs(self) -> int:
+        """Workers at a time: as many as the user wants. If that is not said, one where queries are quick, else as many
+        as were started, if there is memory for so many that take as much as the replays did."""
+        if self.options.jobs:
+            return self.options.jobs
+        shown = self.shown.entries.get(self.shown.entry)
+        if not isinstance(self.pool, Pool) or self.pool.jobs < 2 or shown is None or shown.seconds < WORTH_MORE:
+            return 1
+        takes = max(1, 3 * self.pool.peak // 2)
+        return max(1, min(self.pool.jobs - 1, psutil.virtual_memory().available // takes))
 
     def note(self, text: str) -> None:
         """Tell the listener a message for the user."""

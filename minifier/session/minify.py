@@ -58,8 +58,8 @@ def minify(
         Index.open(os.fspath(db)) as index,
         connect(options.executor) if options.executor else nullcontext() as cluster,
     ):
-        if not options.jobs:
-            options = replace(options, jobs=1 if cluster is None else cluster.threads)
+        if not options.jobs and cluster is not None:
+            options = replace(options, jobs=cluster.threads)
         again = options.again or options.from_step is not None
         chosen = index.captures.find(tuple(ids or ()), () if ids or again else OPEN)
         if options.from_step is not None:

@@ -10,7 +10,8 @@ from typing import Literal
 class MinifyOptions:
     """The options of `fxminify.minify` and `minify run`. Times are in seconds, ``memory`` is in GiB.
 
-    * ``jobs``: workers at a time; 0: as many as the cluster of the ``executor`` has, or 1 without one.
+    * ``jobs``: workers at a time; 0: as many as the cluster of the ``executor`` has, without one as many as processors
+      and memory allow, where a query takes long enough for it.
     * ``executor``: a Dask cluster, ``dask://HOST:PORT`` or ``local:N``.
     * ``match``: how much of the signature must agree, ``exact``, ``origin`` or ``any``; ``error_regex`` instead says
       that a failure is the same one when its text matches.
@@ -27,7 +28,7 @@ class MinifyOptions:
     * ``strict``: raise `fxminify.minifier.reducer.shrinker.PassFailed` when a pass itself fails.
     """
 
-    jobs: int = 1
+    jobs: int = 0
     match: Literal["exact", "origin", "any"] = "exact"
     error_regex: str | None = None
     replays: int = 3

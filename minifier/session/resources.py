@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from types import TracebackType
 from typing import Any, Self
+
+import psutil
 
 from ...backends.adapters import adapter_of
 from ...backends.provenance.spec import BackendSpec
@@ -18,6 +21,10 @@ from .options import MinifyOptions
 
 #: Seconds in which a worker loads a backend whose module is imported already.
 _LOADING = 60.0
+#: The most workers that are started unasked.
+MOST_JOBS = 4
+#: Bytes that a worker takes at the most with a small graph, and besides for each element of its tensors.
+_WORKER, _ELEMENT = 2 << 30, 100
 
 
 class SharedResources:
@@ -51,12 +58,13 @@ class SharedResources:
         if self._cluster is not None:
             self._workers = self._cluster.pool(case.backend, case.imports, memory=memory, mode=mode)
         else:
+            jobs = self._options.jobs or (affordable(case) if mode == "fork" else 1)
             # One more tells which candidates eager accepts while the others answer queries.
-            more = 1 if self._options.jobs > 1 and mode == "fork" else 0
+            more = 1 if jobs > 1 and mode == "fork" else 0
             self._workers = Pool(
                 case.backend,
                 case.imports,
-                jobs=self._options.jobs + more,
+                jobs=jobs + more,
                 memory=memory,
                 mode=mode,
                 confinement=self._confinement,
@@ -92,6 +100,12 @@ class SharedResources:
             self.end_workers()
         finally:
             self.processes.close()
+
+
+def affordable(case: Case) -> int:
+    """How many workers this machine can have at a time for ``case`` before it is known what one of them takes."""
+    takes = _WORKER + _ELEMENT * sum(tensor.numel for tensor in case.tensors)
+    return max(1, min(MOST_JOBS, len(os.sched_getaffinity(0)), psutil.virtual_memory().available // 2 // takes))
 
 
 def _imports(case: Case) -> list[Any]:

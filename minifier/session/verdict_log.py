@@ -24,7 +24,7 @@ class VerdictLog:
         #: Which pass asked each query.
         self.passes = {key: stored.pass_name for key, stored in earlier.items()}
         self._problems: set[tuple[str, str]] = set()
-        self.explaining = sum(name == EXPLAIN for name in self.passes.values())
+        self._used: set[str] = set()
 
     def problem(self, pass_name: str, text: str) -> bool:
         """Store an error of a pass. False where it is known. It does not count as a query."""
@@ -38,8 +38,8 @@ class VerdictLog:
 
     @property
     def queries(self) -> int:
-        """The number of queries of the reduction, without those of an explanation."""
-        return len(self.known) - self.explaining
+        """The number of queries whose verdicts the reduction needed, for any number of workers and in every run."""
+        return len(self._used)
 
     @property
     def total(self) -> int:
@@ -47,7 +47,6 @@ class VerdictLog:
         return self.before + self.queries
 
     def asked(self, key: str, pass_name: str) -> None:
-        self.explaining += pass_name == EXPLAIN
         self.passes[key] = pass_name
         self.index.verdicts.asked(self.reduction, key, pass_name)
 
@@ -55,3 +54,7 @@ class VerdictLog:
         self.known[key] = verdict
         digest = verdict.signature.digest if verdict.signature is not None else None
         self.index.verdicts.answered(self.reduction, key, verdict.outcome, digest, verdict.seconds, verdict.detail)
+
+    def used(self, key: str, pass_name: str) -> None:
+        if pass_name != EXPLAIN:
+            self._used.add(key)
