@@ -21,7 +21,7 @@ SIGNATURE_VERSION = 2
 _GENERATED = re.compile(r"^<|(^|/)c[a-z0-9]{40,}\.py$|^[a-z0-9]{51,53}\.py$")
 #: `GraphModule` drops the frames of its generated code from the exceptions that it raises again.
 _GENERATED_CALLS = ("torch/fx/graph_module.py:__call__", "torch/fx/graph_module.py:call_wrapped")
-#: The inputs of a graph that are sizes have the names of their symbols. A message that has a symbol speaks of a size, and
+#: Inputs of a graph that are sizes have the names of their symbols. A message that has a symbol speaks of a size, and
 #: another run gives another symbol, which may be the name of no input.
 _SYMBOL = re.compile(r"[su]\d+")
 _CALLERS = ("torch/_dynamo/eval_frame.py:_fn",)

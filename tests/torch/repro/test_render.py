@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,20 @@ def test_an_operator_of_aten_reads_as_the_function_where_it_is_lowered_again() -
     assert "torch.ops.aten.amax.default(x, [0], True)" in script(function, X, backend="eager")
 
 
+@pytest.mark.parametrize(
+    ("operator", "written"),
+    [
+        ("gelu", "torch.nn.functional.gelu"),
+        ("special_ndtr", "torch.special.ndtr"),
+        ("linalg_det", "torch.linalg.det"),
+        ("fft_fft", "torch.fft.fft"),
+    ],
+)
+def test_an_operator_of_a_module_of_torch_reads_as_the_function(operator: str, written: str) -> None:
+    called = getattr(torch.ops.aten, operator).default
+    assert f"    return {written}(x)\n" in script(lambda x: called(x), torch.eye(2))
+
+
 def test_functions_that_read_as_operators_are_those_that_dynamo_keeps() -> None:
     from torch._dynamo import trace_rules
     from torch._dynamo.variables import TorchInGraphFunctionVariable
@@ -195,12 +210,12 @@ def test_functions_that_read_as_operators_are_those_that_dynamo_keeps() -> None:
     public = [name for name in map(public_function, table().ops) if name]
     assert len(public) > 400
     for name in public:
-        function = getattr(torch, name.removeprefix("torch."))
+        function = attrgetter(name.removeprefix("torch."))(torch)
         assert type(function) is type(torch.amax), name
         assert trace_rules.lookup(function) is TorchInGraphFunctionVariable, name
         assert function not in constant_fold_functions, name
     handled = TorchInGraphFunctionVariable._get_handlers()
-    assert [n for n in public if getattr(torch, n.removeprefix("torch.")) in handled] == ["torch.full"]
+    assert [n for n in public if attrgetter(n.removeprefix("torch."))(torch) in handled] == ["torch.full"]
 
 
 def test_one_slice_reads_as_a_person_writes_it() -> None:

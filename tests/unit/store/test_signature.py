@@ -117,7 +117,7 @@ def test_a_node_goes_by_what_it_calls_whatever_its_name_is() -> None:
 
 
 def test_a_symbol_that_is_the_name_of_an_input_speaks_of_a_size() -> None:
-    """Dynamo names the inputs that are sizes after their symbols, and calls one size by another symbol in another run."""
+    """Dynamo names inputs that are sizes after their symbols, and gives a size another symbol in another run."""
 
     def refused(shape: str, nodes: dict[str, str]) -> Signature:
         text = f"view to a dynamic shape {shape}"
