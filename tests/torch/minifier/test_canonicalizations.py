@@ -14,6 +14,7 @@ from made import Held, canonicalize
 from fxminify.minifier.passes.candidates import Canonicalize
 from fxminify.minifier.passes.dtypes import SIMPLER, plain_dtypes
 from fxminify.minifier.passes.duplicates import one_input_twice
+from fxminify.minifier.passes.held import held_as_inputs
 from fxminify.minifier.passes.layouts import gapless, plain_layouts
 from fxminify.minifier.passes.surroundings import default_arguments
 from fxminify.minifier.passes.values import MOST, fewer_values, plain_numbers, plain_values
@@ -411,6 +412,33 @@ def test_inputs_that_look_alike_become_one() -> None:
 
 
 # All of it
+
+
+class Scale(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.randn(3))
+        self.register_buffer("shift", torch.randn(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.addcmul(self.shift, x, self.scale) + self.shift
+
+
+def test_tensors_that_a_graph_holds_become_inputs() -> None:
+    encoded = encode(torch.fx.symbolic_trace(Scale()), (torch.randn(3),))
+    case, held = Case(encoded.graph, encoded.inputs, encoded.tensors, backend={"name": "eager"}), Held(encoded.blobs)
+    gm, inputs = build(case, held)
+    plain, asked = plainest(held_as_inputs, case, held, ALWAYS)
+    assert asked == 1
+    assert plain.graph.attrs == {}
+    assert [n.op for n in plain.graph.nodes].count("get_attr") == 0
+    same, given = build(plain, held)
+    assert len(given) == 3
+    assert torch.equal(same(*given), gm(*inputs))
+    one, _ = plainest(held_as_inputs, case, held, lambda *given: len(given) <= 3)
+    assert len(one.graph.attrs) == 1
+    same, given = build(one, held)
+    assert torch.equal(same(*given), gm(*inputs))
 
 
 def test_a_failure_that_needs_nothing_takes_one_question() -> None:
