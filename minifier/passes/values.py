@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...repro_templates.source.elements import FLOATS, INTEGERS, is_numeric, numbers, raw, strided
+from ...repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS, is_numeric, numbers, raw, strided
 from ...repro_templates.source.recipes import recipes, zeros_and_ones
 from ...store.document.case import Case, Json, TensorSpec
 from ...store.document.names import table
@@ -42,7 +42,8 @@ FEW = 8
 LARGEST_INDEX = 1 << 20
 _RANDOM = ("randn", "rand", "randint")
 #: Numbers besides 0 and 1 that show what many a failure needs: another magnitude, another sign, a rounding.
-_TELLING = (2.0, -1.0, 0.1, 10.0)
+_TELLING: tuple[Any, ...] = (2.0, -1.0, 0.1, 10.0)
+_TELLING_COMPLEX: tuple[Any, ...] = ({"complex": [0.0, 1.0]}, {"complex": [1.0, 1.0]})
 
 
 def plain_values(case: Case, storages: Storages) -> Candidates:
@@ -238,8 +239,8 @@ def _without_seed(spec: TensorSpec) -> Iterator[Json]:
     if fn not in (*_RANDOM, "arange") or spec.numel > READABLE:
         return
     yield from (made.init or {} for made in zeros_and_ones(spec))
-    if spec.dtype in FLOATS:
-        yield from ({"fn": "full", "value": number} for number in _TELLING)
+    telling = _TELLING if spec.dtype in FLOATS else _TELLING_COMPLEX if spec.dtype in COMPLEX else ()
+    yield from ({"fn": "full", "value": number} for number in telling)
     if fn != "arange":
         if spec.dtype in FLOATS or (spec.dtype in INTEGERS and spec.numel < (spec.init or {}).get("high", 0) + 1):
             yield {"fn": "arange"}

@@ -244,6 +244,9 @@ class Expressions:
         return self._finite(text)
 
     def _complex(self, parts: list[Value]) -> str:
+        real, imaginary = parts
+        if type(imaginary) is float and imaginary > 0 and str(real) == "0.0":
+            return f"{imaginary!r}j"
         return f"complex({self.items(parts)})"
 
     def _slice(self, parts: list[Value]) -> str:

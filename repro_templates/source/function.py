@@ -162,7 +162,7 @@ class _Function:
         self.depth = 1
         _, self.single = _untupled(graph)
         self.contexts = _contexts(graph)
-        self.comments = len(graph.compute) > 2
+        self.comments = len(graph.compute) - len(self.contexts) > 2
 
     def lookup(self, name: str) -> str:
         try:
@@ -314,8 +314,8 @@ class _Function:
             self.statements.append(
                 Statement(PrintedCall("return ", tuple(self.expressions.value(i) for i in items)), depth=1)
             )
-        elif last and last.target and last.depth == 1 and last.target == self.name_of(value, once=True):
-            self.statements[-1] = Statement(_prefixed("return ", last.expression), depth=1, comment=last.comment)
+        elif last and last.target and last.target == self.name_of(value, once=True):  # perhaps inside a context
+            self.statements[-1] = replace(last, target="", expression=_prefixed("return ", last.expression))
         else:
             self.state(f"return {self.expressions.value(value)}")
 

@@ -2,7 +2,7 @@
 
 A name is as short as possible but unique: the only weight of a minimal graph is ``weight``, two of them are
 ``conv1_weight`` and ``conv2_weight``. Numbers that FX appended are replaced by numbers in order, so that a minimized
-graph has no gaps. Every name is an ASCII identifier that is no keyword, no builtin and no name that the script uses. No
+graph has no gaps. ``input_14`` and ``args_0`` are ``x``: their names say nothing. Every name is an ASCII identifier that is no keyword, no builtin and no name that the script uses. No
 input has the name of an operation, because a backend may look for names such as ``softmax`` in a graph.
 """
 
@@ -28,6 +28,10 @@ OWN = frozenset(
 )  # fmt: skip
 RESERVED = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(dir(builtins)) | OWN
 
+#: Names of inputs that programs, Dynamo and AOTAutograd give to anything.
+_TELLING_NOTHING = frozenset(
+    {"arg", "args", "child", "input", "inputs", "primals", "tangents", "tensor", "tensors", "value", "values"}
+)
 _LONGEST = 32
 _DYNAMO_PREFIX = re.compile(r"^(?:l|g|self)_+(?=[a-z])", re.IGNORECASE)
 _CONTAINER = re.compile(r"_*(?<![a-z])(?:modules|parameters|buffers)_+")
@@ -102,9 +106,19 @@ def input_names(targets: Sequence[str]) -> list[str]:
         count = Counter(names)
         longer = [i for i, name in enumerate(names) if count[name] > 1 and lengths[i] < most[i]]
         if not longer:
-            return names
+            return _plain(names)
         for i in longer:
             lengths[i] = _shortest(paths[i], lengths[i] + 1)
+
+
+def _plain(names: list[str]) -> list[str]:
+    """``names`` without numbers that tell nothing apart; ``x`` for what says only that it is an input."""
+    bases = [_NUMBERED.sub("", name) or name for name in names]
+    count = Counter(bases)
+    return [
+        "x" if base.rstrip("0123456789") in _TELLING_NOTHING else base if count[base] == 1 and base not in RESERVED else name
+        for base, name in zip(bases, names, strict=True)
+    ]
 
 
 def _most(path: list[str]) -> int:

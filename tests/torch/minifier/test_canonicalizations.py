@@ -317,6 +317,9 @@ def test_random_numbers_go_once_a_tensor_is_small() -> None:
     case, held = captured(lambda x: x.sin(), torch.arange(20.0).flip(0) * 3)
     six = canonicalize(case, held, Asked(held, lambda x, out: bool((x > 5.5).any())))
     assert source(six, held) == ["x = torch.full((1,), 10.0)"]
+    case, held = captured(lambda x: x * 2, torch.randn(8, 64, dtype=torch.complex64))
+    turned = canonicalize(case, held, Asked(held, lambda x, out: x.is_complex() and bool((x.imag != 0).any())))
+    assert source(turned, held) == ["x = torch.full((1,), 1.0j)"]
 
 
 def test_nan_and_infinities_stay_only_where_they_matter() -> None:
