@@ -21,7 +21,14 @@ counted = Counter()
 shown = set()
 
 
-def is_wanted(value):
+def value_of(node):
+    return node.meta.get("example_value", node.meta.get("val"))
+
+
+def is_wanted(node):
+    if fault == "rank":
+        return any(isinstance(t := value_of(n), torch.Tensor) and t.dim() >= 2 for n in node.all_input_nodes)
+    value = value_of(node)
     if fault not in planted.SILENT:
         return True
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
@@ -32,7 +39,7 @@ def is_wanted(value):
 def count(graph):
     for node in graph.graph.nodes:
         name = planted.name_of(node)
-        if name is not None and is_wanted(node.meta.get("example_value", node.meta.get("val"))):
+        if name is not None and is_wanted(node):
             counted[name] += 1
     return graph
 
