@@ -19,7 +19,7 @@ from ...store.document.case import Case, Graph, Node, Value, refs, tag, target_n
 from ..privacy import private
 from .expressions import Expressions, Unprintable, is_name
 from .layout import PrintedCall, Statement, signature
-from .naming import Scope, input_names, is_operation, unnumbered
+from .naming import Scope, input_names, is_operation, tells_nothing, unnumbered
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
@@ -290,7 +290,7 @@ class _Function:
         base = unnumbered(node.name)
         if self.expressions.lowered or tag(node.target) != "op":
             base = base.removesuffix("_default")
-        if is_operation(base) and is_operation(operation := target_name(node).strip("_")):
+        if (is_operation(base) or tells_nothing(base)) and is_operation(operation := target_name(node).strip("_")):
             base = operation  # the search may have put another operator into the node
         self.bind(node, self.scope.fresh(base) if self.uses[node.name] else "None")
         target = self.names[node.name] if self.uses[node.name] else ""

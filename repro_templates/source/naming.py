@@ -2,7 +2,8 @@
 
 A name is as short as possible but unique: the only weight of a minimal graph is ``weight``, two of them are
 ``conv1_weight`` and ``conv2_weight``. Numbers that FX appended are replaced by numbers in order, so that a minimized
-graph has no gaps. ``input_14`` and ``args_0`` are ``x``: their names say nothing. Every name is an ASCII identifier that is no keyword, no builtin and no name that the script uses. No
+graph has no gaps. Names that say nothing are left out: an input ``args_0`` is ``x``, a result ``input_14`` has the name
+of its operation. Every name is an ASCII identifier that is no keyword, no builtin and no name that the script uses. No
 input has the name of an operation, because a backend may look for names such as ``softmax`` in a graph.
 """
 
@@ -116,7 +117,7 @@ def _plain(names: list[str]) -> list[str]:
     bases = [_NUMBERED.sub("", name) or name for name in names]
     count = Counter(bases)
     return [
-        "x" if base.rstrip("0123456789") in _TELLING_NOTHING else base if count[base] == 1 and base not in RESERVED else name
+        "x" if tells_nothing(base) else base if count[base] == 1 and base not in RESERVED else name
         for base, name in zip(bases, names, strict=True)
     ]
 
@@ -125,6 +126,11 @@ def _most(path: list[str]) -> int:
     """The most last words of ``path`` that a name is made of: the first that are too long together, or all."""
     together = itertools.accumulate(len(word) for word in reversed(path))
     return next((count for count, length in enumerate(together, 1) if length > _LONGEST), len(path))
+
+
+def tells_nothing(name: str) -> bool:
+    """Whether ``name``, without the number that FX appended, says no more than that there is a value."""
+    return name.rstrip("0123456789") in _TELLING_NOTHING
 
 
 def is_operation(name: str) -> bool:
