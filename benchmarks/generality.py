@@ -2,7 +2,7 @@
 
     python -m fxminify.benchmarks.generality [--sample 40] [--faults compile,value]
         [--architectures bert,vit] [--keep FOLDER]
-    python -m fxminify.benchmarks.generality --table
+    python -m fxminify.benchmarks.generality --table [--out FILE] [--write docs/benchmarks.md]
 
 Each pair of architecture and fault is a program of its own in an empty directory: ``minify capture``, then
 ``minify run``. A line of ``--out`` says how many nodes were captured and are left, whether the script is verified, and
@@ -29,6 +29,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from .page import put
+
+#: The marks of the table in a page.
+NAME = "generality"
 OUTSIDE = Path(__file__).parent / "outside"
 #: Seconds after which a compilation hangs, and that `minify run` may take.
 HANG, LIMIT = 40, 900
@@ -139,10 +143,13 @@ def main() -> None:
     parser.add_argument("--sample", type=int, help="only the first so many pairs")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="put the scripts there, and the indexes of misses")
     parser.add_argument("--table", action="store_true", help="print what has been measured")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this page, between its marks")
     given = parser.parse_args()
     rows = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
     if given.table:
-        print(table(rows, planted.FAULTS, planted.SILENT))
+        print(text := table(rows, planted.FAULTS, planted.SILENT))
+        if given.write is not None:
+            given.write.write_text(put(given.write.read_text(), text, NAME))
         return
     if given.keep is not None:
         given.keep.mkdir(parents=True, exist_ok=True)

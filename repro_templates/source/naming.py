@@ -40,7 +40,7 @@ _NUMBERED = re.compile(r"_\d+$")
 #: The name that Dynamo gives to keys of a dictionary, such as the state of an optimizer.
 _KEYS = re.compile(r".*dict_keys_L__(?:self_+)?(?=[a-z])", re.IGNORECASE)
 #: The suffix that a reduction gives to parts of a composite operation (``softmax__part2_exp``) and to copies.
-_PART = re.compile(r"^.*__part\d+_")
+_PART = re.compile(r"^.*__part\d+_+")
 _COPY = re.compile(r"__copy\d+$")
 
 

@@ -27,6 +27,7 @@ def test_identifiers_have_no_more_underscores_than_words(given: str, name: str) 
     [
         (["input_14"], ["x"]),
         (["l_x_", "args_0"], ["x", "x"]),
+        (["fft_fftn__part0__to_copy"], ["x"]),
         (["l_self_modules_fc_parameters_weight_", "hidden_states_3"], ["weight", "hidden_states"]),
         (["mask_1", "mask_2"], ["mask_1", "mask_2"]),
         (["filter_1"], ["filter_1"]),  # `filter` is a builtin

@@ -34,6 +34,8 @@ DIVERGENCE = Failure(
     detail={"class": "value", "where": "output 0"},
 )
 GRADIENT = replace(DIVERGENCE, phase=Phase.BACKWARD)
+DETACHED = replace(GRADIENT, message="output 0: gradient is one in eager, none compiled",
+                   detail={"class": "gradient", "where": "output 0"})  # fmt: skip
 ALIAS = replace(DIVERGENCE, detail={"class": "alias", "where": "output 0", "expected": "input 0", "actual": "no input"})
 ERROR = Failure(FailureKind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "index out of bounds: 37")
 HEADER = Header(
@@ -328,6 +330,11 @@ def wrong_gradient(gm, inputs):
 
 
 @register_backend
+def detaches(gm, inputs):
+    return lambda *args: [gm(*args)[0].detach(), *gm(*args)[1:]]
+
+
+@register_backend
 def unwritten(gm, inputs):
     return lambda *args: gm(*[a.clone() for a in args])
 
@@ -392,6 +399,8 @@ def faulty(
     [
         ("wrong_gradient", lambda x: x.sin(), GRADIENT, "gradients differ: "),
         ("wrong_gradient", lambda x: (x.sin(), x.cos()), GRADIENT, "gradients differ: "),
+        ("detaches", lambda x: x.sin(), DETACHED, "gradients are missing"),
+        ("detaches", lambda x: (x.sin(), x.cos()), DETACHED, "gradients are missing"),
         ("unwritten", lambda x: x.mul_(2), replace(DIVERGENCE, detail={"class": "mutation"}), "inputs differ after"),
         ("copies", lambda x: x[1:], ALIAS, "alias: output 0 should lie in input 0"),
     ],
@@ -399,7 +408,7 @@ def faulty(
 def test_faults_that_only_a_comparison_finds(
     name: str, function: Callable[..., Any], failure: Failure, message: str, run: Callable[[str], None]
 ) -> None:
-    x = torch.tensor([1.0, 2.0], requires_grad=name == "wrong_gradient")
+    x = torch.tensor([1.0, 2.0], requires_grad=name in ("wrong_gradient", "detaches"))
     with pytest.raises(AssertionError, match=f"^{message}") as caught:
         run(faulty(name, function, x, failure=failure))
     seen = failure_in_script(caught.value, "repro.py")
