@@ -53,7 +53,7 @@ def results(function, given):
     """The outputs and the gradients of a call, which changes nothing that ``given`` holds."""
     copies = [t.detach().clone().requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) else t for t in given]
     outputs = [t for t in function(*copies) if isinstance(t, torch.Tensor)]
-    roots = [t.float().square().mean() for t in outputs if t.requires_grad]
+    roots = [t.float().square().sum() for t in outputs if t.requires_grad]
     leaves = [t for t in copies if isinstance(t, torch.Tensor) and t.requires_grad]
     if not roots or not leaves:
         return outputs
@@ -90,7 +90,7 @@ def look(gm, example_inputs):
 def run(compiled):
     result = compiled(*inputs)
     if result.requires_grad:
-        result.float().square().mean().backward()
+        result.float().square().sum().backward()
 
 
 run(torch.compile(model, backend=look))

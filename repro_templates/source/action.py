@@ -379,6 +379,8 @@ def draws(graph: Graph) -> bool:
 def _draws(node: Node, name: str) -> bool:
     if "scaled_dot_product" in name:  # random with a dropout probability, the only positional float
         return node.kwargs.get("dropout_p", 0.0) != 0.0 or any(type(a) is float and a for a in node.args)
+    if name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        return any(type(a) is float and a for a in (*node.args, node.kwargs.get("dropout")))
     if name == "dropout" and (False in node.args[2:3] or node.kwargs.get("training") is False):
         return False
     return _RANDOM.fullmatch(name) is not None
