@@ -12,6 +12,7 @@ import re
 import tokenize
 from collections.abc import Callable, Iterator
 
+from ..store.parsing import parse
 from ..store.private_values import here
 from ..store.signature_rules import installed
 from ..store.text import without_addresses
@@ -77,7 +78,7 @@ def shareable_script(source: str) -> str:
 
 def _bare(source: str) -> ast.Module:
     """The code of ``source`` without its docstring."""
-    tree = ast.parse(source)
+    tree = parse(source)
     if ast.get_docstring(tree, clean=False) is not None:
         del tree.body[0]
     return tree

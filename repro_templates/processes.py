@@ -34,6 +34,7 @@ from ..backends.adapters import adapters
 from ..backends.provenance.variables import ORDINARY, named
 from ..backends.running.confinement import Confinement, caches
 from ..backends.running.foreign_files import open_ordinary
+from ..store.parsing import parse
 from ..store.temporary import prefix
 
 SCRIPT = "repro.py"
@@ -345,7 +346,7 @@ def split(text: str) -> tuple[str, str]:
     if _ACCELERATOR.search(text):
         return "", text
     try:
-        body = ast.parse(text).body
+        body = parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "", text
     start = int(bool(body) and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant))
@@ -371,7 +372,7 @@ def _imported(statement: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def _docstring(text: str) -> str | None:
-    return ast.get_docstring(ast.parse(text), clean=False)
+    return ast.get_docstring(parse(text), clean=False)
 
 
 def _read(path: Path) -> str:

@@ -26,6 +26,9 @@ NUMERIC = (*VALUES, ILL_CONDITIONED, PRECISION)
 ROUNDING = "rounding"
 #: In the details of a divergence of class `NOT_FINITE`: whether eager has no finite number wherever the results differ.
 UNDEFINED = "undefined"
+#: In the details of a divergence of class ``gradient``: no output of what was compiled has a gradient. A backend for
+#: inference makes that of every graph, so it is the failure under reduction only where that is about gradients.
+DETACHED = "detached"
 #: In the details of an exception: it has no traceback, as one that was read from a log.
 UNTRACED = "untraced"
 #: Classes of divergences that a script can show alone, whatever else of its call diverges.

@@ -8,7 +8,7 @@ example each.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -48,18 +48,26 @@ _NUMBERED = (
 _NESTED = r"[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*+[)\]}])*+[)\]}]"
 
 
+Replacement = str | Callable[[re.Match[str]], str]
+
+
 @dataclass(frozen=True, slots=True)
 class MaskingRule:
-    """Each match of ``pattern`` becomes ``replacement``. ``before`` and ``after`` are an example.
+    """Each match of ``pattern`` becomes ``replacement``, or what that makes of it.
 
-    ``<numbered>`` in a pattern stands for the names that compilers number.
+    ``before`` and ``after`` are an example. ``<numbered>`` in a pattern stands for the names that compilers number.
     """
 
     name: str
     pattern: str
-    replacement: str
+    replacement: Replacement
     before: str
     after: str
+
+
+def _in_order(found: re.Match[str]) -> str:
+    """A set with its items in order, each once."""
+    return "{" + ", ".join(sorted(dict.fromkeys(found[0][1:-1].split(", ")))) + "}"
 
 
 #: No pattern may try a long word again from each of its letters: messages of megabytes exist.
@@ -138,6 +146,8 @@ AFTER_ADAPTERS = (
         "torch.Size([<n>, <n>])",
         "<shape>",
     ),
+    # Python prints the items of a set in another order in each process.
+    MaskingRule("set", r"\{[^{}:\n]*+\}", _in_order, "no rule for {tanh, gelu}", "no rule for {gelu, tanh}"),
     # A list of alike items, one for each input.
     MaskingRule(
         "repetition",
@@ -227,10 +237,10 @@ def readable(text: str) -> str:
 
 
 @cache
-def _masks() -> tuple[tuple[re.Pattern[str], str], ...]:
+def _masks() -> tuple[tuple[re.Pattern[str], Replacement], ...]:
     numbered = "|".join([_NUMBERED, *installed().numbered])
 
-    def compiled(rules: tuple[MaskingRule, ...]) -> list[tuple[re.Pattern[str], str]]:
+    def compiled(rules: tuple[MaskingRule, ...]) -> list[tuple[re.Pattern[str], Replacement]]:
         return [(re.compile(rule.pattern.replace("<numbered>", numbered)), rule.replacement) for rule in rules]
 
     return (*compiled(BEFORE_ADAPTERS), *installed().masks, *compiled(AFTER_ADAPTERS))

@@ -21,6 +21,9 @@ SIGNATURE_VERSION = 2
 _GENERATED = re.compile(r"^<|(^|/)c[a-z0-9]{40,}\.py$|^[a-z0-9]{51,53}\.py$")
 #: `GraphModule` drops the frames of its generated code from the exceptions that it raises again.
 _GENERATED_CALLS = ("torch/fx/graph_module.py:__call__", "torch/fx/graph_module.py:call_wrapped")
+#: Inputs of a graph that are sizes have the names of their symbols. A message that has a symbol speaks of a size, and
+#: another run gives another symbol, which may be the name of no input.
+_SYMBOL = re.compile(r"[su]\d+")
 _CALLERS = ("torch/_dynamo/eval_frame.py:_fn",)
 
 
@@ -121,7 +124,8 @@ def signature(failure: Failure, version: int = SIGNATURE_VERSION) -> Signature:
         return Signature(
             failure.kind, failure.phase, name, origin=origin(failure), diagnostics=diagnostics, version=version
         )
-    nodes = failure.detail.get("nodes", {})
+    named = failure.detail.get("nodes", {})
+    nodes = {name: what for name, what in named.items() if what != "<input>" or not _SYMBOL.fullmatch(name)}
 
     def message(*, plain: bool) -> str:
         def words(text: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from ...store.errors import StoreError
 from ...store.index import CaptureInfo
 from ...store.index.changes import Changes
+from ...store.parsing import parse
 from ..provenance.syntax import imported_modules
 from . import supervise
 from .settings import Settings
@@ -51,7 +52,7 @@ class Foreign:
 def read(path: Path) -> Foreign:
     """Look at the file at ``path`` without running it. Raises `NotForeign`."""
     try:
-        tree = ast.parse(path.read_bytes(), path.name)
+        tree = parse(path.read_bytes(), path.name)
     except OSError as error:
         raise NotForeign(f"cannot read {path}: {error.strerror}.") from error
     except (SyntaxError, ValueError) as error:

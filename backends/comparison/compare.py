@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from ...store.failure import (
+    DETACHED,
     ILL_CONDITIONED,
     NOT_FINITE,
     PRECISION,
@@ -87,13 +88,16 @@ def compare(
     ill: dict[str, str] | None = None,
     *,
     strict: bool = False,
+    detached: bool = False,
 ) -> Divergence | None:
     """The divergence of ``actual`` from the eager run ``expected``, None if they agree.
 
     ``tolerances`` are absolute and relative tolerances by name of a dtype. ``short`` are the shorter dtypes in which
     the backend is known to compute. Without a reference the eager run is the truth, with a wide margin. ``ill`` is
     given, by place, what is said of differences that are no divergence because the result is ill-conditioned, although
-    eager has the float64 result. If ``strict``, they are divergences. Raises `CannotCompare`.
+    eager has the float64 result. If ``strict``, they are divergences. If ``detached``, it is one, too, that no output
+    of ``actual`` has a gradient while one of eager has; else this cannot be compared, because a backend may be made
+    for inference. Raises `CannotCompare`.
     """
     comparison = _Comparison(expected, actual, reference, tolerances, {} if ill is None else ill, strict)
     found = list(comparison.forward())
@@ -101,6 +105,8 @@ def compare(
         found += comparison.backward()
     found = comparison.explained(found, {*short})
     if not found:
+        if detached and (without := comparison.detached()) is not None:
+            return without
         if comparison.doubts:
             raise comparison.doubts[0]
         return None
@@ -164,6 +170,14 @@ class _Comparison:
             elif e is not None:
                 read = partial(_at, group="gradients", index=i)
                 yield from self._result("value", place, e, a, read, Phase.BACKWARD)
+
+    def detached(self) -> Divergence | None:
+        """The divergence that no compiled output has a gradient, if that is so and one of eager has."""
+        if self.expected.gradients is None or self.actual.gradients is not None:
+            return None
+        place = next(f"output {i}" for i, e in enumerate(self.expected.outputs) if differentiable(e))
+        found = _attribute("gradient", place, "one", "none", Phase.BACKWARD)
+        return replace(found, detail={**found.detail, DETACHED: True})
 
     def _result(
         self, kind: str, place: str, e: Any, a: Any, read: Callable[[Run], Any], phase: Phase = Phase.FORWARD

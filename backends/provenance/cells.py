@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ...store.live import ipython
+from ...store.parsing import parse
 from . import syntax
 
 _REPLACED = (*syntax.DEFINITIONS, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)
@@ -43,7 +44,7 @@ def _program(cells: tuple[str, ...]) -> CellProgram:
     kept: list[tuple[str, list[str]]] = []
     for text in sorted(last, key=lambda text: last[text], reverse=True):
         try:
-            tree = ast.parse(text)
+            tree = parse(text)
         except (SyntaxError, ValueError):
             continue  # it did not run either
         lines = text.split("\n")

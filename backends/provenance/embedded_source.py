@@ -24,6 +24,7 @@ from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from ...store.document.recreation import is_dotted
+from ...store.parsing import parse
 from ..running.exceptions import portable
 from . import modules, private, syntax
 from .expression import Expression, Printer
@@ -45,7 +46,7 @@ class EmbeddedSource:
         return "\n".join(self.imports) + ("\n\n\n" if self.imports else "") + self.text
 
     def tree(self) -> ast.Module:
-        return ast.parse(self.source)
+        return parse(self.source)
 
     def modules(self) -> list[str]:
         """Names of the modules that the source imports, also inside of functions."""
@@ -258,7 +259,7 @@ class Embedder:
     def _add(self, text: str, cells: Mapping[str, Any], namespace: Mapping[str, Any], user: str, file: str) -> None:
         """Append a block of source, after all that it needs. Raises `CannotEmbed`."""
         self._file = self._file or portable(file)
-        if any(isinstance(n, ast.ImportFrom) and n.level for n in ast.walk(ast.parse(text))):
+        if any(isinstance(n, ast.ImportFrom) and n.level for n in ast.walk(parse(text))):
             raise CannotEmbed(f"{user} imports relative to its package")
         missing = []
         for name in syntax.free_names(text):
@@ -303,7 +304,7 @@ def _from_line(module: str, original: str, name: str) -> str:
 
 def _submodules(text: str, namespace: Mapping[str, Any]) -> Iterator[str]:
     """Loaded submodules that ``text`` uses as attributes (``a.b.c``): another process must import them, too."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parse(text)):
         path = syntax.dotted(node)
         root = namespace.get(path[0]) if len(path) > 1 else None
         if isinstance(root, ModuleType) and hasattr(root, "__path__") and root.__name__ == path[0] != "torch":

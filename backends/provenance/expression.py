@@ -32,6 +32,7 @@ from types import ModuleType
 from typing import Any
 
 from ...store.document.recreation import SEQUENCES, parts
+from ...store.parsing import parse
 
 Expression = Any
 Json = dict[str, Any]
@@ -201,7 +202,7 @@ def constructor_arguments(value: Any) -> dict[str, Any] | None:
 def _kept(init: Any) -> dict[str, str]:
     """For parameters of ``__init__``, the attributes that hold their values unchanged."""
     try:
-        (node,) = ast.parse(textwrap.dedent(inspect.getsource(init))).body
+        (node,) = parse(textwrap.dedent(inspect.getsource(init))).body
     except (OSError, TypeError, SyntaxError, ValueError):
         return {}
     if not isinstance(node, ast.FunctionDef) or not node.args.args:

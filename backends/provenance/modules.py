@@ -21,6 +21,7 @@ from operator import attrgetter
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from ...store import parsing
 from ...store.document.recreation import is_dotted
 from ...store.live import ipython
 from . import cells, syntax
@@ -113,7 +114,7 @@ def mentioning(*texts: str) -> Iterator[str]:
 @lru_cache(maxsize=256)
 def _parse(text: str) -> ast.Module | None:
     try:
-        return ast.parse(text)
+        return parsing.parse(text)
     except (SyntaxError, ValueError):
         return None
 
@@ -270,7 +271,7 @@ def line_in_script(fn: FunctionType, namespace: Mapping[str, Any]) -> int:
 
 def parse(text: str) -> ast.Module:
     try:
-        return ast.parse(text)
+        return parsing.parse(text)
     except (SyntaxError, ValueError) as exc:
         raise CannotEmbed(f"its file cannot be parsed ({exc})") from exc
 

@@ -282,6 +282,9 @@ def shown(backend: Any) -> str:
         return f"aot_autograd({shown(backend.kwargs.get('fw_compiler'))})"
     if type(backend) is functools.partial:
         return f"partial({shown(backend.func)})"
+    if isinstance(backend, types.MethodType):
+        owner = backend.__self__
+        return f"{(owner if isinstance(owner, type) else type(owner)).__name__}.{backend.__name__}"
     return str(getattr(backend, "__name__", "") or type(backend).__name__)
 
 

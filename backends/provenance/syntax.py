@@ -12,6 +12,8 @@ import symtable
 import textwrap
 from collections.abc import Iterator
 
+from ...store.parsing import parse
+
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _REGISTERS = re.compile(r"^register_\w*backend$")
 
@@ -110,7 +112,7 @@ def segment(node: ast.stmt | ast.Lambda, lines: list[str]) -> str:
         return written if written.isascii() else unparsed.encode("ascii", "backslashreplace").decode()
     cut = textwrap.dedent("\n".join(lines[first_line(node) - 1 : node.end_lineno]))
     try:
-        same = ast.dump(ast.parse(cut)) == ast.dump(ast.Module([node], []))
+        same = ast.dump(parse(cut)) == ast.dump(ast.Module([node], []))
     except SyntaxError:
         same = False
     if same and cut.isascii():
@@ -130,7 +132,7 @@ def touches(node: ast.stmt, name: str) -> bool:
 
 def attributes_of(text: str, name: str) -> frozenset[str] | None:
     """The attributes that ``text`` reads of the object ``name``; None if it also uses the object otherwise."""
-    tree = ast.parse(text)
+    tree = parse(text)
     chains = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
     read = [n for n in chains if isinstance(n.value, ast.Name) and n.value.id == name]
     uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
@@ -158,7 +160,7 @@ def imported_modules(tree: ast.AST) -> Iterator[str]:
 
 def without_annotations(text: str) -> str:
     """``text`` without the annotations of its functions."""
-    tree = ast.parse(text)
+    tree = parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             node.returns = None

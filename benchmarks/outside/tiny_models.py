@@ -1,4 +1,7 @@
-"""Architectures of transformers, built tiny from their configurations with random weights. Nothing is downloaded."""
+"""Architectures of transformers, built tiny from their configurations, and of torchvision where that can be imported.
+
+Weights are random. Nothing is downloaded. torchvision is built for one torch, and beside another one its import fails.
+"""
 
 import torch
 from transformers import AutoModel
@@ -35,7 +38,18 @@ IMAGES = (
     "beit", "data2vec-vision", "deit", "dinov2", "focalnet", "ijepa", "mobilenet_v1", "mobilenet_v2", "mobilevit",
     "poolformer", "pvt_v2", "regnet", "resnet", "segformer", "vit", "vit_mae", "vit_msn",
 )  # fmt: skip
-ARCHITECTURES = (*TEXT, *PAIRS, *IMAGES)
+#: Of torchvision, with the side of the image that a model takes.
+VISION = {
+    **dict.fromkeys(("convnext_tiny", "densenet121", "efficientnet_b0", "googlenet", "mnasnet0_5"), 64),
+    **dict.fromkeys(("mobilenet_v3_small", "regnet_x_400mf", "resnet18", "shufflenet_v2_x0_5", "squeezenet1_1"), 64),
+    **dict.fromkeys(("deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large", "swin_t", "swin_v2_t"), 64),
+    "inception_v3": 96, "maxvit_t": 224, "vit_b_32": 224,
+}  # fmt: skip
+try:
+    import torchvision
+except (ImportError, RuntimeError):  # without it, or built for another torch: then an operator of its is missing
+    VISION = {}
+ARCHITECTURES = (*TEXT, *PAIRS, *IMAGES, *(f"torchvision/{name}" for name in VISION))
 
 
 class Tiny(torch.nn.Module):
@@ -52,6 +66,8 @@ class Tiny(torch.nn.Module):
 def build(name):
     """``(model, tensors)`` of an architecture."""
     torch.manual_seed(0)
+    if name.startswith("torchvision/"):
+        return of_torchvision(name.partition("/")[2])
     known = CONFIG_MAPPING[name]()
     config = CONFIG_MAPPING[name](**{k: v for k, v in SIZES.items() if isinstance(getattr(known, k, None), int)})
     model = AutoModel.from_config(config).eval()
@@ -64,3 +80,27 @@ def build(name):
         if name in PAIRS:
             inputs["decoder_input_ids"] = tokens.clone()
     return Tiny(model, tuple(inputs)), tuple(inputs.values())
+
+
+class First(torch.nn.Module):
+    """A model of torchvision that returns a tensor: of a dictionary the values ``out``, of a tuple the first one."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, image):
+        result = self.model(image)
+        if isinstance(result, dict):
+            return result["out"]
+        return result[0] if isinstance(result, tuple) else result
+
+
+def of_torchvision(name):
+    made = {} if "lab" in name or "lraspp" in name else {"num_classes": 10}
+    if name in ("googlenet", "inception_v3"):
+        made["init_weights"] = False
+    if made == {}:
+        made["weights_backbone"] = None
+    model = torchvision.models.get_model(name, weights=None, **made).eval()
+    return First(model), (torch.randn(2, 3, VISION[name], VISION[name]),)

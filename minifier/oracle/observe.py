@@ -197,7 +197,9 @@ class _Observer:
         reference = Reference(self.build()[0], lambda: self.build()[1], self.case.backward)
         try:
             with self.ambient():
-                divergence = compare(expected, actual, reference, self.case.tolerance, strict=self.case.strict)
+                divergence = compare(
+                    expected, actual, reference, self.case.tolerance, strict=self.case.strict, detached=True
+                )
         except CannotCompare as exc:
             return Observation(Seen.INVALID, detail=f"cannot compare: {exc}")
         if divergence is None:

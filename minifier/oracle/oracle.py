@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ...store.document.case import Blobs, Case, Json
-from ...store.failure import Failure, FailureKind
+from ...store.failure import DETACHED, Failure, FailureKind
 from ...store.signature import Match, Signature, signature
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Reply, Workers
@@ -186,6 +186,8 @@ class Oracle:
             return Verdict(Outcome.PASS)
         if (same := self.target.seen_in(failure)) is not None:
             return Verdict(Outcome.SAME, signature(same), same)
+        if failure.detail.get(DETACHED):
+            return Verdict(Outcome.INVALID, detail="cannot compare: the compiled outputs have no gradient")
         seen = signature(failure)
         outcome = {FailureKind.HANG: Outcome.TIMEOUT, FailureKind.CRASH: Outcome.CRASH}.get(failure.kind, Outcome.OTHER)
         return Verdict(outcome, seen, failure, detail=failure.headline())

@@ -50,6 +50,7 @@ from .candidates import Canonicalize
 from .dimensions import fewer_dimensions, smaller_dimensions
 from .dtypes import plain_dtypes
 from .duplicates import one_input_twice
+from .held import held_as_inputs
 from .layouts import plain_layouts
 from .proposal import Pass, Proposal, Stage, canonical, each, name_of
 from .surroundings import (
@@ -76,6 +77,7 @@ SURROUNDINGS: tuple[Canonicalize, ...] = (
 
 CANONICALIZATIONS: tuple[Canonicalize, ...] = (
     *SURROUNDINGS,
+    held_as_inputs,
     plain_values,
     plain_layouts,
     plain_dtypes,

@@ -1,8 +1,10 @@
 """Simpler element types. The result for a failure that does not depend on them has float32 and int64.
 
 `SIMPLER` is the order. A dtype is replaced everywhere at once, in tensors and in the graph (``x.to(torch.float16)``,
-``dtype=``, ``x.half()``), then in tensors alone, then in single tensors. Recorded values are rounded to the new dtype.
-The eager run of a candidate shows whether it still is a valid program.
+``dtype=``, ``x.half()``), then in tensors alone, then in single tensors. Recorded values are rounded to the new dtype;
+those that a script shows keep their digits, because the float16 number 0.1 is the float32 number 0.09997559. The dtype
+of an autocast region stays: it takes few, and with any other one torch warns and leaves the region out. The eager run
+of a candidate shows whether it still is a valid program.
 """
 
 from __future__ import annotations
@@ -10,12 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
-from ...repro_templates.source.elements import is_numeric, numbers, raw
-from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, every_node, tag
+from ...repro_templates.source.elements import FLOATS, element, is_numeric, numbers, raw
+from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, every_node, tag, target_name
 from ..candidate.graph_view import Storages
 from .candidates import Candidates, data_tensors, first_of, own_key, together
 from .layouts import sharers
+from .values import READABLE
+
+if TYPE_CHECKING:
+    from ...repro_templates.source.elements import Array
 
 #: For each dtype the simpler ones, the simplest first.
 SIMPLER: dict[str, tuple[str, ...]] = {
@@ -43,6 +50,8 @@ _METHODS = {
     "cdouble": "complex128", "long": "int64", "int": "int32", "short": "int16", "char": "int8", "byte": "uint8",
 }  # fmt: skip
 _METHOD_OF = {dtype: name for name, dtype in _METHODS.items()}
+#: Floats with fewer digits than those that they become.
+_NARROW = frozenset({"bfloat16", "float16"})
 #: With more tensors of one dtype than this, none is converted alone.
 MOST_TENSORS = 8
 
@@ -113,12 +122,21 @@ def _converted(case: Case, index: int, change: Mapping[str, str], storages: Stor
     if not is_numeric(spec.dtype):
         return None
     try:
-        data = raw(to, numbers(spec.dtype, storages[spec.storage]))
+        data = raw(to, _with_their_digits(spec.dtype, to, numbers(spec.dtype, storages[spec.storage])))
     except ValueError:
         return None
     key = own_key(data, spec.storage)
     storages.put({key: data})
     return replace(made, storage=key)
+
+
+def _with_their_digits(kind: str, to: str, values: Array) -> Array:
+    """``values``; few of them, which become wider floats, as the numbers that a script shows of them."""
+    import numpy as np
+
+    if kind not in _NARROW or to not in FLOATS or values.size > READABLE:
+        return values
+    return np.array([v if v % 1 == 0 else float(element(kind, v)) for v in values.tolist()])
 
 
 def _real(init: Json) -> Json:
@@ -151,7 +169,7 @@ def _dtypes(value: Value) -> Iterator[str]:
 
 
 def _renamed(node: Node, change: Mapping[str, str]) -> Node:
-    if not node.is_compute:
+    if not node.is_compute or target_name(node) == "_enter_autocast":
         return node
     to = change.get(_METHODS.get(node.target, "")) if node.op == "call_method" else None
     if to in _METHOD_OF:

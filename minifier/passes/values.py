@@ -1,5 +1,7 @@
 """Plainer values: generators instead of recorded numbers, otherwise few and short numbers.
 
+Few recorded numbers are plainer than random ones, which need a seed and show nothing: a small tensor gets no random
+numbers in their place, and a large one that has them loses them once it is small, if one number or a sequence will do.
 If no generator (`fxminify.repro_templates.source.recipes`) can replace a tensor, the failure mostly needs a few of its
 elements. The search `sparse` finds them: blocks of elements become zeros, or ones, then smaller blocks do. The other
 elements become one round number, and NaN and infinities are replaced, if the failure does not need them. So a script
@@ -14,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...repro_templates.source.elements import FLOATS, INTEGERS, is_numeric, numbers, raw, strided
+from ...repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS, is_numeric, numbers, raw, strided
 from ...repro_templates.source.recipes import recipes, zeros_and_ones
 from ...store.document.case import Case, Json, TensorSpec
 from ...store.document.names import table
@@ -34,9 +36,14 @@ MOST = 40
 MOST_ELEMENTS = 1 << 20
 #: The most elements of a tensor whose numbers are made round: a script shows no larger one.
 READABLE = 64
+#: The most elements of a tensor that is no plainer if random numbers replace its own.
+FEW = 8
 #: The largest integer that is taken for an index.
 LARGEST_INDEX = 1 << 20
 _RANDOM = ("randn", "rand", "randint")
+#: Numbers besides 0 and 1 that show what many a failure needs: another magnitude, another sign, a rounding.
+_TELLING: tuple[Any, ...] = (2.0, -1.0, 0.1, 10.0)
+_TELLING_COMPLEX: tuple[Any, ...] = ({"complex": [0.0, 1.0]}, {"complex": [1.0, 1.0]})
 
 
 def plain_values(case: Case, storages: Storages) -> Candidates:
@@ -82,7 +89,8 @@ def plain_numbers(case: Case, storages: Storages) -> Candidates:
         if not is_numeric(spec.dtype) or spec.dtype == "bool" or spec.numel == 0:
             continue
         if spec.init is not None:
-            made = [with_tensor(case, i, replace(spec, init=init)) for init in _constants(spec)]
+            ways = [*_constants(spec), *_without_seed(spec)]
+            made = [with_tensor(case, i, replace(spec, init=init)) for init in ways]
             case = yield from first_of(case, made)
         elif spec.storage is not None and spec.numel <= READABLE and len(sharers(case, spec.storage)) == 1:
             simpler = [_like(spec, storages, number) for number in (0, 1)]
@@ -99,10 +107,11 @@ def _as(spec: TensorSpec, way: TensorSpec) -> TensorSpec:
 
 
 def _ranked(spec: TensorSpec, storages: Storages, drawn_first: bool) -> Iterator[TensorSpec]:
-    """``spec`` with each generator to try, the simplest first; with no random ones if it is ``drawn_first``.
+    """``spec`` with each generator to try, the simplest first; with no random ones if it is ``drawn_first``, or small.
 
     Random numbers are drawn for the last call only, so earlier calls cannot have them.
     """
+    drawn_first = drawn_first or spec.numel <= FEW
     if spec.storage is None:
         if (spec.init or {}).get("fn") in (*_RANDOM, "arange"):
             yield from zeros_and_ones(spec)
@@ -114,12 +123,12 @@ def _ranked(spec: TensorSpec, storages: Storages, drawn_first: bool) -> Iterator
 
 def _constants_for(spec: TensorSpec, was: TensorSpec, storages: Storages) -> list[int | float]:
     """Numbers to try instead of a sequence or random numbers: the largest and the smallest integer that there ``was``,
-    or 2, because many operations leave 0 and 1 as they are."""
+    or 2, because many operations leave 0 and 1 as they are, and 10, because many a bound is near."""
     init = spec.init or {}
     if init.get("fn") not in (*_RANDOM, "arange") or not spec.numel or spec.dtype == "bool":
         return []
     if spec.dtype not in INTEGERS:
-        return [2.0] if spec.dtype in FLOATS else []
+        return [2.0, 10.0] if spec.dtype in FLOATS else []
     if was.storage is not None:
         values = strided(numbers(was.dtype, storages[was.storage]), was.shape, was.stride, was.offset)
         ends = [int(values.max()), int(values.min())]
@@ -222,6 +231,22 @@ def _constants(spec: TensorSpec) -> Iterator[Json]:
     for number in dict.fromkeys(int(n) if whole else float(n) for n in found):
         if number != value:
             yield {"fn": "full", "value": number}
+
+
+def _without_seed(spec: TensorSpec) -> Iterator[Json]:
+    """What to try in place of random numbers or a sequence in a small tensor: one number, then a sequence."""
+    fn = (spec.init or {}).get("fn")
+    if fn not in (*_RANDOM, "arange") or spec.numel > READABLE:
+        return
+    yield from (made.init or {} for made in zeros_and_ones(spec))
+    telling = _TELLING if spec.dtype in FLOATS else _TELLING_COMPLEX if spec.dtype in COMPLEX else ()
+    yield from ({"fn": "full", "value": number} for number in telling)
+    if fn != "arange":
+        if spec.dtype in FLOATS or (spec.dtype in INTEGERS and spec.numel < (spec.init or {}).get("high", 0) + 1):
+            yield {"fn": "arange"}
+    elif spec.numel > 2:
+        last = spec.numel - 1
+        yield {"fn": "full", "value": last if spec.dtype in INTEGERS else float(last)}
 
 
 def _changed(case: Case, index: int, change: Callable[[Array], Array | None], storages: Storages) -> Case:

@@ -23,6 +23,7 @@ from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import verify
 from ...store.errors import StoreError
 from ...store.failure import Failure
+from ...store.parsing import parse
 from ...store.signature import SIGNATURE_VERSION, signature
 
 #: The largest file that is read as a script.
@@ -87,7 +88,7 @@ def python_path() -> list[str]:
 def _docstring(script: str) -> str:
     """The docstring of a script, empty where it has none or is no Python."""
     try:
-        return ast.get_docstring(ast.parse(script)) or ""
+        return ast.get_docstring(parse(script)) or ""
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
 

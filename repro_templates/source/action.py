@@ -27,7 +27,7 @@ _FEW_INPUTS = 6
 MUTATION_PREFIX = "inputs differ after the call: "
 ALIAS_PREFIX = "alias: "
 GRADIENT_PREFIX = "gradients differ: "
-MISSING_PREFIX = "gradients are missing: "
+MISSING_PREFIX = "gradients are missing"
 PRECISION_PREFIX = "computes "
 #: What follows such a beginning, if the failure is of this class.
 ILL_CONDITIONED_PREFIX = f"{ILL_CONDITIONED}: "
@@ -73,7 +73,9 @@ def make_action(
     maker = _Maker(case, printed, inputs, f"torch.compile({printed.name}, {arguments})", managers, in_function)
     maker.earlier = earlier
     maker.read(failure)
-    if backward and kind:
+    if backward and maker.detached:
+        body = maker.attached(maker.detached[1])
+    elif backward and kind:
         body = maker.gradients(equal_nan, summed and not maker.missing)
     elif kind == "alias":
         body = maker.alias(failure)
@@ -125,6 +127,8 @@ class _Maker:
             total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
             self.backward_pass = ["output.sum().backward()" if self.printed.single else f"{total}.backward()"]
         self.missing = detail.get("class") == "gradient"
+        #: The number of the output that has a gradient in one of the two results only.
+        self.detached = re.fullmatch(r"output (\d+)", str(detail.get("where", ""))) if self.missing else None
         tolerance = self.case.tolerance.get(str(detail.get("dtype", "")))
         self.options = "" if tolerance is None else f", rtol={tolerance!r}, atol={tolerance!r}"
         self.precision = ""
@@ -200,7 +204,8 @@ class _Maker:
         loop = [f"for _ in range({self.case.calls}):", textwrap.indent(inner, INDENT)]
         return f"compiled = {self.compiled}\n" + self.within(loop)
 
-    def divergence(self, kind: str, equal_nan: bool) -> str:
+    def divergence(self, kind: str, equal_nan: bool, after: str = "") -> str:
+        """A comparison of both results, with `assert_close` or with what comes ``after`` them."""
         again = self.case.calls > 1 or bool(self.earlier)
         lines = [*(self.calls_before() if self.earlier else []), *self.seed]
         lines += self.called(self.printed.name, "expected")
@@ -211,7 +216,13 @@ class _Maker:
         lines += actual
         options = ", check_stride=True" if kind == "stride" else ""
         options += ", equal_nan=True" if equal_nan and kind in NUMERIC else ""
-        return self.within(lines, self.close(options))
+        return self.within(lines, after or self.close(options))
+
+    def attached(self, output: str) -> str:
+        """An assertion that an output requires a gradient where that of eager does."""
+        place = "" if self.printed.single else f"[{output}]"
+        same = f"actual{place}.requires_grad == expected{place}.requires_grad"
+        return self.divergence("gradient", equal_nan=False, after=f"assert {same}, {string(MISSING_PREFIX)}")
 
     def close(self, options: str, prefix: str = "") -> str:
         """The comparison, on several lines if it is long."""
@@ -368,6 +379,8 @@ def draws(graph: Graph) -> bool:
 def _draws(node: Node, name: str) -> bool:
     if "scaled_dot_product" in name:  # random with a dropout probability, the only positional float
         return node.kwargs.get("dropout_p", 0.0) != 0.0 or any(type(a) is float and a for a in node.args)
+    if name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        return any(type(a) is float and a for a in (*node.args, node.kwargs.get("dropout")))
     if name == "dropout" and (False in node.args[2:3] or node.kwargs.get("training") is False):
         return False
     return _RANDOM.fullmatch(name) is not None

@@ -16,11 +16,15 @@ from typing import Any
 from ...store.document.case import Value, tag
 from ...store.document.names import UnknownName, check_target, table
 
+#: Functions of `torch.nn.functional` that are those of C++, which Dynamo records by a private module.
+_OF_NN = frozenset(
+    {"avg_pool2d", "avg_pool3d", "gelu", "linear", "one_hot", "scaled_dot_product_attention", "softplus", "softshrink"}
+)
+#: Where the functions of ATen are whose names begin so; the first one has most of them.
+_MODULES = {"": "torch.", "special_": "torch.special.", "linalg_": "torch.linalg.", "fft_": "torch.fft."}
 #: Public names of functions that Dynamo records by a private module. Each pair is one object, which a test checks.
 _PUBLIC = {
-    "torch._C._nn.": ("torch.nn.functional.", frozenset(
-        {"avg_pool2d", "avg_pool3d", "gelu", "linear", "one_hot", "scaled_dot_product_attention", "softplus",
-         "softshrink"})),
+    "torch._C._nn.": ("torch.nn.functional.", _OF_NN),
     "torch._C._linalg.linalg_": ("torch.linalg.", None),
     "torch._C._fft.fft_": ("torch.fft.", None),
     "torch._C._special.special_": ("torch.special.", None),
@@ -30,7 +34,7 @@ _PUBLIC = {
 _NOT_THE_OPERATOR = frozenset(
     {"addcdiv", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod", "cdist",
      "chain_matmul", "einsum", "is_complex", "is_floating_point", "meshgrid", "miopen_ctc_loss", "numel",
-     "promote_types", "resize_as_", "resize_as_sparse_", "stft", "tensordot", "unique_consecutive"}
+     "one_hot", "promote_types", "resize_as_", "resize_as_sparse_", "stft", "tensordot", "unique_consecutive"}
 )  # fmt: skip
 #: Modules that `import torch` imports, so a script need not import them.
 _WITH_TORCH = re.compile(
@@ -53,17 +57,23 @@ def public_function(operator: str) -> str:
 
 
 def call_in_programs(operator: str) -> dict[str, str] | str | None:
-    """The target of a call that programs write in place of an overload of ATen: of a function of `torch`, else the name
-    of a method. None where there is neither. Most functions lead to the overload, by what they are given.
+    """The target of a call that programs write in place of an overload of ATen: of a function of `torch` or of a module
+    of it, else the name of a method. None where there is neither. Most functions lead to the overload, by what they are
+    given.
 
-    Example: ``{"fn": "torch.add"}`` for ``aten::add.Tensor``, ``"view"`` for ``aten::view.default``.
+    Example: ``{"fn": "torch.add"}`` for ``aten::add.Tensor``, ``{"fn": "torch.special.ndtr"}`` for
+    ``aten::special_ndtr.default``, ``"view"`` for ``aten::view.default``.
     """
     namespace, _, rest = operator.partition("::")
     name = rest.partition(".")[0]
     if namespace != "aten" or name.startswith("_") or name in _NOT_THE_OPERATOR:
         return None
-    if f"torch.{name}" in table().functions:
-        return {"fn": f"torch.{name}"}
+    for begins, module in _MODULES.items():
+        known = f"{module}{name.removeprefix(begins)}"
+        if name.startswith(begins) and known in table().functions:
+            return {"fn": known}
+    if name in _OF_NN:
+        return {"fn": f"torch._C._nn.{name}"}
     return name if name in table().methods else None
 
 
@@ -175,7 +185,7 @@ class Expressions:
             return self._function(name)
         namespace, _, rest = name.partition("::")
         if self.lowered and kind == "op" and (public := public_function(name)):
-            return public
+            return self._function(public)
         if library := table().libraries.get(name.partition(".")[0]):
             self.imports.add(f"import {library}")
         return _attributes("torch.ops", [namespace, *rest.split(".")])
@@ -234,6 +244,9 @@ class Expressions:
         return self._finite(text)
 
     def _complex(self, parts: list[Value]) -> str:
+        real, imaginary = parts
+        if type(imaginary) is float and imaginary > 0 and str(real) == "0.0":
+            return f"{imaginary!r}j"
         return f"complex({self.items(parts)})"
 
     def _slice(self, parts: list[Value]) -> str:

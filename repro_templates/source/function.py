@@ -19,7 +19,7 @@ from ...store.document.case import Case, Graph, Node, Value, refs, tag, target_n
 from ..privacy import private
 from .expressions import Expressions, Unprintable, is_name
 from .layout import PrintedCall, Statement, signature
-from .naming import Scope, input_names, is_operation, unnumbered
+from .naming import Scope, input_names, is_operation, tells_nothing, unnumbered
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
@@ -162,7 +162,7 @@ class _Function:
         self.depth = 1
         _, self.single = _untupled(graph)
         self.contexts = _contexts(graph)
-        self.comments = len(graph.compute) > 2
+        self.comments = len(graph.compute) - len(self.contexts) > 2
 
     def lookup(self, name: str) -> str:
         try:
@@ -290,7 +290,7 @@ class _Function:
         base = unnumbered(node.name)
         if self.expressions.lowered or tag(node.target) != "op":
             base = base.removesuffix("_default")
-        if is_operation(base) and is_operation(operation := target_name(node).strip("_")):
+        if (is_operation(base) or tells_nothing(base)) and is_operation(operation := target_name(node).strip("_")):
             base = operation  # the search may have put another operator into the node
         self.bind(node, self.scope.fresh(base) if self.uses[node.name] else "None")
         target = self.names[node.name] if self.uses[node.name] else ""
@@ -314,8 +314,8 @@ class _Function:
             self.statements.append(
                 Statement(PrintedCall("return ", tuple(self.expressions.value(i) for i in items)), depth=1)
             )
-        elif last and last.target and last.depth == 1 and last.target == self.name_of(value, once=True):
-            self.statements[-1] = Statement(_prefixed("return ", last.expression), depth=1, comment=last.comment)
+        elif last and last.target and last.target == self.name_of(value, once=True):  # perhaps inside a context
+            self.statements[-1] = replace(last, target="", expression=_prefixed("return ", last.expression))
         else:
             self.state(f"return {self.expressions.value(value)}")
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...backends.provenance.syntax import DEFINITIONS, bound_names, first_line
+from ...store.parsing import parse, parse_expression
 
 WIDTH = 110
 INDENT = "    "
@@ -77,7 +78,7 @@ def fitted(source: str, width: int) -> str:
     """``source`` with assignments and returned values of more than ``width`` columns broken between arguments, as far
     as that goes. What is no Python stays as it is."""
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source
     lines = source.split("\n")
@@ -96,7 +97,7 @@ def fitted(source: str, width: int) -> str:
         head, *rest = _broken(flat, indent, width, len(start)).split("\n")
         lines[first:last] = [f"{start}{head}{'' if comment is None else comment[0]}", *rest]
     narrow = "\n".join(lines)
-    return narrow if ast.dump(ast.parse(narrow)) == ast.dump(tree) else source
+    return narrow if ast.dump(parse(narrow)) == ast.dump(tree) else source
 
 
 def block(items: Sequence[str], indent: str, width: int = WIDTH) -> str:
@@ -135,7 +136,7 @@ def _broken(item: str, indent: str, width: int, used: int = 0) -> str:
 def _called(arguments: str) -> tuple[str, ast.Call]:
     """A call with these arguments."""
     text = f"_({arguments})"
-    call = ast.parse(text, mode="eval").body
+    call = parse_expression(text).body
     assert isinstance(call, ast.Call)
     return text, call
 
@@ -160,7 +161,7 @@ _IMPORTS = (ast.Import, ast.ImportFrom)
 
 def spaced(source: str) -> str:
     """``source``, which must be valid Python, with the blank lines of a formatter."""
-    body = ast.parse(source).body
+    body = parse(source).body
     lines = source.split("\n")
     ends = [node.end_lineno or 0 for node in body]
     if any(first_line(node) - 1 < end for node, end in zip(body[1:], ends, strict=False)):
@@ -216,4 +217,4 @@ def ordered(lines: Iterable[str]) -> list[str]:
 
 def bound(lines: Iterable[str]) -> frozenset[str]:
     """The names that ``lines`` bind at top level."""
-    return bound_names(ast.parse("\n".join(lines)))
+    return bound_names(parse("\n".join(lines)))

@@ -2,7 +2,8 @@
 
 A name is as short as possible but unique: the only weight of a minimal graph is ``weight``, two of them are
 ``conv1_weight`` and ``conv2_weight``. Numbers that FX appended are replaced by numbers in order, so that a minimized
-graph has no gaps. Every name is an ASCII identifier that is no keyword, no builtin and no name that the script uses. No
+graph has no gaps. Names that say nothing are left out: an input ``args_0`` is ``x``, a result ``input_14`` has the name
+of its operation. Every name is an ASCII identifier that is no keyword, no builtin and no name that the script uses. No
 input has the name of an operation, because a backend may look for names such as ``softmax`` in a graph.
 """
 
@@ -28,6 +29,10 @@ OWN = frozenset(
 )  # fmt: skip
 RESERVED = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(dir(builtins)) | OWN
 
+#: Names of inputs that programs, Dynamo and AOTAutograd give to anything.
+_TELLING_NOTHING = frozenset(
+    {"arg", "args", "child", "input", "inputs", "primals", "tangents", "tensor", "tensors", "value", "values"}
+)
 _LONGEST = 32
 _DYNAMO_PREFIX = re.compile(r"^(?:l|g|self)_+(?=[a-z])", re.IGNORECASE)
 _CONTAINER = re.compile(r"_*(?<![a-z])(?:modules|parameters|buffers)_+")
@@ -35,7 +40,7 @@ _NUMBERED = re.compile(r"_\d+$")
 #: The name that Dynamo gives to keys of a dictionary, such as the state of an optimizer.
 _KEYS = re.compile(r".*dict_keys_L__(?:self_+)?(?=[a-z])", re.IGNORECASE)
 #: The suffix that a reduction gives to parts of a composite operation (``softmax__part2_exp``) and to copies.
-_PART = re.compile(r"^.*__part\d+_")
+_PART = re.compile(r"^.*__part\d+_+")
 _COPY = re.compile(r"__copy\d+$")
 
 
@@ -102,15 +107,30 @@ def input_names(targets: Sequence[str]) -> list[str]:
         count = Counter(names)
         longer = [i for i, name in enumerate(names) if count[name] > 1 and lengths[i] < most[i]]
         if not longer:
-            return names
+            return _plain(names)
         for i in longer:
             lengths[i] = _shortest(paths[i], lengths[i] + 1)
+
+
+def _plain(names: list[str]) -> list[str]:
+    """``names`` without numbers that tell nothing apart; ``x`` for what says only that it is an input."""
+    bases = [_NUMBERED.sub("", name) or name for name in names]
+    count = Counter(bases)
+    return [
+        "x" if tells_nothing(base) else base if count[base] == 1 and base not in RESERVED else name
+        for base, name in zip(bases, names, strict=True)
+    ]
 
 
 def _most(path: list[str]) -> int:
     """The most last words of ``path`` that a name is made of: the first that are too long together, or all."""
     together = itertools.accumulate(len(word) for word in reversed(path))
     return next((count for count, length in enumerate(together, 1) if length > _LONGEST), len(path))
+
+
+def tells_nothing(name: str) -> bool:
+    """Whether ``name``, without the number that FX appended, says no more than that there is a value."""
+    return name.rstrip("0123456789") in _TELLING_NOTHING
 
 
 def is_operation(name: str) -> bool:

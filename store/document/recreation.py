@@ -17,6 +17,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from ..parsing import parse
+
 #: The tags of expressions for sequences.
 SEQUENCES = ("tuple", "set", "frozenset")
 #: An operator with or without its overload, as an expression and an import name it.
@@ -221,6 +223,6 @@ def check_source(imports: Any, text: Any, file: Any) -> None:
 
 def _parsed(text: str) -> list[ast.stmt]:
     try:
-        return ast.parse(text).body
+        return parse(text).body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as exc:
         raise ValueError(f"source that is not Python ({type(exc).__name__}): {text!r:.60}") from None

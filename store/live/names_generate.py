@@ -28,6 +28,7 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket, _highe
 
 from ..document import names_cache
 from ..document.names import SHIPPED, growable
+from ..parsing import parse
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -342,7 +343,7 @@ def modules() -> dict[str, list[str]]:
 
 
 def _assigned(cls: type) -> set[str]:
-    tree = ast.parse(inspect.cleandoc("\n" + inspect.getsource(cls)))
+    tree = parse(inspect.cleandoc("\n" + inspect.getsource(cls)))
     targets = [
         t
         for node in ast.walk(tree)

@@ -19,7 +19,7 @@ import fxminify
 from fxminify.backends.comparison.compare import CannotCompare, Divergence, compare
 from fxminify.backends.comparison.reference import Reference, drawn
 from fxminify.backends.running.execution import copy_inputs, cotangents, execute
-from fxminify.store.failure import Phase
+from fxminify.store.failure import DETACHED, Phase
 from fxminify.store.index import Index
 from fxminify.store.signature import signature
 
@@ -110,6 +110,20 @@ def test_what_cannot_be_judged_is_said() -> None:
         judge(lambda x: F.dropout(x, 0.5), lambda x: F.dropout(x, 0.4), [X])
     with pytest.raises(CannotCompare, match="no gradient"):
         judge(lambda x: x * 2, lambda x: x.detach() * 2, [X.clone().requires_grad_()], backward=True)
+
+
+def test_outputs_without_any_gradient_are_a_divergence_for_who_asks() -> None:
+    inputs = [X.clone().requires_grad_()]
+    expected = execute(lambda x: (x * 2,), copy_inputs(inputs), True)
+    actual = execute(lambda x: (x.detach() * 2,), copy_inputs(inputs), True)
+    found = compare(expected, actual, detached=True)
+    assert found is not None
+    assert (found.kind, found.where, found.phase) == ("gradient", "output 0", Phase.BACKWARD)
+    assert found.detail[DETACHED] is True
+    wrong = execute(lambda x: (x.detach() * 3,), copy_inputs(inputs), True)
+    values = compare(expected, wrong, detached=True)  # what is wrong besides is said alone
+    assert values is not None
+    assert (values.kind, values.others) == ("value", ())
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType
         "from torch._dynamo import register_backend\n"
         "@register_backend(name='team')\n"
         "def compile_team(gm, inputs):\n    raise ValueError('cannot lower')\n"
+        "class Compiler:\n"
+        "    def compile(self, gm, inputs):\n        raise ValueError('cannot lower')\n"
+        "compiler = Compiler()\n"
         "def plain(gm, inputs):\n    raise ValueError('cannot lower')\n"
         "@torch.library.custom_op('team::op', mutates_args=())\n"
         "def op(x: torch.Tensor) -> torch.Tensor:\n    return x + 1\n"
@@ -54,6 +57,12 @@ def test_the_module_that_registers_a_backend(db: str, package: types.ModuleType)
     row, case = fail(db, lambda x: x + 1, "team")
     assert (row.backend, row.state) == ("team", State.PENDING)
     assert case.backend["module"] == "team_backend"
+
+
+def test_a_method_is_named_with_its_class(db: str, package: types.ModuleType) -> None:
+    row, case = fail(db, lambda x: x + 1, package.compiler.compile)
+    assert row.backend == "Compiler.compile"
+    assert case.backend["target"] == {"get": [{"import": ["team_backend", "compiler"]}, "compile"]}
 
 
 def test_an_importable_function(db: str, package: types.ModuleType) -> None:

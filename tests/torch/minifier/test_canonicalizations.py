@@ -14,6 +14,7 @@ from made import Held, canonicalize
 from fxminify.minifier.passes.candidates import Canonicalize
 from fxminify.minifier.passes.dtypes import SIMPLER, plain_dtypes
 from fxminify.minifier.passes.duplicates import one_input_twice
+from fxminify.minifier.passes.held import held_as_inputs
 from fxminify.minifier.passes.layouts import gapless, plain_layouts
 from fxminify.minifier.passes.surroundings import default_arguments
 from fxminify.minifier.passes.values import MOST, fewer_values, plain_numbers, plain_values
@@ -161,6 +162,29 @@ def test_numbers_are_rounded_as_torch_rounds(kind: str) -> None:
     np.testing.assert_array_equal(made, numbers(kind, expected.view(torch.uint8).numpy().tobytes()))
 
 
+def test_the_few_numbers_of_a_narrow_type_keep_their_digits() -> None:
+    case, held = captured(lambda x: x.sin(), torch.tensor([0.1, 65504.0, -2.7], dtype=torch.float16))
+    plain, _ = plainest(plain_dtypes, case, held, ALWAYS)
+    assert source(plain, held) == ["x = torch.tensor([0.1, 65504.0, -2.7])"]
+
+
+def test_the_type_of_an_autocast_region_stays_one_that_it_takes(recwarn: pytest.WarningsRecorder) -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    region = graph.call_function(torch.amp.autocast_mode._enter_autocast, ("cpu", torch.bfloat16, True, None))
+    y = graph.call_function(torch.nn.functional.linear, (x, x))
+    graph.call_function(torch.amp.autocast_mode._exit_autocast, (region,))
+    graph.output(graph.call_method("to", (y, torch.bfloat16)))
+    encoded = encode(torch.fx.GraphModule({}, graph), (torch.randn(2, 2),))
+    case = Case(encoded.graph, encoded.inputs, encoded.tensors, backend={"name": "eager"})
+    plain, asked = plainest(plain_dtypes, case, Held(encoded.blobs), ALWAYS)
+    assert asked == 1
+    assert [n.args[1] for n in plain.graph.compute if len(n.args) > 1] == [
+        {"dtype": "bfloat16"}, {"ref": "x"}, {"dtype": "float32"},
+    ]  # fmt: skip
+    assert not [w for w in recwarn if "autocast" in str(w.message)]
+
+
 # Strides, offsets, aliasing
 
 
@@ -273,6 +297,31 @@ def test_zeros_that_would_fail_otherwise_are_ones() -> None:
     assert (left == 1).sum() == 63
 
 
+def test_few_recorded_numbers_are_plainer_than_random_ones() -> None:
+    """Random numbers would fail, too, and need a seed."""
+    case, held = captured(lambda x: x.sin(), torch.tensor([2.6, 1.4], dtype=torch.float16))
+
+    def falls(x: torch.Tensor, out: torch.Tensor) -> bool:
+        return x.numel() == 2 and bool(x[0] > x[1] + 1)
+
+    torch.manual_seed(0)
+    assert falls(made := torch.randn(2), made)
+    plain = canonicalize(case, held, Asked(held, falls))
+    assert source(plain, held) == ["x = torch.tensor([3.0, 0.0])"]
+
+
+def test_random_numbers_go_once_a_tensor_is_small() -> None:
+    case, held = captured(lambda x: x.sin(), torch.randn(8, 64).abs() + torch.linspace(0.3, 0.9, 64))
+    one = canonicalize(case, held, Asked(held, lambda x, out: bool((x % 1 != 0).any())))
+    assert source(one, held) == ["x = torch.full((1,), 0.1)"]
+    case, held = captured(lambda x: x.sin(), torch.arange(20.0).flip(0) * 3)
+    six = canonicalize(case, held, Asked(held, lambda x, out: bool((x > 5.5).any())))
+    assert source(six, held) == ["x = torch.full((1,), 10.0)"]
+    case, held = captured(lambda x: x * 2, torch.randn(8, 64, dtype=torch.complex64))
+    turned = canonicalize(case, held, Asked(held, lambda x, out: x.is_complex() and bool((x.imag != 0).any())))
+    assert source(turned, held) == ["x = torch.full((1,), 1.0j)"]
+
+
 def test_nan_and_infinities_stay_only_where_they_matter() -> None:
     case, held = recorded(torch.tensor([float("nan"), 3.25, float("inf")]))
     plain, _ = plainest(plain_numbers, case, held, lambda x, out: bool((x > 3).any()) and x.tolist()[1] > 3)
@@ -366,6 +415,33 @@ def test_inputs_that_look_alike_become_one() -> None:
 
 
 # All of it
+
+
+class Scale(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.randn(3))
+        self.register_buffer("shift", torch.randn(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.addcmul(self.shift, x, self.scale) + self.shift
+
+
+def test_tensors_that_a_graph_holds_become_inputs() -> None:
+    encoded = encode(torch.fx.symbolic_trace(Scale()), (torch.randn(3),))
+    case, held = Case(encoded.graph, encoded.inputs, encoded.tensors, backend={"name": "eager"}), Held(encoded.blobs)
+    gm, inputs = build(case, held)
+    plain, asked = plainest(held_as_inputs, case, held, ALWAYS)
+    assert asked == 1
+    assert plain.graph.attrs == {}
+    assert [n.op for n in plain.graph.nodes].count("get_attr") == 0
+    same, given = build(plain, held)
+    assert len(given) == 3
+    assert torch.equal(same(*given), gm(*inputs))
+    one, _ = plainest(held_as_inputs, case, held, lambda *given: len(given) <= 3)
+    assert len(one.graph.attrs) == 1
+    same, given = build(one, held)
+    assert torch.equal(same(*given), gm(*inputs))
 
 
 def test_a_failure_that_needs_nothing_takes_one_question() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fxminify.benchmarks import generality
 from fxminify.benchmarks.page import put
 from fxminify.benchmarks.plants import plant
 from fxminify.benchmarks.reduce import bound, read, table
@@ -24,6 +25,35 @@ def ours(*plants: str) -> list[dict[str, Any]]:
 def test_the_page_shows_what_was_measured() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     assert put(page, table(ROWS)) == page
+
+
+def test_the_page_shows_what_became_of_the_architectures() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    planted = generality.outside("planted")
+    rows = read(ROOT / "benchmarks" / "generality_measured.jsonl")
+    assert put(page, generality.table(rows, planted.FAULTS, planted.SILENT), generality.NAME) == page
+    for row in rows:
+        if row["state"] != "not planted" and not generality.is_small(row, planted.FAULTS, planted.SILENT):
+            assert f"`{row['architecture']}`" in page  # each miss is explained
+
+
+def test_the_first_pairs_have_all_faults_equally_often() -> None:
+    names = [f"a{i}" for i in range(93)]
+    faults = list(generality.outside("planted").FAULTS)
+    every = generality.pairs(names, faults)
+    assert len(every) == len(set(every)) == 93 * 12
+    first = every[:60]
+    assert len({name for name, _ in first}) == 60
+    assert {[fault for _, fault in first].count(fault) for fault in faults} == {5}
+
+
+def test_a_wrong_result_that_the_next_operator_refuses_takes_that_one_too() -> None:
+    sizes, silent = {"dtype": 1, "pair": 2}, {"dtype"}
+    row = {"fault": "dtype", "state": "verified", "kind": "runtime_error", "after": 2}
+    assert generality.is_small(row, sizes, silent)
+    assert not generality.is_small(row | {"kind": "divergence"}, sizes, silent)
+    assert not generality.is_small(row | {"fault": "pair", "after": 3}, sizes, silent)
+    assert not generality.is_small(row | {"state": "unverified"}, sizes, silent)
 
 
 def test_every_result_has_the_fewest_nodes_there_can_be() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fxminify.repro_templates.source.naming import identifier
+from fxminify.repro_templates.source.naming import identifier, input_names
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,21 @@ from fxminify.repro_templates.source.naming import identifier
 )
 def test_identifiers_have_no_more_underscores_than_words(given: str, name: str) -> None:
     assert identifier(given) == name
+
+
+@pytest.mark.parametrize(
+    ("targets", "names"),
+    [
+        (["input_14"], ["x"]),
+        (["l_x_", "args_0"], ["x", "x"]),
+        (["fft_fftn__part0__to_copy"], ["x"]),
+        (["l_self_modules_fc_parameters_weight_", "hidden_states_3"], ["weight", "hidden_states"]),
+        (["mask_1", "mask_2"], ["mask_1", "mask_2"]),
+        (["filter_1"], ["filter_1"]),  # `filter` is a builtin
+    ],
+)
+def test_numbers_that_tell_no_inputs_apart_are_left_out(targets: list[str], names: list[str]) -> None:
+    assert input_names(targets) == names
 
 
 def test_public_spellings_are_the_objects_dynamo_records() -> None:

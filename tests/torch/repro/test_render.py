@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ DIVERGENCE = Failure(
     detail={"class": "value", "where": "output 0"},
 )
 GRADIENT = replace(DIVERGENCE, phase=Phase.BACKWARD)
+DETACHED = replace(GRADIENT, message="output 0: gradient is one in eager, none compiled",
+                   detail={"class": "gradient", "where": "output 0"})  # fmt: skip
 ALIAS = replace(DIVERGENCE, detail={"class": "alias", "where": "output 0", "expected": "input 0", "actual": "no input"})
 ERROR = Failure(FailureKind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "index out of bounds: 37")
 HEADER = Header(
@@ -187,6 +190,20 @@ def test_an_operator_of_aten_reads_as_the_function_where_it_is_lowered_again() -
     assert "torch.ops.aten.amax.default(x, [0], True)" in script(function, X, backend="eager")
 
 
+@pytest.mark.parametrize(
+    ("operator", "written"),
+    [
+        ("gelu", "torch.nn.functional.gelu"),
+        ("special_ndtr", "torch.special.ndtr"),
+        ("linalg_det", "torch.linalg.det"),
+        ("fft_fft", "torch.fft.fft"),
+    ],
+)
+def test_an_operator_of_a_module_of_torch_reads_as_the_function(operator: str, written: str) -> None:
+    called = getattr(torch.ops.aten, operator).default
+    assert f"    return {written}(x)\n" in script(lambda x: called(x), torch.eye(2))
+
+
 def test_functions_that_read_as_operators_are_those_that_dynamo_keeps() -> None:
     from torch._dynamo import trace_rules
     from torch._dynamo.variables import TorchInGraphFunctionVariable
@@ -195,12 +212,12 @@ def test_functions_that_read_as_operators_are_those_that_dynamo_keeps() -> None:
     public = [name for name in map(public_function, table().ops) if name]
     assert len(public) > 400
     for name in public:
-        function = getattr(torch, name.removeprefix("torch."))
+        function = attrgetter(name.removeprefix("torch."))(torch)
         assert type(function) is type(torch.amax), name
         assert trace_rules.lookup(function) is TorchInGraphFunctionVariable, name
         assert function not in constant_fold_functions, name
     handled = TorchInGraphFunctionVariable._get_handlers()
-    assert [n for n in public if getattr(torch, n.removeprefix("torch.")) in handled] == ["torch.full"]
+    assert [n for n in public if attrgetter(n.removeprefix("torch."))(torch) in handled] == ["torch.full"]
 
 
 def test_one_slice_reads_as_a_person_writes_it() -> None:
@@ -313,6 +330,11 @@ def wrong_gradient(gm, inputs):
 
 
 @register_backend
+def detaches(gm, inputs):
+    return lambda *args: [gm(*args)[0].detach(), *gm(*args)[1:]]
+
+
+@register_backend
 def unwritten(gm, inputs):
     return lambda *args: gm(*[a.clone() for a in args])
 
@@ -377,6 +399,8 @@ def faulty(
     [
         ("wrong_gradient", lambda x: x.sin(), GRADIENT, "gradients differ: "),
         ("wrong_gradient", lambda x: (x.sin(), x.cos()), GRADIENT, "gradients differ: "),
+        ("detaches", lambda x: x.sin(), DETACHED, "gradients are missing"),
+        ("detaches", lambda x: (x.sin(), x.cos()), DETACHED, "gradients are missing"),
         ("unwritten", lambda x: x.mul_(2), replace(DIVERGENCE, detail={"class": "mutation"}), "inputs differ after"),
         ("copies", lambda x: x[1:], ALIAS, "alias: output 0 should lie in input 0"),
     ],
@@ -384,7 +408,7 @@ def faulty(
 def test_faults_that_only_a_comparison_finds(
     name: str, function: Callable[..., Any], failure: Failure, message: str, run: Callable[[str], None]
 ) -> None:
-    x = torch.tensor([1.0, 2.0], requires_grad=name == "wrong_gradient")
+    x = torch.tensor([1.0, 2.0], requires_grad=name in ("wrong_gradient", "detaches"))
     with pytest.raises(AssertionError, match=f"^{message}") as caught:
         run(faulty(name, function, x, failure=failure))
     seen = failure_in_script(caught.value, "repro.py")

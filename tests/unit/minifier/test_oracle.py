@@ -55,6 +55,16 @@ def verdict(
     return answer
 
 
+def test_outputs_without_any_gradient_count_where_the_failure_is_about_gradients() -> None:
+    """A backend for inference makes them of every graph."""
+    found = {"class": "gradient", "where": "output 0", "phase": "backward", "message": "output 0", "detached": True}
+    detached = fails(divergence(found, []))
+    gradient = divergence({"class": "gradient", "where": "input 1", "phase": "backward", "message": "None"}, [])
+    assert verdict(detached, captured=gradient).outcome is Outcome.SAME
+    for captured in (error(), divergence({"class": "value", "where": "", "phase": "forward", "message": "off"}, [])):
+        assert verdict(detached, captured=captured).outcome is Outcome.INVALID
+
+
 def test_the_captured_failure_is_same() -> None:
     answer = verdict(fails(error("cannot lower relu\n\nWhile executing %relu_7")))
     assert (answer.outcome, answer.signature, answer.seconds) == (Outcome.SAME, signature(error()), 1.0)

@@ -58,6 +58,8 @@ def test_methods_and_sub_graphs_write_too() -> None:
         ("torch.nn.functional.scaled_dot_product_attention", (), {"dropout_p": 0.1}, True),
         ("torch.nn.functional.fractional_max_pool2d", (), {}, True),
         ("torch.randperm", (), {}, True),
+        ("torch.lstm", ([], [], True, 1, 0.0, True, False, True), {}, False),
+        ("torch.lstm", ([], [], True, 2, 0.5, True, False, True), {}, True),
         ("torch.relu", (), {}, False),
     ],
 )

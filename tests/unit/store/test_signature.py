@@ -116,6 +116,19 @@ def test_a_node_goes_by_what_it_calls_whatever_its_name_is() -> None:
     assert signature(named).message == "no kernel for roll, node erf, name='where': h is bad"
 
 
+def test_a_symbol_that_is_the_name_of_an_input_speaks_of_a_size() -> None:
+    """Dynamo names inputs that are sizes after their symbols, and gives a size another symbol in another run."""
+
+    def refused(shape: str, nodes: dict[str, str]) -> Signature:
+        text = f"view to a dynamic shape {shape}"
+        return signature(Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, message=text, detail={"nodes": nodes}))
+
+    captured = refused("(s77, s27, 4, 4)", {"s77": "<input>", "s27": "<input>"})
+    assert captured.message == "view to a dynamic shape <shape>"
+    assert captured.matches(refused("(s12, s27, 4, 4)", {"s27": "<input>"}))
+    assert not refused("s1 is not here", {"s1": "roll"}).matches(refused("s1 is not here", {"s1": "erf"}))
+
+
 def test_a_plain_word_may_be_the_name_of_a_node() -> None:
     """A script calls the same node by another name, or by that of what it calls."""
 
