@@ -9,12 +9,13 @@ itself as the oracle. If that fails, too, the capture ends as unverified.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...store.document.case import Case, tag
-from ...store.failure import METADATA, Failure
+from ...store.failure import METADATA, Failure, FailureKind
 from ...store.index import CaptureInfo, Index, State
 from ...store.signature import Match
 from ..oracle.replay import LIMIT, Likeness, Replay, Shown, healthy, replay
@@ -90,6 +91,9 @@ def reduce_capture(
         if not shown.reproduced:
             if early.finish():
                 return CaptureOutcome(State.VERIFIED, "the culprit alone shows it, the whole graph does not")
+            if is_refused(capture.provenance, failure, shown):
+                why = f"eager refuses it, too: {shown.refused}\ncaptured: {failure.headline()}"
+                return CaptureOutcome(State.EAGER_REFUSES, why)
             return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(capture))
         index.captures.diagnose(capture.id, shown.failures[0])
         budget = Budget(options.max_queries, options.budget)
@@ -155,6 +159,15 @@ def replay_event(capture_id: int, shown: Replay) -> ReplayFinished:
     """What the replays showed."""
     seen = shown.entries.get(shown.entry) or Shown()
     return ReplayFinished(capture_id, shown.reproduced, shown.entry, seen.matched, seen.runs, shown.reason)
+
+
+def is_refused(provenance: Mapping[str, Any], failure: Failure, shown: Replay) -> bool:
+    """Whether the program fails in eager mode as well.
+
+    Unknown where eager was not given the values of the program, and not so for a divergence: the program ran in eager.
+    """
+    known = failure.kind is not FailureKind.DIVERGENCE and provenance.get("data") != METADATA
+    return known and shown.refused != ""
 
 
 def variants(case: Case) -> list[Case]:
