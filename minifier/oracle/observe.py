@@ -109,7 +109,7 @@ class _Observer:
                 self.execute(gm, again)
             expected = self.execute(gm, copy_inputs(inputs))
         except BaseException as exc:  # noqa: BLE001  whatever eager raises, the case is no case
-            return Observation(Seen.INVALID, detail=f"eager: {_line(exc)}")
+            return Observation(Seen.INVALID, detail=f"eager: {_line(exc)}", refused=_line(exc))
         if any("tensor" in attr or "module" in attr for attr in self.case.graph.attrs.values()):
             gm, inputs = self.build()  # eager may have written to what the graph holds
         try:

@@ -59,9 +59,10 @@ class Replay:
 
     ``failures`` has one example for each signature of ``target.allowed``; ``entries`` what each entry showed;
     ``threads`` is torch's number of threads; ``healthy``, for a hang, the seconds that a graph of one node takes, else
-    0; ``reason`` says why it did not reproduce, for a person; ``passes`` that every run ended without a failure.
-    ``anchor`` is where a hang hangs (`fxminify.minifier.sandbox.stacks`), empty where that is not known. ``longer`` is
-    the time limit of cases that are larger than the one that was replayed.
+    0; ``reason`` says why it did not reproduce, for a person; ``passes`` that every run ended without a failure;
+    ``refused`` is what eager raised, where it did so in every run. ``anchor`` is where a hang hangs
+    (`fxminify.minifier.sandbox.stacks`), empty where that is not known. ``longer`` is the time limit of cases that are
+    larger than the one that was replayed.
     """
 
     reproduced: bool
@@ -75,6 +76,7 @@ class Replay:
     entries: dict[str, Shown] = field(default_factory=dict)
     reason: str = ""
     passes: bool = False
+    refused: str = ""
     anchor: str = ""
     longer: LongerLimit | None = None
 
@@ -121,11 +123,14 @@ def replay(
     one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
     timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
     session = _Runs(pool, case, Likeness(captured, match, error_regex), timeout, meanwhile, ran)
-    entries = session.first_sight(again=0 if hangs else runs - 1) or session.second_sight(runs)
+    entries = session.first_sight(again=0 if hangs else runs - 1)
+    if not entries and not session.refused():
+        entries = session.second_sight(runs)
     target = FailureTarget((signature(captured),), match, error_regex)
     if not entries:
         why = session.why_not(captured, again)
-        return Replay(False, target, entries=session.shown(), reason=why, passes=session.all_pass())
+        passes, refused = session.all_pass(), session.refused()
+        return Replay(False, target, entries=session.shown(), reason=why, passes=passes, refused=refused)
     entry = fastest(entries)
     if prefer in entries and entries[prefer].rate >= entries[entry].rate:
         entry = prefer
@@ -287,6 +292,11 @@ class _Runs:
     def all_pass(self) -> bool:
         """Whether every run ended without a failure."""
         return all(observation.seen is Seen.PASS for observation, _ in self._all())
+
+    def refused(self) -> str:
+        """What eager raised before the backend was called, where all runs ended so; else nothing."""
+        said = {observation.refused for observation, _ in self._all()}
+        return said.pop() if len(said) == 1 else ""
 
     def why_not(self, captured: Failure, again: str) -> str:
         """For a person: what the runs showed instead, and what to do before the command ``again``."""

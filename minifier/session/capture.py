@@ -10,13 +10,14 @@ the script itself as the oracle. If that fails, too, the capture ends as unverif
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...backends.provenance import libraries
 from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...store.document.case import Case, operators, tag
-from ...store.failure import METADATA, Failure
+from ...store.failure import METADATA, Failure, FailureKind
 from ...store.index import CaptureInfo, Index, State
 from ...store.signature import Match, signature
 from ..oracle.oracle import LongerLimit
@@ -122,7 +123,9 @@ class _Work:
             return None
         self._begin_script(found.case)
         nodes = found.case.graph.count
-        shown = self.replay(found.case, part=nodes)
+        self.listener(ReplayStarted(self.capture.id, self.options.replays, nodes))
+        shown = self.replay(found.case)
+        self.listener(replay_event(self.capture.id, shown, nodes))
         if not shown.reproduced or shown.rate < 1.0:
             return None
         shown = replace(shown, longer=LongerLimit(nodes, self.limit))
@@ -143,18 +146,23 @@ class _Work:
 
     def from_the_whole(self, ways: list[Case]) -> CaptureOutcome:
         """Replay the captured graph and minify it, in the first of the ``ways`` to run it that shows the failure."""
+        self.listener(ReplayStarted(self.capture.id, self.options.replays))
         for case in ways:
             shown = self.replay(case)
             if shown.reproduced:
-                return _attempts(self.session(case, shown, HeadStart()))
+                break
+        self.listener(replay_event(self.capture.id, shown))
+        if shown.reproduced:
+            return _attempts(self.session(case, shown, HeadStart()))
         if self._culprit_alone_shows():
             return CaptureOutcome(State.VERIFIED, "the culprit alone shows it, the whole graph does not")
+        if is_refused(self.capture.provenance, self.failure, shown):
+            why = f"eager refuses it, too: {shown.refused}\ncaptured: {self.failure.headline()}"
+            return CaptureOutcome(State.EAGER_REFUSES, why)
         return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(self.capture))
 
-    def replay(self, case: Case, part: int = 0) -> Replay:
-        """Replay ``case``, which is the captured one, or a part of it with ``part`` compute nodes."""
-        self.listener(ReplayStarted(self.capture.id, self.options.replays, part))
-        shown = replay(
+    def replay(self, case: Case) -> Replay:
+        return replay(
             self.pool,
             case,
             self.failure,
@@ -167,8 +175,6 @@ class _Work:
             meanwhile=self.early.tell,
             ran=lambda number: self.listener(Replayed(self.capture.id, number)),
         )
-        self.listener(replay_event(self.capture.id, shown, part))
-        return shown
 
     def session(self, case: Case, shown: Replay, head_start: HeadStart) -> CaptureSession:
         self.index.captures.diagnose(self.capture.id, shown.failures[0])
@@ -260,6 +266,15 @@ def replay_event(capture_id: int, shown: Replay, part: int = 0) -> ReplayFinishe
     """What the replays showed."""
     seen = shown.entries.get(shown.entry) or Shown()
     return ReplayFinished(capture_id, shown.reproduced, shown.entry, seen.matched, seen.runs, shown.reason, part)
+
+
+def is_refused(provenance: Mapping[str, Any], failure: Failure, shown: Replay) -> bool:
+    """Whether the program fails in eager mode as well.
+
+    Unknown where eager was not given the values of the program, and not so for a divergence: the program ran in eager.
+    """
+    known = failure.kind is not FailureKind.DIVERGENCE and provenance.get("data") != METADATA
+    return known and shown.refused != ""
 
 
 def variants(case: Case) -> list[Case]:

@@ -24,7 +24,7 @@ from .results import MinifyResult, MinifyResults
 #: Captures in these states are minified when no ids are given.
 OPEN = (State.PENDING, State.REDUCING, State.BLOCKED)
 #: A capture that was done keeps this state when it is minified once more and that is interrupted.
-DONE = (State.VERIFIED, State.UNVERIFIED, State.NOT_REPRODUCED)
+DONE = (State.VERIFIED, State.UNVERIFIED, State.NOT_REPRODUCED, State.EAGER_REFUSES)
 _DEFAULTS = MinifyOptions()
 
 

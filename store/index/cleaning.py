@@ -48,7 +48,12 @@ UNVERIFIED, FIXED = 14, 90
 #: Captures of one transaction.
 BATCH = 500
 #: States of captures that were tried in vain.
-_TRIED = (State.UNVERIFIED.value, State.NOT_REPRODUCED.value, State.UNSUPPORTED.value, State.BLOCKED.value)
+_TRIED = tuple(
+    state.value
+    for state in (
+        State.UNVERIFIED, State.NOT_REPRODUCED, State.EAGER_REFUSES, State.UNSUPPORTED, State.BLOCKED,
+    )
+)  # fmt: skip
 _OF_CAPTURE = (ArtifactRow, LeaseRow, MergedRow, ReproRow, RetestRow, SightingRow, TaskRow, UploadRow)
 #: Seconds for which a file without a row may belong to a capture that is just being stored.
 _FRESH = 86400.0

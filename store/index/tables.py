@@ -32,6 +32,7 @@ class State(StrEnum):
     VERIFIED = "verified"  #: a script was written, and runs of it showed the failure
     UNVERIFIED = "unverified"  #: a script was written, but no run of it showed the failure
     NOT_REPRODUCED = "not_reproduced"  #: the replay of the capture itself did not fail
+    EAGER_REFUSES = "eager_refuses"  #: eager mode raises for the captured graph, too; the reason says what
     UNSUPPORTED = "unsupported"  #: the graph could not be stored; the reason says which node
     BLOCKED = "blocked"  #: something must be done first (a module to install...); the reason says what
 

@@ -27,6 +27,12 @@ def passes(seconds: float = 1.0) -> Reply:
     return Reply(Ended.DONE, "forward", codec.dump(Observation(Seen.PASS)), seconds=seconds)
 
 
+def refused(text: str) -> Reply:
+    """Eager raises an error whose type and message are ``text``."""
+    seen = Observation(Seen.INVALID, detail=f"eager: {text}", refused=text)
+    return Reply(Ended.DONE, "eager", codec.dump(seen), seconds=1.0)
+
+
 class Scripted(Workers):
     """Gives ``replies`` in turn, or raises them. Remembers time limits, and whether a fresh worker was wanted."""
 

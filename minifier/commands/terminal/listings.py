@@ -21,6 +21,7 @@ STATES = {
     "verified": "green",
     "unverified": "yellow",
     "not_reproduced": "yellow",
+    "eager_refuses": "yellow",
     "unsupported": "red",
     "blocked": "red",
     "reducing": "cyan",

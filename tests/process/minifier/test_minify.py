@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from captured import pending as pending_failure
+from desks import invoke
 
 import fxminify
 from fxminify.minifier.oracle.replay import Replay, replay
@@ -177,6 +179,22 @@ def test_a_first_script_is_kept_though_the_run_is_interrupted(
             assert "torch.compile(forward" in stored_repro(index, 1, name)[0]
     (result,) = fxminify.minify(db, [1], options=replace(QUICK, again=True))
     assert (result.state, result.reason, result.capture.nodes_after) == (State.VERIFIED, "", 1)
+
+
+def test_what_eager_refuses_is_no_failure_of_the_backend(tmp_path: Path) -> None:
+    """A program that looks up an embedding that is not there."""
+    db = tmp_path / "repro.db"
+    torch._dynamo.reset()
+    compiled = torch.compile(torch.nn.functional.embedding, backend="aot_eager")
+    with fxminify.capturing(db, check=False), pytest.raises(IndexError):
+        compiled(torch.tensor([1, 9]), torch.ones(4, 2))
+    (result,) = fxminify.minify(db, options=QUICK)
+    assert (result.state, result.script) == (State.EAGER_REFUSES, "")
+    raised = "IndexError: index out of range in self"
+    assert result.reason.splitlines() == [f"eager refuses it, too: {raised}", f"captured: {raised}"]
+    shown = invoke(tmp_path, "show", "repro.db", 1).stdout
+    assert "     state  eager_refuses: eager refuses it, too: IndexError: index out of" in shown
+    assert fxminify.minify(db) == []
 
 
 @pytest.mark.parametrize("function", [fxminify.install, fxminify.capturing, fxminify.capture])

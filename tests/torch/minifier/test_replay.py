@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from replies import Scripted, fails, passes
+from replies import Scripted, fails, passes, refused
 
 from fxminify.minifier.oracle.oracle import FailureTarget, Oracle, Votes
 from fxminify.minifier.oracle.replay import Likeness, Shown, fastest, replay
@@ -71,6 +71,24 @@ def test_a_capture_that_fails_differently_is_not_reproduced_and_says_how() -> No
     assert "direct, once: RuntimeError: cannot lower sin (another message)" in found.reason
     assert replay(ByEntry(direct=fails(other), compile=fails(other)), CASE, ERROR, match=Match.ORIGIN).reproduced
     assert replay(ByEntry(direct=fails(other), compile=passes()), CASE, ERROR, error_regex="lower sin").reproduced
+
+
+def test_what_eager_refuses_is_told_and_not_run_again() -> None:
+    pool = ByEntry(direct=refused("index 9 is out of range"), compile=refused("index 9 is out of range"))
+    found = replay(pool, CASE, ERROR, runs=3)
+    assert (found.reproduced, found.passes, found.refused) == (False, False, "index 9 is out of range")
+    assert pool.asked == ["direct", "compile"]
+    assert "direct, once: invalid: eager: index 9 is out of range" in found.reason
+
+
+@pytest.mark.parametrize(
+    "other", [refused("index 8 is out of range"), passes(), Reply(Ended.TIMEOUT, "eager", seconds=9)]
+)
+def test_eager_refuses_only_what_it_refuses_in_every_run_alike(other: Reply) -> None:
+    pool = ByEntry(direct=refused("index 9 is out of range"), compile=other)
+    found = replay(pool, CASE, ERROR, runs=3)
+    assert (found.reproduced, found.refused) == (False, "")
+    assert pool.asked.count("direct") == pool.asked.count("compile") == 3
 
 
 def test_a_failure_that_comes_and_goes_has_a_rate_and_votes() -> None:
