@@ -63,7 +63,7 @@ def is_small(row: Row, sizes: Mapping[str, int], silent: Collection[str]) -> boo
     A wrong result that the next operator refuses takes that one, too: float64 among float32, say.
     """
     refused = row["fault"] in silent and row.get("kind") == "runtime_error"
-    return row["state"] == "verified" and row["after"] <= sizes[row["fault"]] + refused
+    return row["state"] == "verified" and int(row["after"]) <= sizes[row["fault"]] + refused
 
 
 def measure(
