@@ -34,11 +34,14 @@ def guess(case: Case, failure: Failure) -> Case | None:
     alone = apply(view, Patch(drop=view.computed - atom))
     if alone is None or any(tag(value) != "tensor" for value in alone.inputs):
         return None
-    tensors = [_random(spec) for spec in alone.tensors]
-    if None in tensors:
-        return None
     imports = tuple(libraries.needed(case.imports, operators(alone.graph)))
-    return replace(alone, tensors=tuple(filter(None, tensors)), imports=imports)
+    return with_random_values(replace(alone, imports=imports))
+
+
+def with_random_values(case: Case) -> Case | None:
+    """``case`` with random numbers in place of all values of its tensors; None if one of them has no numbers."""
+    tensors = [_random(spec) for spec in case.tensors]
+    return None if None in tensors else replace(case, tensors=tuple(filter(None, tensors)))
 
 
 def _noted(case: Case) -> Trace:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ...backends.provenance import libraries
 from ...backends.provenance.spec import BackendSpec, CannotLoad
+from ...repro_templates.source.inputs import NeedsData
 from ...store.document.case import Case, operators, tag
 from ...store.failure import METADATA, Failure, FailureKind
 from ...store.index import CaptureInfo, Index, State
@@ -24,7 +25,7 @@ from ..oracle.oracle import LongerLimit
 from ..oracle.replay import LIMIT, Likeness, Replay, Shown, healthy, replay
 from ..oracle.scheduler import Budget
 from ..oracle.verdict import Outcome, Verdict
-from ..reducer.guess import guess
+from ..reducer.guess import guess, with_random_values
 from ..reducer.history import begin_at
 from ..reporting.emit import Draft, Emitter
 from ..sandbox.launcher import BackendImportError, SandboxError
@@ -194,13 +195,25 @@ class _Work:
         )
 
     def _begin_script(self, case: Case) -> None:
-        """Run a script of ``case`` beside its replays, unless another one has shown the failure."""
+        """Run a script of ``case`` beside its replays, unless another one has shown the failure.
+
+        Where the values of ``case`` do not fit into a script, random ones may do.
+        """
         if not self.early.is_wanted():
             return
         case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))
         case, blobs = content_addressed(case, self.pool.scratch)
         emitter = self._emitter()
-        self.early.begin(emitter, lambda: (case, emitter.early_draft(case, blobs, failure=self.failure)))
+
+        def make() -> tuple[Case, Draft]:
+            try:
+                return case, emitter.early_draft(case, blobs, failure=self.failure)
+            except NeedsData:
+                if (drawn := with_random_values(case)) is None:
+                    raise
+                return drawn, emitter.early_draft(drawn, {}, failure=self.failure)
+
+        self.early.begin(emitter, make)
 
     def _culprit_alone_shows(self) -> bool:
         """Whether a script of the culprit shows the failure, which the whole graph does not. Then it is stored."""

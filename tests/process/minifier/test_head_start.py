@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import head_starts
 import pytest
@@ -12,6 +13,7 @@ import torch
 
 import fxminify
 from fxminify.minifier.session import events
+from fxminify.minifier.session.early_script import EarlyScript
 from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index, State
 from fxminify.store.signature import signature
@@ -26,11 +28,11 @@ def long_chain(x: torch.Tensor) -> torch.Tensor:
     return torch.tanh(x).cos() * torch.exp(x)
 
 
-def captured(path: Path, backend: str, message: str) -> Path:
+def captured(path: Path, backend: str, message: str, size: int = 4) -> Path:
     """An index with the failure of ``backend`` on `long_chain`."""
     torch._dynamo.reset()
     with fxminify.capturing(path, check=False), pytest.raises(Exception, match=message):
-        torch.compile(long_chain, backend=backend)(torch.randn(4))
+        torch.compile(long_chain, backend=backend)(torch.randn(size))
     return path
 
 
@@ -86,6 +88,31 @@ def test_its_queries_are_counted_and_asked_once(tmp_path: Path) -> None:
         asked = index.verdicts.find(reduction.id)
     assert "slices" in {verdict.pass_name for verdict in asked.values()}
     assert reduction.queries == len(asked)
+
+
+def test_its_script_is_there_before_the_search_and_takes_random_values_where_the_recorded_ones_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = captured(tmp_path / "repro.db", "head_starts_unnamed", "not supported", 4000)
+    begin = EarlyScript.begin
+
+    def wait(self: EarlyScript, emitter: Any, make: Any) -> None:
+        begin(self, emitter, make)
+        self.finish()
+
+    monkeypatch.setattr(EarlyScript, "begin", wait)
+    first: list[str] = []
+
+    def listen(event: events.Event) -> None:
+        if isinstance(event, events.ReplayStarted):
+            with Index.open(str(path), readonly=True) as index:
+                kept = index.repros.get(1, "script")
+            assert kept is not None
+            assert (kept.verified, kept.runs) == (1, 1)
+            first.append(kept.text)
+
+    fxminify.minify(path, options=QUICK, listener=listen)
+    assert ["torch.randn(4000)" in text and "tanh" in text for text in first] == [True]
 
 
 @pytest.mark.slow
