@@ -123,8 +123,14 @@ class Emitter:
         self.processes.prepare(Script(text, self.timeout + START, search_path(case)))
 
     def store(self, draft: Draft) -> tuple[State, str]:
-        """Store a script. Returns the state that it deserves, and why it is not better."""
+        """Store a script. Returns the state that it deserves, and why it is not better.
+
+        One that does not show the failure takes nobody's place that did.
+        """
         done = draft.done
+        kept = None if done.shown else self.index.repros.get(self.capture.id, "script")
+        if kept is not None and kept.verified:
+            return State.UNVERIFIED, f"the script does not show the failure: {done.mismatch}"
         case, blobs = content_addressed(draft.case, draft.blobs)
         self.index.repros.save(
             self.capture.id, "script", draft.rendered.text, verified=done.shown, runs=done.runs, log=done.log,

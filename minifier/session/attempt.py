@@ -283,11 +283,6 @@ class EntryAttempt:
             return False
         return done.share < self.session.shown.rate if done.share else not done.shown_fresh
 
-    def share(self) -> float:
-        """The share of its runs in which the stored script showed the failure."""
-        repro = self.session.index.repros.get(self.session.capture.id, "script")
-        return 0.0 if repro is None or not repro.runs else repro.verified / repro.runs
-
     def more_reliable(self, done: Printed) -> Printed:
         """An earlier case of the reduction whose script shows the failure more often than ``done``, if there is one."""
         other = self.reduction.doubted()
@@ -377,12 +372,13 @@ class EntryAttempt:
                 replays=self.session.shown.seldom(),
                 installed=self.session.installed(),
             )
-            state, reason = emitter.store(self.session.early.tell_while(draft))
-            if (kept := self.session.index.repros.get(self.session.capture.id, "script")) is not None:
-                self.session.listener(ScriptVerified(self.session.capture.id, kept.verified, kept.runs))
+            drafted = self.session.early.tell_while(draft)
+            state, reason = emitter.store(drafted)
+            shown, runs = drafted.done.shown, drafted.done.runs
+            self.session.listener(ScriptVerified(self.session.capture.id, shown, runs))
             if state is State.UNVERIFIED and not last.same:
                 reason += "; nor does a fresh process show it: it may need what came before it, such as other graphs"
-            return replace(done, state=state, reason=reason, share=self.share())
+            return replace(done, state=state, reason=reason, share=shown / runs)
         except NeedsData as error:
             command = again(self.session.index, self.session.capture.id, "--embed-data")
             return replace(done, reason=f"{error}: {command}", printable=False)

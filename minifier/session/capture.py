@@ -142,6 +142,7 @@ class _Work:
         if found.failure is not None and verdict.failure is not None:
             session.add_other_failure(found.case, Verdict(Outcome.OTHER, signature(found.failure), found.failure))
             session.store_other_failures()
+        self.index.repros.forget(self.capture.id)
         session.note("the captured graph fails in another way than the part of it that was minified: it is replayed")
         return None
 
@@ -345,4 +346,6 @@ def _attempts(session: CaptureSession) -> CaptureOutcome:
             keep(of, result, finished=True)
     last = results[-1][1] if results else None
     state, reason = (State.UNVERIFIED, "") if last is None else (last.state, last.reason)
+    if state is State.UNVERIFIED and (kept := session.index.repros.get(session.capture.id, "script")) and kept.verified:
+        state, reason = State.VERIFIED, f"an earlier script shows it, the last one does not: {reason}"
     return CaptureOutcome(state, reason, tuple(children))

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from ..document.case import Blobs, Case
@@ -87,6 +88,22 @@ class Repros:
         with nullcontext() if case is None else self._cases.staged(case, blobs or {}) as staged:
             dropped = self._database.write(put)
         self._cases.sweep(dropped)
+
+    def forget(self, capture_id: int) -> None:
+        """Remove the files of all formats that were rendered for a capture."""
+
+        def remove(session: Session) -> list[str]:
+            self._database.need(session, CaptureRow, capture_id)
+            self._database.check_lease(session, capture_id)
+            dropped: list[str] = []
+            for row in session.scalars(select(ReproRow).where(ReproRow.capture == capture_id)).all():
+                document = row.document
+                session.delete(row)
+                session.flush()
+                dropped += self._cases.drop(session, document)
+            return dropped
+
+        self._cases.sweep(self._database.write(remove))
 
     def case(self, capture_id: int) -> Case | None:
         """The case of the script, if that is verified and its case is known."""

@@ -13,7 +13,7 @@ import torch
 import fxminify
 from fxminify.minifier.oracle.replay import Replay, replay
 from fxminify.minifier.reducer.guess import guess
-from fxminify.minifier.reporting.emit import Emitter
+from fxminify.minifier.reporting.emit import Draft, Emitter
 from fxminify.minifier.session import capture, events
 from fxminify.minifier.session.early_script import EarlyScript
 from fxminify.store.index import Index, State
@@ -93,3 +93,18 @@ def test_a_failure_that_the_whole_graph_does_not_show_keeps_its_first_script(
     (result,) = fxminify.minify(captured, options=QUICK)
     assert (result.state, result.reason) == (State.VERIFIED, "the culprit alone shows it, the whole graph does not")
     assert "relu" in result.script
+
+
+@pytest.mark.slow
+def test_a_first_script_stays_where_the_last_one_shows_nothing(captured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft = Emitter.draft
+
+    def shows_nothing(self: Emitter, *args: Any, early: bool = False, **more: Any) -> Draft:
+        made = draft(self, *args, early=early, **more)
+        return made if early else replace(made, done=replace(made.done, shown=0, mismatch="it ends with exit code 0"))
+
+    monkeypatch.setattr(Emitter, "draft", shows_nothing)
+    (result,) = fxminify.minify(captured, options=QUICK)
+    assert result.state is State.VERIFIED
+    assert result.reason.startswith("an earlier script shows it, the last one does not: ")
+    assert "torch.randn(40, 20)" in result.script

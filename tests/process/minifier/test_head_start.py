@@ -133,6 +133,7 @@ def test_a_part_that_crashes_elsewhere_is_another_failure(tmp_path: Path) -> Non
     (result,) = results
     assert (result.id, result.state, result.capture.nodes_after) == (second, State.VERIFIED, 1)
     assert "exp" in result.script
+    assert "tanh" not in result.script
     parts = [event.part for event in told if isinstance(event, events.ReplayStarted)]
     assert parts[0] > 0
     assert parts[-1] == 0

@@ -229,6 +229,20 @@ def test_a_listing_shows_the_last_finished_reduction_and_the_script(index: Index
     assert index.best(info) == small_case(1)[0]
 
 
+def test_scripts_that_are_forgotten_leave_nothing(index: Index) -> None:
+    start, blobs = small_case()
+    add(index, start, blobs)
+    smaller, values = small_case(1)
+    index.repros.save(1, "script", "raise 1", verified=1, runs=1, log="", case=smaller, blobs=values)
+    index.repros.save(1, "pytest", "def test(): ...", verified=0, runs=0, log="")
+    index.repros.forget(1)
+    assert (index.repros.get(1, "script"), index.repros.get(1, "pytest"), index.repros.case(1)) == (None, None, None)
+    assert index.captures.case(1) == start
+    for gone in smaller.storages - start.storages:
+        with pytest.raises(StoreError, match="has no storage"):
+            index.blobs.view({gone})[gone]
+
+
 def test_reading_refuses_to_write(path: str) -> None:
     Index.open(path, create=True).close()
     with Index.open(path, readonly=True) as index, pytest.raises(StoreError, match="opened for reading only"):
