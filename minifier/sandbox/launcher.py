@@ -18,7 +18,8 @@ from typing import Literal
 
 from ...backends.provenance.variables import ORDINARY
 from ...backends.running.confinement import Confinement
-from .messages import Broken, Channel, Exited, Fork, Forked, Ready, Setup, pair
+from ...backends.running.processor_wait import ProcessorWait, stretched
+from .messages import Broken, Channel, Exited, Fork, Forked, Message, Ready, Setup, pair
 from .prepare import UNWANTED, worker_environment
 from .processes import kill_group, kill_tree, resident
 from .scratch import Scratch, read_output
@@ -26,6 +27,8 @@ from .scratch import Scratch, read_output
 Mode = Literal["fork", "spawn"]
 #: Modules that workers make the zygote import, at most: compilers make up names without end.
 MOST_IMPORTED = 5000
+#: Seconds between two looks at how long a process that starts has waited for a processor.
+TICK = 0.5
 
 
 class SandboxError(Exception):
@@ -189,7 +192,7 @@ class Launcher:
         problem = f"importing the backend took more than {self.start_timeout:g} s"
         try:
             channel.send(self.setup)
-            message = channel.receive(self.start_timeout)
+            message = self._first_message(channel, worker)
             if isinstance(message, Ready):
                 return message
             if isinstance(message, Broken):
@@ -203,6 +206,16 @@ class Launcher:
             self._process.wait()
         channel.close()
         raise SandboxError(f"{problem}: {self._log()}")
+
+    def _first_message(self, channel: Channel, worker: Worker | None) -> Message | None:
+        """What is sent first; None if nothing is in ``start_timeout`` seconds in which the process could run."""
+        process = worker.pid if worker is not None else self._process.pid if self._process is not None else 0
+        waits, waited, began = ProcessorWait(process), 0.0, time.monotonic()
+        while (left := stretched(self.start_timeout, waited) - (time.monotonic() - began)) > 0:
+            if (message := channel.receive(min(TICK, left))) is not None:
+                return message
+            waited += waits.look()
+        return None
 
     def _listen(self, channel: Channel) -> None:
         """Thread: read the reports of the zygote until it ends. Its workers end with it."""

@@ -424,7 +424,8 @@ class Scale(torch.nn.Module):
         self.register_buffer("shift", torch.randn(3))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.addcmul(self.shift, x, self.scale) + self.shift
+        shift: torch.Tensor = self.get_buffer("shift")
+        return torch.addcmul(shift, x, self.scale) + shift
 
 
 def test_tensors_that_a_graph_holds_become_inputs() -> None:
