@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import fxminify
+from fxminify.store.document import names
 
 HERE = Path(__file__).parent
 TIERS = ("unit", "torch", "process", "e2e")
@@ -57,6 +58,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.items and all(item.get_closest_marker("unit") for item in session.items):
         assert "torch" not in sys.modules, "collecting the tests of the tier `unit` imports torch"
         sys.meta_path.insert(0, NoTorch())
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """With another torch than that of the shipped table, the names of this one are there from the first test on."""
+    if not hasattr(session.config, "workerinput"):  # once, before pytest-xdist starts its processes
+        names.grow()
 
 
 @pytest.fixture

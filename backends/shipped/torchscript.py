@@ -1,7 +1,7 @@
 """``fxminify_torchscript``: `torch.jit.script`, and `torch.jit.optimize_for_inference` where no gradient is asked for.
 
 Dynamo hands out lazily compiled graph modules, which ``torch.jit.script`` cannot read (torch's own ``ts`` backend
-fails on every graph for that reason); a plain copy of the module is scripted instead.
+before torch 2.14 fails on every graph for that reason); a plain copy of the module is scripted instead.
 """
 
 from __future__ import annotations

@@ -30,11 +30,12 @@ _PUBLIC = {
     "torch._C._special.special_": ("torch.special.", None),
 }  # fmt: skip
 
-#: Functions of `torch` that are not the operator ``aten::NAME``, are no function of C++, or that Dynamo folds or skips.
+#: Functions of `torch` that are not the operator ``aten::NAME``, are no function of C++, that Dynamo folds or skips, or
+#: that only raise in newer versions (`torch.cholesky`, `torch.qr`).
 _NOT_THE_OPERATOR = frozenset(
     {"addcdiv", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod", "cdist",
-     "chain_matmul", "einsum", "is_complex", "is_floating_point", "meshgrid", "miopen_ctc_loss", "numel",
-     "one_hot", "promote_types", "resize_as_", "resize_as_sparse_", "stft", "tensordot", "unique_consecutive"}
+     "chain_matmul", "cholesky", "einsum", "is_complex", "is_floating_point", "meshgrid", "miopen_ctc_loss", "numel",
+     "one_hot", "promote_types", "qr", "resize_as_", "resize_as_sparse_", "stft", "tensordot", "unique_consecutive"}
 )  # fmt: skip
 #: Modules that `import torch` imports, so a script need not import them.
 _WITH_TORCH = re.compile(

@@ -201,6 +201,7 @@ LIBRARIES = (
     "torch.onnx.ops", "torch.ao.quantization.fx._decomposed", "torch.distributed._functional_collectives",
     "torch._prims.rng_prims", "torch._higher_order_ops", "torch._functorch.autograd_function",
     "torch._inductor.inductor_prims", "torch._inductor.fx_passes.control_dependencies",
+    "torch._inductor.kernel.symmetric_mm",  # since torch 2.15
     "torch._dynamo._trace_wrapped_higher_order_op",
 )  # fmt: skip
 #: Operators that open files, print, take raw memory, re-run autograd or test torch itself.

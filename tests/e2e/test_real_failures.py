@@ -4,19 +4,17 @@
 when its script was verified in fresh processes and has at most ``MIN_NODES`` compute nodes.
 """
 
-import ast
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from desks import invoke
+from real_failures import FOLDER, constants, skip_if_gone
 
-FAILURES = Path(__file__).parents[1] / "failures"
-NAMES = sorted(path.stem for path in FAILURES.glob("[0-9]*.py"))
+NAMES = sorted(path.stem for path in FOLDER.glob("[0-9]*.py"))
 #: Seconds until a program is taken to hang; only the one that hangs needs it.
 HANG = 60
 #: Through every floor in the default tests. ``tests/process/minifier/test_minify.py`` takes one of TorchScript.
@@ -29,15 +27,6 @@ SEEN = {"047_ort_relu_int64": "compile_error"}
 LARGER = {
     "202_tcn_gapped_unfold": "an input that is written to does not take the place of a result that was computed from it"
 }
-
-
-def constants(name: str) -> dict[str, Any]:
-    """The upper-case names of a failure's program, read without running it."""
-    found = {}
-    for node in ast.parse((FAILURES / f"{name}.py").read_text()).body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.isupper():
-            found[node.targets[0].id] = ast.literal_eval(node.value)
-    return found
 
 
 #: The first of each kind of failure of each backend: of these, every file that is handed out is run.
@@ -64,12 +53,13 @@ def minify(*args: str, cwd: Path, threads: int | None = None) -> subprocess.Comp
 
 @pytest.mark.parametrize("name", CASES)
 def test_from_program_to_verified_script(name: str, tmp_path: Path) -> None:
+    skip_if_gone(name)
     want = constants(name)
     options = ["--check", want.get("CHECK", "first:2")] if want["KIND"] == "divergence" else []
     if want["KIND"] == "hang":
         options += ["--timeout", str(HANG)]
     # With more threads the exception of 008 and 060 leaves a parallel region, which ends the process instead.
-    captured = minify("capture", *options, str(FAILURES / "drive.py"), name, cwd=tmp_path, threads=1)
+    captured = minify("capture", *options, str(FOLDER / "drive.py"), name, cwd=tmp_path, threads=1)
     listed = json.loads(invoke(tmp_path, "list", "--json").stdout)
     assert [row["kind"] for row in listed] == [SEEN.get(name, want["KIND"])], captured.stderr
     once = ["--replays", "1", "--runs", "1"] if name in QUICK else []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from faulty_backends import scripted
 from torch import fx
 
 import fxminify
@@ -28,8 +29,8 @@ def spec(name: str, module: str = "faulty_backends", **more: Any) -> BackendSpec
 
 @contextmanager
 def pending(folder: pathlib.Path, elements: int) -> Iterator[pathlib.Path]:
-    """An index in ``folder`` with one pending failure, whose input has so many ``elements``: `ts` cannot script the
-    graph module that Dynamo makes. The state directory is there, too, inside of this context."""
+    """An index in ``folder`` with one pending failure, whose input has so many ``elements``: the backend `scripted`
+    cannot read the graph module that Dynamo makes. The state directory is there, too, inside of this context."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("XDG_STATE_HOME", str(folder / "state"))
         path = folder / "repro.db"
@@ -37,7 +38,7 @@ def pending(folder: pathlib.Path, elements: int) -> Iterator[pathlib.Path]:
         fxminify.install(path, check=False, data="full")
         try:
             with pytest.raises(Exception, match="cannot be used as a value"):
-                torch.compile(lambda x: torch.sin(x) + x, backend="ts")(torch.randn(elements))
+                torch.compile(lambda x: torch.sin(x) + x, backend=scripted)(torch.randn(elements))
         finally:
             fxminify.uninstall()
         yield path

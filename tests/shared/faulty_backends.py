@@ -29,6 +29,12 @@ def healthy(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
 
 
 @register_backend
+def scripted(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
+    """As torch's own ``ts`` before torch 2.14: `torch.jit.script` cannot read the graph modules that Dynamo makes."""
+    return cast("Compiled", torch.jit.script(gm))
+
+
+@register_backend
 def cannot_lower(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     for name in ("relu", "sin"):
         if has(gm, name):

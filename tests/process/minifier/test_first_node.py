@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from captured import capture, spec
+from real_failures import skip_if_gone
 
 from fxminify.minifier.oracle import first_node
 from fxminify.minifier.sandbox.pool import Pool
@@ -22,6 +23,7 @@ def program(x: torch.Tensor) -> Any:
 @pytest.mark.slow
 def test_the_first_node_is_named_although_all_that_follow_differ_too() -> None:
     """Row 45, with a real bug: Inductor's acosh overflows."""
+    skip_if_gone("017_acosh_overflow")
     case, blobs = capture(program, [torch.linspace(-1, 1, 8)], spec("inductor", module=""), compare=True)
     with Pool(case.backend, case.imports) as pool:
         pool.scratch.put(blobs)

@@ -1,9 +1,10 @@
-"""`fxminify.minify` and `fxminify.install` from a Python program, on a real failure of torch's `ts` backend."""
+"""`fxminify.minify` and `fxminify.install` from a Python program, on a real failure of TorchScript."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from captured import HERE
 from captured import pending as pending_failure
 from desks import invoke
 
@@ -33,7 +35,7 @@ QUICK = fxminify.MinifyOptions(replays=1, runs=1, explain=False)
 
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An index with one pending failure: `ts` cannot script the graph module that Dynamo makes."""
+    """An index with one pending failure: TorchScript cannot read the graph module that Dynamo makes."""
     with pending_failure(tmp_path_factory.mktemp("captured"), 4) as path:
         yield path
 
@@ -63,8 +65,10 @@ def test_a_real_failure_is_minified(minified: Minified) -> None:
     _, (result,), _ = minified
     assert (result.id, result.state, result.verified, result.reason) == (1, State.VERIFIED, True, "")
     assert (result.capture.nodes_before, result.capture.nodes_after) == (2, 1)
-    assert 'torch.compile(forward, backend="ts")' in result.script
-    done = subprocess.run([sys.executable, "-c", result.script], capture_output=True, text=True, check=False)
+    assert 'torch.compile(forward, backend="scripted")' in result.script
+    environment = {**os.environ, "PYTHONPATH": HERE}
+    command = [sys.executable, "-c", result.script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert "cannot be used as a value" in done.stderr
 
 
