@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import zlib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
+import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 
 from ...store.index import TokenScope
+from ...store.index.arrivals import Arrival, Stored
+from ...store.recording import Recording
 from ...store.spool import upload as form
 from .caller import Caller, Refused
 from .service import Service
@@ -21,6 +25,9 @@ from .service import Service
 #: Seconds in which an upload must have come.
 SLOWEST = 900.0
 _PIECE = 1 << 20
+#: A write of so few bytes takes no longer than to give it to a thread.
+_SHORT = 64 << 10
+_T = TypeVar("_T")
 
 
 @asynccontextmanager
@@ -37,12 +44,45 @@ async def arrived(request: Request, service: Service) -> AsyncIterator[Path]:
         yield Path(file.name)
 
 
-def store(service: Service, path: Path, caller: Caller, key: str) -> int:
-    """Store the upload in a file. Returns the id of its capture. Raises `Refused`."""
+async def store(service: Service, path: Path, caller: Caller, key: str) -> Stored:
+    """Store the upload in a file, together with others. Returns what it is. Raises `Refused`."""
+    found = await _in_thread(service, _read, path)
+    signer = service.signer if TokenScope.RUN in caller.scopes else None
+    arriving = partial(service.index.captures.arriving, found, signer=signer, key=key, actor=caller.name)
+    for look in (True, False):
+        async with _entered(service, partial(arriving, look=look)) as arrival:
+            (stored,) = await asyncio.wrap_future(service.storing.ask([arrival]))
+        if stored is not None:
+            return stored
+    raise AssertionError
+
+
+def _read(path: Path) -> Recording:
+    return form.read(path).with_origin()
+
+
+@asynccontextmanager
+async def _entered(service: Service, make: Callable[[], AbstractContextManager[Arrival]]) -> AsyncIterator[Arrival]:
+    """The block of a context manager that takes time to enter, and to leave where the block fails."""
+
+    def enter() -> tuple[AbstractContextManager[Arrival], Arrival]:
+        context = make()
+        return context, context.__enter__()
+
+    context, arrival = await _in_thread(service, enter)
     try:
-        found = form.read(path)
-        signer = service.signer if TokenScope.RUN in caller.scopes else None
-        return service.index.captures.receive(found.with_origin(), signer=signer, key=key, actor=caller.name)
+        yield arrival
+    except BaseException as error:
+        with anyio.CancelScope(shield=True):
+            await _in_thread(service, context.__exit__, type(error), error, error.__traceback__)
+        raise
+    context.__exit__(None, None, None)
+
+
+async def _in_thread(service: Service, do: Callable[..., _T], *arguments: object) -> _T:
+    """What ``do`` returns, in one of few threads, which are not those that answer other requests."""
+    try:
+        return await anyio.to_thread.run_sync(do, *arguments, limiter=service.reading)
     except ValueError as error:
         raise Refused(422, str(error).partition("\n")[0][:500]) from error
 
@@ -73,10 +113,13 @@ async def _write(request: Request, file: IO[bytes], most: int) -> None:
             written += len(piece)
             if written > most:
                 raise _too_large(most)
-            await run_in_threadpool(file.write, piece)
+            if len(piece) <= _SHORT:
+                file.write(piece)
+            else:
+                await run_in_threadpool(file.write, piece)
     if inflater is not None and not inflater.eof:
         raise Refused(400, "the upload was cut short")
-    await run_in_threadpool(file.flush)
+    file.flush()
 
 
 def _inflated(inflater: zlib._Decompress, chunk: bytes) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from ..errors import ForeignValue
 _T = TypeVar("_T")
 
 #: The newest revision under ``migrations/versions``. Revisions are numbers, so that they can be compared.
-SCHEMA = "0009"
+SCHEMA = "0010"
 
 
 class State(StrEnum):
@@ -245,6 +245,17 @@ class SightingRow(Base):
     __tablename__ = "sightings"
 
     capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), primary_key=True)
+    day: Mapped[str] = mapped_column(String(10), primary_key=True)
+    environment: Mapped[str] = mapped_column(ForeignKey("environments.digest"), primary_key=True)
+    count: Mapped[int] = mapped_column(BigInteger)
+
+
+class BugSightingRow(Base):
+    """How often the captures of a bug were seen on one day with the same versions: sums of their sightings."""
+
+    __tablename__ = "bug_sightings"
+
+    bug: Mapped[int] = mapped_column(ForeignKey("bugs.id"), primary_key=True)
     day: Mapped[str] = mapped_column(String(10), primary_key=True)
     environment: Mapped[str] = mapped_column(ForeignKey("environments.digest"), primary_key=True)
     count: Mapped[int] = mapped_column(BigInteger)
