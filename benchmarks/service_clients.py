@@ -195,14 +195,14 @@ class Clients:
     first: int = 1
 
     def __post_init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("fork")
         self._ready, self._out = context.Barrier(2), context.Queue()
         self._process = context.Process(target=_run, args=(self.load, self.count, self.first, self._ready, self._out))
         self._process.start()
 
     def begin(self) -> None:
         """Wait until all requests are made, and let them be sent."""
-        self._ready.wait()
+        self._ready.wait(300)
 
     def end(self) -> Answers:
         answers: Answers = self._out.get()

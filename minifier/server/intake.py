@@ -7,7 +7,6 @@ import tempfile
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -17,7 +16,6 @@ from starlette.requests import ClientDisconnect, Request
 
 from ...store.index import TokenScope
 from ...store.index.arrivals import Arrival, Stored
-from ...store.recording import Recording
 from ...store.spool import upload as form
 from .caller import Caller, Refused
 from .service import Service
@@ -46,34 +44,29 @@ async def arrived(request: Request, service: Service) -> AsyncIterator[Path]:
 
 async def store(service: Service, path: Path, caller: Caller, key: str) -> Stored:
     """Store the upload in a file, together with others. Returns what it is. Raises `Refused`."""
-    found = await _in_thread(service, _read, path)
-    signer = service.signer if TokenScope.RUN in caller.scopes else None
-    arriving = partial(service.index.captures.arriving, found, signer=signer, key=key, actor=caller.name)
     for look in (True, False):
-        async with _entered(service, partial(arriving, look=look)) as arrival:
+        async with _arriving(service, path, caller, key, look=look) as arrival:
             (stored,) = await asyncio.wrap_future(service.storing.ask([arrival]))
         if stored is not None:
             return stored
     raise AssertionError
 
 
-def _read(path: Path) -> Recording:
-    return form.read(path).with_origin()
-
-
 @asynccontextmanager
-async def _entered(service: Service, make: Callable[[], AbstractContextManager[Arrival]]) -> AsyncIterator[Arrival]:
-    """The block of a context manager that takes time to enter, and to leave where the block fails."""
+async def _arriving(service: Service, path: Path, caller: Caller, key: str, *, look: bool) -> AsyncIterator[Arrival]:
+    """The upload in a file, read and ready to be stored inside the block."""
+    signer = service.signer if TokenScope.RUN in caller.scopes else None
 
     def enter() -> tuple[AbstractContextManager[Arrival], Arrival]:
-        context = make()
+        met = form.read(path).with_origin()
+        context = service.index.captures.arriving(met, signer=signer, key=key, actor=caller.name, look=look)
         return context, context.__enter__()
 
     context, arrival = await _in_thread(service, enter)
     try:
         yield arrival
     except BaseException as error:
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True):  # files that were written for it go, whatever else ends
             await _in_thread(service, context.__exit__, type(error), error, error.__traceback__)
         raise
     context.__exit__(None, None, None)

@@ -11,7 +11,6 @@ import prometheus_client
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from ... import __version__
 from ...store.document.case import Json
@@ -28,7 +27,7 @@ from ...store.index import (
     TokenScope,
     queue,
 )
-from ...store.index.arrivals import Arrival, Stored
+from ...store.index.arrivals import Arrival
 from ...store.index.bug_labels import named
 from ...store.index.bugs import BugFilter, Sighting
 from .access import OPEN
@@ -160,12 +159,12 @@ router = APIRouter(prefix="/api/v1", responses=REFUSALS)
 probes = APIRouter(responses={503: {"model": Refusal}})
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
     found: Service = request.app.state.service
     return found
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     found: Caller = request.state.caller
     return found
 
@@ -226,19 +225,10 @@ def status(served: Served) -> Status:
 )
 async def submit_capture(request: Request, response: Response, served: Served, asking: Asking, key: Key) -> Submitted:
     """Store a capture, or count one more occurrence: 200 where it is known. The same key never counts twice."""
-    known = await asyncio.wrap_future(served.keys.ask(key))
-    if known is None:
-        async with arrived(request, served) as path:
-            stored = await store(served, path, asking, key)
-    else:
-        stored = await run_in_threadpool(_again, served, known)
+    async with arrived(request, served) as path:
+        stored = await store(served, path, asking, key)
     response.status_code = 201 if stored.occurrences == 1 else 200
     return Submitted(stored.capture, stored.bug, stored.occurrences)
-
-
-def _again(served: Service, id: int) -> Stored:
-    info = served.index.captures.get(id)
-    return Stored(info.id, info.bug, info.occurrences)
 
 
 @router.post("/captures/known", tags=[SUBMIT])

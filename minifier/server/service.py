@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Uploads that come or are stored at the same time, others are told to come again; and those that are read at once.
 UPLOADS, READ = 128, 8
-#: Failures that are stored in one transaction, and keys and tokens that are looked up at once.
+#: Failures that are stored in one transaction, and tokens that are looked up at once.
 STORED, LOOKED_UP = 256, 100
 #: Streams of events at the same time.
 STREAMS = 100
@@ -81,22 +81,16 @@ class Service:
     metrics: Metrics = field(init=False)
     #: What many requests do at the same time.
     storing: Together[Sequence[Arrival], Sequence[Stored | None]] = field(init=False)
-    keys: Together[str, int | None] = field(init=False)
     tokens: Together[str, TokenInfo | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.index, self.disk)
         self.storing = Together("storing", self._store, most=STORED, size=len)
-        self.keys = Together("keys", self._known, most=LOOKED_UP)
         self.tokens = Together("tokens", self.index.tokens.check_all, most=LOOKED_UP)
 
     def _store(self, together: Sequence[Sequence[Arrival]]) -> Sequence[Sequence[Stored | None]]:
         stored = iter(self.index.captures.store([one for arrivals in together for one in arrivals]))
         return [list(itertools.islice(stored, len(arrivals))) for arrivals in together]
-
-    def _known(self, keys: Sequence[str]) -> Sequence[int | None]:
-        known = self.index.uploads.known(keys)
-        return [known.get(key) for key in keys]
 
     @cached_property
     def reading(self) -> anyio.CapacityLimiter:

@@ -28,12 +28,8 @@ class Uploads:
 
     def find(self, key: str) -> int | None:
         """The id of the capture that was stored or counted under ``key``."""
-        return self.known([key]).get(key)
-
-    def known(self, keys: Collection[str]) -> dict[str, int]:
-        """The ids of the captures that were stored or counted under those of these keys that are known."""
         with self._database.reading() as session:
-            return known(session, keys)
+            return known(session, [key]).get(key)
 
     def forget(self) -> None:
         """Delete the keys that are no longer needed."""
