@@ -23,18 +23,29 @@ from .service import Service
 #: Seconds in which an upload must have come.
 SLOWEST = 900.0
 _PIECE = 1 << 20
-#: A write of so few bytes takes no longer than to give it to a thread.
+#: So few bytes are sooner written than given to a thread, and sooner read than their key is looked up.
 _SHORT = 64 << 10
 _T = TypeVar("_T")
 
 
+class SentBefore(Exception):
+    """What comes under this key is stored already, as the ``capture`` with that id."""
+
+    def __init__(self, capture: int) -> None:
+        super().__init__(capture)
+        self.capture = capture
+
+
 @asynccontextmanager
-async def arrived(request: Request, service: Service) -> AsyncIterator[Path]:
-    """The body of ``request`` in a file, without its compression. The file is gone after the block."""
+async def arrived(request: Request, service: Service, key: str) -> AsyncIterator[Path]:
+    """The body of ``request`` in a file, without its compression. The file is gone after the block.
+
+    Raises `SentBefore` for a long one that need not come to its end.
+    """
     with _turn(service), tempfile.NamedTemporaryFile(dir=service.folder) as file:
         try:
             async with asyncio.timeout(SLOWEST):
-                await _write(request, file, service.options.max_upload)
+                await _write(request, file, service, key)
         except TimeoutError:
             raise Refused(408, f"the upload did not come within {SLOWEST:.0f} s") from None
         except ClientDisconnect:
@@ -90,7 +101,8 @@ def _turn(service: Service) -> Iterator[None]:
         service.uploads.release()
 
 
-async def _write(request: Request, file: IO[bytes], most: int) -> None:
+async def _write(request: Request, file: IO[bytes], service: Service, key: str) -> None:
+    most, looked = service.options.max_upload, False
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise Refused(415, "an upload is sent as it is, or compressed with gzip")
@@ -102,6 +114,10 @@ async def _write(request: Request, file: IO[bytes], most: int) -> None:
         received += len(chunk)
         if received > most:
             raise _too_large(most)
+        if received > _SHORT and not looked:
+            looked, known = True, await run_in_threadpool(service.index.uploads.find, key)
+            if known is not None:
+                raise SentBefore(known)
         for piece in [chunk] if inflater is None else _inflated(inflater, chunk):
             written += len(piece)
             if written > most:

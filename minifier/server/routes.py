@@ -11,6 +11,7 @@ import prometheus_client
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import Field
+from starlette.concurrency import run_in_threadpool
 
 from ... import __version__
 from ...store.document.case import Json
@@ -27,13 +28,13 @@ from ...store.index import (
     TokenScope,
     queue,
 )
-from ...store.index.arrivals import Arrival
+from ...store.index.arrivals import Arrival, Stored
 from ...store.index.bug_labels import named
 from ...store.index.bugs import BugFilter, Sighting
 from .access import OPEN
 from .caller import Caller, Refused
 from .disk import DiskState
-from .intake import arrived, store
+from .intake import SentBefore, arrived, store
 from .script import of_bug
 from .service import Service
 from .stream import events as event_stream
@@ -225,8 +226,12 @@ def status(served: Served) -> Status:
 )
 async def submit_capture(request: Request, response: Response, served: Served, asking: Asking, key: Key) -> Submitted:
     """Store a capture, or count one more occurrence: 200 where it is known. The same key never counts twice."""
-    async with arrived(request, served) as path:
-        stored = await store(served, path, asking, key)
+    try:
+        async with arrived(request, served, key) as path:
+            stored = await store(served, path, asking, key)
+    except SentBefore as known:
+        info = await run_in_threadpool(served.index.captures.get, known.capture)
+        stored = Stored(info.id, info.bug, info.occurrences)
     response.status_code = 201 if stored.occurrences == 1 else 200
     return Submitted(stored.capture, stored.bug, stored.occurrences)
 
