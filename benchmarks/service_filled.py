@@ -134,6 +134,15 @@ def _sightings(session: Session, filling: Filling) -> None:
 
 def _counters(session: Session) -> None:
     """What bugs say of their captures."""
+    session.execute(text("DELETE FROM bug_sightings"))
+    session.execute(
+        text(
+            "INSERT INTO bug_sightings (bug, day, environment, count) "
+            "SELECT captures.bug, sightings.day, sightings.environment, sum(sightings.count) "
+            "FROM sightings JOIN captures ON captures.id = sightings.capture "
+            "GROUP BY captures.bug, sightings.day, sightings.environment"
+        )
+    )
     session.execute(
         text(
             "UPDATE bugs SET captures = (SELECT count(*) FROM captures WHERE bug = bugs.id), "

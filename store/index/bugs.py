@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, false, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, CompoundSelect, Select, delete, false, func, or_, select, tuple_, union, update
 from sqlalchemy.orm import Session, load_only
 
 from .. import codec
@@ -53,6 +53,8 @@ from .tables import (
 COMES_FROM = "comes-from"
 #: The most captures of a bug whose ids are listed.
 LISTED = 50
+#: A bug with more captures is looked at by itself, so that nobody reads all of them.
+_MANY = 500
 #: The most backends, and labels, that are named to choose from.
 BACKENDS = LABELS = 100
 #: In the order of scripts, the size of one whose size is not known.
@@ -225,8 +227,7 @@ class Bugs:
         """The capture of a bug with the smallest verified script, None if there is none."""
         scripts = (
             select(ReproRow.capture)
-            .join(CaptureRow, CaptureRow.id == ReproRow.capture)
-            .where(CaptureRow.bug == id, ReproRow.format == "script", ReproRow.verified > 0)
+            .where(ReproRow.capture.in_(_tried([id])), ReproRow.format == "script", ReproRow.verified > 0)
             .order_by(func.coalesce(ReproRow.nodes, _UNKNOWN), ReproRow.capture)
             .limit(1)
         )
@@ -549,34 +550,21 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
     of_them = CaptureRow.bug.in_(ids)
     rows = {row.id: row for row in session.scalars(select(BugRow).where(BugRow.id.in_(ids)))}
     states: dict[int, dict[State, int]] = {id: {} for id in ids}
-    sizes: dict[int, list[int]] = {id: [] for id in ids}
-    counted = (
-        select(
-            CaptureRow.bug, CaptureRow.state, func.count(), func.min(CaptureRow.nodes_before),
-            func.max(CaptureRow.nodes_before),
-        )
-        .where(of_them)
-        .group_by(CaptureRow.bug, CaptureRow.state)
-    )  # fmt: skip
+    counted = select(CaptureRow.bug, CaptureRow.state, func.count()).where(of_them)
     bug: Any
-    for bug, state, captures, least, most in session.execute(counted):
+    for bug, state, captures in session.execute(counted.group_by(CaptureRow.bug, CaptureRow.state)):
         states[bug][_state(state)] = captures
-        sizes[bug] += [_size(size) for size in (least, most) if size is not None]
     if alone := [id for id in ids if not states[id] and rows[id].captures]:
         raise ForeignValue(f"bug {alone[0]} without its captures")
-    place = func.row_number().over(partition_by=CaptureRow.bug, order_by=CaptureRow.id).label("place")
-    numbered = select(CaptureRow.bug, CaptureRow.id, place).where(of_them).subquery()
-    first: dict[int, list[int]] = {id: [] for id in ids}
-    for bug, id in session.execute(
-        select(numbered.c.bug, numbered.c.id).where(numbered.c.place <= LISTED).order_by(numbered.c.id)
-    ):
-        first[bug].append(id)
+    sizes = _sizes(session, ids)
+    first = _first(session, {id: rows[id].captures for id in ids})
+    tried = _tried(ids)
     newest = (ReductionRow.finished.is_not(None).desc(), ReductionRow.finished.desc(), ReductionRow.id.desc())
     rank = func.row_number().over(partition_by=ReductionRow.capture, order_by=newest).label("rank")
     ranked = (
         select(CaptureRow.bug, ReductionRow.id, ReductionRow.nodes_after, ReductionRow.operators, rank)
         .join(CaptureRow, CaptureRow.id == ReductionRow.capture)
-        .where(of_them)
+        .where(ReductionRow.capture.in_(tried))
         .subquery()
     )
     least_first = (func.coalesce(ranked.c.nodes_after, _UNKNOWN), ranked.c.id)
@@ -591,7 +579,7 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
     scripts = (
         select(CaptureRow.bug, func.min(ReproRow.nodes))
         .join(CaptureRow, CaptureRow.id == ReproRow.capture)
-        .where(ReproRow.format == "script", ReproRow.verified > 0, of_them)
+        .where(ReproRow.format == "script", ReproRow.verified > 0, ReproRow.capture.in_(tried))
         .group_by(CaptureRow.bug)
     )
     for bug, nodes in session.execute(scripts):
@@ -600,7 +588,7 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
     lines = (
         select(CaptureRow.bug, ArtifactRow.content)
         .join(CaptureRow, CaptureRow.id == ArtifactRow.capture)
-        .where(ArtifactRow.kind == COMES_FROM, of_them)
+        .where(ArtifactRow.kind == COMES_FROM, ArtifactRow.capture.in_(tried))
         .order_by(CaptureRow.id.desc())
     )
     places = {bug: text for bug, content in session.execute(lines) if (text := line(content))}
@@ -617,10 +605,46 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
             fixed_in=(versions_of(said[id].versions) or None) if id in said else None,
             merged=tuple(merged[id]), ids=tuple(first[id]), states=states[id], nodes_after=after.get(id),
             labels=labels[id], comes_from=places.get(id, ""), calls=calls.get(id, ""),
-            nodes_before=(min(sizes[id]), max(sizes[id])) if sizes[id] else None,
+            nodes_before=sizes.get(id),
         )
         for id in ids
     ]  # fmt: skip
+
+
+def _sizes(session: Session, ids: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """The nodes of the smallest and of the largest captured graph of each bug: two look-ups in an index."""
+    of_bug = CaptureRow.bug == BugRow.id
+    least, most = (
+        select(of_all(CaptureRow.nodes_before)).where(of_bug).scalar_subquery() for of_all in (func.min, func.max)
+    )
+    found = session.execute(select(BugRow.id, least, most).where(BugRow.id.in_(ids)))
+    return {id: (_size(small), _size(large)) for id, small, large in found if small is not None}
+
+
+def _first(session: Session, captures: Mapping[int, int]) -> dict[int, list[int]]:
+    """The ids of the first captures of each bug, which has so many of them."""
+    first: dict[int, list[int]] = {id: [] for id in captures}
+    few = [id for id, number in captures.items() if number <= _MANY]
+    place = func.row_number().over(partition_by=CaptureRow.bug, order_by=CaptureRow.id).label("place")
+    numbered = select(CaptureRow.bug, CaptureRow.id, place).where(CaptureRow.bug.in_(few)).subquery()
+    chosen = select(numbered.c.bug, numbered.c.id).where(numbered.c.place <= LISTED).order_by(numbered.c.id)
+    for bug, id in session.execute(chosen):
+        first[bug].append(id)
+    for bug in captures.keys() - set(few):
+        of_it = select(CaptureRow.id).where(CaptureRow.bug == bug).order_by(CaptureRow.id).limit(LISTED)
+        first[bug] += session.scalars(of_it)
+    return first
+
+
+def _tried(ids: Sequence[int]) -> CompoundSelect[tuple[int]]:
+    """The captures of these bugs that somebody has minified, or has begun to. Of a bug that is met again and again in
+    other graphs, these are few."""
+    of_them = CaptureRow.bug.in_(ids)
+    begun = select(ReductionRow.capture).join(CaptureRow, CaptureRow.id == ReductionRow.capture)
+    return union(
+        select(CaptureRow.id).where(of_them, CaptureRow.state.in_([s.value for s in State if s is not State.PENDING])),
+        begun.where(ReductionRow.finished.is_(None), of_them),
+    )
 
 
 def line(content: str) -> str:

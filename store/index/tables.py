@@ -227,7 +227,11 @@ class CaptureRow(Base):
     created: Mapped[str] = mapped_column(String(32))
     last_seen: Mapped[str] = mapped_column(String(32), index=True)
 
-    __table_args__ = (Index("ix_captures_bug_state", "bug", "state"),)
+    __table_args__ = (
+        Index("ix_captures_bug_state", "bug", "state"),
+        Index("ix_captures_bug_id", "bug", "id"),
+        Index("ix_captures_bug_nodes_before", "bug", "nodes_before"),
+    )
 
 
 class EnvironmentRow(Base):
@@ -424,7 +428,7 @@ class ReductionRow(Base):
     inputs_after: Mapped[int | None]
     seconds: Mapped[float]
     started: Mapped[str] = mapped_column(String(32))
-    finished: Mapped[str | None] = mapped_column(String(32))
+    finished: Mapped[str | None] = mapped_column(String(32), index=True)
     origin: Mapped[str | None]
     operators: Mapped[str | None]
 

@@ -1,4 +1,4 @@
-"""The sightings of a bug are summed up, so that its page reads none of its captures."""
+"""The sightings of a bug are summed up, and indexes: the page of a bug does not read all of its captures."""
 
 from __future__ import annotations
 
@@ -26,3 +26,6 @@ def upgrade() -> None:
         Column("count", BigInteger, nullable=False),
     )
     op.execute(_FILL)
+    op.create_index("ix_captures_bug_id", "captures", ["bug", "id"])
+    op.create_index("ix_captures_bug_nodes_before", "captures", ["bug", "nodes_before"])
+    op.create_index("ix_reductions_finished", "reductions", ["finished"])
