@@ -36,8 +36,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -48,12 +49,13 @@ from sqlalchemy.pool import NullPool
 
 from fxminify.backends.capture.places import ServerPlace
 from fxminify.store.index import Index, TokenScope
+from fxminify.store.index.arrivals import Arrival
 from fxminify.store.index.tables import Base, TaskRow
 from fxminify.store.spool.spool import FOLDER, Spool
 
 from .fleet import free_port, until
 from .postgres_server import PostgresServer, running
-from .service_clients import PYTHON, TORCH, Clients, Load, recording_of
+from .service_clients import PYTHON, TORCH, Clients, Load, identity, recording_of
 from .service_filled import Filling, fill
 
 Row = dict[str, Any]
@@ -67,8 +69,10 @@ NEEDED = [f"backend={number} torch=2.13" for number in range(10)]
 REDUCTIONS, CLIENTS = 50, 50
 #: Failures in one request of a sender that has many.
 BATCH = 50
+#: Captures that wait in a spool, and repeats of which each must cost little space.
+WAITING, REPEATS = 1000, 2000
 #: Seconds in which a server begins to answer.
-_STARTING = 120.0
+_STARTING = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +122,23 @@ class ServerProcess:
         self.port = free_port()
         with Index.open(site.place, create=True) as index:
             _, self.token = index.tokens.new("clients", [TokenScope.SUBMIT, TokenScope.RUN, TokenScope.READ])
-        self._log = (site.folder / "serve.log").open("ab")
-        command = [sys.executable, "-m", "fxminify", "serve", site.place, "--port", str(self.port), "--min-free", "0"]
-        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL)
+        self._log = site.folder / "serve.log"
+        self._command = [
+            sys.executable, "-m", "fxminify", "serve", site.place, "--port", str(self.port), "--min-free", "0",
+        ]  # fmt: skip
+        self.again()
+
+    def again(self) -> ServerProcess:
+        """Start it."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         self.pid = self._process.pid
-        until(self._answers, f"the server does not start: see {self._log.name}", _STARTING)
+        until(self._answers, f"the server does not start: see {self._log}", _STARTING)
+        return self
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait(_STARTING)
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError):
@@ -149,9 +165,7 @@ class ServerProcess:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._process.terminate()
-        self._process.wait(_STARTING)
-        self._log.close()
+        self.end()
 
 
 # Captures over HTTP.
@@ -393,33 +407,95 @@ def queue(opened: Index, tasks: int) -> None:
 
 def delay(site: Site, asked: Asked) -> Iterator[Row]:
     """Failures of a program while the server is away, and what the server has when it is there again."""
-    with mock.patch.dict(os.environ, {FOLDER: str(site.folder / "spool")}):
-        for waiting in (0, 1000):
-            yield from _delays(site, asked, waiting)
+    server = ServerProcess(site)
+    server.end()
+    for waiting in (0, WAITING):
+        with mock.patch.dict(os.environ, {FOLDER: str(site.folder / f"spool {waiting}")}):
+            yield from _delays(site, asked, server, waiting)
 
 
-def _delays(site: Site, asked: Asked, waiting: int) -> Iterator[Row]:
-    with ServerProcess(site) as server:
-        address, token = f"http://127.0.0.1:{server.port}", server.token
-    with mock.patch.dict(os.environ, {"FXMINIFY_TOKEN": token}):
-        place, took, cpu = ServerPlace(address), [], []
-        spool = Spool(address)
+def _delays(site: Site, asked: Asked, server: ServerProcess, waiting: int) -> Iterator[Row]:
+    """Failures are met: each for the first time, again in the same process, and again in another process."""
+    spool, count, first = Spool(f"http://127.0.0.1:{server.port}"), 50 * asked.rounds, 1_000_000 * (1 + waiting)
+    with mock.patch.dict(os.environ, {"FXMINIFY_TOKEN": server.token}):
+        place = ServerPlace(spool.server)
         for number in range(waiting):
-            spool.put(recording_of(-1 - number, 0))
-        count = 30 * asked.rounds
+            spool.put(recording_of(first + number, 0))
+        took: dict[str, list[tuple[float, float]]] = {
+            "a new one": [],
+            "again in its process": [],
+            "again in another": [],
+        }
         for number in range(count):
-            met = recording_of(10_000_000 + number, number % 7)
-            begun = time.perf_counter(), time.process_time()
-            place.record(met)
-            place.seen_again(place.record(met), 2, {"torch": TORCH, "python": PYTHON})
-            took.append((time.perf_counter() - begun[0]) / 3)
-            cpu.append((time.process_time() - begun[1]) / 3)
-    yield {"what": "delay"}
+            met = recording_of(first + waiting + number, number % 7)
+            versions = {"torch": TORCH, "python": PYTHON}
+            name = _timed(took["a new one"], lambda: place.record(met))  # noqa: B023
+            _timed(took["again in its process"], lambda: place.seen_again(name, 2, versions))  # noqa: B023
+            _timed(took["again in another"], lambda: place.record(met))  # noqa: B023
+        for what, each in took.items():
+            wall, cpu = ([times[kind] for times in each] for kind in (0, 1))
+            yield {
+                "a failure, server away": what, "captures that wait": waiting,
+                "p50, ms": milliseconds(sorted(wall), 0.5), "p99, ms": milliseconds(sorted(wall), 0.99),
+                "of a processor, p50": milliseconds(sorted(cpu), 0.5),
+            }  # fmt: skip
+        before = _stored(site)
+        with server.again():
+            until(lambda: not spool.items(), "the sender does not send", _STARTING * 5)
+    stored = _stored(site)
+    met_now = waiting + 4 * count
+    yield {
+        "sent": met_now, "captures": waiting + count, "captures stored": stored[0] - before[0],
+        "occurrences stored": stored[1] - before[1], "lost": met_now - (stored[1] - before[1]),
+    }  # fmt: skip
+
+
+def _timed(took: list[tuple[float, float]], do: Callable[[], Any]) -> Any:
+    """What ``do`` returns. How long it takes is added to ``took``: on the clock, and of a processor."""
+    begun = time.perf_counter(), time.thread_time()
+    found = do()
+    took.append((time.perf_counter() - begun[0], time.thread_time() - begun[1]))
+    return found
+
+
+def _stored(site: Site) -> tuple[int, int]:
+    """How many captures there are, and how often they were met."""
+    with Index.open(site.place) as index:
+        totals = index.bugs.totals()
+    return totals.captures, totals.occurrences
 
 
 def growth(site: Site, asked: Asked) -> Iterator[Row]:
-    """Bytes of each repeat."""
-    yield {"what": "growth"}
+    """Bytes of each repeat: of the same day with the same versions, and of another version each."""
+    with Index.open(site.place, create=True) as index:
+        met = recording_of(0, 0)
+        id = index.captures.receive(met).capture
+        known = Arrival(identity=identity(met), provenance=met.provenance)
+        keyed = [replace(known, key=uuid.uuid4().hex) for _ in range(REPEATS)]
+        others = [replace(known, provenance={"torch": f"2.13.{number}"}) for number in range(REPEATS)]
+        for what, arrivals in (
+            ("the same day and versions", [known] * REPEATS), ("other versions each", others),
+            ("sent, with a key that is kept for 30 days", keyed),
+        ):  # fmt: skip
+            before = _size(index)
+            for begin in range(0, REPEATS, BATCH):
+                index.captures.store(arrivals[begin : begin + BATCH])
+            yield {
+                "a repeat": what, "on": site.name, "bytes": round((_size(index) - before) / REPEATS, 1),
+            }  # fmt: skip
+        assert index.captures.get(id).occurrences == 3 * REPEATS + 1
+
+
+def _size(index: Index) -> int:
+    """The bytes of an index, without what is free in it."""
+    database = index._database
+    with database._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        if database.path is None:
+            connection.execute(text("VACUUM FULL"))
+            return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+        connection.execute(text("VACUUM"))
+        connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
+        return database.path.stat().st_size
 
 
 def milliseconds(took: Sequence[float], share: float) -> float:

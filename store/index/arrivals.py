@@ -5,7 +5,7 @@ their number hardly depends on that of the failures. Failures that are the same 
 the same time, are one row that counts them.
 
 All who write here lock rows in one order, so that they do not wait for each other in a circle: captures that are known,
-storages, bugs, new captures, and all of a kind by one key.
+storages, bugs, and all of a kind by one key. Who has locked a bug is the only one to insert captures of it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _insert(session: Session, new: Mapping[str, NewCapture], own: Mapping[str, B
         return {}
     rows = [
         {**one.columns, "document": None if one.staged is None else one.staged.key, "bug": own[identity].root}
-        for identity, one in sorted(new.items())
+        for identity, one in new.items()  # no other transaction has these bugs, and so none of these captures
     ]
     table = table_of(CaptureRow)
     found = session.execute(table.insert().returning(table.c.identity, table.c.id, table.c.bug), rows)

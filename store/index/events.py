@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from .. import codec
 from ..document.case import Json
 from .database import Database
-from .leases import time_of
+from .leases import clock_of, time_of
 from .tables import EventRow
 
 #: Kinds of events: a capture has a verified script, a retest found a bug fixed, a fixed one was met again.
@@ -90,7 +90,5 @@ def note_all(session: Session, told: Sequence[Mapping[str, Any]]) -> None:
     """Write several events, each with the arguments of `note`."""
     if not told:
         return
-    on_server = session.get_bind().dialect.name == "postgresql"
-    at: Any = func.extract("epoch", func.clock_timestamp()) if on_server else time_of(session)
     given = {"actor": "", "bug": None, "capture": None, "task": None}
-    session.execute(insert(EventRow).values(at=at), [{**given, **one} for one in told])
+    session.execute(insert(EventRow).values(at=clock_of(session)), [{**given, **one} for one in told])
