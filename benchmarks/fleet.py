@@ -55,7 +55,7 @@ DRIVER, SENDER = "fxminify.minifier.service.driver", "fxminify.store.spool.sende
 #: Events that the webhook is told of.
 EVENTS = ("new", "verified")
 #: Seconds that a part may take to answer after it was started.
-STARTING = 120.0
+STARTING = 600.0
 
 
 @dataclass(frozen=True, slots=True)

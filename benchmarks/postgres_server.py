@@ -50,13 +50,18 @@ class PostgresServer:
         options = f"-k {self._folder} -c listen_addresses='' -c fsync=off -c max_connections=100"
         self._run(self._control, "-D", self._data, "-l", f"{self._folder}/log", "-w", "-o", options, "start")
 
+    @property
+    def pid(self) -> int:
+        """Its first process."""
+        return int(Path(self._data, "postmaster.pid").read_text().split()[0])
+
     def kill(self) -> None:
         """End it without a word to its clients, and without what it would write at its end."""
         self._run(self._control, "-D", self._data, "-m", "immediate", "stop")
 
     def kill_by_signal(self) -> None:
         """Kill its first process, whose others then end by themselves."""
-        first = psutil.Process(int(Path(self._data, "postmaster.pid").read_text().split()[0]))
+        first = psutil.Process(self.pid)
         family = [first, *first.children(recursive=True)]
         first.send_signal(signal.SIGKILL)
         end = time.monotonic() + _ENDING

@@ -8,11 +8,11 @@ token. A browser has its token in a cookie, which counts for what is only read, 
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Mapping, Sequence
 
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -111,7 +111,7 @@ class Admission:
 
     async def _token(self, text: str) -> TokenInfo | None:
         try:
-            return await run_in_threadpool(self._service.index.tokens.check, text)
+            return await asyncio.wrap_future(self._service.tokens.ask(text))
         except StoreError as error:
             raise Refused(503, "the index does not answer: try again later", Retry_After="5") from error
 

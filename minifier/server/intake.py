@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import zlib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
+import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 
 from ...store.index import TokenScope
+from ...store.index.arrivals import Arrival, Stored
 from ...store.spool import upload as form
 from .caller import Caller, Refused
 from .service import Service
@@ -21,15 +23,29 @@ from .service import Service
 #: Seconds in which an upload must have come.
 SLOWEST = 900.0
 _PIECE = 1 << 20
+#: So few bytes are sooner written than given to a thread, and sooner read than their key is looked up.
+_SHORT = 64 << 10
+_T = TypeVar("_T")
+
+
+class SentBefore(Exception):
+    """What comes under this key is stored already, as the ``capture`` with that id."""
+
+    def __init__(self, capture: int) -> None:
+        super().__init__(capture)
+        self.capture = capture
 
 
 @asynccontextmanager
-async def arrived(request: Request, service: Service) -> AsyncIterator[Path]:
-    """The body of ``request`` in a file, without its compression. The file is gone after the block."""
+async def arrived(request: Request, service: Service, key: str) -> AsyncIterator[Path]:
+    """The body of ``request`` in a file, without its compression. The file is gone after the block.
+
+    Raises `SentBefore` for a long one that need not come to its end.
+    """
     with _turn(service), tempfile.NamedTemporaryFile(dir=service.folder) as file:
         try:
             async with asyncio.timeout(SLOWEST):
-                await _write(request, file, service.options.max_upload)
+                await _write(request, file, service, key)
         except TimeoutError:
             raise Refused(408, f"the upload did not come within {SLOWEST:.0f} s") from None
         except ClientDisconnect:
@@ -37,12 +53,40 @@ async def arrived(request: Request, service: Service) -> AsyncIterator[Path]:
         yield Path(file.name)
 
 
-def store(service: Service, path: Path, caller: Caller, key: str) -> int:
-    """Store the upload in a file. Returns the id of its capture. Raises `Refused`."""
+async def store(service: Service, path: Path, caller: Caller, key: str) -> Stored:
+    """Store the upload in a file, together with others. Returns what it is. Raises `Refused`."""
+    for look in (True, False):
+        async with _arriving(service, path, caller, key, look=look) as arrival:
+            (stored,) = await asyncio.wrap_future(service.storing.ask([arrival]))
+        if stored is not None:
+            return stored
+    raise AssertionError
+
+
+@asynccontextmanager
+async def _arriving(service: Service, path: Path, caller: Caller, key: str, *, look: bool) -> AsyncIterator[Arrival]:
+    """The upload in a file, read and ready to be stored inside the block."""
+    signer = service.signer if TokenScope.RUN in caller.scopes else None
+
+    def enter() -> tuple[AbstractContextManager[Arrival], Arrival]:
+        met = form.read(path).with_origin()
+        context = service.index.captures.arriving(met, signer=signer, key=key, actor=caller.name, look=look)
+        return context, context.__enter__()
+
+    context, arrival = await _in_thread(service, enter)
     try:
-        found = form.read(path)
-        signer = service.signer if TokenScope.RUN in caller.scopes else None
-        return service.index.captures.receive(found.with_origin(), signer=signer, key=key, actor=caller.name)
+        yield arrival
+    except BaseException as error:
+        with anyio.CancelScope(shield=True):  # files that were written for it go, whatever else ends
+            await _in_thread(service, context.__exit__, type(error), error, error.__traceback__)
+        raise
+    context.__exit__(None, None, None)
+
+
+async def _in_thread(service: Service, do: Callable[..., _T], *arguments: object) -> _T:
+    """What ``do`` returns, in one of few threads, which are not those that answer other requests."""
+    try:
+        return await anyio.to_thread.run_sync(do, *arguments, limiter=service.reading)
     except ValueError as error:
         raise Refused(422, str(error).partition("\n")[0][:500]) from error
 
@@ -57,7 +101,8 @@ def _turn(service: Service) -> Iterator[None]:
         service.uploads.release()
 
 
-async def _write(request: Request, file: IO[bytes], most: int) -> None:
+async def _write(request: Request, file: IO[bytes], service: Service, key: str) -> None:
+    most, looked = service.options.max_upload, False
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise Refused(415, "an upload is sent as it is, or compressed with gzip")
@@ -69,14 +114,21 @@ async def _write(request: Request, file: IO[bytes], most: int) -> None:
         received += len(chunk)
         if received > most:
             raise _too_large(most)
+        if received > _SHORT and not looked:
+            looked, known = True, await run_in_threadpool(service.index.uploads.find, key)
+            if known is not None:
+                raise SentBefore(known)
         for piece in [chunk] if inflater is None else _inflated(inflater, chunk):
             written += len(piece)
             if written > most:
                 raise _too_large(most)
-            await run_in_threadpool(file.write, piece)
+            if len(piece) <= _SHORT:
+                file.write(piece)
+            else:
+                await run_in_threadpool(file.write, piece)
     if inflater is not None and not inflater.eof:
         raise Refused(400, "the upload was cut short")
-    await run_in_threadpool(file.flush)
+    file.flush()
 
 
 def _inflated(inflater: zlib._Decompress, chunk: bytes) -> Iterator[bytes]:

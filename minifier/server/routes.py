@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -27,12 +28,13 @@ from ...store.index import (
     TokenScope,
     queue,
 )
+from ...store.index.arrivals import Arrival, Stored
 from ...store.index.bug_labels import named
 from ...store.index.bugs import BugFilter, Sighting
 from .access import OPEN
 from .caller import Caller, Refused
 from .disk import DiskState
-from .intake import arrived, store
+from .intake import SentBefore, arrived, store
 from .script import of_bug
 from .service import Service
 from .stream import events as event_stream
@@ -158,12 +160,12 @@ router = APIRouter(prefix="/api/v1", responses=REFUSALS)
 probes = APIRouter(responses={503: {"model": Refusal}})
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
     found: Service = request.app.state.service
     return found
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     found: Caller = request.state.caller
     return found
 
@@ -224,24 +226,27 @@ def status(served: Served) -> Status:
 )
 async def submit_capture(request: Request, response: Response, served: Served, asking: Asking, key: Key) -> Submitted:
     """Store a capture, or count one more occurrence: 200 where it is known. The same key never counts twice."""
-    known = await run_in_threadpool(served.index.uploads.find, key)
-    if known is None:
-        async with arrived(request, served) as path:
-            known = await run_in_threadpool(store, served, path, asking, key)
-    info = await run_in_threadpool(served.index.captures.get, known)
-    response.status_code = 201 if info.occurrences == 1 else 200
-    return Submitted(info.id, info.bug, info.occurrences)
+    try:
+        async with arrived(request, served, key) as path:
+            stored = await store(served, path, asking, key)
+    except SentBefore as known:
+        info = await run_in_threadpool(served.index.captures.get, known.capture)
+        stored = Stored(info.id, info.bug, info.occurrences)
+    response.status_code = 201 if stored.occurrences == 1 else 200
+    return Submitted(stored.capture, stored.bug, stored.occurrences)
 
 
 @router.post("/captures/known", tags=[SUBMIT])
-def count_known(served: Served, seen: Annotated[list[SeenAgain], Body(max_length=PAGE)]) -> list[Known]:
+async def count_known(served: Served, seen: Annotated[list[SeenAgain], Body(max_length=PAGE)]) -> list[Known]:
     """Count occurrences of captures that are known here. What is not must be sent whole."""
-    count = served.index.captures.count_again
-    out = []
-    for one in seen:
-        versions = {"torch": one.torch, "python": one.python}
-        out.append(Known(one.key, count(one.identity, versions, one.times, key=one.key)))
-    return out
+    arrivals = [
+        Arrival(
+            identity=one.identity, provenance={"torch": one.torch, "python": one.python}, times=one.times, key=one.key
+        )
+        for one in seen
+    ]
+    stored = await asyncio.wrap_future(served.storing.ask(arrivals))
+    return [Known(one.key, None if found is None else found.capture) for one, found in zip(seen, stored, strict=True)]
 
 
 @router.get("/captures", tags=[READ])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import socket
@@ -67,6 +68,7 @@ def serve(store: str, options: ServeOptions, tell: Callable[[str], None]) -> Non
             keeper = threading.Thread(target=_keep, args=(service, worker, tell), name="fxminify keeper", daemon=True)
             notifier.start()
             keeper.start()
+            gc.freeze()  # what is loaded stays, so nobody need look through it again and again for garbage
             try:
                 server.run(sockets=[listener])
             finally:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ...store.index import Index
+import anyio
+
+from ...store.index import Index, TokenInfo
+from ...store.index.arrivals import Arrival, Stored
 from ...store.index.signing import CaptureSigner
 from ...store.spool.spool import is_loopback
 from ..service.targets import Target
 from .disk import Disk
 from .metrics import Metrics
+from .together import Together
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Uploads that are read or stored at the same time; others are told to come again.
-UPLOADS = 16
+#: Uploads that come or are stored at the same time, others are told to come again; and those that are read at once.
+UPLOADS, READ = 128, 8
+#: Failures that are stored in one transaction, and tokens that are looked up at once.
+STORED, LOOKED_UP = 256, 100
 #: Streams of events at the same time.
 STREAMS = 100
 
@@ -71,9 +79,23 @@ class Service:
     form_secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     metrics: Metrics = field(init=False)
+    #: What many requests do at the same time.
+    storing: Together[Sequence[Arrival], Sequence[Stored | None]] = field(init=False)
+    tokens: Together[str, TokenInfo | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.index, self.disk)
+        self.storing = Together("storing", self._store, most=STORED, size=len)
+        self.tokens = Together("tokens", self.index.tokens.check_all, most=LOOKED_UP)
+
+    def _store(self, together: Sequence[Sequence[Arrival]]) -> Sequence[Sequence[Stored | None]]:
+        stored = iter(self.index.captures.store([one for arrivals in together for one in arrivals]))
+        return [list(itertools.islice(stored, len(arrivals))) for arrivals in together]
+
+    @cached_property
+    def reading(self) -> anyio.CapacityLimiter:
+        """Which uploads are read and packed now. These threads are not those that answer other requests."""
+        return anyio.CapacityLimiter(READ)
 
     @cached_property
     def signer(self) -> CaptureSigner:

@@ -75,7 +75,8 @@ class Repros:
                 (same.document, same.nodes, same.inputs) if same is not None else (None, None, None)
             )
             if staged is not None and case is not None:
-                document, nodes, inputs = staged.insert(session), case.graph.count, len(case.inputs)
+                self._cases.insert(session, [staged])
+                document, nodes, inputs = staged.key, case.graph.count, len(case.inputs)
             origin = same.origin if same is not None and document == before else script_tag(text, document)
             new = ReproRow(
                 capture=capture_id, format=format, text=text, log=here().mask(log), verified=verified, runs=runs

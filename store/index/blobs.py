@@ -13,10 +13,11 @@ import os
 import re
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
@@ -26,7 +27,7 @@ from .buckets import bucket
 from .database import Database, insert
 from .documents import digest, inflate
 from .sqlite import MAX_VALUE
-from .tables import BlobRow, DocumentBlobRow
+from .tables import Base, BlobRow, DocumentBlobRow
 
 #: Storages of more bytes are files beside the index, or objects in a bucket.
 INLINE_LIMIT, BUCKET_LIMIT = 8 << 20, 64 << 10
@@ -35,6 +36,8 @@ EXPAND_LIMIT = 1 << 30
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _SAMPLE = 64 << 10
+#: So many bytes are few.
+_FEW = 64 << 10
 _BATCH = 500
 _PIECE = 4 << 20
 _WORTHWHILE = 0.9
@@ -62,25 +65,30 @@ class BlobStore:
         #: Where new large storages go on a server.
         self._bucket = os.environ.get("FXMINIFY_BLOBS", "") if database.path is None else ""
 
-    def stage(self, keys: Iterable[str], blobs: Mapping[str, bytes]) -> list[Packed]:
-        """Prepare storages that are not stored yet, and write large ones to files. Call it before the transaction."""
-        with self._database.reading() as session:
-            new = [key for key in sorted(keys) if not _stored(session, key)]
-        return [self._pack(key, blobs) for key in new]
+    def stage(self, keys: Iterable[str], blobs: Mapping[str, bytes], *, quick: bool = False) -> list[Packed]:
+        """Prepare storages that are not stored yet, and write large ones to files. Call it before the transaction.
 
-    def insert(
-        self, session: Session, keys: Iterable[str], staged: Iterable[Packed], blobs: Mapping[str, bytes]
-    ) -> None:
-        """Store ``keys``, of which some were staged. In a file ``session`` holds the write lock, so `sweep` waits."""
+        With ``quick``, few bytes may be prepared although they are stored: that is sooner done than asked for.
+        """
+        wanted = sorted(keys)
+        if wanted and not (quick and are_few(wanted, blobs)):
+            with self._database.reading() as session:
+                there = _stored(session, wanted)
+            wanted = [key for key in wanted if key not in there]
+        return [self._pack(key, blobs) for key in wanted]
+
+    def insert(self, session: Session, wanted: Mapping[str, Mapping[str, bytes]], staged: Iterable[Packed]) -> None:
+        """Store what is ``wanted``, each key with the storages that it is among. Some of them were staged. In a file
+        ``session`` holds the write lock, so `sweep` waits."""
         ready = {item.digest: item for item in staged}
-        for key in sorted(keys):
-            if _stored(session, key):
-                continue
+        there = _stored(session, wanted)
+        rows = []
+        for key in sorted(wanted.keys() - there):
             item = ready.get(key)
             if item is None or (item.data is None and item.place is None and not self._file(key).exists()):
-                item = self._pack(key, blobs)  # removed by another process since it was staged
-            row = {c.key: getattr(item, c.key) for c in BlobRow.__table__.columns}
-            insert(session, BlobRow, [row])
+                item = self._pack(key, wanted[key])  # removed by another process since it was staged
+            rows.append({c.key: getattr(item, c.key) for c in BlobRow.__table__.columns})
+        insert_data(session, BlobRow, rows)
 
     def forget(self, session: Session, digests: Iterable[str]) -> list[str]:
         """Delete the rows of those ``digests`` that no document needs. Pass the result to `sweep` after the commit."""
@@ -99,7 +107,7 @@ class BlobStore:
             return
         with self._database.writing() as session:
             for name, file in files:
-                if not _stored(session, name):
+                if not _stored(session, [name]):
                     file.unlink(missing_ok=True)
 
     def orphans(self, before: float) -> list[str]:
@@ -108,7 +116,7 @@ class BlobStore:
         needed = exists().where(DocumentBlobRow.blob == BlobRow.digest)
         with self._database.reading() as session:
             rows = list(session.scalars(select(BlobRow.digest).where(~needed)))
-            return rows + [name for name in self._files_before(before) if not _stored(session, name)]
+            return rows + [name for name in self._files_before(before) if not _stored(session, [name])]
 
     def clean(self, before: float) -> int:
         """Remove `orphans`. Returns how many those were."""
@@ -225,8 +233,27 @@ class BlobView(Mapping[str, bytes]):
         return len(self._keys)
 
 
-def _stored(session: Session, name: str) -> bool:
-    return bool(session.scalar(select(exists().where(BlobRow.digest == name))))
+def insert_data(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert the rows with ``data`` whose keys are not there yet, small ones together."""
+    large = [row for row in rows if row["data"] is not None and len(row["data"]) > _FEW]
+    insert(session, table, [row for row in rows if row not in large])
+    for row in large:
+        insert(session, table, [row])
+
+
+def _stored(session: Session, names: Collection[str]) -> set[str]:
+    """Those of the storages with these names that have a row."""
+    return set(session.scalars(select(BlobRow.digest).where(BlobRow.digest.in_(list(names))))) if names else set()
+
+
+def are_few(keys: Iterable[str], blobs: Mapping[str, bytes]) -> bool:
+    """Whether these storages have few bytes in all."""
+    left = _FEW
+    for key in keys:
+        left -= len(blobs.get(key, b""))
+        if left < 0:
+            return False
+    return True
 
 
 def _compress(raw: bytes) -> tuple[str, bytes]:

@@ -14,13 +14,14 @@ count their occurrences. Per capture, day and installed versions there is one mo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, false, func, or_, select, tuple_, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, CompoundSelect, Select, delete, false, func, or_, select, tuple_, union, update
+from sqlalchemy.orm import Session, load_only
 
 from .. import codec
 from ..document.case import Json
@@ -31,11 +32,12 @@ from ..signature import signature
 from ..text import printable
 from ..versions import at_least
 from . import bug_labels, events, queue
-from .database import Database, insert, now
+from .database import Database, insert, now, update_each
 from .documents import digest, dumps, loads
 from .tables import (
     ArtifactRow,
     BugRow,
+    BugSightingRow,
     BugStatus,
     CaptureRow,
     EnvironmentRow,
@@ -51,6 +53,8 @@ from .tables import (
 COMES_FROM = "comes-from"
 #: The most captures of a bug whose ids are listed.
 LISTED = 50
+#: A bug with more captures is looked at by itself, so that nobody reads all of them.
+_MANY = 500
 #: The most backends, and labels, that are named to choose from.
 BACKENDS = LABELS = 100
 #: In the order of scripts, the size of one whose size is not known.
@@ -223,8 +227,7 @@ class Bugs:
         """The capture of a bug with the smallest verified script, None if there is none."""
         scripts = (
             select(ReproRow.capture)
-            .join(CaptureRow, CaptureRow.id == ReproRow.capture)
-            .where(CaptureRow.bug == id, ReproRow.format == "script", ReproRow.verified > 0)
+            .where(ReproRow.capture.in_(_tried([id])), ReproRow.format == "script", ReproRow.verified > 0)
             .order_by(func.coalesce(ReproRow.nodes, _UNKNOWN), ReproRow.capture)
             .limit(1)
         )
@@ -263,12 +266,10 @@ class Bugs:
     def sightings(self, id: int) -> list[Sighting]:
         """When a bug was seen, and with which versions, by day."""
         query = (
-            select(SightingRow.day, EnvironmentRow.versions, func.sum(SightingRow.count))
-            .join(CaptureRow, CaptureRow.id == SightingRow.capture)
-            .join(EnvironmentRow, EnvironmentRow.digest == SightingRow.environment)
-            .where(CaptureRow.bug == id)
-            .group_by(SightingRow.day, EnvironmentRow.versions)
-            .order_by(SightingRow.day, EnvironmentRow.versions)
+            select(BugSightingRow.day, EnvironmentRow.versions, BugSightingRow.count)
+            .join(EnvironmentRow, EnvironmentRow.digest == BugSightingRow.environment)
+            .where(BugSightingRow.bug == id)
+            .order_by(BugSightingRow.day, EnvironmentRow.versions)
         )
         with self._database.reading() as session:
             self._database.need(session, BugRow, id)
@@ -295,18 +296,80 @@ def environment(provenance: Json) -> tuple[str, str]:
     return digest(text.encode()), text
 
 
-def found(session: Session, bug: Mapping[str, Any]) -> tuple[int, int]:
-    """The id of the bug with these `columns`, made if there is none, and that of the bug under which its captures are
-    counted. Nothing is counted yet.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A capture was met ``times`` times, with the versions in its ``provenance``."""
 
-    The first one is locked, so that nobody merges it before this transaction ends.
+    capture: int
+    provenance: Json
+    times: int
+
+
+@dataclass(slots=True)
+class BugCount:
+    """A bug that a transaction has locked: its counters as they are, and what is to be counted for it by `count`.
+
+    The captures of the bug are counted under the bug ``root``. ``status`` is what is said about it. An ``empty`` one
+    was made just now.
     """
-    known = select(BugRow.id).where(BugRow.identity == bug["identity"]).with_for_update()
-    own = session.scalar(known)
-    if own is None:
-        insert(session, BugRow, [{**bug, "captures": 0, "occurrences": 0}])
-        own = session.scalars(known).one()
-    return own, root(session, own)
+
+    id: int
+    root: int
+    occurrences: int
+    captures_before: int
+    said: TriageRow | None
+    empty: bool
+    captures: int = 0
+    seen: list[Seen] = field(default_factory=list)
+
+    @property
+    def times(self) -> int:
+        return sum(one.times for one in self.seen)
+
+
+def counted(
+    session: Session, ids: Collection[int], new: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[int, BugCount], dict[str, BugCount]]:
+    """The bugs under which captures are counted, by id, and the own bug of each new capture, by its key in ``new``.
+
+    ``ids`` are those of known captures, ``new`` has `columns`, of which a bug is made if there is none. Nobody
+    merges or counts these bugs before the transaction ends.
+    """
+    identities = {columns["identity"]: columns for columns in new.values()}
+    rows = _lock(session, or_(BugRow.id.in_(ids), BugRow.identity.in_(identities)) if new else BugRow.id.in_(ids))
+    there = {row.identity for row in rows}
+    missing = [columns for identity, columns in sorted(identities.items()) if identity not in there]
+    if missing:
+        insert(session, BugRow, [{**columns, "captures": 0, "occurrences": 0} for columns in missing])
+        rows += _lock(session, BugRow.identity.in_([columns["identity"] for columns in missing]))
+    said = _said(session, [row.id for row in rows])
+    roots = {row.id: root(session, row.id) for row in rows if row.id in said and said[row.id].duplicate_of is not None}
+    others = set(roots.values()) - {row.id for row in rows}
+    if others:
+        rows += _lock(session, BugRow.id.in_(others))
+        said |= _said(session, others)
+    found = {
+        row.id: BugCount(
+            row.id, roots.get(row.id, row.id), row.occurrences, row.captures, said.get(row.id),
+            empty=row.identity not in there and not row.captures,
+        )
+        for row in rows
+    }  # fmt: skip
+    own = {row.identity: found[row.id] for row in rows}
+    return found, {key: own[columns["identity"]] for key, columns in new.items()}
+
+
+def _lock(session: Session, which: ColumnElement[bool]) -> list[BugRow]:
+    """These bugs, locked in the order of their ids."""
+    counters = load_only(BugRow.identity, BugRow.captures, BugRow.occurrences)
+    chosen = select(BugRow).options(counters).where(which).order_by(BugRow.id).with_for_update()
+    return list(session.scalars(chosen, execution_options={"populate_existing": True}))
+
+
+def _said(session: Session, ids: Collection[int]) -> dict[int, TriageRow]:
+    """What is said about these bugs. Whoever changes it holds the row of the bug, as we do."""
+    chosen = select(TriageRow).where(TriageRow.bug.in_(ids))
+    return {row.bug: row for row in session.scalars(chosen, execution_options={"populate_existing": True})}
 
 
 def belongs(session: Session, capture: int, own: int, shown: int) -> None:
@@ -327,29 +390,55 @@ def root(session: Session, id: int) -> int:
     return id
 
 
-def count(session: Session, capture: int, bug: int, provenance: Json, times: int, *, new: bool = False) -> None:
-    """Count ``times`` occurrences of a capture, a ``new`` one or one that is known, where it is seen now."""
-    key, text = environment(provenance)
-    insert(session, EnvironmentRow, [{"digest": key, "versions": text}])
-    seen = {"capture": capture, "day": now()[:10], "environment": key, "count": times}
-    insert(session, SightingRow, [seen], lambda more: {"count": SightingRow.count + more["count"]})
-    more = {"captures": BugRow.captures + int(new), "occurrences": BugRow.occurrences + times, "last_seen": now()}
-    counted = update(BugRow).where(BugRow.id == bug).values(more).returning(BugRow.occurrences)
-    occurrences = session.scalars(counted).one()
-    queue.seen(session, bug, occurrences, times)
-    said = session.get(TriageRow, bug, populate_existing=True)  # whoever changes it holds the row of the bug, as we do
-    if said is None:
-        return
-    status = status_of(said.status)
-    enough = status is BugStatus.IGNORED and said.until is not None and said.until <= occurrences
+def count(session: Session, counts: Sequence[BugCount]) -> None:
+    """Count what was `Seen` of these bugs now."""
+    counts = sorted((bug for bug in counts if bug.seen or bug.captures), key=lambda bug: bug.id)
+    _sight(session, counts)
+    update_each(session, BugRow, [
+        {"id": bug.id, "captures": bug.captures_before + bug.captures, "occurrences": bug.occurrences + bug.times,
+         "last_seen": now()}
+        for bug in counts
+    ])  # fmt: skip
+    queue.seen(session, {bug.id: (bug.occurrences, bug.occurrences + bug.times) for bug in counts if not bug.empty})
+    for bug in counts:
+        if bug.said is not None:
+            _met_again(session, bug, bug.said)
+
+
+def _sight(session: Session, counts: Sequence[BugCount]) -> None:
+    """Count sightings today, for captures and for their bugs."""
+    environments: dict[str, str] = {}
+    of_captures: Counter[tuple[int, str]] = Counter()
+    of_bugs: Counter[tuple[int, str]] = Counter()
+    for bug in counts:
+        for one in bug.seen:
+            key, environments[key] = environment(one.provenance)
+            of_captures[one.capture, key] += one.times
+            of_bugs[bug.id, key] += one.times
+    insert(session, EnvironmentRow, [{"digest": key, "versions": text} for key, text in sorted(environments.items())])
+    day = now()[:10]
+    for table, name, found in ((SightingRow, "capture", of_captures), (BugSightingRow, "bug", of_bugs)):
+        rows = [
+            {name: id, "day": day, "environment": key, "count": times} for (id, key), times in sorted(found.items())
+        ]
+        insert(session, table, rows, lambda more, table=table: {"count": table.count + more["count"]})  # type: ignore[misc]
+
+
+def _met_again(session: Session, bug: BugCount, said: TriageRow) -> None:
+    """What is said about a bug may not hold any more when it is met."""
+    status, last = status_of(said.status), bug.seen[-1]
+    enough = status is BugStatus.IGNORED and said.until is not None and said.until <= bug.occurrences + bug.times
     if enough or status is BugStatus.OBSOLETE:
         session.delete(said)
         session.flush()
-        events.note(session, "bug", f"open again: it was {status}, and was met again", bug=bug, capture=capture)
+        events.note(session, "bug", f"open again: it was {status}, and was met again", bug=bug.id, capture=last.capture)
     elif status is BugStatus.FIXED:
-        versions = {name: str(provenance[name]) for name in ("torch", "python") if provenance.get(name)}
-        if at_least(versions, fixed := versions_of(said.versions)):
-            regress(session, said, fixed, versions, capture)
+        fixed = versions_of(said.versions)
+        for one in bug.seen:
+            versions = {name: str(one.provenance[name]) for name in ("torch", "python") if one.provenance.get(name)}
+            if at_least(versions, fixed):
+                regress(session, said, fixed, versions, one.capture)
+                return
 
 
 def regress(session: Session, said: TriageRow, fixed: Mapping[str, str], seen: Mapping[str, str], capture: int) -> None:
@@ -370,15 +459,37 @@ def reassign(session: Session, capture: CaptureRow, operators: str) -> None:
     """Count a capture, whose smallest case calls ``operators``, under the bug that it turned out to be."""
     known = {name: getattr(capture, name) for name in _OF_CAPTURE}
     bug = columns({**known, "signature": _diagnosed(capture) or capture.signature}, operators)
-    own, new = found(session, bug)
-    old = capture.bug
+    _, found = counted(session, (), {"": bug})
+    own, new, old = found[""].id, found[""].root, capture.bug
     belongs(session, capture.id, own, new)
     if new == old:
         return
     capture.bug = new
+    move_sightings(session, CaptureRow.id == capture.id, old, new)
     for id, sign in sorted([(old, -1), (new, 1)]):  # in one order, so that two processes do not wait for each other
         more = {"captures": BugRow.captures + sign, "occurrences": BugRow.occurrences + sign * capture.occurrences}
         session.execute(update(BugRow).where(BugRow.id == id).values(more))
+
+
+def move_sightings(session: Session, captures: ColumnElement[bool], old: int | None, new: int | None) -> None:
+    """The sightings of these captures are no longer counted for the bug ``old``, but for ``new``, if that is given.
+
+    Both are locked.
+    """
+    count = func.sum(SightingRow.count)
+    query = select(SightingRow.day, SightingRow.environment, count).join(
+        CaptureRow, CaptureRow.id == SightingRow.capture
+    )
+    sums = session.execute(query.where(captures).group_by(SightingRow.day, SightingRow.environment)).all()
+    for id, sign in ((old, -1), (new, 1)):
+        if id is not None:
+            rows = [
+                {"bug": id, "day": day, "environment": environment, "count": sign * int(number)}
+                for day, environment, number in sorted(sums)
+            ]
+            insert(session, BugSightingRow, rows, lambda more: {"count": BugSightingRow.count + more["count"]})
+    if old is not None:
+        session.execute(delete(BugSightingRow).where(BugSightingRow.bug == old, BugSightingRow.count <= 0))
 
 
 def _diagnosed(capture: CaptureRow) -> str:
@@ -439,34 +550,21 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
     of_them = CaptureRow.bug.in_(ids)
     rows = {row.id: row for row in session.scalars(select(BugRow).where(BugRow.id.in_(ids)))}
     states: dict[int, dict[State, int]] = {id: {} for id in ids}
-    sizes: dict[int, list[int]] = {id: [] for id in ids}
-    counted = (
-        select(
-            CaptureRow.bug, CaptureRow.state, func.count(), func.min(CaptureRow.nodes_before),
-            func.max(CaptureRow.nodes_before),
-        )
-        .where(of_them)
-        .group_by(CaptureRow.bug, CaptureRow.state)
-    )  # fmt: skip
+    counted = select(CaptureRow.bug, CaptureRow.state, func.count()).where(of_them)
     bug: Any
-    for bug, state, captures, least, most in session.execute(counted):
+    for bug, state, captures in session.execute(counted.group_by(CaptureRow.bug, CaptureRow.state)):
         states[bug][_state(state)] = captures
-        sizes[bug] += [_size(size) for size in (least, most) if size is not None]
     if alone := [id for id in ids if not states[id] and rows[id].captures]:
         raise ForeignValue(f"bug {alone[0]} without its captures")
-    place = func.row_number().over(partition_by=CaptureRow.bug, order_by=CaptureRow.id).label("place")
-    numbered = select(CaptureRow.bug, CaptureRow.id, place).where(of_them).subquery()
-    first: dict[int, list[int]] = {id: [] for id in ids}
-    for bug, id in session.execute(
-        select(numbered.c.bug, numbered.c.id).where(numbered.c.place <= LISTED).order_by(numbered.c.id)
-    ):
-        first[bug].append(id)
+    sizes = _sizes(session, ids)
+    first = _first(session, {id: rows[id].captures for id in ids})
+    tried = _tried(ids)
     newest = (ReductionRow.finished.is_not(None).desc(), ReductionRow.finished.desc(), ReductionRow.id.desc())
     rank = func.row_number().over(partition_by=ReductionRow.capture, order_by=newest).label("rank")
     ranked = (
         select(CaptureRow.bug, ReductionRow.id, ReductionRow.nodes_after, ReductionRow.operators, rank)
         .join(CaptureRow, CaptureRow.id == ReductionRow.capture)
-        .where(of_them)
+        .where(ReductionRow.capture.in_(tried))
         .subquery()
     )
     least_first = (func.coalesce(ranked.c.nodes_after, _UNKNOWN), ranked.c.id)
@@ -481,7 +579,7 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
     scripts = (
         select(CaptureRow.bug, func.min(ReproRow.nodes))
         .join(CaptureRow, CaptureRow.id == ReproRow.capture)
-        .where(ReproRow.format == "script", ReproRow.verified > 0, of_them)
+        .where(ReproRow.format == "script", ReproRow.verified > 0, ReproRow.capture.in_(tried))
         .group_by(CaptureRow.bug)
     )
     for bug, nodes in session.execute(scripts):
@@ -490,7 +588,7 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
     lines = (
         select(CaptureRow.bug, ArtifactRow.content)
         .join(CaptureRow, CaptureRow.id == ArtifactRow.capture)
-        .where(ArtifactRow.kind == COMES_FROM, of_them)
+        .where(ArtifactRow.kind == COMES_FROM, ArtifactRow.capture.in_(tried))
         .order_by(CaptureRow.id.desc())
     )
     places = {bug: text for bug, content in session.execute(lines) if (text := line(content))}
@@ -507,10 +605,46 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
             fixed_in=(versions_of(said[id].versions) or None) if id in said else None,
             merged=tuple(merged[id]), ids=tuple(first[id]), states=states[id], nodes_after=after.get(id),
             labels=labels[id], comes_from=places.get(id, ""), calls=calls.get(id, ""),
-            nodes_before=(min(sizes[id]), max(sizes[id])) if sizes[id] else None,
+            nodes_before=sizes.get(id),
         )
         for id in ids
     ]  # fmt: skip
+
+
+def _sizes(session: Session, ids: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """The nodes of the smallest and of the largest captured graph of each bug: two look-ups in an index."""
+    of_bug = CaptureRow.bug == BugRow.id
+    least, most = (
+        select(of_all(CaptureRow.nodes_before)).where(of_bug).scalar_subquery() for of_all in (func.min, func.max)
+    )
+    found = session.execute(select(BugRow.id, least, most).where(BugRow.id.in_(ids)))
+    return {id: (_size(small), _size(large)) for id, small, large in found if small is not None}
+
+
+def _first(session: Session, captures: Mapping[int, int]) -> dict[int, list[int]]:
+    """The ids of the first captures of each bug, which has so many of them."""
+    first: dict[int, list[int]] = {id: [] for id in captures}
+    few = [id for id, number in captures.items() if number <= _MANY]
+    place = func.row_number().over(partition_by=CaptureRow.bug, order_by=CaptureRow.id).label("place")
+    numbered = select(CaptureRow.bug, CaptureRow.id, place).where(CaptureRow.bug.in_(few)).subquery()
+    chosen = select(numbered.c.bug, numbered.c.id).where(numbered.c.place <= LISTED).order_by(numbered.c.id)
+    for bug, id in session.execute(chosen):
+        first[bug].append(id)
+    for bug in captures.keys() - set(few):
+        of_it = select(CaptureRow.id).where(CaptureRow.bug == bug).order_by(CaptureRow.id).limit(LISTED)
+        first[bug] += session.scalars(of_it)
+    return first
+
+
+def _tried(ids: Sequence[int]) -> CompoundSelect[tuple[int]]:
+    """The captures of these bugs that somebody has minified, or has begun to. Of a bug that is met again and again in
+    other graphs, these are few."""
+    of_them = CaptureRow.bug.in_(ids)
+    begun = select(ReductionRow.capture).join(CaptureRow, CaptureRow.id == ReductionRow.capture)
+    return union(
+        select(CaptureRow.id).where(of_them, CaptureRow.state.in_([s.value for s in State if s is not State.PENDING])),
+        begun.where(ReductionRow.finished.is_(None), of_them),
+    )
 
 
 def line(content: str) -> str:

@@ -7,12 +7,12 @@ adds them. The first case is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, load_only
 
 from .. import codec
@@ -23,9 +23,10 @@ from ..private_values import here
 from ..recording import Recording, backend_of, identity_of, shape_of
 from ..scrubbing import masked_failure
 from ..signature import Signature, signature
-from . import bugs, events, queue, uploads
+from . import bugs, events, queue
+from .arrivals import Arrival, NewCapture, Stored, store
 from .bugs import COMES_FROM, line
-from .cases import CaseStore
+from .cases import CaseStore, is_large
 from .database import Database, now
 from .documents import dumps, loads, plain
 from .reductions import precedence
@@ -107,68 +108,101 @@ class Captures:
         graph_text: str = "",
         reason: str = "",
         ours: bool = False,
-        signer: CaptureSigner | None = None,
-        key: str = "",
-        actor: str = "",
     ) -> int:
         """Store a capture, or count one more occurrence of a known one. Returns its id.
 
-        Of a capture that is ``ours`` this user made all that running it executes; one with a ``signer`` workers may run
-        that accept its key. Without a case the state is ``UNSUPPORTED`` and ``reason`` says why;
-        ``provenance["backend"]`` then names the backend. Of ``blobs`` only what the case needs is stored. What was
-        added under a ``key`` before is not added again (`fxminify.store.index.uploads`). ``actor`` is who sent it.
-        Raises `ValueError` for a case that contradicts its blobs or is too large.
+        Of a capture that is ``ours`` this user made all that running it executes. Without a case the state is
+        ``UNSUPPORTED`` and ``reason`` says why; ``provenance["backend"]`` then names the backend. Of ``blobs`` only
+        what the case needs is stored. Raises `ValueError` for a case that contradicts its blobs or is too large.
         """
-        new = _row(case, failure, signature, provenance, parent, graph_text, reason)
-        known = self.count_again(new["identity"], provenance, key=key)
-        if known is not None:
-            return known
-        with self._cases.staged(case, blobs) if case is not None else nullcontext() as staged:
-
-            def insert(session: Session) -> int:
-                known = _count_once(session, new["identity"], provenance, 1, key)
-                if known is not None:
-                    return known
-                document = None if staged is None else staged.insert(session)
-                from_ = dict(provenance)
-                if document is not None and signer is not None:
-                    from_["origin"] = signed_tag(signer, document, new["identity"])
-                elif document is not None and ours:
-                    from_["origin"] = origin_tag(document, new["identity"])
-                new["provenance"] = dumps(plain(from_))
-                if parent is not None:
-                    self._database.need(session, CaptureRow, parent)
-                own, bug = bugs.found(session, bugs.columns(new))
-                row = CaptureRow(document=document, bug=bug, **new)
-                session.add(row)
-                session.flush()
-                bugs.belongs(session, row.id, own, bug)
-                bugs.count(session, row.id, bug, provenance, 1, new=True)
-                if case is not None:
-                    queue.put(session, bug, row.id, queue.needs_of(case, queue.whose(from_, ours=ours)))
-                uploads.note(session, key, row.id)
-                events.note(session, "capture", new["headline"], actor=actor, bug=bug, capture=row.id)
-                return row.id
-
-            return self._database.write(insert)
+        columns = _row(case, failure, signature, provenance, graph_text, reason) | {"parent": parent}
+        return self._add(lambda look: self._arriving(columns, case, blobs, provenance, ours=ours, look=look)).capture
 
     def record(self, met: Recording) -> int:
         """Store a failure that a program of this user met: with its signature and the tag of its origin, and without
         what is private here."""
-        return self.receive(met.masked(), ours=True)
+        return self.receive(met.masked(), ours=True).capture
 
     def receive(
         self, met: Recording, *, ours: bool = False, signer: CaptureSigner | None = None, key: str = "", actor: str = ""
-    ) -> int:
-        """`add`, for a failure as a program recorded it. One with a case and a reason becomes ``BLOCKED``."""
-        id = self.add(
-            case=met.case, blobs=met.blobs, failure=met.failure, signature=signature(met.failure),
-            provenance=met.provenance, graph_text=met.graph_text, reason=met.reason, ours=ours, signer=signer, key=key,
-            actor=actor,
-        )  # fmt: skip
-        if met.case is not None and met.reason and self.get(id).state is State.PENDING:
-            self.set_state(id, State.BLOCKED, met.reason)
-        return id
+    ) -> Stored:
+        """`add`, for a failure as a program recorded it: see `arriving`."""
+        return self._add(lambda look: self.arriving(met, ours=ours, signer=signer, key=key, actor=actor, look=look))
+
+    def arriving(
+        self,
+        met: Recording,
+        *,
+        ours: bool = False,
+        signer: CaptureSigner | None = None,
+        key: str = "",
+        actor: str = "",
+        look: bool = True,
+    ) -> AbstractContextManager[Arrival]:
+        """A failure as a program recorded it, to `store` inside the block.
+
+        One with a case and a reason becomes ``BLOCKED``. One with a ``signer`` workers may run that accept its key.
+        What was stored under a ``key`` before is not stored again (`fxminify.store.index.uploads`). ``actor`` is who
+        sent it. With ``look``, a large one that is known is only counted; if it turns out to be gone, do it again
+        without. Raises `ValueError` for a case that contradicts its blobs or is too large.
+        """
+        columns = _row(met.case, met.failure, signature(met.failure), met.provenance, met.graph_text, met.reason)
+        if met.case is not None and met.reason:
+            columns["state"] = State.BLOCKED.value
+        return self._arriving(
+            columns, met.case, met.blobs, met.provenance, ours=ours, signer=signer, key=key, actor=actor, look=look
+        )
+
+    def store(self, arrivals: Sequence[Arrival]) -> list[Stored | None]:
+        """Store or count failures in one transaction. Returns what each is, None for one that is not known.
+
+        Raises `StoreError`, and then none of them is stored.
+        """
+        return store(self._database, self._cases, arrivals)
+
+    def _add(self, arriving: Callable[[bool], AbstractContextManager[Arrival]]) -> Stored:
+        for look in (True, False):
+            with arriving(look) as arrival:
+                (stored,) = self.store([arrival])
+            if stored is not None:
+                return stored
+        raise AssertionError
+
+    @contextmanager
+    def _arriving(
+        self,
+        columns: Mapping[str, Any],
+        case: Case | None,
+        blobs: Blobs,
+        provenance: Json,
+        *,
+        ours: bool,
+        look: bool,
+        signer: CaptureSigner | None = None,
+        key: str = "",
+        actor: str = "",
+    ) -> Iterator[Arrival]:
+        identity = columns["identity"]
+        arrival = Arrival(identity=identity, provenance=provenance, key=key, actor=actor)
+        if case is None:
+            yield replace(arrival, new=NewCapture(columns=columns, staged=None, needs=""))
+            return
+        if look and is_large(case, blobs) and self._is_known(identity):
+            yield arrival
+            return
+        with self._cases.staged(case, blobs) as staged:
+            from_ = dict(provenance)
+            if signer is not None:
+                from_["origin"] = signed_tag(signer, staged.key, identity)
+            elif ours:
+                from_["origin"] = origin_tag(staged.key, identity)
+            needs = queue.needs_of(case, queue.whose(from_, ours=ours))
+            new = NewCapture(columns={**columns, "provenance": dumps(plain(from_))}, staged=staged, needs=needs)
+            yield replace(arrival, new=new)
+
+    def _is_known(self, identity: str) -> bool:
+        with self._database.reading() as session:
+            return session.scalar(select(CaptureRow.id).where(CaptureRow.identity == identity)) is not None
 
     def find(
         self,
@@ -327,36 +361,14 @@ class Captures:
 
         What was counted under a ``key`` before is not counted again.
         """
-        return self._database.write(lambda session: _count_once(session, identity, provenance, times, key))
+        (stored,) = self.store([Arrival(identity=identity, provenance=provenance, times=times, key=key)])
+        return None if stored is None else stored.capture
 
     def seen_again(self, id: int, times: int = 1, provenance: Json | None = None) -> None:
         """Count ``times`` more occurrences of a capture, with the versions in ``provenance``."""
-
-        def again(session: Session) -> None:
+        with self._database.reading() as session:
             row = self._database.need(session, CaptureRow, id)
-            _count(session, row.identity, loads(row.provenance) if provenance is None else provenance, times)
-
-        self._database.write(again)
-
-
-def _count_once(session: Session, identity: str, provenance: Json, times: int, key: str) -> int | None:
-    """`_count`, unless that was done under the same ``key``."""
-    done = uploads.known(session, key)
-    if done is None and (done := _count(session, identity, provenance, times)) is not None:
-        uploads.note(session, key, done)
-    return done
-
-
-def _count(session: Session, identity: str, provenance: Json, times: int = 1) -> int | None:
-    """Count more occurrences of a known capture. Returns its id, None for a new capture."""
-    more = {"occurrences": CaptureRow.occurrences + times, "last_seen": now()}
-    known = session.execute(
-        update(CaptureRow).where(CaptureRow.identity == identity).values(more).returning(CaptureRow.id, CaptureRow.bug)
-    ).one_or_none()
-    if known is None:
-        return None
-    bugs.count(session, known.id, known.bug, provenance, times)
-    return int(known.id)
+        self.count_again(row.identity, loads(row.provenance) if provenance is None else provenance, times)
 
 
 def _row(
@@ -364,7 +376,6 @@ def _row(
     failure: Failure | None,
     signature: Signature | None,
     provenance: Json,
-    parent: int | None,
     graph_text: str,
     reason: str,
 ) -> dict[str, Any]:
@@ -376,7 +387,7 @@ def _row(
     phase = failure.phase.value if failure is not None else signature.phase if signature is not None else ""
     return {
         "identity": identity_of(backend, shape, known),
-        "parent": parent,
+        "parent": None,
         "state": (State.UNSUPPORTED if case is None else State.PENDING).value,
         "reason": reason,
         "kind": kind,
@@ -391,7 +402,7 @@ def _row(
         "graph_text": graph_text,
         "nodes_before": None if case is None else case.graph.count,
         "inputs_before": None if case is None else len(case.inputs),
-        "occurrences": 1,
+        "occurrences": 0,
         "created": now(),
         "last_seen": now(),
     }

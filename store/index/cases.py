@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,32 +12,30 @@ from sqlalchemy.orm import Session
 from ..document.case import Blobs, Case
 from ..document.decode import InvalidDocument, check_storage, validate
 from ..errors import ForeignValue, StoreError
-from .blobs import BlobStore, Packed
+from .blobs import BlobStore, Packed, are_few, insert_data
 from .database import Database, insert
 from .documents import pack, unpack
 from .tables import BlobRow, CaptureRow, DocumentBlobRow, DocumentRow, ReductionRow, ReproRow, StepRow
 
 #: Cases that are kept: that of a capture, and what is left of it.
 MOST_READ = 2
+#: So many nodes are many.
+_MANY = 200
+
+
+def is_large(case: Case, blobs: Blobs) -> bool:
+    """Whether to pack it takes longer than to ask the index for it."""
+    return len(case.graph.nodes) > _MANY or not are_few(case.storages, blobs)
 
 
 class StagedCase:
-    """A packed case whose large storages are written. `insert` stores it in a transaction."""
+    """A packed case whose large storages are written. `CaseStore.insert` stores it in a transaction."""
 
     def __init__(self, case: Case, blobs: Blobs, store: BlobStore) -> None:
-        self.key, self._size, self._data = pack(case)
-        self._case, self._blobs, self._store = case, blobs, store
-        self.staged: list[Packed] = store.stage(case.storages, blobs)
-
-    def insert(self, session: Session) -> str:
-        """Store the document and the storages that are not stored yet. Returns the key of the document."""
-        if not session.scalar(select(exists().where(DocumentRow.digest == self.key))):
-            self._store.insert(session, self._case.storages, self.staged, self._blobs)
-            links = [{"document": self.key, "blob": blob} for blob in sorted(self._case.storages)]
-            insert(session, DocumentRow, [{"digest": self.key, "size": self._size, "data": self._data}])
-            if links:
-                insert(session, DocumentBlobRow, links)
-        return self.key
+        self.key, size, data = pack(case)
+        self.row = {"digest": self.key, "size": size, "data": data}
+        self.storages, self.blobs = sorted(case.storages), blobs
+        self.staged: list[Packed] = store.stage(case.storages, blobs, quick=True)
 
 
 class CaseStore:
@@ -61,6 +59,19 @@ class CaseStore:
         except BaseException:
             self._discard(ready)
             raise
+
+    def insert(self, session: Session, staged: Sequence[StagedCase]) -> None:
+        """Store the documents and the storages that are not stored yet."""
+        ready = {case.key: case for case in sorted(staged, key=lambda case: case.key)}
+        if not ready:
+            return
+        there = set(session.scalars(select(DocumentRow.digest).where(DocumentRow.digest.in_(list(ready)))))
+        new = [case for key, case in ready.items() if key not in there]
+        wanted = {storage: case.blobs for case in new for storage in case.storages}
+        self._blobs.insert(session, wanted, [item for case in new for item in case.staged])
+        insert_data(session, DocumentRow, [case.row for case in new])
+        links = [{"document": case.key, "blob": blob} for case in new for blob in case.storages]
+        insert(session, DocumentBlobRow, links)
 
     def load(self, key: str, what: str) -> Case:
         """The case of the document ``key``, validated; ``what`` names it in errors. Raises `StoreError`."""

@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from .. import codec
 from ..document.case import Json
 from .blobs import BlobStore
+from .bugs import move_sightings
 from .cases import CaseStore
 from .database import Database
 from .leases import time_of
@@ -27,6 +28,7 @@ from .tables import (
     ArtifactRow,
     BugLabelRow,
     BugRow,
+    BugSightingRow,
     BugStatus,
     CaptureRow,
     LeaseRow,
@@ -126,6 +128,9 @@ class Cleaner:
             if row.bug is not None:
                 number, occurrences = lost.get(row.bug, (0, 0))
                 lost[row.bug] = number + 1, occurrences + row.occurrences
+        for bug in sorted(lost):
+            self._database.need(session, BugRow, bug, lock=True)
+            move_sightings(session, CaptureRow.id.in_(ids) & (CaptureRow.bug == bug), bug, None)
         session.expunge_all()
         session.execute(delete(VerdictRow).where(VerdictRow.reduction.in_(reductions)))
         session.execute(delete(StepRow).where(StepRow.reduction.in_(reductions)))
@@ -145,6 +150,7 @@ class Cleaner:
         # Nobody adds anything to them before this transaction ends, which has locked them.
         empty = session.scalars(select(BugRow.id).where(BugRow.id.in_(list(lost)), BugRow.captures == 0, ~needed)).all()
         session.execute(delete(BugLabelRow).where(BugLabelRow.bug.in_(empty)))
+        session.execute(delete(BugSightingRow).where(BugSightingRow.bug.in_(empty)))
         session.execute(delete(BugRow).where(BugRow.id.in_(empty)), execution_options=_PLAIN)
         dropped = [blob for key in sorted(filter(None, documents)) for blob in self._cases.drop(session, key)]
         return len(ids), len(empty), dropped

@@ -236,7 +236,7 @@ class _Copying:
             view = self._from.view(keys)
             staged = self._to.stage(keys, view)
             if staged:
-                self._target.write(lambda session: self._to.insert(session, keys, staged, view))  # noqa: B023
+                self._target.write(lambda session: self._to.insert(session, dict.fromkeys(keys, view), staged))  # noqa: B023
                 _count(self._copied, Base.metadata.tables[BlobRow.__tablename__], len(staged))
 
 

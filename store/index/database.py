@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection, create_engine, func, select
+from sqlalchemy import Connection, Table, bindparam, create_engine, func, select, update
 from sqlalchemy import inspect as reflect
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -313,20 +313,42 @@ def insert(
 
     A row that is there is left alone, or gets the columns that ``merged`` makes of the given row.
     """
+    if not rows:
+        return
     new: Any
     if session.get_bind().dialect.name == "postgresql":
         from sqlalchemy.dialects import postgresql
 
-        new = postgresql.insert(table)
+        new = postgresql.insert(table_of(table))
     else:
         from sqlalchemy.dialects import sqlite as file
 
-        new = file.insert(table)
+        new = file.insert(table_of(table))
+    key = list(table_of(table).primary_key)
     if merged is None:
-        session.execute(new.on_conflict_do_nothing(), rows)
+        new = new.on_conflict_do_nothing()
     else:
-        key = list(table.__table__.primary_key)
-        session.execute(new.on_conflict_do_update(index_elements=key, set_=merged(new.excluded)), rows)
+        new = new.on_conflict_do_update(index_elements=key, set_=merged(new.excluded))
+    session.execute(new.returning(key[0]), rows).close()  # what returns something is one statement for many rows
+
+
+def table_of(table: type[Base]) -> Table:
+    """The table of a class, for statements about many rows, of which no objects are made."""
+    found = table.__table__
+    assert isinstance(found, Table)
+    return found
+
+
+def update_each(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Set the columns of rows, all the same ones, each by its primary key."""
+    if not rows:
+        return
+    columns = table_of(table).c
+    keys = [column.key for column in table_of(table).primary_key]
+    found = [columns[key] == bindparam(f"key_{key}") for key in keys]
+    changed: dict[str, Any] = {name: bindparam(name) for name in rows[0] if name not in keys}
+    given = [{f"key_{name}" if name in keys else name: value for name, value in row.items()} for row in rows]
+    session.execute(update(table_of(table)).where(*found).values(changed), given)
 
 
 def lock(connection: Connection) -> None:

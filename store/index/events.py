@@ -7,6 +7,7 @@ a transaction can last. So whoever asks for what follows the last event that was
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from sqlalchemy.orm import Session
 from .. import codec
 from ..document.case import Json
 from .database import Database
-from .leases import time_of
+from .leases import clock_of, time_of
 from .tables import EventRow
 
 #: Kinds of events: a capture has a verified script, a retest found a bug fixed, a fixed one was met again.
@@ -82,7 +83,12 @@ def note(
     task: int | None = None,
 ) -> None:
     """Write an event. Call it last in a transaction, so that others do not wait for its number for long."""
-    on_server = session.get_bind().dialect.name == "postgresql"
-    at: Any = func.extract("epoch", func.clock_timestamp()) if on_server else time_of(session)
-    row = {"kind": kind, "text": text, "actor": actor, "bug": bug, "capture": capture, "task": task}
-    session.execute(insert(EventRow).values(at=at, **row))
+    note_all(session, [{"kind": kind, "text": text, "actor": actor, "bug": bug, "capture": capture, "task": task}])
+
+
+def note_all(session: Session, told: Sequence[Mapping[str, Any]]) -> None:
+    """Write several events, each with the arguments of `note`."""
+    if not told:
+        return
+    given = {"actor": "", "bug": None, "capture": None, "task": None}
+    session.execute(insert(EventRow).values(at=clock_of(session)), [{**given, **one} for one in told])

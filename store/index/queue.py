@@ -19,7 +19,8 @@ This module has what the transaction that stores a capture does about tasks; all
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -28,6 +29,9 @@ from ..document.case import Case, Json
 from . import signing, trust
 from .database import insert, now
 from .tables import ArtifactRow, BugRow, CaptureRow, State, TaskRow, TaskState
+
+if TYPE_CHECKING:
+    from .bugs import BugCount
 
 #: The kinds of tasks.
 MINIFY, ABLATE, RETEST = "minify", "ablate", "retest"
@@ -108,21 +112,49 @@ def priority(occurrences: int, *, tried: bool) -> int:
     return LATER * tried - min(occurrences.bit_length(), LATER - 1)
 
 
-def seen(session: Session, bug: int, occurrences: int, times: int) -> None:
-    """A bug was met ``times`` more, ``occurrences`` in all: its task may come sooner."""
-    change = priority(occurrences, tried=False) - priority(occurrences - times, tried=False)
-    if change:
+def seen(session: Session, bugs: Mapping[int, tuple[int, int]]) -> None:
+    """Bugs were met again, so often before and in all: their tasks may come sooner."""
+    changed = [
+        (bug, change)
+        for bug, (before, now) in sorted(bugs.items())
+        if (change := priority(now, tried=False) - priority(before, tried=False))
+    ]
+    for bug, change in changed:  # few: an occurrence that doubles their number
         values = {"priority": TaskRow.priority + change}
         session.execute(update(TaskRow).where(TaskRow.open == open_key(bug)).values(values))
 
 
 def put(session: Session, bug: int, capture: int, needs: str) -> None:
     """Queue a capture, unless its bug has an open task, or a verified script."""
-    if session.scalar(select(TaskRow.id).where(TaskRow.open == open_key(bug))) is not None:
-        return
-    verified = select(CaptureRow.id).where(CaptureRow.bug == bug, CaptureRow.state == State.VERIFIED.value).limit(1)
-    if session.scalar(verified) is None:
-        insert(session, TaskRow, [columns(session, bug, capture, needs)])
+    occurrences = session.scalars(select(BugRow.occurrences).where(BugRow.id == bug)).one()
+    _put(session, {bug: (capture, needs, occurrences)})
+
+
+def put_first(session: Session, captures: Sequence[tuple[BugCount, int, str]]) -> None:
+    """Queue the first of these captures of each bug, as `put` does. Each is given with what a worker needs for it."""
+    first: dict[int, tuple[int, str, int]] = {}
+    for bug, capture, needs in captures:
+        first.setdefault(bug.id, (capture, needs, bug.occurrences + bug.times))
+    _put(session, first, {bug.id for bug, _, _ in captures if bug.empty})
+
+
+def _put(session: Session, wanted: Mapping[int, tuple[int, str, int]], new: Collection[int] = ()) -> None:
+    """Queue a capture of each bug, with what a worker needs for it, and how often the bug was met. Bugs that are
+    ``new`` have had none."""
+    known = [bug for bug in wanted if bug not in new]
+    over: set[int | None] = set()
+    tried: set[int] = set()
+    if known:
+        keys = {open_key(bug): bug for bug in known}
+        over |= {keys[key] for key in session.scalars(select(TaskRow.open).where(TaskRow.open.in_(keys))) if key}
+        verified = CaptureRow.bug.in_(known) & (CaptureRow.state == State.VERIFIED.value)
+        over |= set(session.scalars(select(CaptureRow.bug).where(verified).distinct()))
+        earlier = select(TaskRow.bug).where(TaskRow.bug.in_(known), TaskRow.kind == MINIFY)
+        tried |= set(session.scalars(earlier.distinct()))
+    insert(session, TaskRow, [
+        _task(MINIFY, bug, capture, needs, priority(occurrences, tried=bug in tried))
+        for bug, (capture, needs, occurrences) in sorted(wanted.items()) if bug not in over
+    ])  # fmt: skip
 
 
 def verified(session: Session, bug: int, capture: int, needs: str) -> None:
@@ -140,6 +172,10 @@ def columns(session: Session, bug: int, capture: int, needs: str, kind: str = MI
         earlier = select(TaskRow.id).where(TaskRow.bug == bug, TaskRow.kind == MINIFY).limit(1)
         occurrences = session.scalars(select(BugRow.occurrences).where(BugRow.id == bug)).one()
         urgency = priority(occurrences, tried=session.scalar(earlier) is not None)
+    return _task(kind, bug, capture, needs, urgency)
+
+
+def _task(kind: str, bug: int, capture: int, needs: str, urgency: int) -> dict[str, object]:
     return {
         "kind": kind, "open": key_of(kind, bug, capture, needs), "bug": bug, "capture": capture, "config": "{}",
         "needs": needs, "priority": urgency, "state": TaskState.QUEUED.value, "why": "", "attempts": 0, "fence": 0,

@@ -191,8 +191,8 @@ class Reductions:
 
             def replace_best(session: Session) -> list[str]:
                 row = self._own(session, reduction_id)
-                old = row.best
-                key = staged.insert(session)
+                old, key = row.best, staged.key
+                self._cases.insert(session, [staged])
                 identity = self._database.need(session, CaptureRow, row.capture).identity
                 row.best, row.origin = key, origin_tag(key, identity)
                 row.nodes_after, row.inputs_after = case.graph.count, len(case.inputs)

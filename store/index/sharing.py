@@ -37,6 +37,7 @@ from .tables import (
     ArtifactRow,
     Base,
     BugRow,
+    BugSightingRow,
     CaptureRow,
     DocumentBlobRow,
     DocumentRow,
@@ -194,6 +195,9 @@ class _Sharing:
             versions = self._found(EnvironmentRow, sighting.environment).versions
             insert(self._write, EnvironmentRow, [{"digest": sighting.environment, "versions": versions}])
             self._add(sighting, place)
+            of_bug = {"bug": row.bug, "day": sighting.day, "environment": sighting.environment, "count": sighting.count}
+            more = lambda new: {"count": BugSightingRow.count + new["count"]}  # noqa: E731
+            insert(self._write, BugSightingRow, [of_bug], more)
         for reduction in self._of(ReductionRow, ReductionRow.capture == row.id):
             self._reduction(reduction, place)
         for script in self._of(ReproRow, ReproRow.capture == row.id, ReproRow.format == "script"):
@@ -262,7 +266,8 @@ class _Sharing:
         case = masked_case(validate(unpack(row.digest, row.size, row.data)), self._masks.name, lambda path: "")
         new, size, data = pack(case)
         if self._write.get(DocumentRow, new) is None:
-            self._store.insert(self._write, case.storages, [], self._blobs.view(case.storages))
+            view = self._blobs.view(case.storages)
+            self._store.insert(self._write, dict.fromkeys(case.storages, view), [])
             self._write.add(DocumentRow(digest=new, size=size, data=data))
             self._write.flush()
             self._write.add_all(DocumentBlobRow(document=new, blob=blob) for blob in sorted(case.storages))

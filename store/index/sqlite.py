@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shlex
 import shutil
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import Engine
@@ -36,6 +38,8 @@ MAX_VALUE = 64 << 20
 
 Connect = Callable[[], sqlite3.Connection]
 
+#: Seconds after which a process that waits for the write lock looks again, at least and at most.
+_LOOKS = (0.0005, 0.004)
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 #: Words of DDL that evaluate expressions. Our own tables have none of them.
 _EVALUATES = re.compile(r"(?i)\b(check|generated|as|where|collate|virtual|default\s*\()\b|default\s*\(")
@@ -187,8 +191,31 @@ def listen(engine: Engine) -> None:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        write = connection.get_execution_options().get("write", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        if connection.get_execution_options().get("write", False):
+            _begin_to_write(connection)
+        else:
+            connection.exec_driver_sql("BEGIN")
+
+
+def _begin_to_write(connection: Connection) -> None:
+    """Take the write lock, for which SQLite itself looks less and less often: of several processes that want it, some
+    would wait for very long."""
+    raw: Any = connection.connection.driver_connection
+    (patience,) = raw.execute("PRAGMA busy_timeout").fetchone()
+    end = time.monotonic() + patience / 1000
+    raw.execute("PRAGMA busy_timeout=0")
+    try:
+        while time.monotonic() < end:
+            try:
+                raw.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as exc:
+                if not exc.sqlite_errorname.startswith("SQLITE_BUSY"):
+                    break
+            time.sleep(random.uniform(*_LOOKS))
+    finally:
+        raw.execute(f"PRAGMA busy_timeout={patience}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")  # it says what is wrong
 
 
 def use_wal(engine: Engine, timeout: float) -> None:

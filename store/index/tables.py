@@ -21,7 +21,7 @@ from ..errors import ForeignValue
 _T = TypeVar("_T")
 
 #: The newest revision under ``migrations/versions``. Revisions are numbers, so that they can be compared.
-SCHEMA = "0009"
+SCHEMA = "0010"
 
 
 class State(StrEnum):
@@ -228,7 +228,11 @@ class CaptureRow(Base):
     created: Mapped[str] = mapped_column(String(32))
     last_seen: Mapped[str] = mapped_column(String(32), index=True)
 
-    __table_args__ = (Index("ix_captures_bug_state", "bug", "state"),)
+    __table_args__ = (
+        Index("ix_captures_bug_state", "bug", "state"),
+        Index("ix_captures_bug_id", "bug", "id"),
+        Index("ix_captures_bug_nodes_before", "bug", "nodes_before"),
+    )
 
 
 class EnvironmentRow(Base):
@@ -246,6 +250,17 @@ class SightingRow(Base):
     __tablename__ = "sightings"
 
     capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), primary_key=True)
+    day: Mapped[str] = mapped_column(String(10), primary_key=True)
+    environment: Mapped[str] = mapped_column(ForeignKey("environments.digest"), primary_key=True)
+    count: Mapped[int] = mapped_column(BigInteger)
+
+
+class BugSightingRow(Base):
+    """How often the captures of a bug were seen on one day with the same versions: sums of their sightings."""
+
+    __tablename__ = "bug_sightings"
+
+    bug: Mapped[int] = mapped_column(ForeignKey("bugs.id"), primary_key=True)
     day: Mapped[str] = mapped_column(String(10), primary_key=True)
     environment: Mapped[str] = mapped_column(ForeignKey("environments.digest"), primary_key=True)
     count: Mapped[int] = mapped_column(BigInteger)
@@ -414,7 +429,7 @@ class ReductionRow(Base):
     inputs_after: Mapped[int | None]
     seconds: Mapped[float]
     started: Mapped[str] = mapped_column(String(32))
-    finished: Mapped[str | None] = mapped_column(String(32))
+    finished: Mapped[str | None] = mapped_column(String(32), index=True)
     origin: Mapped[str | None]
     operators: Mapped[str | None]
 

@@ -24,7 +24,7 @@ from . import events, queue
 from .captures import Captures
 from .database import Database, now
 from .documents import dumps, loads
-from .leases import LASTS, RENEWED, is_gone, own_name, process_of, time_of
+from .leases import LASTS, RENEWED, clock_of, is_gone, own_name, process_of, time_of
 from .tables import CaptureRow, State, TaskRow, TaskState, WorkerRow
 
 #: Drivers that may end without an answer before a task is put into quarantine.
@@ -164,41 +164,42 @@ class Tasks:
 
         A task of another version of torch is left to a worker that has it, if there is one.
         """
-        with self._database.reading() as session:
-            heads = _heads(session, TaskState.QUEUED)
-            others = [set(row.can.split()) for row in _alive(session) if row.id != worker] if heads else []
-        for _, _, needs in sorted(head for head in heads if _is_for(head[2], can, others)):
-            best = (
-                select(TaskRow.id)
-                .where(TaskRow.state == TaskState.QUEUED.value, TaskRow.needs == needs)
-                .order_by(TaskRow.priority, TaskRow.id)
-                .limit(1)
-                .with_for_update(skip_locked=True)
-                .scalar_subquery()
-            )
+        if self._database.path is not None:  # nobody takes the write lock of a file without need
+            with self._database.reading() as session:
+                if not _served(session, worker, can):
+                    return None
 
-            def claim(session: Session) -> TaskInfo | None:
+        def claim(session: Session) -> TaskInfo | None:
+            for needs in _served(session, worker, can):
+                best = (
+                    select(TaskRow.id)
+                    .where(TaskRow.state == TaskState.QUEUED.value, TaskRow.needs == needs)
+                    .order_by(TaskRow.priority, TaskRow.id)
+                    .limit(1)
+                    .with_for_update(skip_locked=True)
+                    .scalar_subquery()
+                )
                 values = {
                     "state": TaskState.LEASED.value, "fence": TaskRow.fence + 1, "worker": worker, "holder": "",
-                    "until": time_of(session) + LASTS, "started": now(), "finished": None,
+                    "until": clock_of(session) + LASTS, "started": now(), "finished": None,
                 }  # fmt: skip
-                taken = update(TaskRow).where(TaskRow.id == best).values(values)  # noqa: B023
-                row = session.scalars(taken.returning(TaskRow), execution_options=_PLAIN).one_or_none()
-                return None if row is None else _info(row)
+                taken = update(TaskRow).where(TaskRow.id == best).values(values).returning(TaskRow)
+                row = session.scalars(taken, execution_options=_PLAIN).one_or_none()
+                if row is not None:
+                    return _info(row)
+            return None
 
-            if (task := self._database.write(claim)) is not None:
-                return task
-        return None
+        return self._database.write(claim)
 
     def heartbeat(self, task: TaskInfo, holder: str = "") -> bool:
         """Renew the lease of a task for its driver ``holder``. False if it is not this driver's any more."""
-        return self._change(task, lambda session: {"until": time_of(session) + LASTS, "holder": holder})
+        return self._change(task, lambda session: {"until": clock_of(session) + LASTS, "holder": holder})
 
     def mine(self, worker: int) -> set[tuple[int, int]]:
         """The worker is alive. Returns the ids and fences of the tasks that are leased to it."""
 
         def beat(session: Session) -> set[tuple[int, int]]:
-            session.execute(update(WorkerRow).where(WorkerRow.id == worker).values(seen=time_of(session)))
+            session.execute(update(WorkerRow).where(WorkerRow.id == worker).values(seen=clock_of(session)))
             own = select(TaskRow.id, TaskRow.fence).where(
                 TaskRow.state == TaskState.LEASED.value, TaskRow.worker == worker
             )
@@ -473,6 +474,17 @@ def _heads(session: Session, state: TaskState) -> list[tuple[int, int, str]]:
     return [(priority, id, needs) for priority, id, needs in heads.all()]
 
 
+def _served(session: Session, worker: int, can: Collection[str]) -> list[str]:
+    """The needs of queued tasks that this worker is to serve, those of the most urgent task first."""
+    heads = [head for head in _heads(session, TaskState.QUEUED) if not queue.missing(head[2], can)]
+    own = set(can)
+    foreign = any(
+        label.startswith(queue.TORCH) and label not in own for _, _, needs in heads for label in needs.split()
+    )
+    others = [set(row.can.split()) for row in _alive(session) if row.id != worker] if foreign else []
+    return [needs for _, _, needs in sorted(heads) if _is_for(needs, can, others)]
+
+
 def _is_for(needs: str, can: Collection[str], others: Collection[Collection[str]]) -> bool:
     """Whether a worker is to take such a task, and none of the others with the right version of torch."""
     if queue.missing(needs, can):
@@ -485,7 +497,7 @@ def _is_for(needs: str, can: Collection[str], others: Collection[Collection[str]
 
 def _alive(session: Session) -> list[WorkerRow]:
     """The workers that were seen of late and whose process, if it is of this machine, is there."""
-    seen = select(WorkerRow).where(WorkerRow.seen > time_of(session) - 2 * RENEWED).order_by(WorkerRow.id)
+    seen = select(WorkerRow).where(WorkerRow.seen > clock_of(session) - 2 * RENEWED).order_by(WorkerRow.id)
     return [row for row in session.scalars(seen) if not is_gone(row.holder)]
 
 

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -98,13 +98,23 @@ class Tokens:
 
     def check(self, text: str) -> TokenInfo | None:
         """The token with this text, None if there is none that counts."""
-        found = _FORM.match(text)
-        if found is None:
-            return None
+        return self.check_all([text])[0]
+
+    def check_all(self, texts: Sequence[str]) -> list[TokenInfo | None]:
+        """`check`, of several."""
+        forms = [_FORM.match(text) for text in texts]
+        ids = {int(form[1]) for form in forms if form is not None}
         with self._database.reading() as session:
-            row = session.get(TokenRow, int(found[1]))
-        known = hmac.compare_digest(_digest(text), row.digest if row is not None else "")
-        return _info(row) if row is not None and known and row.revoked is None else None
+            rows = {row.id: row for row in session.scalars(select(TokenRow).where(TokenRow.id.in_(ids)))}
+        found = [None if form is None else rows.get(int(form[1])) for form in forms]
+        return [
+            _info(row) if _is_digest_of(text, row) and row is not None and row.revoked is None else None
+            for text, row in zip(texts, found, strict=True)
+        ]
+
+
+def _is_digest_of(text: str, row: TokenRow | None) -> bool:
+    return hmac.compare_digest(_digest(text), row.digest if row is not None else "")
 
 
 def _digest(text: str) -> str:

@@ -8,7 +8,7 @@ Only a retest makes a bug fixed, with the versions that it ran with. It has *reg
 fails, with these versions or newer ones. What is met with older ones says nothing new.
 
 Merging moves the captures of a bug to another, and its open task. The bug itself stays, as a duplicate without
-captures: a later capture of it is found by the same identity and follows (`fxminify.store.index.bugs.found`). Each
+captures: a later capture of it is found by the same identity and follows (`fxminify.store.index.bugs.counted`). Each
 capture that moved remembers which bug is its own, so splitting gives back exactly what merging took, and what has
 followed since. A duplicate may have duplicates: they move, and come back, with it. A bug shows the labels of its
 duplicates with its own (`fxminify.store.index.bug_labels`).
@@ -314,6 +314,7 @@ def _move(session: Session, captures: ColumnElement[bool], old: int, new: int) -
     number, occurrences = _counts(session, captures)
     times = select(func.min(CaptureRow.created), func.max(CaptureRow.last_seen)).where(captures)
     first, last = session.execute(times).one()
+    bugs.move_sightings(session, captures, old, new)
     session.execute(
         update(CaptureRow).where(captures).values(bug=new), execution_options={"synchronize_session": False}
     )

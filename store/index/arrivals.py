@@ -1,0 +1,188 @@
+"""Failures on their way into an index. One transaction stores and counts any number of them.
+
+A server gets many at a time. A transaction for each would need thirty statements, of which each has its price; here
+their number hardly depends on that of the failures. Failures that are the same capture, in one transaction or in two at
+the same time, are one row that counts them.
+
+All who write here lock rows in one order, so that they do not wait for each other in a circle: captures that are known,
+storages, bugs, and all of a kind by one key. Who has locked a bug is the only one to insert captures of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, load_only
+
+from ..document.case import Json
+from . import bugs, events, queue, uploads
+from .bugs import BugCount
+from .cases import CaseStore, StagedCase
+from .database import Database, insert, now, table_of, update_each
+from .tables import CaptureRow, MergedRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCapture:
+    """What is stored of a failure that nobody has met before: the ``columns`` of its row; its case, if there is one,
+    and the labels that a worker needs for that."""
+
+    columns: Mapping[str, Any]
+    staged: StagedCase | None
+    needs: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A failure that was met ``times`` times, with the versions in its ``provenance``.
+
+    ``identity`` is that of `fxminify.store.recording`. Without ``new`` it is counted only if it is known. What arrived
+    under a ``key`` before is neither stored nor counted again. ``actor`` is who sent it.
+    """
+
+    identity: str
+    provenance: Json
+    times: int = 1
+    key: str = ""
+    actor: str = ""
+    new: NewCapture | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The capture that a failure is, and how often that was met. ``bug`` is None for one of an index that was
+    upgraded."""
+
+    capture: int
+    bug: int | None
+    occurrences: int
+
+
+@dataclass(slots=True)
+class _Capture:
+    """A capture, how often it was met before, and what has arrived of it."""
+
+    id: int
+    bug: int | None
+    before: int
+    arrivals: list[Arrival] = field(default_factory=list)
+
+    @property
+    def occurrences(self) -> int:
+        return self.before + sum(one.times for one in self.arrivals)
+
+
+def store(database: Database, cases: CaseStore, arrivals: Sequence[Arrival]) -> list[Stored | None]:
+    """Store or count these failures in one transaction. Returns what each is, None for one that is not known.
+
+    Raises `StoreError`, and then none of them is stored.
+    """
+    return database.write(lambda session: _write(session, database, cases, arrivals))
+
+
+def _write(session: Session, database: Database, cases: CaseStore, arrivals: Sequence[Arrival]) -> list[Stored | None]:
+    done = uploads.known(session, [one.key for one in arrivals if one.key])
+    fresh = _once(arrivals, done)
+    known = _known(session, sorted({one.identity for one in fresh}))
+    firsts: dict[str, Arrival] = {}
+    for one in fresh:
+        if one.new is not None and one.identity not in known:
+            firsts.setdefault(one.identity, one)
+    new = {identity: one.new for identity, one in firsts.items() if one.new is not None}
+    for parent in {capture.columns["parent"] for capture in new.values()} - {None}:
+        database.need(session, CaptureRow, parent)
+    cases.insert(session, [capture.staged for capture in new.values() if capture.staged is not None])
+    ids = {capture.bug for capture in known.values() if capture.bug is not None}
+    counts, own = bugs.counted(session, ids, {key: bugs.columns(one.columns) for key, one in new.items()})
+    captures = known | _insert(session, new, own)
+    for one in fresh:
+        if one.identity in captures:
+            captures[one.identity].arrivals.append(one)
+    _count(session, captures, counts, new)
+    made = [(captures[identity], identity) for identity in new]
+    tasks = [
+        (counts[capture.bug], capture.id, new[identity].needs)
+        for capture, identity in made
+        if capture.bug is not None and new[identity].staged is not None
+    ]
+    queue.put_first(session, tasks)
+    done |= {one.key: captures[one.identity].id for one in fresh if one.key and one.identity in captures}
+    uploads.note(session, {one.key: done[one.key] for one in fresh if one.key in done})
+    told = [
+        {"kind": "capture", "text": new[identity].columns["headline"], "actor": firsts[identity].actor,
+         "bug": capture.bug, "capture": capture.id}
+        for capture, identity in made
+    ]  # fmt: skip
+    events.note_all(session, told)
+    return _stored(session, arrivals, captures, done)
+
+
+def _once(arrivals: Iterable[Arrival], done: Collection[str]) -> list[Arrival]:
+    """Those that repeat nothing that is ``done``, by key, and none of the others."""
+    keys, found = set(done), []
+    for one in arrivals:
+        if not one.key or one.key not in keys:
+            found.append(one)
+            keys.add(one.key)
+    return found
+
+
+def _known(session: Session, identities: Sequence[str]) -> dict[str, _Capture]:
+    """The captures that there are of these, locked."""
+    wanted = (
+        select(CaptureRow)
+        .options(load_only(CaptureRow.identity, CaptureRow.bug, CaptureRow.occurrences))
+        .where(CaptureRow.identity.in_(identities))
+        .order_by(CaptureRow.id)
+        .with_for_update()
+    )
+    return {row.identity: _Capture(row.id, row.bug, row.occurrences) for row in session.scalars(wanted)}
+
+
+def _insert(session: Session, new: Mapping[str, NewCapture], own: Mapping[str, BugCount]) -> dict[str, _Capture]:
+    """Store the rows of new captures, each of its ``own`` bug, and counted under the one that this was merged into."""
+    if not new:
+        return {}
+    rows = [
+        {**one.columns, "document": None if one.staged is None else one.staged.key, "bug": own[identity].root}
+        for identity, one in new.items()  # no other transaction has these bugs, and so none of these captures
+    ]
+    table = table_of(CaptureRow)
+    found = session.execute(table.insert().returning(table.c.identity, table.c.id, table.c.bug), rows)
+    captures = {identity: _Capture(id, bug, 0) for identity, id, bug in found}
+    merged = [(captures[key].id, bug.id) for key, bug in sorted(own.items()) if bug.id != bug.root]
+    insert(session, MergedRow, [{"capture": capture, "bug": bug} for capture, bug in merged])
+    return captures
+
+
+def _count(
+    session: Session, captures: Mapping[str, _Capture], counts: Mapping[int, BugCount], new: Collection[str]
+) -> None:
+    """Count what has arrived, for its captures and its bugs."""
+    update_each(session, CaptureRow, [
+        {"id": one.id, "occurrences": one.occurrences, "last_seen": now()}
+        for one in sorted(captures.values(), key=lambda one: one.id) if one.arrivals
+    ])  # fmt: skip
+    for identity, capture in captures.items():
+        bug = counts.get(capture.bug) if capture.bug is not None else None
+        if bug is not None:
+            bug.captures += identity in new
+            bug.seen += [bugs.Seen(capture.id, one.provenance, one.times) for one in capture.arrivals]
+    bugs.count(session, list(counts.values()))
+
+
+def _stored(
+    session: Session, arrivals: Sequence[Arrival], captures: Mapping[str, _Capture], done: Mapping[str, int]
+) -> list[Stored | None]:
+    """What each arrival is now."""
+    found = {one.id: Stored(one.id, one.bug, one.occurrences) for one in captures.values()}
+    others = sorted({id for key, id in done.items() if id not in found and any(key == one.key for one in arrivals)})
+    if others:
+        columns = select(CaptureRow).options(load_only(CaptureRow.bug, CaptureRow.occurrences))
+        rows = session.scalars(columns.where(CaptureRow.id.in_(others)))
+        found |= {row.id: Stored(row.id, row.bug, row.occurrences) for row in rows}
+    ids = {identity: capture.id for identity, capture in captures.items()}
+    return [found.get(done.get(one.key, 0) or ids.get(one.identity, 0)) for one in arrivals]
