@@ -24,7 +24,7 @@ from ...store.failure import DETACHED, Failure, FailureKind
 from ...store.signature import Match, Signature, signature
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Reply, Workers
-from ..sandbox.stacks import Sampling, is_doubtful
+from ..sandbox.stacks import StackSampling, is_doubtful
 from . import tasks
 from .observation import Observation, Seen, of_reply
 from .verdict import Outcome, Verdict
@@ -98,7 +98,7 @@ class FailureTarget:
         return next((each for each in failure.each() if self.shows(each)), None)
 
 
-class Target(Protocol):
+class SoughtFailure(Protocol):
     """What counts as the failure that is looked for."""
 
     def seen_in(self, failure: Failure) -> Failure | None: ...
@@ -124,7 +124,7 @@ class Oracle:
     def __init__(
         self,
         pool: Workers,
-        target: Target,
+        target: SoughtFailure,
         *,
         timeout: float,
         entry: str = "direct",
@@ -206,7 +206,7 @@ class _Query:
         self.verdicts: list[Verdict] = []
         self.seconds = 0.0
         self.retried = False
-        self.sampling = Sampling(oracle.anchor) if oracle.anchor else None
+        self.sampling = StackSampling(oracle.anchor) if oracle.anchor else None
 
     def run(self, fresh: bool) -> None:
         try:

@@ -22,7 +22,7 @@ from ...store.scrubbing import masked_failure
 from ...store.signature import Match, Signature, signature
 from ..sandbox import stacks
 from ..sandbox.pool import Reply, Workers
-from ..sandbox.stacks import Sampling
+from ..sandbox.stacks import StackSampling
 from . import tasks
 from .observation import Observation, Seen, of_reply
 from .oracle import SHORTEST, FailureTarget, LongerLimit, Oracle, Votes, hang_seconds
@@ -232,7 +232,7 @@ class _Runs:
     def _submit(self, entry: str, *, fresh: bool = False, sampled: bool = True) -> Future[Reply]:
         argument = tasks.observe_argument(self.case, entry, self.threads)
         hangs = self.likeness.captured.kind is FailureKind.HANG
-        sampling = Sampling(self.anchor) if hangs and sampled else None
+        sampling = StackSampling(self.anchor) if hangs and sampled else None
         return self.pool.submit("observe", argument, timeout=self.timeout, fresh=fresh, sampling=sampling)
 
     def first_sight(self, *, again: int) -> dict[str, Shown]:

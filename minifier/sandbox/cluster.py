@@ -25,7 +25,7 @@ from .launcher import BackendImportError, Mode, SandboxError
 from .messages import Json
 from .pool import Ended, Reply, Workers
 from .scratch import Scratch
-from .stacks import Sampling
+from .stacks import StackSampling
 
 #: Storages of up to this many bytes go with every request; larger ones only where they are missing.
 INLINE = 1 << 16
@@ -109,7 +109,7 @@ class ClusterPool(Workers):
         self.submit("", {}, timeout=0.0).result()
 
     def submit(
-        self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: Sampling | None = None
+        self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: StackSampling | None = None
     ) -> Future[Reply]:
         """Have a worker run ``task`` within ``timeout`` seconds; ``fresh`` asks for an unused worker.
 

@@ -29,7 +29,7 @@ from .launcher import Launcher, Mode, SandboxError, Worker
 from .messages import Answer, Imported, Json, Mark, ProtocolError, Ready, Request, Setup
 from .processes import oom_kills
 from .scratch import Scratch, read_output
-from .stacks import Sampling, Stack, StackWatch
+from .stacks import Stack, StackSampling, StackWatch
 
 #: Seconds between two looks at the memory and life of a busy worker.
 TICK = 0.1
@@ -84,7 +84,7 @@ class _Job:
     argument: Json
     timeout: float
     fresh: bool
-    sampling: Sampling | None
+    sampling: StackSampling | None
     future: Future[Reply]
 
 
@@ -99,7 +99,7 @@ class Workers(ABC):
 
     @abstractmethod
     def submit(
-        self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: Sampling | None = None
+        self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: StackSampling | None = None
     ) -> Future[Reply]:
         """``task`` with ``argument`` run by a worker within ``timeout`` seconds; ``fresh``: by an unused one.
 
@@ -184,7 +184,7 @@ class Pool(Workers):
         return self._launcher.has_imported(module)
 
     def submit(
-        self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: Sampling | None = None
+        self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: StackSampling | None = None
     ) -> Future[Reply]:
         """Have a worker run ``task`` within ``timeout`` seconds; ``fresh`` asks for an unused worker.
 

@@ -56,7 +56,7 @@ def anchor(stacks: Sequence[Stack]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class StackSampling:
     """Have a worker sampled, from the given ``share`` of its time limit on. With an ``anchor`` the worker is ended as
     soon as it has got stuck there."""
 
@@ -72,7 +72,7 @@ def is_doubtful(stacks: Sequence[Stack], *, hangs: bool, passes: bool) -> bool:
 class StackWatch:
     """Samples the worker ``pid``, whose standard error goes to ``output``, and who may take ``limit`` seconds."""
 
-    def __init__(self, sampling: Sampling, pid: int, output: Path, limit: float) -> None:
+    def __init__(self, sampling: StackSampling, pid: int, output: Path, limit: float) -> None:
         self.stacks: list[Stack] = []
         self._anchor = sampling.anchor
         self._pid = pid

@@ -78,7 +78,7 @@ def reduce_capture(
     try:
         pool = resources.workers(case)
         pool.scratch.put(index.blobs.view(case.storages))
-        work = _Work(index, capture, failure, options, listener, resources, pool, early, begun, budget)
+        work = _CaptureWork(index, capture, failure, options, listener, resources, pool, early, begun, budget)
         return work.from_head_start(ways[0]) or work.from_the_whole(ways)
     except BackendImportError as error:
         return CaptureOutcome(State.BLOCKED, str(error))
@@ -90,7 +90,7 @@ def reduce_capture(
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _CaptureWork:
     """What replays and attempts of one capture need. ``begun`` is the step that the work goes on from."""
 
     index: Index

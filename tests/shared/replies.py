@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from fxminify.minifier.oracle.observation import Observation, Seen, of_reply
 from fxminify.minifier.sandbox.pool import Ended, Reply, Workers
 from fxminify.minifier.sandbox.scratch import Scratch
-from fxminify.minifier.sandbox.stacks import Sampling
+from fxminify.minifier.sandbox.stacks import StackSampling
 from fxminify.store import codec
 from fxminify.store.document.case import Json
 from fxminify.store.failure import Failure
@@ -41,13 +41,13 @@ class Scripted(Workers):
         self.replies = list(replies)
         self.timeouts: list[float] = []
         self.fresh: list[bool] = []
-        self.samplings: list[Sampling | None] = []
+        self.samplings: list[StackSampling | None] = []
 
     def reply(self, argument: Json) -> Reply | Exception:
         return self.replies.pop(0)
 
     def submit(
-        self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: Sampling | None = None
+        self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: StackSampling | None = None
     ) -> Future[Reply]:
         assert task == "observe"
         self.timeouts.append(timeout)

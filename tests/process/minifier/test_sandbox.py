@@ -19,7 +19,7 @@ from fxminify.backends.running import deaths
 from fxminify.backends.running.processor_wait import ProcessorWait
 from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
-from fxminify.minifier.sandbox.stacks import Sampling, anchor, is_doubtful
+from fxminify.minifier.sandbox.stacks import StackSampling, anchor, is_doubtful
 from fxminify.store.document.case import Json
 
 SHARED = str(pathlib.Path(__file__).parents[2] / "shared")
@@ -100,30 +100,31 @@ def test_a_hang_ends_in_time_with_all_its_children(pool: Pool) -> None:
 
 
 def test_samples_tell_where_a_worker_hangs_and_another_one_is_ended_there(pool: Pool) -> None:
-    def run(timeout: float, sampling: Sampling) -> Reply:
+    def run(timeout: float, sampling: StackSampling) -> Reply:
         return pool.submit("sandbox_tasks:hang", {}, timeout=timeout, sampling=sampling).result(60)
 
-    first = run(5.0, Sampling(share=0.0))
+    first = run(5.0, StackSampling(share=0.0))
     assert (first.ended, anchor(first.stacks).rpartition("/")[2]) == (Ended.TIMEOUT, "sandbox_tasks.py:hang")
     assert "sandbox_tasks.py" not in deaths.fault_frames(first.stderr)[1]
-    alike = run(300.0, Sampling(anchor(first.stacks), share=0.0))
+    alike = run(300.0, StackSampling(anchor(first.stacks), share=0.0))
     assert (alike.ended, alike.phase) == (Ended.TIMEOUT, "compile")
     assert alike.seconds < 150
-    other = run(5.0, Sampling("sandbox_tasks.py:elsewhere", share=0.0))
+    other = run(5.0, StackSampling("sandbox_tasks.py:elsewhere", share=0.0))
     assert (other.ended, other.seconds >= 5.0) == (Ended.TIMEOUT, True)
 
 
 def test_a_sample_may_wake_code_in_c_so_what_it_shows_then_is_doubtful(pool: Pool) -> None:
-    woken = pool.submit("sandbox_tasks:stuck", {}, timeout=20.0, sampling=Sampling(share=0.0)).result(60)
+    woken = pool.submit("sandbox_tasks:stuck", {}, timeout=20.0, sampling=StackSampling(share=0.0)).result(60)
     assert woken.ended is not Ended.TIMEOUT
     assert is_doubtful(woken.stacks, hangs=False, passes=False)
 
 
 def test_what_takes_the_signal_of_samples_for_itself_is_not_sampled_again() -> None:
+    at_once = StackSampling(share=0.0)
     with Pool(None, path=[SHARED], memory=512 << 20) as pool:
-        sampled = pool.submit("sandbox_tasks:own_signal", {}, timeout=20.0, sampling=Sampling(share=0.0)).result(60)
+        sampled = pool.submit("sandbox_tasks:own_signal", {}, timeout=20.0, sampling=at_once).result(60)
         assert (sampled.ended, sampled.error) == (Ended.INFRA, "the backend does not let its stack be sampled")
-        again = pool.submit("sandbox_tasks:own_signal", {}, timeout=3.0, sampling=Sampling(share=0.0)).result(60)
+        again = pool.submit("sandbox_tasks:own_signal", {}, timeout=3.0, sampling=at_once).result(60)
         assert (again.ended, again.stacks) == (Ended.TIMEOUT, ())
 
 

@@ -8,7 +8,7 @@ from replies import Scripted, fails, passes, refused
 from fxminify.minifier.oracle.oracle import FailureTarget, Oracle, Votes
 from fxminify.minifier.oracle.replay import Likeness, Shown, fastest, replay
 from fxminify.minifier.sandbox.pool import Ended, Reply
-from fxminify.minifier.sandbox.stacks import ENOUGH, Sampling
+from fxminify.minifier.sandbox.stacks import ENOUGH, StackSampling
 from fxminify.store.document.case import Case, Graph, Json, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 from fxminify.store.signature import Match, signature
@@ -140,7 +140,7 @@ def test_where_the_first_run_hangs_is_the_anchor_of_the_others() -> None:
     hang = Reply(Ended.TIMEOUT, "compile", seconds=30, stacks=(("main", "lower"),) * ENOUGH)
     pool = ByEntry(direct=[passes(seconds=6.0), hang], compile=hang)
     found = replay(pool, CASE, HANG, runs=2, limit=60)
-    assert pool.samplings == [None, Sampling(), Sampling("lower"), Sampling("lower")]
+    assert pool.samplings == [None, StackSampling(), StackSampling("lower"), StackSampling("lower")]
     assert found.anchor == found.oracle(pool).anchor == "lower"
 
 
@@ -149,7 +149,7 @@ def test_another_failure_of_a_sampled_run_is_looked_at_again_without_samples() -
     hang = Reply(Ended.TIMEOUT, "compile", seconds=30)
     pool = ByEntry(direct=[passes(seconds=6.0), other, hang], compile=hang)
     assert replay(pool, CASE, HANG, runs=1, limit=60).entries["direct"].matched == 1
-    assert pool.samplings == [None, Sampling(), None, Sampling()]
+    assert pool.samplings == [None, StackSampling(), None, StackSampling()]
 
 
 def test_smaller_candidates_of_a_hang_get_less_time() -> None:

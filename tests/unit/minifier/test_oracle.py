@@ -13,7 +13,7 @@ from fxminify.minifier.oracle.oracle import FailureTarget, Oracle, Votes, tally,
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Reply
-from fxminify.minifier.sandbox.stacks import Sampling
+from fxminify.minifier.sandbox.stacks import StackSampling
 from fxminify.store import codec
 from fxminify.store.document.case import Case, Graph, Json, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase, divergence
@@ -273,7 +273,13 @@ def test_a_cancelled_question_withdraws_what_waits() -> None:
 
     class Waits(Scripted):
         def submit(
-            self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: Sampling | None = None
+            self,
+            task: str,
+            argument: Json,
+            *,
+            timeout: float,
+            fresh: bool = False,
+            sampling: StackSampling | None = None,
         ) -> Future[Reply]:
             return waiting
 
