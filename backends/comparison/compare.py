@@ -156,8 +156,7 @@ class _Comparison:
         roots = [(differentiable(e), differentiable(a)) for e, a in zip(expected.outputs, actual.outputs, strict=True)]
         for i, (wanted, there) in enumerate(roots):
             if wanted != there:
-                there_or_not = ("one", "none") if wanted else ("none", "one")
-                yield _attribute("gradient", f"output {i}", *there_or_not, Phase.BACKWARD)
+                yield _attached(f"output {i}", wanted)
         if any(wanted != there for wanted, there in roots):
             return  # each run had other gradients of its outputs
         for i, (e, a) in enumerate(zip(expected.gradients or (), actual.gradients, strict=True)):
@@ -176,7 +175,7 @@ class _Comparison:
         if self.expected.gradients is None or self.actual.gradients is not None:
             return None
         place = next(f"output {i}" for i, e in enumerate(self.expected.outputs) if differentiable(e))
-        found = _attribute("gradient", place, "one", "none", Phase.BACKWARD)
+        found = _attached(place, True)
         return replace(found, detail={**found.detail, DETACHED: True})
 
     def _result(
@@ -304,6 +303,14 @@ def _at(run: Run, group: str, index: int) -> Any:
 def _attribute(kind: str, place: str, expected: Any, actual: Any, phase: Phase = Phase.FORWARD) -> Divergence:
     message = f"{place}: {kind} is {expected} in eager, {actual} compiled"
     return Divergence(kind, place, message, phase, {"expected": expected, "actual": actual})
+
+
+def _attached(place: str, wanted: bool) -> Divergence:
+    """The divergence that an output requires a gradient in one of the two runs only: that of eager if ``wanted``."""
+    said = "a gradient in eager, and none compiled" if wanted else "no gradient in eager, and one compiled"
+    there = ("one", "none") if wanted else ("none", "one")
+    detail = {"expected": there[0], "actual": there[1]}
+    return Divergence("gradient", place, f"{place} requires {said}", Phase.BACKWARD, detail)
 
 
 def _dtype(t: Any) -> str:

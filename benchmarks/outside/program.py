@@ -62,8 +62,10 @@ def results(function, given):
 
 def is_shown(gm, given, name):
     try:
-        actual = results(planted.Wrong(gm, fault, [name]).run, given)
-        torch.testing.assert_close(actual, results(gm.forward, given))
+        actual, expected = results(planted.Wrong(gm, fault, [name]).run, given), results(gm.forward, given)
+        if fault == "dtype":  # what is computed in float64 and then converted only has fewer rounding errors
+            return [t.dtype for t in actual if t is not None] != [t.dtype for t in expected if t is not None]
+        torch.testing.assert_close(actual, expected)
     except (AssertionError, RuntimeError):
         return True
     return False

@@ -20,9 +20,9 @@ from alive import alive
 from captured import capture, spec
 from replies import failure_of
 
+from fxminify.backends.running.processor_wait import ProcessorWait
 from fxminify.minifier.oracle import tasks
 from fxminify.minifier.oracle.observation import Seen, of_reply
-from fxminify.minifier.sandbox import launcher
 from fxminify.minifier.sandbox.launcher import BackendImportError, SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
 from fxminify.store.document.case import to_json
@@ -261,7 +261,7 @@ def test_a_start_is_not_given_up_while_it_waits_for_a_processor(
     """Its limit counts the time in which it could run, and here the kernel is made to say that it could not."""
     registers = "@__import__('torch')._dynamo.register_backend\ndef x(gm, inputs): return gm.forward\n"
     (tmp_path / "patient_backend.py").write_text(f"import time\ntime.sleep(5)\nimport torch._dynamo\n{registers}")
-    monkeypatch.setattr(launcher.ProcessorWait, "look", lambda waits: 60.0)
+    monkeypatch.setattr(ProcessorWait, "look", lambda waits: 60.0)
     with Pool(spec("x", "patient_backend").to_json(), path=[str(tmp_path)], start_timeout=4) as pool:
         assert pool.start().torch == torch.__version__
 

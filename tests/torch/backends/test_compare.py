@@ -119,6 +119,7 @@ def test_outputs_without_any_gradient_are_a_divergence_for_who_asks() -> None:
     assert found is not None
     assert (found.kind, found.where, found.phase) == ("gradient", "output 0", Phase.BACKWARD)
     assert found.detail[DETACHED] is True
+    assert found.message == "output 0 requires a gradient in eager, and none compiled"
     wrong = execute(lambda x: (x.detach() * 3,), copy_inputs(inputs), True)
     values = compare(expected, wrong, detached=True)  # what is wrong besides is said alone
     assert values is not None

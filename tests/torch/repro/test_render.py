@@ -34,7 +34,7 @@ DIVERGENCE = Failure(
     detail={"class": "value", "where": "output 0"},
 )
 GRADIENT = replace(DIVERGENCE, phase=Phase.BACKWARD)
-DETACHED = replace(GRADIENT, message="output 0: gradient is one in eager, none compiled",
+DETACHED = replace(GRADIENT, message="output 0 requires a gradient in eager, and none compiled",
                    detail={"class": "gradient", "where": "output 0"})  # fmt: skip
 ALIAS = replace(DIVERGENCE, detail={"class": "alias", "where": "output 0", "expected": "input 0", "actual": "no input"})
 ERROR = Failure(FailureKind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "index out of bounds: 37")
