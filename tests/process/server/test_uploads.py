@@ -305,11 +305,11 @@ def test_without_space_for_it_an_upload_is_told_to_come_again(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def full(**given: Any) -> Any:
-        file = make(**given)
+        file: Any = make(**given)
         file.write = fail
         return file
 
-    monkeypatch.setattr(intake.tempfile, "NamedTemporaryFile", fail if moment == "made" else full)
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", fail if moment == "made" else full)
     answer = served.upload(body_of(tmp_path, SIN, BOOM))
     assert (answer.status, answer.headers["retry-after"]) == (503, "30")
     assert "no space is left" in answer.detail
@@ -317,7 +317,7 @@ def test_without_space_for_it_an_upload_is_told_to_come_again(
     assert served.get("/status").json["state"] == "full"
     assert served.left() == []
     monkeypatch.setattr(served.service.disk, "_full_until", 0.0)  # a while later
-    monkeypatch.setattr(intake.tempfile, "NamedTemporaryFile", make)
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", make)
     assert served.upload(body_of(tmp_path, SIN, BOOM)).status == 201
 
 
