@@ -69,8 +69,8 @@ NEEDED = [f"backend={number} torch=2.13" for number in range(10)]
 REDUCTIONS, CLIENTS = 50, 50
 #: Failures in one request of a sender that has many.
 BATCH = 50
-#: Captures that wait in a spool, and repeats of which each must cost little space.
-WAITING, REPEATS = 1000, 2000
+#: Captures that wait in a spool, repeats of which each must cost little space, and versions with which they are met.
+WAITING, REPEATS, VERSIONS = 1000, 2000, 40
 #: Seconds in which a server begins to answer.
 _STARTING = 600.0
 
@@ -466,16 +466,19 @@ def _stored(site: Site) -> tuple[int, int]:
 
 
 def growth(site: Site, asked: Asked) -> Iterator[Row]:
-    """Bytes of each repeat: of the same day with the same versions, and of another version each."""
+    """Bytes of each repeat: of the same day with the same versions, and with others, which others were met with."""
     with Index.open(site.place, create=True) as index:
-        met = recording_of(0, 0)
-        id = index.captures.receive(met).capture
-        known = Arrival(identity=identity(met), provenance=met.provenance)
-        keyed = [replace(known, key=uuid.uuid4().hex) for _ in range(REPEATS)]
-        others = [replace(known, provenance={"torch": f"2.13.{number}"}) for number in range(REPEATS)]
+        recordings = [recording_of(number, 0) for number in range(REPEATS // VERSIONS + 1)]
+        for each in recordings:
+            index.captures.receive(each)
+        known, *rest = [Arrival(identity=identity(each), provenance=each.provenance) for each in recordings]
+        versions = [{"torch": f"2.13.{number}"} for number in range(VERSIONS)]
+        index.captures.store([replace(known, provenance=each) for each in versions])
         for what, arrivals in (
-            ("the same day and versions", [known] * REPEATS), ("other versions each", others),
-            ("sent, with a key that is kept for 30 days", keyed),
+            ("the same day and versions", [known] * REPEATS),
+            ("other versions", [replace(one, provenance=each) for one in rest for each in versions]),
+            ("the same, each under a key, which is kept for 30 days",
+             [replace(known, key=uuid.uuid4().hex) for _ in range(REPEATS)]),
         ):  # fmt: skip
             before = _size(index)
             for begin in range(0, REPEATS, BATCH):
@@ -483,19 +486,22 @@ def growth(site: Site, asked: Asked) -> Iterator[Row]:
             yield {
                 "a repeat": what, "on": site.name, "bytes": round((_size(index) - before) / REPEATS, 1),
             }  # fmt: skip
-        assert index.captures.get(id).occurrences == 3 * REPEATS + 1
 
 
 def _size(index: Index) -> int:
     """The bytes of an index, without what is free in it."""
     database = index._database
-    with database._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        if database.path is None:
+    if database.path is None:
+        with database._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM FULL"))
             return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
-        connection.execute(text("VACUUM"))
-        connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
-        return database.path.stat().st_size
+    raw = database._engine.raw_connection()
+    try:
+        for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+            raw.cursor().execute(statement)
+    finally:
+        raw.close()
+    return database.path.stat().st_size
 
 
 def milliseconds(took: Sequence[float], share: float) -> float:

@@ -180,12 +180,24 @@ _OF_VARIABLE = "the value of the environment variable "
 
 
 def here() -> PrivateValues:
-    """The values of this process, with those of the environment in which it began."""
-    return _here(tuple(sorted({**_AT_START, **os.environ}.items())), tuple(sorted(_AT_START.items())))
+    """The values of this process, with those of the environment in which it began.
+
+    A page asks some hundred times. So the environment, which may have changed meanwhile, is compared in the form in
+    which CPython keeps it, where that is so, and is not decoded each time.
+    """
+    raw = getattr(os.environ, "_data", None)
+    if _last and raw == _last[0][0] and _last[0][1] == _AT_START:
+        return _last[0][2]
+    found = _here(tuple(sorted({**_AT_START, **os.environ}.items())), tuple(sorted(_AT_START.items())))
+    if isinstance(raw, dict):
+        _last[:] = [(dict(raw), dict(_AT_START), found)]
+    return found
 
 
 #: The environment as it was when this module was imported: a program may remove a secret later.
 _AT_START = dict(os.environ)
+#: What `here` has found last, and in which environment.
+_last: list[tuple[dict[bytes, bytes], dict[str, str], PrivateValues]] = []
 
 
 @lru_cache(maxsize=8)

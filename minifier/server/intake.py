@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -14,6 +14,7 @@ import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 
+from ...store.errors import explained
 from ...store.index import TokenScope
 from ...store.index.arrivals import Arrival, Stored
 from ...store.spool import upload as form
@@ -42,14 +43,17 @@ async def arrived(request: Request, service: Service, key: str) -> AsyncIterator
 
     Raises `SentBefore` for a long one that need not come to its end.
     """
-    with _turn(service), tempfile.NamedTemporaryFile(dir=service.folder) as file:
+    with _turn(service), ExitStack() as stack:
         try:
+            file = stack.enter_context(tempfile.NamedTemporaryFile(dir=service.folder))
             async with asyncio.timeout(SLOWEST):
                 await _write(request, file, service, key)
         except TimeoutError:
             raise Refused(408, f"the upload did not come within {SLOWEST:.0f} s") from None
         except ClientDisconnect:
             raise Refused(400, "the upload was broken off") from None
+        except OSError as error:  # above all, no space is left
+            raise explained(error, str(service.folder)) from error
         yield Path(file.name)
 
 

@@ -20,7 +20,20 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, CompoundSelect, Select, delete, false, func, or_, select, tuple_, union, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Subquery,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+    tuple_,
+    union,
+    union_all,
+    update,
+)
 from sqlalchemy.orm import Session, load_only
 
 from .. import codec
@@ -225,9 +238,11 @@ class Bugs:
 
     def with_script(self, id: int) -> int | None:
         """The capture of a bug with the smallest verified script, None if there is none."""
+        tried = _tried([id])
         scripts = (
             select(ReproRow.capture)
-            .where(ReproRow.capture.in_(_tried([id])), ReproRow.format == "script", ReproRow.verified > 0)
+            .join(tried, tried.c.id == ReproRow.capture)
+            .where(ReproRow.format == "script", ReproRow.verified > 0)
             .order_by(func.coalesce(ReproRow.nodes, _UNKNOWN), ReproRow.capture)
             .limit(1)
         )
@@ -547,24 +562,18 @@ def _parsed(key: str, *, text: bool) -> tuple[str | int, int]:
 
 def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
     """The bugs with these ids, in this order, in as many queries as there are facts of them."""
-    of_them = CaptureRow.bug.in_(ids)
     rows = {row.id: row for row in session.scalars(select(BugRow).where(BugRow.id.in_(ids)))}
-    states: dict[int, dict[State, int]] = {id: {} for id in ids}
-    counted = select(CaptureRow.bug, CaptureRow.state, func.count()).where(of_them)
-    bug: Any
-    for bug, state, captures in session.execute(counted.group_by(CaptureRow.bug, CaptureRow.state)):
-        states[bug][_state(state)] = captures
-    if alone := [id for id in ids if not states[id] and rows[id].captures]:
+    captures = {id: rows[id].captures for id in ids}
+    first = _first(session, captures)
+    if alone := [id for id in ids if not first[id] and captures[id]]:
         raise ForeignValue(f"bug {alone[0]} without its captures")
-    sizes = _sizes(session, ids)
-    first = _first(session, {id: rows[id].captures for id in ids})
-    tried = _tried(ids)
+    states, sizes, tried = _states(session, captures), _sizes(session, ids), _tried(ids)
+    bug: Any
     newest = (ReductionRow.finished.is_not(None).desc(), ReductionRow.finished.desc(), ReductionRow.id.desc())
     rank = func.row_number().over(partition_by=ReductionRow.capture, order_by=newest).label("rank")
     ranked = (
-        select(CaptureRow.bug, ReductionRow.id, ReductionRow.nodes_after, ReductionRow.operators, rank)
-        .join(CaptureRow, CaptureRow.id == ReductionRow.capture)
-        .where(ReductionRow.capture.in_(tried))
+        select(tried.c.bug, ReductionRow.id, ReductionRow.nodes_after, ReductionRow.operators, rank)
+        .join(tried, tried.c.id == ReductionRow.capture)
         .subquery()
     )
     least_first = (func.coalesce(ranked.c.nodes_after, _UNKNOWN), ranked.c.id)
@@ -577,19 +586,19 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
         after[bug] = None if nodes is None else _size(nodes)
         calls[bug] = printable(operators) if isinstance(operators, str) else ""
     scripts = (
-        select(CaptureRow.bug, func.min(ReproRow.nodes))
-        .join(CaptureRow, CaptureRow.id == ReproRow.capture)
-        .where(ReproRow.format == "script", ReproRow.verified > 0, ReproRow.capture.in_(tried))
-        .group_by(CaptureRow.bug)
+        select(tried.c.bug, func.min(ReproRow.nodes))
+        .join(tried, tried.c.id == ReproRow.capture)
+        .where(ReproRow.format == "script", ReproRow.verified > 0)
+        .group_by(tried.c.bug)
     )
     for bug, nodes in session.execute(scripts):
         sized = [None if nodes is None else _size(nodes), after.get(bug)]
         after[bug] = min((size for size in sized if size is not None), default=None)
     lines = (
-        select(CaptureRow.bug, ArtifactRow.content)
-        .join(CaptureRow, CaptureRow.id == ArtifactRow.capture)
-        .where(ArtifactRow.kind == COMES_FROM, ArtifactRow.capture.in_(tried))
-        .order_by(CaptureRow.id.desc())
+        select(tried.c.bug, ArtifactRow.content)
+        .join(tried, tried.c.id == ArtifactRow.capture)
+        .where(ArtifactRow.kind == COMES_FROM)
+        .order_by(tried.c.id.desc())
     )
     places = {bug: text for bug, content in session.execute(lines) if (text := line(content))}
     said = {row.bug: row for row in session.scalars(select(TriageRow).where(TriageRow.bug.in_(ids)))}
@@ -609,6 +618,25 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
         )
         for id in ids
     ]  # fmt: skip
+
+
+def _states(session: Session, captures: Mapping[int, int]) -> dict[int, dict[State, int]]:
+    """The captures of each bug by state; it has so many of them. Those that nobody has tried, which may be very many,
+    are the others."""
+    pending, of_them = State.PENDING.value, CaptureRow.bug.in_(captures)
+    columns, keys = (CaptureRow.bug, CaptureRow.state, func.count()), (CaptureRow.bug, CaptureRow.state)
+    parts = [
+        select(*columns).where(of_them, which).group_by(*keys)
+        for which in (CaptureRow.state < pending, CaptureRow.state > pending)  # two parts of an index
+    ]
+    found: dict[int, dict[State, int]] = {id: {} for id in captures}
+    bug: Any
+    for bug, state, number in session.execute(union_all(*parts)):
+        found[bug][_state(state)] = number
+    for id, in_all in captures.items():
+        if (left := in_all - sum(found[id].values())) > 0:
+            found[id][State.PENDING] = left
+    return found
 
 
 def _sizes(session: Session, ids: Sequence[int]) -> dict[int, tuple[int, int]]:
@@ -636,15 +664,13 @@ def _first(session: Session, captures: Mapping[int, int]) -> dict[int, list[int]
     return first
 
 
-def _tried(ids: Sequence[int]) -> CompoundSelect[tuple[int]]:
-    """The captures of these bugs that somebody has minified, or has begun to. Of a bug that is met again and again in
-    other graphs, these are few."""
-    of_them = CaptureRow.bug.in_(ids)
-    begun = select(ReductionRow.capture).join(CaptureRow, CaptureRow.id == ReductionRow.capture)
-    return union(
-        select(CaptureRow.id).where(of_them, CaptureRow.state.in_([s.value for s in State if s is not State.PENDING])),
-        begun.where(ReductionRow.finished.is_(None), of_them),
-    )
+def _tried(ids: Sequence[int]) -> Subquery:
+    """The captures of these bugs that somebody has minified, or has begun to: ``id`` and ``bug``. Of a bug that is met
+    again and again in other graphs, these are few."""
+    own, of_them = select(CaptureRow.id, CaptureRow.bug), CaptureRow.bug.in_(ids)
+    over = own.where(of_them, CaptureRow.state.in_([each.value for each in State if each is not State.PENDING]))
+    begun = own.join(ReductionRow, ReductionRow.capture == CaptureRow.id)
+    return union(over, begun.where(ReductionRow.finished.is_(None), of_them)).subquery()
 
 
 def line(content: str) -> str:

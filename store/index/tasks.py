@@ -164,32 +164,11 @@ class Tasks:
 
         A task of another version of torch is left to a worker that has it, if there is one.
         """
-        if self._database.path is not None:  # nobody takes the write lock of a file without need
-            with self._database.reading() as session:
-                if not _served(session, worker, can):
-                    return None
-
-        def claim(session: Session) -> TaskInfo | None:
-            for needs in _served(session, worker, can):
-                best = (
-                    select(TaskRow.id)
-                    .where(TaskRow.state == TaskState.QUEUED.value, TaskRow.needs == needs)
-                    .order_by(TaskRow.priority, TaskRow.id)
-                    .limit(1)
-                    .with_for_update(skip_locked=True)
-                    .scalar_subquery()
-                )
-                values = {
-                    "state": TaskState.LEASED.value, "fence": TaskRow.fence + 1, "worker": worker, "holder": "",
-                    "until": clock_of(session) + LASTS, "started": now(), "finished": None,
-                }  # fmt: skip
-                taken = update(TaskRow).where(TaskRow.id == best).values(values).returning(TaskRow)
-                row = session.scalars(taken, execution_options=_PLAIN).one_or_none()
-                if row is not None:
-                    return _info(row)
-            return None
-
-        return self._database.write(claim)
+        if self._database.path is None:
+            return self._database.write(lambda session: _claim(session, worker, _served(session, worker, can)))
+        with self._database.reading() as session:  # nobody holds the write lock of a file for longer than need be
+            served = _served(session, worker, can)
+        return self._database.write(lambda session: _claim(session, worker, served)) if served else None
 
     def heartbeat(self, task: TaskInfo, holder: str = "") -> bool:
         """Renew the lease of a task for its driver ``holder``. False if it is not this driver's any more."""
@@ -477,28 +456,66 @@ def _heads(session: Session, state: TaskState) -> list[tuple[int, int, str]]:
 def _served(session: Session, worker: int, can: Collection[str]) -> list[str]:
     """The needs of queued tasks that this worker is to serve, those of the most urgent task first."""
     heads = [head for head in _heads(session, TaskState.QUEUED) if not queue.missing(head[2], can)]
-    own = set(can)
-    foreign = any(
-        label.startswith(queue.TORCH) and label not in own for _, _, needs in heads for label in needs.split()
-    )
-    others = [set(row.can.split()) for row in _alive(session) if row.id != worker] if foreign else []
-    return [needs for _, _, needs in sorted(heads) if _is_for(needs, can, others)]
+    others: list[WorkerRow] | None = None
+    served = []
+    for _, _, needs in sorted(heads):
+        if not _has_torch(needs, can) and others is None:
+            others = [row for row in _seen(session) if row.id != worker]
+        if _has_torch(needs, can) or not any(
+            _is_better(needs, set(row.can.split())) and not is_gone(row.holder) for row in others or ()
+        ):
+            served.append(needs)
+    return served
+
+
+def _claim(session: Session, worker: int, served: Sequence[str]) -> TaskInfo | None:
+    """Lease the most urgent task with the first of these needs of which one is left."""
+    for needs in served:
+        best = (
+            select(TaskRow.id)
+            .where(TaskRow.state == TaskState.QUEUED.value, TaskRow.needs == needs)
+            .order_by(TaskRow.priority, TaskRow.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+            .scalar_subquery()
+        )
+        values = {
+            "state": TaskState.LEASED.value, "fence": TaskRow.fence + 1, "worker": worker, "holder": "",
+            "until": clock_of(session) + LASTS, "started": now(), "finished": None,
+        }  # fmt: skip
+        taken = update(TaskRow).where(TaskRow.id == best).values(values).returning(TaskRow)
+        row = session.scalars(taken, execution_options=_PLAIN).one_or_none()
+        if row is not None:
+            return _info(row)
+    return None
 
 
 def _is_for(needs: str, can: Collection[str], others: Collection[Collection[str]]) -> bool:
     """Whether a worker is to take such a task, and none of the others with the right version of torch."""
     if queue.missing(needs, can):
         return False
-    versions = [one for one in needs.split() if one.startswith(queue.TORCH)]
-    return all(one in can for one in versions) or not any(
-        set(versions) <= set(other) and not queue.missing(needs, other) for other in others
-    )
+    return _has_torch(needs, can) or not any(_is_better(needs, other) for other in others)
+
+
+def _has_torch(needs: str, can: Collection[str]) -> bool:
+    """Whether a worker with these labels has the version of torch that a task asks for, if it does."""
+    return all(one in can for one in needs.split() if one.startswith(queue.TORCH))
+
+
+def _is_better(needs: str, can: Collection[str]) -> bool:
+    """Whether a worker with these labels can serve a task, with the version of torch that it asks for."""
+    return _has_torch(needs, can) and not queue.missing(needs, can)
 
 
 def _alive(session: Session) -> list[WorkerRow]:
     """The workers that were seen of late and whose process, if it is of this machine, is there."""
+    return [row for row in _seen(session) if not is_gone(row.holder)]
+
+
+def _seen(session: Session) -> list[WorkerRow]:
+    """The workers that were seen of late. Whether a process of this machine is there takes longer to find out."""
     seen = select(WorkerRow).where(WorkerRow.seen > clock_of(session) - 2 * RENEWED).order_by(WorkerRow.id)
-    return [row for row in session.scalars(seen) if not is_gone(row.holder)]
+    return list(session.scalars(seen))
 
 
 def _has_ended(session: Session, row: TaskRow) -> bool:

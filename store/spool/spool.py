@@ -2,8 +2,9 @@
 
 A program that is captured only writes files here, whole or not at all, and never waits for a server; a process of its
 own sends them (`fxminify.store.spool.sender`). A *capture* file has a failure with its case. An *again* file counts
-more occurrences of one. The name of a file says when it was written, under which key it is sent, which capture it is
-and which bug, so that a look at the folder is enough to find what is there twice.
+more occurrences of one. The name of a file says when it was written, under which key it is sent, which capture it is,
+which bug and how large, so that a program, which may not be delayed, need only look at the names: there may be
+thousands.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +40,26 @@ _MB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SpoolItem:
-    """A file that waits. ``identity`` is that of `fxminify.store.recording`, ``bug`` what its bug is told by."""
+    """A file that waits. ``identity`` is that of `fxminify.store.recording`, ``bug`` what its bug is told by, ``size``
+    its bytes, None where its name does not say so."""
 
     path: Path
     key: str
     identity: str
     bug: str
+    kind: str
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """What the name of a file says."""
+
+    text: str
+    key: str
+    identity: str
+    bug: str
+    size: int | None
     kind: str
 
 
@@ -112,7 +127,8 @@ class Spool:
         identity = identity_of(backend, shape_of(met.case, met.graph_text, met.reason), known)
         bug = bug_of(backend, known)
         self.prepare()
-        if any(item.identity == identity and item.kind == CAPTURE for item in self.items()):
+        waiting = self._names()
+        if any(name.identity == identity and name.kind == CAPTURE for name in waiting):
             self.again(identity, 1, _versions(met.provenance), bug)
             return identity
         origin = "" if met.case is None else trust.origin_tag(pack(met.case)[0], identity)
@@ -120,8 +136,9 @@ class Spool:
         try:
             with self._explained():
                 upload.write(upload.Upload(met, origin, trust.maker(create=True)), draft)
-                self._make_room(draft.stat().st_size, bug)
-                draft.rename(self._name(identity, bug, CAPTURE))
+                size = draft.stat().st_size
+                self._make_room(size, bug, waiting)
+                draft.rename(self._name(identity, f"{bug}-{size}", CAPTURE))
         finally:
             draft.unlink(missing_ok=True)
         return identity
@@ -154,12 +171,26 @@ class Spool:
 
     def items(self) -> list[SpoolItem]:
         """What waits, oldest first."""
+        return [
+            SpoolItem(self.folder / name.text, name.key, name.identity, name.bug, name.kind, name.size)
+            for name in self._names()
+        ]
+
+    def _names(self) -> list[_Name]:
+        """The names of what waits, oldest first."""
         try:
             names = sorted(name for name in os.listdir(self.folder) if name.endswith((f".{CAPTURE}", f".{AGAIN}")))
         except FileNotFoundError:
             return []
-        split = [(name, *name.replace(".", "-").split("-")) for name in names]
-        return [SpoolItem(self.folder / name, *parts[1:]) for name, *parts in split if len(parts) == 5]
+        found = []
+        for name in names:
+            stem, _, kind = name.partition(".")
+            _, *parts = stem.split("-")
+            if len(parts) == 3:
+                found.append(_Name(name, *parts, None, kind))
+            elif len(parts) == 4 and parts[3].isdecimal():
+                found.append(_Name(name, *parts[:3], int(parts[3]), kind))
+        return found
 
     def refused(self) -> list[Path]:
         """The captures that the server did not want, each with the reason beside it."""
@@ -196,9 +227,15 @@ class Spool:
         with self.sending() as alone:
             return not alone
 
-    def _make_room(self, size: int, bug: str) -> None:
-        """Drop the oldest captures whose bug has others, until there is space for ``size`` bytes of the bug ``bug``."""
+    def _make_room(self, size: int, bug: str, names: Sequence[_Name]) -> None:
+        """Drop the oldest captures whose bug has others, until there is space for ``size`` bytes of the bug ``bug``.
+
+        As long as there is enough, only the ``names`` of what waits are looked at.
+        """
         limit = int(float(os.environ.get(LIMIT) or DEFAULT_LIMIT) * _MB)
+        known = [name.size for name in names if name.kind == CAPTURE]
+        if None not in known and size + sum(known_size or 0 for known_size in known) <= limit:
+            return
         waiting = {item: _size(item.path) for item in self.items() if item.kind == CAPTURE}
         bugs = Counter([bug, *(item.bug for item in waiting)])
         for item in list(waiting):

@@ -353,6 +353,25 @@ def test_a_spool_has_a_limit_and_drops_the_oldest_of_a_bug_that_has_others(
     assert not list(spool.folder.glob(".*"))
 
 
+def test_a_file_whose_name_does_not_say_its_size_is_sent_and_counts_for_the_limit(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of the versions before."""
+    spool = Spool(served.url)
+    spool.put(met("sin"))
+    (item,) = spool.items()
+    size = item.path.stat().st_size
+    assert item.size == size
+    item.path.rename(item.path.with_name(item.path.name.replace(f"-{size}.", ".")))
+    (old,) = spool.items()
+    assert (old.size, old.key, old.identity, old.bug) == (None, item.key, item.identity, item.bug)
+    monkeypatch.setenv(LIMIT, str(1.5 * size / (1 << 20)))
+    with pytest.raises(StoreError, match="as large as it may be"):
+        spool.put(met("cos"))
+    assert Sender(spool).run(0).left == 0
+    assert occurrences(served.index) == {"no sin": 1}
+
+
 def test_a_spool_that_cannot_be_written_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FXMINIFY_SPOOL", "/proc/nowhere")
     with pytest.raises(StoreError, match="FXMINIFY_SPOOL names another folder"):

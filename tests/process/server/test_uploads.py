@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import itertools
 import json
+import os
 import struct
+import tempfile
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -289,6 +292,32 @@ def test_too_many_uploads_at_a_time_are_told_to_come_again(served: Served, tmp_p
     answer = served.upload(body_of(tmp_path, SIN, BOOM))
     assert (answer.status, answer.headers["retry-after"]) == (429, "1")
     served.service.uploads.release()
+    assert served.upload(body_of(tmp_path, SIN, BOOM)).status == 201
+
+
+@pytest.mark.parametrize("moment", ["made", "written"])
+def test_without_space_for_it_an_upload_is_told_to_come_again(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    make = tempfile.NamedTemporaryFile
+
+    def fail(*given: Any, **named: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def full(**given: Any) -> Any:
+        file: Any = make(**given)
+        file.write = fail
+        return file
+
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", fail if moment == "made" else full)
+    answer = served.upload(body_of(tmp_path, SIN, BOOM))
+    assert (answer.status, answer.headers["retry-after"]) == (503, "30")
+    assert "no space is left" in answer.detail
+    assert str(served.folder) not in answer.detail
+    assert served.get("/status").json["state"] == "full"
+    assert served.left() == []
+    monkeypatch.setattr(served.service.disk, "_full_until", 0.0)  # a while later
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", make)
     assert served.upload(body_of(tmp_path, SIN, BOOM)).status == 201
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -154,15 +155,16 @@ def test_sums_of_sightings_follow_the_captures(index: Index) -> None:
 
     def sums() -> dict[int, int]:
         """What is summed up, which must be what there is."""
+        sums = (BugSightingRow.bug, BugSightingRow.day, BugSightingRow.environment, BugSightingRow.count)
+        keys = (CaptureRow.bug, SightingRow.day, SightingRow.environment)
+        of_captures = select(*keys, func.sum(SightingRow.count)).join_from(CaptureRow, SightingRow).group_by(*keys)
         with index._database.reading() as session:
-            kept = session.execute(
-                select(BugSightingRow.bug, BugSightingRow.day, BugSightingRow.environment, BugSightingRow.count)
-            ).all()
-            of = select(CaptureRow.bug, SightingRow.day, SightingRow.environment, func.sum(SightingRow.count))
-            keys = (CaptureRow.bug, SightingRow.day, SightingRow.environment)
-            made = session.execute(of.join(CaptureRow, CaptureRow.id == SightingRow.capture).group_by(*keys)).all()
-        assert sorted(map(tuple, kept)) == sorted(map(tuple, made))
-        return {bug: sum(row.count for row in kept if row.bug == bug) for bug in {row.bug for row in kept}}
+            kept = sorted(map(tuple, session.execute(select(*sums))))
+            assert kept == sorted(map(tuple, session.execute(of_captures)))
+        found: Counter[int] = Counter()
+        for bug, _, _, times in kept:
+            found[bug] += times
+        return dict(found)
 
     first, second = (index.captures.get(id).bug for id in (1, 4))
     assert sums() == {first: 9, second: 5}
