@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ..candidate.graph_view import GraphView, reached
 from ..candidate.patch import Patch
 from .proposal import Proposal, each
-from .searches import Items, Space, guided
+from .searches import Items, Space, guessed, guided
+
+#: The most operators that occur once and are tried alone, each by itself.
+RARE = 6
+#: The share of a graph that is a small part of it.
+SMALL_PART = 0.25
 
 
 def singles(view: GraphView, step: int) -> Proposal | None:
@@ -25,6 +32,25 @@ def slices(view: GraphView, step: int) -> Proposal | None:
     """The patches of the first step of `singles`, searched by the chances of the atoms; hints come first."""
     if step > 0:
         return None
+    patches, space, hints = _searched(view)
+    return Proposal(patches, lambda: guided(space, hints))
+
+
+def guesses(view: GraphView, step: int) -> Proposal | None:
+    """What `slices` asks about first: the hints that are a small part of the graph, and here also each of the `RARE`
+    likeliest atoms, if their operators occur once. If none of these fails alone, nothing more is asked."""
+    if step > 0:
+        return None
+    patches, space, hints = _searched(view)
+    targets = Counter(repr(view.nodes[name].target) for name in view.compute)
+    once = [i for i, atom in enumerate(view.atoms) if any(targets[repr(view.nodes[n].target)] == 1 for n in atom)]
+    rare = sorted(once, key=lambda i: (-space.weights[i], -i))[:RARE]
+    small = [items for items in hints if len(items) <= SMALL_PART * len(space)]
+    return Proposal(patches, lambda: guessed(space, [*small, *((i,) for i in rare)]))
+
+
+def _searched(view: GraphView) -> tuple[tuple[Patch, ...], Space, list[Items]]:
+    """The patches of `slices`, what is known of them, and the hinted sets of them."""
     patches = _patches(view)
     number, chances = view.number, view.weights
     weights = [sum([chances[number[n]] for n in atom]) for atom in view.atoms]
@@ -32,9 +58,7 @@ def slices(view: GraphView, step: int) -> Proposal | None:
     if len(patches) > len(weights):
         weights.append(min(weights, default=1.0) / 2)
         reads.append(())
-    space = Space(tuple(weights), tuple(reads))
-    hints = _hinted(view, reads)
-    return Proposal(patches, lambda: guided(space, hints))
+    return patches, Space(tuple(weights), tuple(reads)), _hinted(view, reads)
 
 
 def _hinted(view: GraphView, reads: list[Items]) -> list[Items]:

@@ -67,10 +67,16 @@ def sparse(space: Space) -> Search:
 
 def guided(space: Space, hints: Sequence[Items]) -> Search:
     """`sparse`, but it first asks about each set of ``hints`` alone."""
-    for items in dict.fromkeys(hints):
+    found = yield from guessed(space, hints)
+    return found if len(found) < len(space) else (yield from sparse(space))
+
+
+def guessed(space: Space, guesses: Sequence[Items]) -> Search:
+    """A search that asks about each set of ``guesses`` alone, and gives up if none of them fails."""
+    for items in dict.fromkeys(guesses):
         if 0 < len(items) < len(space) and (yield items):
             return items if len(items) == 1 else (yield from _within(space, items))
-    return (yield from sparse(space))
+    return tuple(range(len(space)))
 
 
 def _within(space: Space, window: Items) -> Search:

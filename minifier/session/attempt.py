@@ -147,10 +147,13 @@ class EntryAttempt:
         self.log = VerdictLog(
             self.session, self.session.index.reductions.begin(self.session.capture.id, config).id, before=self.before
         )
-        for key, (name, verdict) in self.session.head_start.verdicts.items():
-            if key not in self.log.known and self.entry == self.session.head_start.entry:
+        head_start = self.session.head_start
+        for key, (name, verdict) in head_start.verdicts.items() if self.entry == head_start.entry else ():
+            if key not in self.log.known:
                 self.log.asked(key, name)
                 self.log.answered(key, verdict)
+            if key in head_start.used:
+                self.log.used(key, name)
         start = with_distinct_names(self.session.case)
         trace = self.record(start)
         first = self.begins(trace) if len(start.graph.compute) > _FEW else None
@@ -159,6 +162,8 @@ class EntryAttempt:
             *filter(None, [self.session.index.captures.get(self.session.capture.id).failure]),
         ]
         hints, culprits = named(start, failures, first), blamed(start, failures, first)
+        if head_start.nodes:
+            hints = (head_start.nodes, *hints)
         self.scheduler = QueryScheduler(
             self.oracle, jobs=self.session.jobs, log=self.log, budget=self.session.budget
         )  # fmt: skip

@@ -29,7 +29,7 @@ from ..reducer.guess import guess, with_random_values
 from ..reducer.history import begin_at
 from ..reporting.emit import Draft, Emitter
 from ..sandbox.launcher import BackendImportError, SandboxError
-from ..sandbox.pool import Workers
+from ..sandbox.pool import Pool, Workers
 from ..tracing.content_address import content_addressed
 from .attempt import SCRIPT, AttemptResult, EntryAttempt, keep
 from .capture_session import CaptureSession, again
@@ -119,7 +119,10 @@ class _CaptureWork:
         if self.begun is not None or not is_worth(case, self.failure):
             return None
         self.listener(HeadStartBegan(self.capture.id))
-        found = look(self.index, self.capture.id, self.pool, case, self.likeness, self.options.jobs or 1)
+        jobs = self.options.jobs or (max(1, self.pool.jobs - 1) if isinstance(self.pool, Pool) else 1)
+        found = look(
+            self.index, self.capture.id, self.pool, case, self.likeness, jobs=jobs, budget=self.budget
+        )  # fmt: skip
         if found.case is None:
             return None
         self._begin_script(found.case)

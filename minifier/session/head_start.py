@@ -1,12 +1,12 @@
 """The head start: a small part of the captured graph that fails as captured, found before the graph is replayed.
 
 A run of the whole graph takes about as long as the program took to fail, and the replays are several. But mostly the
-failure names its culprit, or the culprit is one of the rarest operators. So the first queries of the search are asked
-at once, with the captured failure in the place of what the replays would show. If one of them finds a small part of the
-graph that fails in this way, this part is replayed instead of the whole, and the search begins as it always does. Its
-queries are logged, so none of them is asked again.
+failure names its culprit, or the culprit is an operator that occurs once. So these are tried at once
+(`minifier.passes.nodes.guesses`), with the captured failure in the place of what the replays would show. If one of them
+fails in this way, it is replayed instead of the whole graph. It is also the first hint of the search, which then begins
+as it always does. The answers are logged, so nothing is asked again.
 
-Where nothing is found after a few queries, the whole graph is replayed, and nothing is lost but these queries.
+Where none of them fails, the whole graph is replayed, and nothing is lost but these queries.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from ..oracle.oracle import FailureTarget, Oracle
 from ..oracle.replay import Likeness
 from ..oracle.scheduler import Budget, MemoryLog, QueryScheduler
 from ..oracle.verdict import Verdict
-from ..passes import PASSES, nodes
+from ..passes import Pass, nodes
 from ..reducer.hints import blamed, named
 from ..reducer.shrinker import Shrinker
 from ..sandbox.pool import Ended, Workers
 
 #: Smaller graphs are replayed at once.
 LEAST_NODES = 8
-#: What is found must have at most this share of the nodes.
-SHARE = 0.25
-#: After so many queries in a row without an answer that helps, the whole graph is replayed.
-MISSES = 4
 #: Seconds that one query may take. A part of the graph that takes longer is no help.
 LIMIT = 120.0
-_SLICES = tuple(row for row in PASSES if row.propose is nodes.slices)
+#: Its answers are those of the pass `slices`.
+_GUESSES = Pass(
+    "slices", "Keeps what the failure names, or an operator that occurs once.", nodes.guesses, one_shot=True
+)
 
 
 @dataclass(frozen=True, slots=True)
 class HeadStart:
     """What was found: ``case`` fails as captured, with ``failure``, through ``entry``; None where nothing was.
 
-    ``verdicts`` are those of the queries by key, with the name of the pass that asked, ``others`` the cases that failed
-    in another way. ``looked_for_first``: the first node that differs was asked about. Where not ``certain``, the
-    captured failure lacks a part of its signature, such as the stack of a crash, and another bug may look alike.
+    ``verdicts`` are those of the queries by key, with the name of the pass that asked; ``used`` has the keys of those
+    that were not asked ahead in vain. ``others`` are the cases that failed in another way. ``looked_for_first``: the
+    first node that differs was asked about. Where not ``certain``, the captured failure lacks a part of its signature,
+    such as the stack of a crash, and another bug may look alike.
     """
 
     case: Case | None = None
@@ -55,8 +55,14 @@ class HeadStart:
     entry: str = ""
     certain: bool = True
     verdicts: Mapping[str, tuple[str, Verdict]] = field(default_factory=dict)
+    used: frozenset[str] = frozenset()
     others: tuple[tuple[Case, Verdict], ...] = ()
     looked_for_first: bool = False
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the compute nodes that were found."""
+        return () if self.case is None else tuple(node.name for node in self.case.graph.compute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +80,18 @@ class _Captured:
 
 
 class _Log(MemoryLog):
-    """Remembers which pass asked."""
+    """Remembers which pass asked, and which answers were needed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.names: dict[str, str] = {}
+        self.needed: set[str] = set()
 
     def asked(self, key: str, name: str) -> None:
         self.names[key] = name
+
+    def used(self, key: str, name: str) -> None:
+        self.needed.add(key)
 
 
 def is_worth(case: Case, captured: Failure) -> bool:
@@ -91,7 +101,9 @@ def is_worth(case: Case, captured: Failure) -> bool:
     return large and captured.kind is not FailureKind.HANG and not case.earlier and case.calls == 1
 
 
-def look(index: Index, capture_id: int, pool: Workers, case: Case, likeness: Likeness, jobs: int) -> HeadStart:
+def look(
+    index: Index, capture_id: int, pool: Workers, case: Case, likeness: Likeness, *, jobs: int, budget: Budget
+) -> HeadStart:
     """Look for a small part of ``case`` that shows the captured failure. The storages of ``case`` are in the pool's
     scratch directory. Raises `SandboxError` where the workers cannot work."""
     captured = likeness.captured
@@ -105,26 +117,23 @@ def look(index: Index, capture_id: int, pool: Workers, case: Case, likeness: Lik
     hints = named(start, [captured], first)
     if captured.kind is FailureKind.DIVERGENCE and first is None:
         return HeadStart(looked_for_first=looked)
-    log, budget = _Log(), Budget(MISSES)
-    scheduler = QueryScheduler(
-        Oracle(pool, _Captured(likeness), timeout=LIMIT, entry=entry), jobs=jobs, log=log, budget=budget
-    )
-
-    def accepted(found: Case, key: str) -> None:
-        budget.queries = budget.asked + MISSES
-
+    log = _Log()
+    oracle = Oracle(pool, _Captured(likeness), timeout=LIMIT, entry=entry)
+    scheduler = QueryScheduler(oracle, jobs=jobs, log=log, budget=budget)
     others: list[tuple[Case, Verdict]] = []
     shrinker = Shrinker(
-        scheduler, pool.scratch, passes=_SLICES, hints=hints, blamed=blamed(start, [captured], first),
-        accepted=accepted, other=lambda found, verdict: others.append((found, verdict)),
+        scheduler, pool.scratch, passes=(_GUESSES,), hints=hints, blamed=blamed(start, [captured], first),
+        other=lambda found, verdict: others.append((found, verdict)),
     )  # fmt: skip
     found = shrinker.run(start, trace).case
     verdicts = {key: (log.names[key], verdict) for key, verdict in log.known.items()}
     verdict = log.known.get(scheduler.key(found))
-    if verdict is None or verdict.failure is None or found.graph.count > SHARE * start.graph.count:
+    if verdict is None or verdict.failure is None or found.graph.count > nodes.SMALL_PART * start.graph.count:
         return HeadStart(looked_for_first=looked)
     certain = _is_certain(captured, verdict.failure)
-    return HeadStart(found, verdict.failure, entry, certain, verdicts, tuple(others), looked)
+    return HeadStart(
+        found, verdict.failure, entry, certain, verdicts, frozenset(log.needed), tuple(others), looked
+    )  # fmt: skip
 
 
 def _first_node(

@@ -69,8 +69,8 @@ def refuse_tanh() -> None:
 @register_backend
 def head_starts_dies(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     names = _called(gm)
-    if "exp" in names:
-        refuse_exp()
     if "tanh" in names:
         refuse_tanh()
+    if "exp" in names:
+        refuse_exp()
     return gm.forward
