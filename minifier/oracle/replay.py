@@ -239,7 +239,7 @@ class _Runs:
         """Each entry once, with one thread and then with all: the entries that show the failure. When both do, the one
         that ran first has ``again`` further runs: its first paid for what the other found warm."""
         hangs = self.likeness.captured.kind is FailureKind.HANG
-        for threads in _threads(self.case):
+        for threads in numbers_of_threads(self.case):
             self.threads = threads
             # Once it is known where the first run hangs, the second one need not take all of its time.
             together = [[entry] for entry in tasks.ENTRIES] if hangs else [list(tasks.ENTRIES)]
@@ -252,7 +252,7 @@ class _Runs:
 
     def second_sight(self, runs: int) -> dict[str, Shown]:
         """The failure did not show at once and may be flaky: up to ``runs`` runs of everything."""
-        for threads in _threads(self.case):
+        for threads in numbers_of_threads(self.case):
             self.threads = threads
             for entry in tasks.ENTRIES:
                 self.run_until(entry, runs, stop_at_match=True)
@@ -279,12 +279,13 @@ class _Runs:
         return {entry: shown for entry, shown in self.shown().items() if shown.matched}
 
     def failures(self) -> dict[Signature, Failure]:
-        """An example for each signature that counts as the captured failure."""
+        """An example for each signature that counts as the captured failure. Those that tell most come first: of a
+        crash the last words and the stack do not always get out."""
         out: dict[Signature, Failure] = {}
         for observation, _ in self._all():
             if observation.failure is not None and (seen := self.likeness.seen_in(observation.failure)) is not None:
                 out.setdefault(signature(seen), seen)
-        return out
+        return dict(sorted(out.items(), key=lambda item: (not item[1].diagnostics, not item[1].frames)))
 
     def slowest(self, entry: str) -> float:
         return max(reply.seconds for _, reply in self.seen[entry, self.threads])
@@ -356,7 +357,7 @@ def fastest(entries: dict[str, Shown]) -> str:
     return quickest
 
 
-def _threads(case: Case) -> tuple[int, ...]:
+def numbers_of_threads(case: Case) -> tuple[int, ...]:
     """Numbers of threads to try: one, and if the capture had more, all that there are."""
     available = len(os.sched_getaffinity(0))
     return (1,) if "threads" in case.context or available == 1 else (1, available)

@@ -148,7 +148,8 @@ class EntryAttempt:
             self.session, self.session.index.reductions.begin(self.session.capture.id, config).id, before=self.before
         )
         head_start = self.session.head_start
-        for key, (name, verdict) in head_start.verdicts.items() if self.entry == head_start.entry else ():
+        asked_alike = (self.entry, self.session.shown.threads) == (head_start.entry, head_start.threads)
+        for key, (name, verdict) in head_start.verdicts.items() if asked_alike else ():
             if key not in self.log.known:
                 self.log.asked(key, name)
                 self.log.answered(key, verdict)

@@ -22,7 +22,7 @@ from ..candidate.hop_calls import with_distinct_names
 from ..candidate.trace import Trace
 from ..oracle import first_node, tasks
 from ..oracle.oracle import FailureTarget, Oracle
-from ..oracle.replay import Likeness
+from ..oracle.replay import Likeness, numbers_of_threads
 from ..oracle.scheduler import Budget, MemoryLog, QueryScheduler
 from ..oracle.verdict import Verdict
 from ..passes import Pass, nodes
@@ -42,7 +42,8 @@ _GUESSES = Pass(
 
 @dataclass(frozen=True, slots=True)
 class HeadStart:
-    """What was found: ``case`` fails as captured, with ``failure``, through ``entry``; None where nothing was.
+    """What was found: ``case`` fails as captured, with ``failure``, through ``entry`` and with so many ``threads`` of
+    torch; None where nothing was.
 
     ``verdicts`` are those of the queries by key, with the name of the pass that asked; ``used`` has the keys of those
     that were not asked ahead in vain. ``others`` are the cases that failed in another way. ``looked_for_first``: the
@@ -53,6 +54,7 @@ class HeadStart:
     case: Case | None = None
     failure: Failure | None = None
     entry: str = ""
+    threads: int = 1
     certain: bool = True
     verdicts: Mapping[str, tuple[str, Verdict]] = field(default_factory=dict)
     used: frozenset[str] = frozenset()
@@ -117,23 +119,26 @@ def look(
     hints = named(start, [captured], first)
     if captured.kind is FailureKind.DIVERGENCE and first is None:
         return HeadStart(looked_for_first=looked)
-    log = _Log()
-    oracle = Oracle(pool, _Captured(likeness), timeout=LIMIT, entry=entry)
-    scheduler = QueryScheduler(oracle, jobs=jobs, log=log, budget=budget)
     others: list[tuple[Case, Verdict]] = []
-    shrinker = Shrinker(
-        scheduler, pool.scratch, passes=(_GUESSES,), hints=hints, blamed=blamed(start, [captured], first),
-        other=lambda found, verdict: others.append((found, verdict)),
-    )  # fmt: skip
-    found = shrinker.run(start, trace).case
-    verdicts = {key: (log.names[key], verdict) for key, verdict in log.known.items()}
-    verdict = log.known.get(scheduler.key(found))
-    if verdict is None or verdict.failure is None or found.graph.count > nodes.SMALL_PART * start.graph.count:
-        return HeadStart(looked_for_first=looked)
-    certain = _is_certain(captured, verdict.failure)
-    return HeadStart(
-        found, verdict.failure, entry, certain, verdicts, frozenset(log.needed), tuple(others), looked
-    )  # fmt: skip
+    for threads in numbers_of_threads(case):
+        others.clear()
+        log = _Log()
+        oracle = Oracle(pool, _Captured(likeness), timeout=LIMIT, entry=entry, threads=threads)
+        scheduler = QueryScheduler(oracle, jobs=jobs, log=log, budget=budget)
+        shrinker = Shrinker(
+            scheduler, pool.scratch, passes=(_GUESSES,), hints=hints, blamed=blamed(start, [captured], first),
+            other=lambda found, verdict: others.append((found, verdict)),
+        )  # fmt: skip
+        found = shrinker.run(start, trace).case
+        verdict = log.known.get(scheduler.key(found))
+        if verdict is None or verdict.failure is None or found.graph.count > nodes.SMALL_PART * start.graph.count:
+            continue
+        verdicts = {key: (log.names[key], verdict) for key, verdict in log.known.items()}
+        certain = _is_certain(captured, verdict.failure)
+        return HeadStart(
+            found, verdict.failure, entry, threads, certain, verdicts, frozenset(log.needed), tuple(others), looked
+        )  # fmt: skip
+    return HeadStart(looked_for_first=looked)
 
 
 def _first_node(
