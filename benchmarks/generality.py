@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -39,6 +40,7 @@ HANG, LIMIT = 40, 900
 Row = dict[str, Any]
 
 
+@cache  # the backend can be registered once
 def outside(module: str) -> Any:
     """A module of ``benchmarks/outside``, which is no package."""
     spec = importlib.util.spec_from_file_location(module, OUTSIDE / f"{module}.py")

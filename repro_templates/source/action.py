@@ -19,7 +19,7 @@ from ...store.failure import ILL_CONDITIONED, NUMERIC, PRECISION, Failure, Failu
 from .expressions import Unprintable, string
 from .function import PrintedGraph
 from .inputs import PrintedInputs, itemsize
-from .layout import INDENT, WIDTH, PrintedCall, Statement
+from .layout import INDENT, WIDTH, PrintedCall, Statement, fitted
 
 #: If there are more inputs than this, a function makes them.
 _FEW_INPUTS = 6
@@ -85,7 +85,7 @@ def make_action(
         body = maker.divergence(kind, equal_nan)
     else:
         body = maker.exception()
-    return Action(maker.inputs_text(), body)
+    return Action(maker.inputs_text(), fitted(body, WIDTH))
 
 
 class _Maker:

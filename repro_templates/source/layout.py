@@ -121,7 +121,15 @@ def _broken(item: str, indent: str, width: int, used: int = 0) -> str:
     several lines. The line has ``used`` columns already, by default those of ``indent``."""
     if (used or len(indent)) + len(item) + 1 <= width or "\n" in item:
         return item
-    text, call = _called(item)
+    try:
+        text, call = _called(item)
+    except SyntaxError:  # an entry of a dict
+        entry = parse_expression(f"{{{item}}}").body
+        assert isinstance(entry, ast.Dict)
+        columns = item.encode()
+        start = entry.values[0].col_offset - len("{")
+        key, value = columns[:start].decode(), columns[start:].decode()
+        return key + _broken(value, indent, width, len(indent) + len(key))
     (given,) = _arguments(call)
     node = given.value if isinstance(given, ast.keyword) else given
     if not isinstance(node, ast.Tuple | ast.List | ast.Dict | ast.Call) or not (inner := _items(node)):

@@ -242,7 +242,7 @@ def _regressions(reader: Reader) -> None:
 
 def _measured(reader: Reader) -> None:
     """The checkout, as far as the tables of the benchmarks are made from it."""
-    for part in ("benchmarks/measured.jsonl", "docs/benchmarks.md"):
+    for part in ("benchmarks/measured.jsonl", "benchmarks/generality_measured.jsonl", "docs/benchmarks.md"):
         (reader.folder / part).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / part, reader.folder / part)
 

@@ -204,6 +204,16 @@ def test_an_operator_of_a_module_of_torch_reads_as_the_function(operator: str, w
     assert f"    return {written}(x)\n" in script(lambda x: called(x), torch.eye(2))
 
 
+def test_long_arguments_of_a_backend_are_broken() -> None:
+    case, blobs = case_of(torch.sin, X)
+    operators = ["aten._scaled_dot_product_flash_attention_for_cpu_backward.default", "aten.native_layer_norm.default"]
+    options = {"dict": [["operators", operators]]}
+    case = replace(case, backend={**case.backend, "options": options})
+    text = render(case, blobs, header=HEADER).text
+    assert max(map(len, text.splitlines())) <= 118
+    assert 'compiled = torch.compile(\n    forward, backend="inductor",\n    options={\n' in text
+
+
 def test_functions_that_read_as_operators_are_those_that_dynamo_keeps() -> None:
     from torch._dynamo import trace_rules
     from torch._dynamo.variables import TorchInGraphFunctionVariable

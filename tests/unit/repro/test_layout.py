@@ -51,3 +51,12 @@ def test_a_source_is_made_to_fit(item: str) -> None:
     assert narrow.count("# f32[2, 8]") == 1
     assert fitted(narrow, 60) == narrow
     assert fitted("no Python at all " * 20, 60) == "no Python at all " * 20
+
+
+def test_an_entry_of_a_dict_is_broken_after_its_key() -> None:
+    long = ", ".join(f"'{letter * 30}'" for letter in "abc")
+    source = f"x = f(y, options={{'one': 1, 'many': [{long}]}})"
+    narrow = fitted(source, 60)
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert ast.dump(ast.parse(narrow)) == ast.dump(ast.parse(source))
+    assert "        'many': [\n" in narrow
