@@ -86,7 +86,7 @@ test-torch:
 	@test -n "$(TORCH)" || { echo "which torch? make test-torch TORCH=2.15.0" >&2; exit 2; }
 	test -x $(OTHER)/bin/python || $(PYTHON) -m venv $(OTHER)
 	sed '/^torch==/d' constraints.txt > $(OTHER)/constraints.txt
-	$(OTHER)/bin/pip --disable-pip-version-check --quiet install --constraint $(OTHER)/constraints.txt torch==$(TORCH) --editable '.[test]'
+	$(OTHER)/bin/pip --disable-pip-version-check --quiet install --constraint $(OTHER)/constraints.txt torch==$(TORCH) --editable '.[test,docs]'
 	$(OTHER)/bin/python -m pytest -n 2 $(BY_FILE)
 
 demo: $(VENV)/.installed

@@ -23,7 +23,15 @@ ROOT = Path(__file__).parent.parent
 FRONT = "README"
 #: The order of the pages. A page of docs/ that is not named here stands in the last group.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Use": ("docs/glossary", "docs/signatures", "docs/templates", "docs/service", "docs/ci", "docs/security"),
+    "Use": (
+        "docs/glossary",
+        "docs/signatures",
+        "docs/templates",
+        "docs/service",
+        "docs/ci",
+        "docs/versions",
+        "docs/security",
+    ),
     "Reference": ("docs/api", "docs/format", "docs/extending", "CHANGELOG"),
     "How it works": ("docs/architecture", "docs/reduction", "docs/modules", "docs/benchmarks", "benchmarks/README"),
     "Contribute": ("CONTRIBUTING",),

@@ -8,7 +8,6 @@ KIND = 'compile_error'
 EXPECT = 'variables needed for gradient computation has been modified'
 MIN_NODES = 1
 SOURCE = 'own fuzz'
-REFUSED = '2.14'
 TRAIN = True
 
 

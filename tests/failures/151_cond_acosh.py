@@ -7,7 +7,6 @@ KIND = "divergence"
 EXPECT = "inf where eager is finite"
 MIN_NODES = 1
 SOURCE = "017_acosh_overflow, inside a branch"
-MENDED = '2.14'
 
 
 def around(x: torch.Tensor) -> torch.Tensor:

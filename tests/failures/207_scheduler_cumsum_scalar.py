@@ -10,7 +10,6 @@ EXPECT = "IndexError: tuple index out of range"
 MIN_NODES = 2  # the constant and cumsum
 CULPRIT = "cumsum"
 SOURCE = "pytorch/pytorch#193265 (2026-08)"
-MENDED = '2.15'
 
 
 class Denoiser(nn.Module):

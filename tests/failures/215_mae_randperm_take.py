@@ -9,7 +9,6 @@ EXPECT = "RuntimeError: Not all inputs to pattern found in match.kwargs"
 MIN_NODES = 2  # randperm and take
 CULPRIT = "randperm"
 SOURCE = "pytorch/pytorch#188223 (2026-06)"
-MENDED = '2.14'
 
 
 class MaskedEncoder(nn.Module):

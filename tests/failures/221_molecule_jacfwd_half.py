@@ -9,7 +9,6 @@ EXPECT = "C++ compile error"
 MIN_NODES = 21  # of these 13 make up `jacfwd`
 CULPRIT = "prod"
 SOURCE = "pytorch/pytorch#194706 (2026-08)"
-MENDED = '2.14'
 
 
 class Molecule(nn.Module):

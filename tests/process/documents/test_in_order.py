@@ -24,6 +24,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 from reading import NOT_RUN, ON_A_SERVER, ROOT, Block, Command, blocks, commands, sessions
+from real_failures import skip_if_gone
 
 from fxminify.docs import terminal
 
@@ -309,8 +310,19 @@ def test_what_the_documents_say_of_a_database_server_can_be_followed(url: str, t
 
 
 @pytest.mark.slow
+def test_the_demonstration_has_a_failure_that_its_torch_has(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    shutil.copy(ROOT / "docs" / "demo" / "densenet.py", tmp_path)
+    assert reader.shell("minify capture --db repro.db densenet.py").returncode != 0
+    done = reader.shell("minify run repro.db --no-explain")
+    (row,) = json.loads(reader.shell("minify list repro.db --json").stdout)
+    assert (row["state"], row["nodes_after"]) == ("verified", 1), done.stderr
+
+
+@pytest.mark.slow
 def test_the_example_of_the_readme(tmp_path: Path) -> None:
     """The commands at the head of the page print what it shows, and the script is the one below them."""
+    skip_if_gone("060_big_densenet_fracpool")
     shell, script = (block for block in blocks(ROOT / "README.md") if block.heading == "fxminify")
     reader = Reader(tmp_path)
     reader.exported.append("export OMP_NUM_THREADS=2")
