@@ -31,6 +31,7 @@ import json
 import multiprocessing
 import os
 import random
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -495,12 +496,9 @@ def _size(index: Index) -> int:
         with database._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM FULL"))
             return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
-    raw = database._engine.raw_connection()
-    try:
+    with contextlib.closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
         for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
-            raw.cursor().execute(statement)
-    finally:
-        raw.close()
+            connection.execute(statement)
     return database.path.stat().st_size
 
 

@@ -108,15 +108,19 @@ class Captures:
         graph_text: str = "",
         reason: str = "",
         ours: bool = False,
+        key: str = "",
     ) -> int:
         """Store a capture, or count one more occurrence of a known one. Returns its id.
 
         Of a capture that is ``ours`` this user made all that running it executes. Without a case the state is
         ``UNSUPPORTED`` and ``reason`` says why; ``provenance["backend"]`` then names the backend. Of ``blobs`` only
-        what the case needs is stored. Raises `ValueError` for a case that contradicts its blobs or is too large.
+        what the case needs is stored. What was added under a ``key`` before is not added again. Raises `ValueError` for
+        a case that contradicts its blobs or is too large.
         """
         columns = _row(case, failure, signature, provenance, graph_text, reason) | {"parent": parent}
-        return self._add(lambda look: self._arriving(columns, case, blobs, provenance, ours=ours, look=look)).capture
+        return self._add(
+            lambda look: self._arriving(columns, case, blobs, provenance, ours=ours, key=key, look=look)
+        ).capture
 
     def record(self, met: Recording) -> int:
         """Store a failure that a program of this user met: with its signature and the tag of its origin, and without

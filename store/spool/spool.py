@@ -187,9 +187,9 @@ class Spool:
             stem, _, kind = name.partition(".")
             _, *parts = stem.split("-")
             if len(parts) == 3:
-                found.append(_Name(name, *parts, None, kind))
+                found.append(_Name(name, parts[0], parts[1], parts[2], None, kind))
             elif len(parts) == 4 and parts[3].isdecimal():
-                found.append(_Name(name, *parts[:3], int(parts[3]), kind))
+                found.append(_Name(name, parts[0], parts[1], parts[2], int(parts[3]), kind))
         return found
 
     def refused(self) -> list[Path]:

@@ -9,7 +9,7 @@ from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
 from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index, RetestResult, StepInfo
 from fxminify.store.index.blobs import BlobStore
-from fxminify.store.index.cases import StagedCase
+from fxminify.store.index.cases import CaseStore
 from fxminify.store.signature import signature
 
 
@@ -54,7 +54,7 @@ def die() -> None:
 def die_in_add(path: str, method: str) -> None:
     """Add a capture with a storage beside the file, and die by SIGKILL when ``method`` returns."""
     index = Index.open(path, create=True, inline_limit=100)
-    owner = StagedCase if method == "insert" else BlobStore
+    owner = CaseStore if method == "insert" else BlobStore
     original = getattr(owner, method)
 
     def lethal(*args: Any, **kwargs: Any) -> None:

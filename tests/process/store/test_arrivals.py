@@ -159,8 +159,8 @@ def test_sums_of_sightings_follow_the_captures(index: Index) -> None:
         keys = (CaptureRow.bug, SightingRow.day, SightingRow.environment)
         of_captures = select(*keys, func.sum(SightingRow.count)).join_from(CaptureRow, SightingRow).group_by(*keys)
         with index._database.reading() as session:
-            kept = sorted(map(tuple, session.execute(select(*sums))))
-            assert kept == sorted(map(tuple, session.execute(of_captures)))
+            kept = session.execute(select(*sums)).all()
+            assert sorted(map(tuple, kept)) == sorted(map(tuple, session.execute(of_captures)))
         found: Counter[int] = Counter()
         for bug, _, _, times in kept:
             found[bug] += times

@@ -86,6 +86,7 @@ def test_nothing_is_left_of_what_goes(index: Index, place: str, monkeypatch: pyt
     kept = {name: number for name, number in rows(index).items() if name not in ("events", "environments")}
     assert kept == {
         "blobs": 1,
+        "bug_sightings": 1,
         "bugs": 1,
         "captures": 1,
         "document_blobs": 1,

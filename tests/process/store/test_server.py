@@ -58,9 +58,11 @@ def test_an_older_schema_is_named_and_brought_up_to_date(url: str) -> None:
         connection.exec_driver_sql("ALTER TABLE repros DROP COLUMN document, DROP COLUMN nodes, DROP COLUMN inputs")
         connection.exec_driver_sql(
             "DROP TABLE artifacts, bugs, sightings, environments, leases, tasks, workers, tokens, uploads, events,"
-            " triage, merged, installations, deliveries, targets, labels"
+            " triage, merged, installations, deliveries, targets, labels, bug_sightings"
         )
-        connection.exec_driver_sql("DROP INDEX ix_captures_state, ix_captures_signature, ix_captures_last_seen")
+        connection.exec_driver_sql(
+            "DROP INDEX ix_captures_state, ix_captures_signature, ix_captures_last_seen, ix_reductions_finished"
+        )
         connection.exec_driver_sql("ALTER TABLE retests RENAME COLUMN message TO said")
         connection.exec_driver_sql("ALTER TABLE reductions DROP COLUMN operators")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0003'")
