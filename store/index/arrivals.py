@@ -170,7 +170,7 @@ def _count(
         bug = counts.get(capture.bug) if capture.bug is not None else None
         if bug is not None:
             bug.captures += identity in new
-            bug.seen += [bugs.Seen(capture.id, one.provenance, one.times) for one in capture.arrivals]
+            bug.seen += [bugs.Met(capture.id, one.provenance, one.times) for one in capture.arrivals]
     bugs.count(session, list(counts.values()))
 
 

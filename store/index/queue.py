@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -29,9 +29,6 @@ from ..document.case import Case, Json
 from . import signing, trust
 from .database import insert, now
 from .tables import ArtifactRow, BugRow, CaptureRow, State, TaskRow, TaskState
-
-if TYPE_CHECKING:
-    from .bugs import BugCount
 
 #: The kinds of tasks.
 MINIFY, ABLATE, RETEST = "minify", "ablate", "retest"
@@ -54,6 +51,22 @@ NEEDS_TRUST = "needs trust: it was captured by somebody else, and only `minify w
 LATER, RETESTED, LAST = 100, 500, 1000
 #: The most characters of a name in a label.
 _LONGEST = 100
+
+
+class Counted(Protocol):
+    """A bug that was met ``occurrences`` times before, and ``times`` now. An ``empty`` one was made just now."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def occurrences(self) -> int: ...
+
+    @property
+    def times(self) -> int: ...
+
+    @property
+    def empty(self) -> bool: ...
 
 
 def needs_of(case: Case, whose: str) -> str:
@@ -130,7 +143,7 @@ def put(session: Session, bug: int, capture: int, needs: str) -> None:
     _put(session, {bug: (capture, needs, occurrences)})
 
 
-def put_first(session: Session, captures: Sequence[tuple[BugCount, int, str]]) -> None:
+def put_first(session: Session, captures: Sequence[tuple[Counted, int, str]]) -> None:
     """Queue the first of these captures of each bug, as `put` does. Each is given with what a worker needs for it."""
     first: dict[int, tuple[int, str, int]] = {}
     for bug, capture, needs in captures:

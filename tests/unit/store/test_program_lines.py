@@ -12,7 +12,7 @@ from rich.console import Console
 from fxminify.minifier.commands.terminal import listings
 from fxminify.store.document.case import Graph, Json, Node
 from fxminify.store.document.program_lines import ProgramLine, comes_from, place_of, program_lines
-from fxminify.store.index import Index
+from fxminify.store.index import Index, State
 from fxminify.store.index.bugs import COMES_FROM
 
 
@@ -70,6 +70,7 @@ def test_a_listing_begins_with_the_place(tmp_path: Path, stored: object, shown: 
     with Index.open(path, create=True) as index:
         id = index_tasks.add(index, *index_tasks.small_case(), text="planted")
         index.artifacts.save(id, COMES_FROM, stored)
+        index.captures.set_state(id, State.VERIFIED)
         rows = index.bugs.page()
     out = Console(width=80, file=io.StringIO())
     listings.table(rows, path, console=out)
