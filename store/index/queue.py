@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -29,9 +28,6 @@ from ..document.case import Case, Json
 from . import signing, trust
 from .database import insert, now
 from .tables import ArtifactRow, BugRow, CaptureRow, State, TaskRow, TaskState
-
-if TYPE_CHECKING:
-    from .bugs import BugCount
 
 #: The kinds of tasks.
 MINIFY, ABLATE, RETEST = "minify", "ablate", "retest"
@@ -130,12 +126,15 @@ def put(session: Session, bug: int, capture: int, needs: str) -> None:
     _put(session, {bug: (capture, needs, occurrences)})
 
 
-def put_first(session: Session, captures: Sequence[tuple[BugCount, int, str]]) -> None:
-    """Queue the first of these captures of each bug, as `put` does. Each is given with what a worker needs for it."""
+def put_first(
+    session: Session, captures: Sequence[tuple[int, int, str]], occurrences: Mapping[int, int], new: Collection[int]
+) -> None:
+    """Queue the first of these captures of each bug, as `put` does. Each has its bug, its id and what a worker needs.
+    Bugs were met so often, and those that are ``new`` have had no tasks."""
     first: dict[int, tuple[int, str, int]] = {}
     for bug, capture, needs in captures:
-        first.setdefault(bug.id, (capture, needs, bug.occurrences + bug.times))
-    _put(session, first, {bug.id for bug, _, _ in captures if bug.empty})
+        first.setdefault(bug, (capture, needs, occurrences[bug]))
+    _put(session, first, new)
 
 
 def _put(session: Session, wanted: Mapping[int, tuple[int, str, int]], new: Collection[int] = ()) -> None:
