@@ -104,11 +104,12 @@ def _write(session: Session, database: Database, cases: CaseStore, arrivals: Seq
     _count(session, captures, counts, new)
     made = [(captures[identity], identity) for identity in new]
     tasks = [
-        (counts[capture.bug], capture.id, new[identity].needs)
+        (capture.bug, capture.id, new[identity].needs)
         for capture, identity in made
         if capture.bug is not None and new[identity].staged is not None
     ]
-    queue.put_first(session, tasks)
+    met = {bug.id: bug.occurrences + bug.times for bug in counts.values()}
+    queue.put_first(session, tasks, met, [bug.id for bug in counts.values() if bug.empty])
     done |= {one.key: captures[one.identity].id for one in fresh if one.key and one.identity in captures}
     uploads.note(session, {one.key: done[one.key] for one in fresh if one.key in done})
     told = [
@@ -170,7 +171,7 @@ def _count(
         bug = counts.get(capture.bug) if capture.bug is not None else None
         if bug is not None:
             bug.captures += identity in new
-            bug.seen += [bugs.Met(capture.id, one.provenance, one.times) for one in capture.arrivals]
+            bug.seen += [bugs.TimesMet(capture.id, one.provenance, one.times) for one in capture.arrivals]
     bugs.count(session, list(counts.values()))
 
 

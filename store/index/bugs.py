@@ -312,7 +312,7 @@ def environment(provenance: Json) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class TimesMet:
     """A capture was met ``times`` times, with the versions in its ``provenance``."""
 
     capture: int
@@ -335,7 +335,7 @@ class BugCount:
     said: TriageRow | None
     empty: bool
     captures: int = 0
-    seen: list[Met] = field(default_factory=list)
+    seen: list[TimesMet] = field(default_factory=list)
 
     @property
     def times(self) -> int:
@@ -406,7 +406,7 @@ def root(session: Session, id: int) -> int:
 
 
 def count(session: Session, counts: Sequence[BugCount]) -> None:
-    """Count what was `Met` of these bugs now."""
+    """Count what was seen of these bugs now."""
     counts = sorted((bug for bug in counts if bug.seen or bug.captures), key=lambda bug: bug.id)
     _sight(session, counts)
     update_each(session, BugRow, [

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -51,22 +50,6 @@ NEEDS_TRUST = "needs trust: it was captured by somebody else, and only `minify w
 LATER, RETESTED, LAST = 100, 500, 1000
 #: The most characters of a name in a label.
 _LONGEST = 100
-
-
-class Counted(Protocol):
-    """A bug that was met ``occurrences`` times before, and ``times`` now. An ``empty`` one was made just now."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def occurrences(self) -> int: ...
-
-    @property
-    def times(self) -> int: ...
-
-    @property
-    def empty(self) -> bool: ...
 
 
 def needs_of(case: Case, whose: str) -> str:
@@ -143,12 +126,15 @@ def put(session: Session, bug: int, capture: int, needs: str) -> None:
     _put(session, {bug: (capture, needs, occurrences)})
 
 
-def put_first(session: Session, captures: Sequence[tuple[Counted, int, str]]) -> None:
-    """Queue the first of these captures of each bug, as `put` does. Each is given with what a worker needs for it."""
+def put_first(
+    session: Session, captures: Sequence[tuple[int, int, str]], occurrences: Mapping[int, int], new: Collection[int]
+) -> None:
+    """Queue the first of these captures of each bug, as `put` does. Each has its bug, its id and what a worker needs.
+    Bugs were met so often, and those that are ``new`` have had no tasks."""
     first: dict[int, tuple[int, str, int]] = {}
     for bug, capture, needs in captures:
-        first.setdefault(bug.id, (capture, needs, bug.occurrences + bug.times))
-    _put(session, first, {bug.id for bug, _, _ in captures if bug.empty})
+        first.setdefault(bug, (capture, needs, occurrences[bug]))
+    _put(session, first, new)
 
 
 def _put(session: Session, wanted: Mapping[int, tuple[int, str, int]], new: Collection[int] = ()) -> None:
