@@ -15,7 +15,8 @@ from fxminify.cli import main
 from fxminify.docs import generate
 
 ROOT = Path(fxminify.__file__).parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "tests/failures/README.md")
+DOCUMENTS = [*(ROOT / name for name in BESIDE), *sorted((ROOT / "docs").rglob("*.md"))]
 #: Modules of the five floors; migrations, tests and benchmarks are not on the map.
 MODULES = [
     path
@@ -40,10 +41,11 @@ def commands(text: str) -> list[list[str]]:
 
 def options(verb: str) -> set[str]:
     command = main.commands[verb]
-    return {name for p in command.params if isinstance(p, click.Option) for name in p.opts} | {"-h", "--help"}
+    given = [p for p in command.params if isinstance(p, click.Option)]
+    return {name for p in given for name in (*p.opts, *p.secondary_opts)} | {"-h", "--help"}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_options_in_documents_exist(document: Path) -> None:
     unknown = []
     for verb, *words in commands(document.read_text()):
@@ -61,14 +63,14 @@ def test_every_verb_is_in_the_readme() -> None:
     assert set(main.commands) - named - {verb for verb in main.commands if f"`minify {verb}`" in readme} == set()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_between_documents_lead_somewhere(document: Path) -> None:
     text = re.sub(r"`[^`\n]*`", "", document.read_text())
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_python_in_documents_is_python(document: Path) -> None:
     for block in re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL):
         compile(block, document.name, "exec")
