@@ -12,7 +12,7 @@ from hostile_documents import REFUSED
 
 import fxminify
 from fxminify.cli import main
-from fxminify.docs import generate
+from fxminify.docs import generate, website
 
 ROOT = Path(fxminify.__file__).parent
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "tests/failures/README.md")
@@ -68,6 +68,10 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
     text = re.sub(r"`[^`\n]*`", "", document.read_text())
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
     assert [link for link in links if not (document.parent / link).exists()] == []
+    pages = {ROOT / f"{page}.md" for page in website.every_page()}
+    if document in pages:
+        linked = [(document.parent / link).resolve() for link in links if link.endswith(".md")]
+        assert [path for path in linked if path not in pages] == [], "the documentation site has no such page"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
