@@ -9,8 +9,8 @@ from ..candidate.patch import Patch
 from .proposal import Proposal, each
 from .searches import Items, Space, guessed, guided
 
-#: The most operators that occur once and are tried alone, each by itself.
-RARE = 6
+#: The most operators that occur once and are tried alone, each by itself; and where the `_specimens` are tried, too.
+RARE, RAREST = 6, 2
 #: The share of a graph that is a small part of it.
 SMALL_PART = 0.25
 
@@ -37,16 +37,31 @@ def slices(view: GraphView, step: int) -> Proposal | None:
 
 
 def guesses(view: GraphView, step: int) -> Proposal | None:
-    """What `slices` asks about first: the hints that are a small part of the graph, and here also each of the `RARE`
-    likeliest atoms, if their operators occur once. If none of these fails alone, nothing more is asked."""
+    """What `slices` asks about first, the hints that are a small part of the graph, and here also the likeliest atoms
+    whose operators occur once, each alone, and one atom of every operator, all at once. If none of these fails, nothing
+    more is asked."""
     if step > 0:
         return None
     patches, space, hints = _searched(view)
     targets = Counter(repr(view.nodes[name].target) for name in view.compute)
     once = [i for i, atom in enumerate(view.atoms) if any(targets[repr(view.nodes[n].target)] == 1 for n in atom)]
-    rare = sorted(once, key=lambda i: (-space.weights[i], -i))[:RARE]
-    small = [items for items in hints if len(items) <= SMALL_PART * len(space)]
-    return Proposal(patches, lambda: guessed(space, [*small, *((i,) for i in rare)]))
+    rare = sorted(once, key=lambda i: (-space.weights[i], -i))
+    small, specimens = (
+        [items for items in sets if len(items) <= SMALL_PART * len(space)] for sets in (hints, _specimens(view))
+    )
+    alone = [(i,) for i in rare[: RAREST if specimens else RARE]]
+    return Proposal(patches, lambda: guessed(space, [*small, *alone, *specimens]))
+
+
+def _specimens(view: GraphView) -> list[Items]:
+    """One atom of every operator: where it occurs first, and where it occurs last."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for i, atom in enumerate(view.atoms):
+        for target in (repr(view.nodes[name].target) for name in atom):
+            first.setdefault(target, i)
+            last[target] = i
+    return [tuple(sorted(set(atoms.values()))) for atoms in (first, last)]
 
 
 def _searched(view: GraphView) -> tuple[tuple[Patch, ...], Space, list[Items]]:

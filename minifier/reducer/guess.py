@@ -16,7 +16,7 @@ from ...store.failure import Failure, FailureKind, Phase
 from ..candidate.graph_view import GraphView
 from ..candidate.patch import Patch, apply
 from ..candidate.trace import Recorded, Trace, ValueKind
-from .hints import named
+from .hints import ASIDE, named
 
 
 def guess(case: Case, failure: Failure) -> Case | None:
@@ -27,7 +27,7 @@ def guess(case: Case, failure: Failure) -> Case | None:
     if failure.kind in (FailureKind.HANG, FailureKind.DIVERGENCE) or failure.phase is Phase.BACKWARD:
         return None
     view = GraphView(case, _noted(case))
-    culprits = [name for group in named(case, [failure]) for name in group]
+    culprits = [name for group in named(case, [failure], above=ASIDE) for name in group]
     atom = next((set(atom) for atom in view.atoms if culprits and culprits[0] in atom), None)
     if atom is None or view.brackets or case.earlier or case.calls > 1:
         return None

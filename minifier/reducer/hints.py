@@ -5,7 +5,7 @@ A message may name a node (``While executing %relu_1``), a line of the program o
 (``lower_grid_sample``). A wrong hint costs a query or two and does not change what can be removed.
 
 Operators are compared without case, underscores and the suffix of in-place forms, so ``GridSample`` is ``grid_sample``.
-A name that is an English word counts only if it is written as an operator.
+A name that is written like an English word counts little, and less after the first line of a message.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ LONGEST = 20_000
 
 #: Above this belief, an operator certainly is named.
 CERTAIN = 1.6
+#: The belief that a word which is written as in English is an operator: in the first line of a message, and after it,
+#: where compilers print their warnings.
+WORD, ASIDE = 0.5, 0.25
 
 #: Names are similar if one contains the other and both have at least so many characters.
 PART = 5
@@ -38,16 +41,20 @@ _OUTPUT = re.compile(r"output (\d+)")
 _NAMESPACES = frozenset({"aten", "prims", "prim", "torch", "ops", "onnx", "functional", "target", "node", "op"})
 
 
-def named(case: Case, failures: Iterable[Failure], first: str | None = None) -> tuple[tuple[str, ...], ...]:
+def named(
+    case: Case, failures: Iterable[Failure], first: str | None = None, *, above: float = 0.0
+) -> tuple[tuple[str, ...], ...]:
     """At most `MOST` groups of compute nodes of ``case`` that ``failures`` name, the most believable first.
 
-    A group of ``first``, the first node whose value differs from eager, comes before them.
+    A group of ``first``, the first node whose value differs from eager, comes before them. Only what is believed more
+    than ``above`` counts.
     """
     nodes = case.graph.compute
     beliefs: dict[tuple[str, ...], float] = {}
     for failure in failures:
         for group, belief in _hints(case, nodes, failure):
-            beliefs[group] = max(belief, beliefs.get(group, 0.0))
+            if belief > above:
+                beliefs[group] = max(belief, beliefs.get(group, 0.0))
     order = sorted(beliefs, key=lambda g: (-beliefs[g], len(g), g))
     groups = [*([(first,)] if first is not None else []), *[g for g in order if len(g) * 2 <= len(nodes)][:MOST]]
     return tuple(_with_subgraphs(case, group) for group in groups)
@@ -95,13 +102,17 @@ def _hints(case: Case, nodes: Sequence[Node], failure: Failure) -> Iterator[tupl
         by_kind.setdefault(plain(target_name(n)), []).append(n.name)
     marked: list[str] = []
     kinds: dict[str, float] = {}
-    for before, name, after in _NAME.findall(_ARGUMENTS.sub("", text)):
+    text = _ARGUMENTS.sub("", text)
+    first_line = len(text.partition("\n")[0])
+    for match in _NAME.finditer(text):
+        before, name, after = match.groups()
+        word, fading = WORD if match.start() < first_line else ASIDE, 0.01 * min(len(kinds), 40)
         if before == "%" and name in by_name:
             marked.append(name)
         parts = re.split(r"\.|::", name)
         operator = bool(before or after or len(parts) > 1 or "_" in name or name[0].isupper() or name[-1].isdigit())
         for part in parts:
-            belief = (2.0 if operator else 0.5) - 0.01 * min(len(kinds), 40)
+            belief = 2.0 - fading if operator else word * (1.0 - fading)
             kind = plain(part)
             if kind not in by_kind and operator:
                 kind, belief = _alike(kind, by_kind), belief - 0.5

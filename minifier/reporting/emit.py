@@ -17,7 +17,7 @@ from ...backends.running.confinement import wanted
 from ...repro_templates.context import Header
 from ...repro_templates.processes import Processes, Script
 from ...repro_templates.render import Rendered, render
-from ...repro_templates.source.inputs import SIDE_FILE
+from ...repro_templates.source.inputs import SIDE_FILE, NeedsData
 from ...repro_templates.verify import Verification, verify
 from ...store.document.case import Blobs, Case
 from ...store.document.program_lines import comes_from
@@ -27,6 +27,7 @@ from ...store.index import CaptureInfo, Index, State
 from ...store.index.bugs import COMES_FROM
 from ..consent import Confirm, question, refuse
 from ..oracle.replay import Likeness
+from ..reducer.guess import with_random_values
 from ..tracing.content_address import content_addressed
 from . import record
 from .export import embedded_from, search_path, stored_repro
@@ -110,8 +111,16 @@ class Emitter:
     def early_draft(
         self, case: Case, blobs: Blobs, *, failure: Failure, queries: int = 0, embed: bool = False
     ) -> Draft:
-        """A script that is run once, beside the work that leads to the final one. Raises as `draft` does."""
-        return self.draft(case, blobs, failure=failure, queries=queries, runs=1, embed=embed, early=True)
+        """A script that is run once, beside the work that leads to the final one. Raises as `draft` does.
+
+        Where the values of ``case`` do not fit into a script, random ones may do.
+        """
+        try:
+            return self.draft(case, blobs, failure=failure, queries=queries, runs=1, embed=embed, early=True)
+        except NeedsData:
+            if (drawn := with_random_values(case)) is None:
+                raise
+            return self.draft(drawn, {}, failure=failure, queries=queries, runs=1, embed=embed, early=True)
 
     def prepare(self, case: Case, failure: Failure) -> None:
         """Begin with the imports of scripts for the backend of ``case``, and do not wait for them.

@@ -257,22 +257,22 @@ class EntryAttempt:
         return content_addressed(case, self.session.pool.scratch)
 
     def begin_first_script(self, case: Case, *, waiting: bool = False) -> None:
-        """Run a script of ``case`` beside what is left of the reduction, where that is going to take long.
+        """Run a script of ``case`` beside what is left of the reduction, where that is going to take long, or where
+        the script of the head start did not show the failure.
 
-        It is run again for a later and plainer case if its values do not fit into a script. That of a hang is run while
-        the attempt is ``waiting`` to see whether the hang lasts.
+        That of a hang is run while the attempt is ``waiting`` to see whether the hang lasts.
         """
         shown, options = self.session.shown, self.session.options
-        slow = shown.entries[shown.entry].seconds >= SLOW
-        if not slow or self.hangs is not waiting or shown.rate < 1.0 or self.entry == SCRIPT:
+        worth = shown.entries[shown.entry].seconds >= SLOW or self.session.head_start.case is not None
+        if not worth or self.hangs is not waiting or shown.rate < 1.0 or self.entry == SCRIPT:
             return
         if not self.session.early.is_wanted():
             return
         case, blobs = self.self_contained(case)
         emitter, queries, failure = self.emitter(case), self.log.total, shown.failures[0]
 
-        def make() -> tuple[Case, Draft]:
-            return case, emitter.early_draft(case, blobs, failure=failure, queries=queries, embed=options.embed_data)
+        def make() -> Draft:
+            return emitter.early_draft(case, blobs, failure=failure, queries=queries, embed=options.embed_data)
 
         self.session.early.begin(emitter, make)
 

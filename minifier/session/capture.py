@@ -16,7 +16,6 @@ from typing import Any
 
 from ...backends.provenance import libraries
 from ...backends.provenance.spec import BackendSpec, CannotLoad
-from ...repro_templates.source.inputs import NeedsData
 from ...store.document.case import Case, operators, tag
 from ...store.failure import METADATA, Failure, FailureKind
 from ...store.index import CaptureInfo, Index, State
@@ -25,7 +24,7 @@ from ..oracle.oracle import LongerLimit
 from ..oracle.replay import LIMIT, Likeness, Replay, Shown, healthy, replay
 from ..oracle.scheduler import Budget
 from ..oracle.verdict import Outcome, Verdict
-from ..reducer.guess import guess, with_random_values
+from ..reducer.guess import guess
 from ..reducer.history import begin_at
 from ..reporting.emit import Draft, Emitter
 from ..sandbox.launcher import BackendImportError, SandboxError
@@ -199,34 +198,22 @@ class _CaptureWork:
         )
 
     def _begin_script(self, case: Case) -> None:
-        """Run a script of ``case`` beside its replays, unless another one has shown the failure.
-
-        Where the values of ``case`` do not fit into a script, random ones may do.
-        """
+        """Run a script of ``case`` beside its replays, unless another one has shown the failure."""
         if not self.early.is_wanted():
             return
         case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))
         case, blobs = content_addressed(case, self.pool.scratch)
         emitter = self._emitter()
 
-        def make() -> tuple[Case, Draft]:
-            try:
-                return case, emitter.early_draft(case, blobs, failure=self.failure)
-            except NeedsData:
-                if (drawn := with_random_values(case)) is None:
-                    raise
-                return drawn, emitter.early_draft(drawn, {}, failure=self.failure)
-
-        self.early.begin(emitter, make)
+        self.early.begin(emitter, lambda: emitter.early_draft(case, blobs, failure=self.failure))
 
     def _culprit_alone_shows(self) -> bool:
         """Whether a script of the culprit shows the failure, which the whole graph does not. Then it is stored."""
         if not self.early.finish() or (found := self.early.shown()) is None:
             return False
-        case, draft = found
         emitter = self._emitter()
         state, _ = emitter.store(
-            emitter.draft(case, draft.blobs, failure=self.failure, queries=0, runs=self.options.runs, embed=False)
+            emitter.draft(found.case, found.blobs, failure=self.failure, queries=0, runs=self.options.runs, embed=False)
         )
         return state is State.VERIFIED
 
@@ -242,7 +229,7 @@ def _first_guess(
     failure: Failure,
     options: MinifyOptions,
     resources: SharedResources,
-) -> tuple[Emitter, Callable[[], tuple[Case, Draft] | None]]:
+) -> tuple[Emitter, Callable[[], Draft | None]]:
     """What draws up a script of the culprit that ``failure`` names, which can run while the workers import.
 
     Where it names none, the imports of the script are done in that time: they are those of any graph of one operator.
@@ -250,13 +237,13 @@ def _first_guess(
     likeness = Likeness(failure, Match(options.match), options.error_regex)
     emitter = Emitter(index, capture, likeness.holds, options.timeout or _GUESS_LIMIT, resources.processes)
 
-    def make() -> tuple[Case, Draft] | None:
+    def make() -> Draft | None:
         found = guess(case, failure)
         if found is None:
             if len(os.sched_getaffinity(0)) > 1:
                 emitter.prepare(replace(healthy(case), compare=case.compare, imports=()), failure)
             return None
-        return found, emitter.early_draft(found, {}, failure=failure)
+        return emitter.early_draft(found, {}, failure=failure)
 
     return emitter, make
 

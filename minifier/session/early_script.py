@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from ...repro_templates.processes import Processes
 from ...repro_templates.source.inputs import NeedsData
-from ...store.document.case import Case
 from ..reporting.emit import Draft, Emitter
 from .events import FirstScript, Listener
 
@@ -20,17 +19,17 @@ _VAIN = 2
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A script that is made and run in a thread, of the case that comes with it. None where there is no such case."""
+    """A script that is made and run in a thread; None where there is no case for one."""
 
     emitter: Emitter
-    made: Future[tuple[Case, Draft] | None]
+    made: Future[Draft | None]
 
-    def shown(self) -> tuple[Case, Draft] | None:
+    def shown(self) -> Draft | None:
         """The script if its run is over and showed the failure."""
         if not self.made.done() or self.made.exception() is not None:
             return None
         made = self.made.result()
-        return made if made is not None and made[1].done.shown else None
+        return made if made is not None and made.done.shown else None
 
 
 class EarlyScript:
@@ -50,11 +49,11 @@ class EarlyScript:
             return False
         return self.shown() is None
 
-    def shown(self) -> tuple[Case, Draft] | None:
-        """The case and the script of the last run that is over, if it showed the failure."""
+    def shown(self) -> Draft | None:
+        """The script of the last run that is over, if it showed the failure."""
         return None if self._running is None else self._running.shown()
 
-    def begin(self, emitter: Emitter, make: Callable[[], tuple[Case, Draft] | None]) -> None:
+    def begin(self, emitter: Emitter, make: Callable[[], Draft | None]) -> None:
         """Run ``make`` in a thread: it draws a script up with ``emitter``. Only where one `is_wanted`."""
         beside = ThreadPoolExecutor(1)
         self._running = _Running(emitter, beside.submit(make))
@@ -66,9 +65,8 @@ class EarlyScript:
         if self.told or self._running is None or (shown := self.shown()) is None:
             return
         self.told = True
-        case, draft = shown
-        self._running.emitter.store(draft)
-        self._listener(FirstScript(self._running.emitter.capture.id, case.graph.count))
+        self._running.emitter.store(shown)
+        self._listener(FirstScript(self._running.emitter.capture.id, shown.case.graph.count))
 
     def tell_while(self, work: Callable[[], Draft]) -> Draft:
         """The result of ``work``, which is the final script. One that is ready before that is told."""
@@ -90,5 +88,6 @@ class EarlyScript:
         self.tell()
         return self.told
 
-    def _count(self, made: Future[tuple[Case, Draft] | None]) -> None:
-        self._vain += made.exception() is None or not isinstance(made.exception(), NeedsData)
+    def _count(self, made: Future[Draft | None]) -> None:
+        error = made.exception()
+        self._vain += made.result() is not None if error is None else not isinstance(error, NeedsData)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import fxminify
+from fxminify.minifier.reporting.emit import Draft, Emitter
 from fxminify.minifier.session import events
 from fxminify.minifier.session.early_script import EarlyScript
 from fxminify.store.failure import Failure, FailureKind, Phase
@@ -28,11 +30,20 @@ def long_chain(x: torch.Tensor) -> torch.Tensor:
     return torch.tanh(x).cos() * torch.exp(x)
 
 
-def captured(path: Path, backend: str, message: str, size: int = 4) -> Path:
-    """An index with the failure of ``backend`` on `long_chain`."""
+def few_kinds(x: torch.Tensor) -> torch.Tensor:
+    """Twenty-four operators of four kinds, six of each."""
+    for _ in range(6):
+        x = torch.tanh(torch.sin(torch.cos(x))) + 1
+    return x
+
+
+def captured(
+    path: Path, backend: str, message: str, size: int = 4, program: Callable[[torch.Tensor], torch.Tensor] = long_chain
+) -> Path:
+    """An index with the failure of ``backend`` on ``program``."""
     torch._dynamo.reset()
     with fxminify.capturing(path, check=False), pytest.raises(Exception, match=message):
-        torch.compile(long_chain, backend=backend)(torch.randn(size))
+        torch.compile(program, backend=backend)(torch.randn(size))
     return path
 
 
@@ -69,6 +80,16 @@ def test_the_whole_graph_is_not_compiled_before_the_script(tmp_path: Path, backe
     replays = [event for event in told if isinstance(event, events.ReplayStarted | events.ReplayFinished)]
     assert [event.part for event in replays] == [1, 1]
     assert max(seen) < 16
+
+
+def test_one_of_several_operators_of_a_kind_is_found(tmp_path: Path) -> None:
+    path = captured(tmp_path / "repro.db", "head_starts_unnamed", "not supported", program=few_kinds)
+    head_starts.forget()
+    (result,), told, seen = minified(path)
+    assert (result.state, result.capture.nodes_before, result.capture.nodes_after) == (State.VERIFIED, 24, 1)
+    assert "tanh" in result.script
+    assert [event.part for event in told if isinstance(event, events.ReplayStarted)] == [1]
+    assert max(seen) < 24
 
 
 def test_where_no_small_part_fails_the_whole_graph_is_replayed(tmp_path: Path) -> None:
@@ -113,6 +134,30 @@ def test_its_script_is_there_before_the_search_and_takes_random_values_where_the
 
     fxminify.minify(path, options=QUICK, listener=listen)
     assert ["torch.randn(4000)" in text and "tanh" in text for text in first] == [True]
+
+
+def test_a_script_that_did_not_show_the_failure_is_followed_by_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = captured(tmp_path / "repro.db", "head_starts_unnamed", "not supported")
+    begin, draw_up, drawn = EarlyScript.begin, Emitter.early_draft, []
+
+    def wait(self: EarlyScript, emitter: Any, make: Any) -> None:
+        begin(self, emitter, make)
+        self.finish()
+
+    def draft(self: Emitter, *args: Any, **more: Any) -> Draft:
+        made = draw_up(self, *args, **more)
+        drawn.append(made)
+        return made if len(drawn) > 1 else replace(made, done=replace(made.done, shown=0))
+
+    monkeypatch.setattr(EarlyScript, "begin", wait)
+    monkeypatch.setattr(Emitter, "early_draft", draft)
+    _, told, _ = minified(path)
+    assert len(drawn) == 2
+    assert [type(event) for event in told if isinstance(event, events.FirstScript | events.ScriptVerified)] == [
+        events.FirstScript, events.ScriptVerified,
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -62,6 +62,7 @@ def test_the_guess_shows_what_was_captured(case: Any) -> None:
 
 def test_nothing_is_guessed_where_nothing_is_named_or_values_have_to_be_measured(case: Any) -> None:
     assert guess(case, failure("internal error 17")) is None
+    assert guess(case, failure("compile error\nwarning: conversion of relu to char")) is None
     assert guess(case, failure("relu", kind=FailureKind.DIVERGENCE, phase=Phase.FORWARD)) is None
     assert guess(case, failure("relu", kind=FailureKind.HANG)) is None
     assert guess(case, failure("relu", phase=Phase.BACKWARD)) is None
