@@ -9,8 +9,8 @@ from ..candidate.patch import Patch
 from .proposal import Proposal, each
 from .searches import Items, Space, guessed, guided
 
-#: The most operators that occur once and are tried alone, each by itself; and where the `_specimens` are tried, too.
-RARE, RAREST = 6, 2
+#: The most operators that occur once and are tried alone, each by itself.
+RARE = 6
 #: The share of a graph that is a small part of it.
 SMALL_PART = 0.25
 
@@ -45,12 +45,11 @@ def guesses(view: GraphView, step: int) -> Proposal | None:
     patches, space, hints = _searched(view)
     targets = Counter(repr(view.nodes[name].target) for name in view.compute)
     once = [i for i, atom in enumerate(view.atoms) if any(targets[repr(view.nodes[n].target)] == 1 for n in atom)]
-    rare = sorted(once, key=lambda i: (-space.weights[i], -i))
+    rare = sorted(once, key=lambda i: (-space.weights[i], -i))[:RARE]
     small, specimens = (
         [items for items in sets if len(items) <= SMALL_PART * len(space)] for sets in (hints, _specimens(view))
     )
-    alone = [(i,) for i in rare[: RAREST if specimens else RARE]]
-    return Proposal(patches, lambda: guessed(space, [*small, *alone, *specimens]))
+    return Proposal(patches, lambda: guessed(space, [*small, *((i,) for i in rare), *specimens]))
 
 
 def _specimens(view: GraphView) -> list[Items]:

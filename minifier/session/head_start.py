@@ -1,7 +1,7 @@
 """The head start: a small part of the captured graph that fails as captured, found before the graph is replayed.
 
 A run of the whole graph takes about as long as the program took to fail, and the replays are several. But mostly the
-failure names its culprit, or the culprit is an operator that occurs once. So these are tried at once
+failure names its culprit, or any operator of the culprit's kind fails alone. So these are tried at once
 (`minifier.passes.nodes.guesses`), with the captured failure in the place of what the replays would show. If one of them
 fails in this way, it is replayed instead of the whole graph. It is also the first hint of the search, which then begins
 as it always does. The answers are logged, so nothing is asked again.
@@ -35,9 +35,7 @@ LEAST_NODES = 8
 #: Seconds that one query may take. A part of the graph that takes longer is no help.
 LIMIT = 120.0
 #: Its answers are those of the pass `slices`.
-_GUESSES = Pass(
-    "slices", "Keeps what the failure names, or an operator that occurs once.", nodes.guesses, one_shot=True
-)
+_GUESSES = Pass("slices", "Keeps what the failure names, or one of each operator.", nodes.guesses, one_shot=True)
 
 
 @dataclass(frozen=True, slots=True)
