@@ -12,12 +12,12 @@
 | gpt2 | a tiny GPT-2 of transformers, Inductor | its C++ compiler refuses the code of relu (planted) |
 | demo | the DenseNet of `make demo`, Inductor | pytorch/pytorch#190272: the process dies |
 
-A program is run by itself and under `minify capture`, and what was captured is minified, each time with an empty code
-cache of Inductor. Programs of one block and of five are captured with two failures, and both are minified by one
-command. Each row is a capture, with the seconds of wall time from the start of the command until the modules are
-imported, the workers are ready, the replays and the search are done, the first script is stored, the final script is
-verified, all about the capture is done, and the process has ended. The ratios are to the program by itself; of a hang
-to the time limit.
+A program is run by itself with an empty code cache of Inductor, and under `minify capture` with another one, which
+`minify run` then finds as a program leaves it. Programs of one block and of five are captured with two failures, and
+both are minified by one command. Each row is a capture, with the seconds of wall time from the start of the command
+until the modules are imported, the workers are ready, the replays and the search are done, the first script is stored,
+the final script is verified, all about the capture is done, and the process has ended. The ratios are to the program by
+itself; of a hang to the time limit.
 
 At the end stand the processor seconds of `minify list`, `show` and `repro`, the seconds of a retest for the first case
 and each further one, and how much longer a query of three nodes takes in a warm worker than Inductor itself (``--only
@@ -165,12 +165,12 @@ def measure(name: str) -> dict[str, Any]:
         if program.limit is not None:
             alone = program.limit
         else:
-            alone, _ = timed(place, [sys.executable, program.file, *program.runs[0]])
+            alone, _ = timed(place, [sys.executable, program.file, *program.runs[0]], cache="alone")
         for words in program.runs:
             timed(place, [*FXMINIFY, "capture", *program.options, program.file, *words])
         command = [sys.executable, "-m", __spec__.name, "--minify", "repro.db"]
         command += [] if program.budget is None else ["--budget", str(program.budget)]
-        end, text = timed(place, command, started=True)
+        end, text = timed(place, [*command, "--started", str(time.time())])
     rows: list[dict[str, float]] = []
     for line in text.splitlines():
         phase, at = json.loads(line)
@@ -194,16 +194,12 @@ def prepared(place: Path) -> Path:
     return place
 
 
-def timed(place: Path, command: Sequence[str], *, started: bool = False) -> tuple[float, str]:
-    """Seconds that ``command`` takes with an empty code cache, and what it prints."""
-    with tempfile.TemporaryDirectory(prefix="cache-") as cache:
-        begun = time.time()
-        more = ["--started", str(begun)] if started else []
-        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache}
-        done = subprocess.run(
-            [*command, *more], cwd=place, env=environment, capture_output=True, text=True, check=False
-        )
-        return round(time.time() - begun, 2), done.stdout
+def timed(place: Path, command: Sequence[str], cache: str = "cache") -> tuple[float, str]:
+    """Seconds that ``command`` takes, and what it prints. ``cache`` is the folder of the code cache in ``place``."""
+    begun = time.time()
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(place / cache)}
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+    return round(time.time() - begun, 2), done.stdout
 
 
 def shown(row: dict[str, Any]) -> str:
