@@ -118,6 +118,8 @@ class EntryAttempt:
             return self.script_oracle()
         oracle = self.session.shown.oracle(self.session.pool, self.session.options.min_rate)
         oracle.entry, oracle.timeout, oracle.timeout_factor = self.entry, self.timeout, self.timeout_factor or 1.0
+        if self.timeout_factor is not None:  # what takes long is where a hang would be, too: only time tells
+            oracle.anchor = ""
         return oracle
 
     def script_oracle(self) -> ScriptOracle:

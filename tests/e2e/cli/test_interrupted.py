@@ -89,14 +89,14 @@ def result(desk: Desk) -> tuple[int, int, str]:
 
 @pytest.mark.slow
 def test_ctrl_c_and_kill_lose_nothing_and_leave_nobody(desk: Desk) -> None:
-    assert end_in_the_middle(desk, signal.SIGINT, answers=3) == 130
+    assert end_in_the_middle(desk, signal.SIGINT, answers=5) == 130  # the first ones come at once, from the head start
     assert desk.row()["state"] == "pending"
     first = answered(desk)
-    assert end_in_the_middle(desk, signal.SIGKILL, answers=5) == -signal.SIGKILL
+    assert end_in_the_middle(desk, signal.SIGKILL, answers=7) == -signal.SIGKILL
     assert desk.row()["state"] == "reducing"
     second = answered(desk)
-    assert len(first) >= 3
-    assert len(second) >= 5
+    assert len(first) >= 5
+    assert len(second) >= 7
     assert first.items() <= second.items()
     assert desk.minify("run", *QUICK, "-j", 2).returncode == 0
     nodes, queries, script = result(desk)
@@ -112,7 +112,8 @@ def test_a_budget_ends_cleanly_and_can_be_raised_later(desk: Desk, undisturbed: 
     done = desk.minify("run", "repro.db", *QUICK, "--max-queries", 3)
     assert done.returncode == 0, done.stderr
     row = desk.row()
-    assert (row["state"], row["verified"], row["queries"]) == ("verified", 1, 3)
+    assert (row["state"], row["verified"]) == ("verified", 1)
+    assert row["queries"] in (2, 3)  # one may have been asked ahead in vain
     assert undisturbed[0] <= row["nodes_after"] < row["nodes_before"]
     assert "minify run repro.db 1 --again" in row["reason"]
     assert "torch.relu(" in desk.invoke("repro", "repro.db", 1).stdout
