@@ -136,14 +136,19 @@ class _CaptureWork:
         for other in found.others:
             session.add_other_failure(*other)
         outcome = _attempts(session)
-        if found.certain or outcome.state is not State.VERIFIED or session.spent():
+        if found.certain:
             return outcome
-        verdict = shown.oracle(self.pool).ask(case)
-        if verdict.same:
-            return outcome
-        if found.failure is not None and verdict.failure is not None:
+        verdict = None
+        if outcome.state is State.VERIFIED and not session.spent():
+            verdict = shown.oracle(self.pool).ask(case)
+        if verdict is None or verdict.same:
+            if verdict is not None:
+                self.index.captures.diagnose(self.capture.id, shown.failures[0])
+            return replace(outcome, children=tuple(session.store_other_failures()))
+        if found.failure is not None and verdict.signature is not None:
             session.add_other_failure(found.case, Verdict(Outcome.OTHER, signature(found.failure), found.failure))
-            session.store_other_failures()
+            session.forget_other_failure(verdict.signature)
+        session.store_other_failures()
         self.index.repros.forget(self.capture.id)
         session.note("the captured graph fails in another way than the part of it that was minified: it is replayed")
         return None
@@ -181,7 +186,8 @@ class _CaptureWork:
         )
 
     def session(self, case: Case, shown: Replay, head_start: HeadStart) -> CaptureSession:
-        self.index.captures.diagnose(self.capture.id, shown.failures[0])
+        if head_start.certain:
+            self.index.captures.diagnose(self.capture.id, shown.failures[0])
         return CaptureSession(
             self.index,
             self.capture,
@@ -315,7 +321,10 @@ def earlier(capture: CaptureInfo) -> str:
 
 
 def _attempts(session: CaptureSession) -> CaptureOutcome:
-    """Reduce through the entry that the replay chose, then through others until the script shows the failure."""
+    """Reduce through the entry that the replay chose, then through others until the script shows the failure.
+
+    Other failures are stored, unless it is not certain yet which of them is the captured one.
+    """
     shown = session.shown
     others = [entry for entry, seen in shown.entries.items() if seen.matched and entry != shown.entry]
     results: list[tuple[CaptureSession, AttemptResult]] = []
@@ -330,7 +339,7 @@ def _attempts(session: CaptureSession) -> CaptureOutcome:
             if results[-1][1].final:
                 break
     finally:  # also after Ctrl-C
-        children = session.store_other_failures()
+        children = session.store_other_failures() if session.head_start.certain else []
     if all(result.complete for _, result in results):  # a run that is killed before this line resumes them all
         for of, result in results:
             keep(of, result, finished=True)

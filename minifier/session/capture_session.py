@@ -13,6 +13,7 @@ from ...repro_templates.processes import Processes
 from ...store.document.case import Case
 from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index, StepInfo
+from ...store.signature import Signature
 from ..oracle.replay import Likeness, Replay
 from ..oracle.scheduler import Budget
 from ..oracle.verdict import Verdict
@@ -100,6 +101,10 @@ class CaptureSession:
         known = self._other_failures.get(verdict.signature.digest)
         if known is None or case.graph.count < known[0].graph.count:
             self._other_failures[verdict.signature.digest] = case, verdict
+
+    def forget_other_failure(self, signature: Signature) -> None:
+        """The failure with this signature is the captured one."""
+        self._other_failures.pop(signature.digest, None)
 
     def store_other_failures(self) -> list[int]:
         """Store each remembered other failure as a capture of its own. Returns the capture ids."""

@@ -148,6 +148,8 @@ class _Sharing:
         self._source, self._blobs, self._read, self._write, self._store = source, blobs, read, write, store
         self._masks = masks
         self._shared = Shared()
+        #: Of the capture that is being copied: what its documents became, and what is revealing in them.
+        self._copied: dict[str, tuple[str, list[str]]] = {}
 
     def all(self, ids: Sequence[int]) -> Shared:
         for id in ids:
@@ -156,6 +158,7 @@ class _Sharing:
         for id in chosen:
             found = dict(self._shared.found)
             rows = dict(self._shared.rows)
+            self._copied.clear()
             try:
                 with self._write.begin_nested():
                     self._capture(self._source.need(self._read, CaptureRow, id))
@@ -257,9 +260,16 @@ class _Sharing:
         self._write.flush()
 
     def _document(self, key: str | None, place: str) -> str | None:
-        """Copy a case with its storages. Returns the digest of what it became."""
+        """Copy a case with its storages, once for each capture. Returns the digest of what it became."""
         if key is None:
             return None
+        if key not in self._copied:
+            self._copied[key] = self._copy(key)
+        new, revealing = self._copied[key]
+        self._note(place, revealing)
+        return new
+
+    def _copy(self, key: str) -> tuple[str, list[str]]:
         row = self._read.get(DocumentRow, key)
         if row is None:
             raise ForeignValue("a case without its document")
@@ -273,8 +283,7 @@ class _Sharing:
             self._write.add_all(DocumentBlobRow(document=new, blob=blob) for blob in sorted(case.storages))
             self._write.flush()
             self._shared.count(DocumentRow())
-        self._look(place, _code(case))
-        return new
+        return new, list(self._masks.look(_code(case)))
 
     def _add(self, row: _Row, place: str, **changed: Any) -> _Row:
         """Copy a row with some columns ``changed``, and look at all its texts but those of code."""
@@ -296,7 +305,10 @@ class _Sharing:
         return row
 
     def _look(self, place: str, text: str) -> None:
-        if what := list(dict.fromkeys([*self._shared.found.get(place, ()), *self._masks.look(text)])):
+        self._note(place, self._masks.look(text))
+
+    def _note(self, place: str, revealing: Iterable[str]) -> None:
+        if what := list(dict.fromkeys([*self._shared.found.get(place, ()), *revealing])):
             self._shared.found[place] = what
 
     def _of(self, table: type[_Row], *where: Any) -> Iterable[_Row]:
