@@ -196,6 +196,7 @@ def stop(place: str, *processes: subprocess.Popen[str] | psutil.Process) -> None
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_what_others_captured_waits_for_trust_and_what_is_not_there_for_an_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,7 @@ def test_backends_needing_no_path_have_none(recreated: Recreated) -> None:
     assert cases["registered"]["spec"]["search_path"] == [str(LIB)]
 
 
+@pytest.mark.slow
 def test_no_path_is_printed(recreated: Recreated) -> None:
     cases = [*recreated("library_user.py", LIB).values(), *recreated("train.py").values()]
     scripts = [c["script"] for c in cases if not c["problem"]]

@@ -111,6 +111,7 @@ def test_its_queries_are_counted_and_asked_once(tmp_path: Path) -> None:
     assert reduction.queries == len(asked)
 
 
+@pytest.mark.slow
 def test_its_script_is_there_before_the_search_and_takes_random_values_where_the_recorded_ones_are_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from fxminify.store.index import Index, State
 OPTIONS = fxminify.MinifyOptions(replays=1, runs=1, explain=False)
 
 
+@pytest.mark.slow
 def test_queries_that_were_asked_ahead_in_vain_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = tmp_path / "repro.db"

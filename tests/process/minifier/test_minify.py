@@ -155,6 +155,7 @@ def test_a_run_goes_on_though_its_replays_show_another_signature(
         assert {v.asks for key, v in index.verdicts.find(last.id).items() if key in known} <= {1}
 
 
+@pytest.mark.slow
 def test_a_first_script_is_kept_though_the_run_is_interrupted(
     captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

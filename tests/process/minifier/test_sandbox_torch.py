@@ -255,6 +255,7 @@ def test_an_import_that_hangs_is_given_up(tmp_path: Path) -> None:
         Pool(spec("x", "slow_backend").to_json(), path=[str(tmp_path)], start_timeout=4).__enter__()
 
 
+@pytest.mark.slow
 def test_a_start_is_not_given_up_while_it_waits_for_a_processor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
