@@ -78,7 +78,9 @@ def run(
             _say_captured(db, captured, hint=hint)
         elif process.returncode >= 0:
             ended = _ended(journal.told(directory, "uncaught"), process.pid)
-            _say_watched(journal.told(directory, "watched"), journal.told(directory, "compared"), ended)
+            compared = len(journal.told(directory, "compared"))
+            calls = count(compared, "call") if compared or settings.check else "no (--check compares calls with eager)"
+            _say_watched(journal.told(directory, "watched"), calls, ended)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return _exit_code(process)
@@ -319,14 +321,13 @@ def _ended(uncaught: Sequence[str], pid: int) -> str:
     return f"; the program ended with {printable(kinds[-1])} outside every backend" if kinds else ""
 
 
-def _say_watched(watched: Sequence[str], compared: Sequence[str], ended: str) -> None:
+def _say_watched(watched: Sequence[str], compared: str, ended: str) -> None:
     """Report what was watched if nothing failed. ``watched`` has the name of the backend of each compiled graph."""
     if not watched:
         _warn(f"nothing captured: the program compiled no graph{ended}")
         return
     graphs = ", ".join(f"{count(n, 'graph')} compiled by {name}" for name, n in sorted(Counter(watched).items()))
-    calls = count(len(compared), "call") if compared else "no (--check compares calls with eager)"
-    _warn(f"{graphs}, none failed; compared: {calls}{ended}")
+    _warn(f"{graphs}, none failed; compared: {compared}{ended}")
 
 
 def _warn(text: str) -> None:

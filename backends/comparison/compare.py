@@ -6,8 +6,9 @@ every input changed by a few units in the last place. Then `backends.comparison.
 computes everything in a shorter dtype (`fxminify.backends.comparison.precision`), that is a class of its own.
 
 Every output, changed input and gradient is compared. The first divergence in the order of `CLASSES` is reported, with
-the others beside it. A result cannot be judged if it depends on random numbers or differs between two eager runs.
-The others are compared nevertheless. If they agree, `compare` raises `CannotCompare`.
+the others beside it. A result cannot be judged if it differs between two eager runs, or if it depends on random numbers
+and the backend may have drawn others: it has drawn the same if it leaves torch's generator where eager leaves it. The
+other results are compared nevertheless. If they agree, `compare` raises `CannotCompare`.
 
 The method is that of https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/utils.py (``same``, with a float64
 reference), but the condition of the graph is measured.
@@ -206,13 +207,15 @@ class _Comparison:
             if repeated.shape != e.shape or not close(e, repeated, tolerance):
                 self.doubts.append(CannotCompare(f"{place}: eager gives another result each time"))
                 return
-            if reference.repeated.random and _is_drawn(reference.drawn, place):
+            random = reference.repeated.random and _is_drawn(reference.drawn, place)
+            if random and not self._drew_the_same():
                 message = f"{place}: differs, but it is random, and backends may draw other numbers"
                 self.doubts.append(CannotCompare(message))
                 return
-            runs = [read(run) for run in (reference.exact, *reference.perturbed) if run is not None]
-            found = [numbers(r) for r in runs if r is not None]
-            if reference.exact is not None and [r.shape for r in found] == [e.shape] * len(runs):
+            wide = [run for run in (reference.exact, *reference.perturbed) if run is not None]
+            same = not random or all(torch.equal(run.generator, self.expected.generator) for run in wide)
+            found = [numbers(r) for run in wide if (r := read(run)) is not None]
+            if reference.exact is not None and same and [r.shape for r in found] == [e.shape] * len(wide):
                 exact, *perturbed = found
                 factor = FACTOR
         more = partial(self._more, read, e.shape)
@@ -267,6 +270,12 @@ class _Comparison:
             elif one.where in perhaps:
                 found[i] = replace(one, detail={**one.detail, ROUNDING: perhaps[one.where]})
         return found
+
+    def _drew_the_same(self) -> bool:
+        """Whether the compiled call drew the random numbers that eager drew, as its generator shows."""
+        if self.reference is None or not torch.equal(self.expected.generator, self.actual.generator):
+            return False
+        return self.reference.drawn.telling
 
     def _more(self, read: Callable[[Run], Any], shape: torch.Size) -> Iterator[torch.Tensor]:
         """The result in further runs on perturbed inputs."""

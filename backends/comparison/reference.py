@@ -25,16 +25,21 @@ _DRAWN = object()
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Indices of the flattened outputs and the inputs that depend on random numbers, and whether gradients do."""
+    """Indices of the flattened outputs and the inputs that depend on random numbers, and whether gradients do.
+
+    ``telling`` says that a backend which leaves the CPU's generator as eager does has drawn the same numbers. It is
+    false where a seed for each operator, as Inductor draws it, would leave the generator in the same state.
+    """
 
     outputs: frozenset[int]
     inputs: frozenset[int]
     gradients: bool
+    telling: bool
 
 
 def drawn(graph: fx.GraphModule, inputs: list[Any]) -> Drawn:
     """What depends on random numbers in a run of ``graph`` on ``inputs``, which it may change."""
-    watcher = _Watcher(graph, inputs)
+    watcher, before = _Watcher(graph, inputs), torch.get_rng_state()
     run = execute(watcher.run, inputs)
     (output,) = (n for n in graph.graph.nodes if n.op == "output")
     marks = tree_leaves(fx.node.map_arg(output.args[0], watcher.marks))
@@ -43,7 +48,16 @@ def drawn(graph: fx.GraphModule, inputs: list[Any]) -> Drawn:
         outputs,
         frozenset(i for i, value in enumerate(inputs) if watcher.reached([value])),
         any(differentiable(run.outputs[i]) for i in outputs),
+        watcher.telling and not torch.equal(run.generator, _seeded(watcher.drawing, before)),
     )
+
+
+def _seeded(number: int, state: torch.Tensor) -> torch.Tensor:
+    """The ``state`` of the CPU's generator after ``number`` seeds of 64 bits were drawn, as Inductor draws them."""
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(state)
+        torch.randint(-(2**63), 2**63 - 1, (number,))
+        return torch.get_rng_state()
 
 
 class _Watcher(fx.Interpreter):
@@ -53,6 +67,8 @@ class _Watcher(fx.Interpreter):
         self._states: Callable[[], dict[str, torch.Tensor]] = lambda: ambient.rng_states(sorted(devices))
         self._nodes: set[fx.Node] = set()
         self._storages: set[int] = set()
+        self.drawing = 0  # nodes that draw random numbers
+        self.telling = True  # each of them from the CPU's generator alone, and more or less than a seed
 
     def run_node(self, n: fx.Node) -> Any:
         if n.op == "output":
@@ -61,7 +77,10 @@ class _Watcher(fx.Interpreter):
         before, versions = self._states(), [t._version for t in _versioned(read)]
         result = super().run_node(n)
         after = self._states()
-        moved = any(not torch.equal(state, after[device]) for device, state in before.items())
+        moved = {device for device, state in before.items() if not torch.equal(state, after[device])}
+        if moved:
+            self.drawing += 1
+            self.telling &= moved == {"cpu"} and not torch.equal(after["cpu"], _seeded(1, before["cpu"]))
         if moved or self.reached(read) or not self._nodes.isdisjoint(n.all_input_nodes):
             self._nodes.add(n)
             written = [t for t, old in zip(_versioned(read), versions, strict=True) if t._version != old]

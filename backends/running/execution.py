@@ -35,7 +35,8 @@ class Run:
     ``outputs`` are the flattened results, ``structure`` their nesting, ``inputs`` the inputs after the call. For every
     output, ``aliases`` has the index of the input, and ``shared`` that of the first earlier output, in the same storage
     (or None). ``gradients`` has an entry for every input, None for an input without a gradient; it is None if there was
-    no backward pass. ``random`` says that the call drew random numbers.
+    no backward pass. ``random`` says that the call drew random numbers, ``generator`` is the state in which it left the
+    CPU's generator.
     """
 
     outputs: tuple[Any, ...]
@@ -44,6 +45,7 @@ class Run:
     aliases: tuple[int | None, ...]
     gradients: tuple[torch.Tensor | None, ...] | None
     random: bool
+    generator: torch.Tensor
     shared: tuple[int | None, ...] = ()
 
 
@@ -60,13 +62,22 @@ def execute(
     with torch.random.fork_rng(devices=devices), as_it_was():
         before = torch.get_rng_state()
         result = function(*inputs)
-        random = not torch.equal(before, torch.get_rng_state())
+        generator = torch.get_rng_state()
         outputs, structure = tree_flatten(tuple(result) if isinstance(result, list) else result)
         gradients = None
         if backward and any(differentiable(t) for t in outputs):
             mark("backward")
             gradients = _gradients(outputs, sources)
-    return Run(tuple(outputs), structure, tuple(inputs), _aliases(outputs, inputs), gradients, random, _shared(outputs))
+    return Run(
+        tuple(outputs),
+        structure,
+        tuple(inputs),
+        _aliases(outputs, inputs),
+        gradients,
+        not torch.equal(before, generator),
+        generator,
+        _shared(outputs),
+    )
 
 
 def tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
