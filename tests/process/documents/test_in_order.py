@@ -217,7 +217,6 @@ def reading(folder: Path, **placeholders: str) -> Iterator[Reader]:
 def masked(text: str) -> str:
     """Without what differs from run to run: the number of queries, and how a failure that depends on threads ends."""
     text = re.sub(r"\d+ queries", "N queries", text)
-    text = re.sub(r"[23] of 3 fresh runs of the script show it(; shown in 2 of 3 runs)?", "fresh runs show it", text)
     return re.sub(r"\b(crash|runtime[_ ]error)\b", "FAILURE", text)
 
 

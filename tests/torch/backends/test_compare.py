@@ -124,6 +124,7 @@ def test_what_cannot_be_judged_is_said() -> None:
         (lambda x: F.dropout(x.exp(), 0.5), lambda x: F.dropout(x.exp() + 0.01, 0.5), 0.02),
         (lambda x: F.dropout(x, 0.5), lambda x: F.dropout(x, 0.5) + 0.01, 0.01),
         (lambda x: x + torch.rand_like(x), lambda x: x + torch.rand_like(x) * 3, None),
+        (lambda x: (torch.rand_like(x) * 1000).sum().int(), lambda x: (torch.rand_like(x) * 1001).sum().int(), None),
     ],
 )
 def test_a_random_result_is_judged_where_the_generator_shows_that_the_same_numbers_were_drawn(
@@ -135,8 +136,9 @@ def test_a_random_result_is_judged_where_the_generator_shows_that_the_same_numbe
     if off is not None:
         assert float(found.detail["error"]) == pytest.approx(off, rel=1e-3)
     assert judge(eager, eager, [X]) is None
-    last = lambda x: eager(x) * (1 + 2**-22)  # noqa: E731  as far off as another order of its sums is
-    assert judge(eager, last, [X]) is None
+    if found.detail["dtype"] == "float32":
+        rounded = lambda x: eager(x) * (1 + 2**-22)  # noqa: E731  as far off as another order of sums is
+        assert judge(eager, rounded, [X]) is None
 
 
 def test_a_seed_that_takes_as_many_bits_as_the_numbers_do_tells_nothing() -> None:
