@@ -95,8 +95,12 @@ class CaptureSession:
         return target.shows(failure) or likeness.holds(failure)
 
     def add_other_failure(self, case: Case, verdict: Verdict) -> None:
-        """Remember that ``case`` shows another failure. Of each signature only the smallest case is remembered."""
-        if verdict.signature is None:
+        """Remember that ``case`` shows another failure. Of each signature only the smallest case is remembered.
+
+        Some backends refuse a graph without tensors to start from, such as ``torch.arange(3)`` alone. That is no
+        failure of a program that has some.
+        """
+        if verdict.signature is None or (_has_tensors(self.case) and not _has_tensors(case)):
             return
         known = self._other_failures.get(verdict.signature.digest)
         if known is None or case.graph.count < known[0].graph.count:
@@ -127,3 +131,7 @@ class CaptureSession:
                 )
             )
         return ids
+
+
+def _has_tensors(case: Case) -> bool:
+    return any(case.input_tensor(index) is not None for index in range(len(case.inputs)))

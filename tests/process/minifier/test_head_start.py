@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import fxminify
+from fxminify.minifier.oracle.verdict import Outcome
 from fxminify.minifier.reporting.emit import Draft, Emitter
 from fxminify.minifier.session import events
 from fxminify.minifier.session.early_script import EarlyScript
@@ -35,6 +36,13 @@ def few_kinds(x: torch.Tensor) -> torch.Tensor:
     for _ in range(6):
         x = torch.tanh(torch.sin(torch.cos(x))) + 1
     return x
+
+
+def from_nothing(x: torch.Tensor) -> torch.Tensor:
+    """Ten operators; one of them needs no tensor."""
+    for _ in range(4):
+        x = torch.sin(torch.cos(x))
+    return torch.tanh(x) + torch.arange(4)
 
 
 def captured(
@@ -109,6 +117,16 @@ def test_its_queries_are_counted_and_asked_once(tmp_path: Path) -> None:
         asked = index.verdicts.find(reduction.id)
     assert "slices" in {verdict.pass_name for verdict in asked.values()}
     assert reduction.queries == len(asked)
+
+
+def test_a_backend_that_refuses_a_graph_without_tensors_has_no_other_failure(tmp_path: Path) -> None:
+    path = captured(tmp_path / "repro.db", "head_starts_on_a_device", "not supported", program=from_nothing)
+    (result,), _, _ = minified(path)
+    assert (result.state, result.capture.nodes_after, result.others) == (State.VERIFIED, 1, ())
+    with Index.open(str(path), readonly=True) as index:
+        verdicts = index.verdicts.find(index.reductions.last(1).id).values()  # type: ignore[union-attr]
+        assert any(v.outcome == Outcome.OTHER for v in verdicts)
+        assert len(index.captures.find()) == 1
 
 
 @pytest.mark.slow
