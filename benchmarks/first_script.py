@@ -10,7 +10,8 @@
 | hang | five blocks | a compilation that never ends, `--budget 240` |
 | bert | a tiny BERT of transformers | a wrong value, found by `--check` |
 | gpt2 | a tiny GPT-2 of transformers, Inductor | its C++ compiler refuses the code of relu (planted) |
-| demo | the DenseNet of `make demo`, Inductor | pytorch/pytorch#190272: the process dies |
+| densenet | a small DenseNet, Inductor | pytorch/pytorch#190272: an index out of bounds |
+| demo | the DenseNet of `make demo`, Inductor | it cannot lower `torch.logspace` |
 
 A program is run by itself with an empty code cache of Inductor, and under `minify capture` with another one, which
 `minify run` then finds as a program leaves it. Programs of one block and of five are captured with two failures, and
@@ -122,6 +123,7 @@ CASES = {
     "hang": Program("transformer.py", blocks(5, "hangs")[:1], ("--timeout", str(HANG)), 240.0, HANG),
     "bert": Program("program.py", (("bert", "value"),), ("--check",)),
     "gpt2": Program("gpt2.py"),
+    "densenet": Program("pooling.py"),
     "demo": Program("densenet.py"),
 }
 #: The columns of a row, in the order of time.
@@ -189,6 +191,7 @@ def prepared(place: Path) -> Path:
     (place / "planted_here.py").write_text(BACKEND)
     (place / "transformer.py").write_text(TRANSFORMER)
     (place / "gpt2.py").write_text(PROGRAMS["gpt2"])
+    (place / "pooling.py").write_text(PROGRAMS["densenet"])
     for file in (*(HERE / "outside").glob("*.py"), HERE.parent / "docs" / "demo" / "densenet.py"):
         shutil.copy(file, place)
     return place

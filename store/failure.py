@@ -124,7 +124,7 @@ class Failure:
         if self.kind is FailureKind.DIVERGENCE:
             said, what = self.message.partition("\n")[0], str(self.detail.get("class", "value"))
             return said if what == "value" or what in said else f"{what}: {said}"
-        text = self.message.strip().splitlines()
+        text = _INTERPRETED.sub(r"while executing \1", self.message.strip()).splitlines()
         if self.causes and installed().wrappers.search(self.message):
             return self.root_cause()
         if self.kind is FailureKind.CRASH and (printed := self.diagnosis()):
@@ -190,6 +190,8 @@ def divergence(found: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) ->
     return Failure(FailureKind.DIVERGENCE, Phase(found["phase"]), message=message, detail=detail)
 
 
+#: A message that only the interpreter of FX wrote, because the exception had none.
+_INTERPRETED = re.compile(r"\AWhile executing %\w+ : .*= call_\w+\[target=([\w.]+)\].*")
 #: A masked position in a source nobody else has, and a run of masked operands.
 _PLACE = re.compile(r"^(?:[\w.-]+:\d+:\d+|<unknown>:\d+|<path>): (?=(?:fatal )?error: )|<path>, ")
 _ALIKE = re.compile(r"(<value>)(?:, <value>){2,}")

@@ -1,7 +1,5 @@
-"""A small DenseNet whose second transition Inductor gets wrong.
+"""A small DenseNet whose second transition Inductor cannot lower: powers of a negative number.
 
-It pools with a kernel of -1, which eager accepts before torch 2.14; Inductor's generated code then reads out of bounds
-(pytorch/pytorch#190272). With later ones it scales its channels by powers of a negative number, which Inductor refuses.
 Nothing here knows of fxminify.
 """
 
@@ -27,10 +25,6 @@ class Fading(nn.Module):
         return x * torch.logspace(0, x.shape[1] - 1, x.shape[1], base=-0.5)[:, None, None]
 
 
-def transition() -> nn.Module:
-    return nn.FractionalMaxPool2d(-1, output_size=(4, 4)) if torch.__version__ < (2, 14) else Fading()
-
-
 class DenseNet(nn.Module):
     def __init__(self, growth: int = 4, blocks: int = 3, depth: int = 6, classes: int = 10) -> None:
         super().__init__()
@@ -45,7 +39,7 @@ class DenseNet(nn.Module):
                 layers += [nn.Conv2d(channels, channels // 2, 1), nn.AvgPool2d(2)]
                 channels //= 2
             elif block == 1:
-                layers.append(transition())
+                layers.append(Fading())
         self.layers = nn.Sequential(*layers)
         self.head = nn.Linear(channels, classes)
 

@@ -132,7 +132,7 @@ class Emitter:
         self.processes.prepare(Script(text, self.timeout + START, search_path(case)))
 
     def store(self, draft: Draft) -> tuple[State, str]:
-        """Store a script. Returns the state that it deserves, and why it is not better.
+        """Store a script. Returns the state that it deserves, and why it is not verified.
 
         One that does not show the failure takes nobody's place that did.
         """
@@ -148,7 +148,7 @@ class Emitter:
         record.keep(self.index, self.capture.id, draft.header)
         self.index.artifacts.save(self.capture.id, COMES_FROM, comes_from(draft.case.graph))
         if done.shown:
-            return State.VERIFIED, "" if done.shown == done.runs else f"shown in {done.shown} of {done.runs} runs"
+            return State.VERIFIED, ""
         return State.UNVERIFIED, f"the script does not show the failure: {done.mismatch}"
 
 

@@ -29,6 +29,8 @@ _PUBLIC = {
     "torch._C._fft.fft_": ("torch.fft.", None),
     "torch._C._special.special_": ("torch.special.", None),
 }  # fmt: skip
+#: Functions of Python that hand their arguments on to one of C++, which is what Dynamo records.
+_WRAPPERS = {"torch._C._nn.pad": "torch.nn.functional.pad"}
 
 #: Functions of `torch` that are not the operator ``aten::NAME``, are no function of C++, that Dynamo folds or skips, or
 #: that only raise in newer versions (`torch.cholesky`, `torch.qr`).
@@ -192,6 +194,7 @@ class Expressions:
         return _attributes("torch.ops", [namespace, *rest.split(".")])
 
     def _function(self, name: str) -> str:
+        name = _WRAPPERS.get(name, name)
         for private, (public, only) in _PUBLIC.items():
             if name.startswith(private) and (only is None or name.removeprefix(private) in only):
                 return public + name.removeprefix(private)

@@ -49,6 +49,26 @@ def test_public_spellings_are_the_objects_dynamo_records() -> None:
             assert getattr(holder, prefix + name) is _resolve(torch, public + name)
 
 
+def test_functions_that_hand_their_arguments_on_print_as_themselves() -> None:
+    import torch
+    from torch import fx
+
+    from fxminify.repro_templates.source.expressions import _WRAPPERS
+
+    calls = {"torch._C._nn.pad": lambda f: lambda x: f(x, (1, 2), "replicate", None)}
+    assert set(calls) == set(_WRAPPERS)
+    for private, public in _WRAPPERS.items():
+        traced: list[list[str]] = []
+
+        def backend(gm: fx.GraphModule, inputs: object, *, traced: list[list[str]] = traced) -> object:
+            traced.append([str((n.target, n.args, n.kwargs)) for n in gm.graph.nodes if n.op == "call_function"])
+            return gm.forward
+
+        for name in (private, public):
+            torch.compile(calls[private](_resolve(torch, name)), backend=backend)(torch.ones(1, 2, 3))
+        assert traced[0] == traced[1]
+
+
 def _resolve(torch: object, dotted: str) -> object:
     found = torch
     for part in dotted.split(".")[1:]:

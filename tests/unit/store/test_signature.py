@@ -314,6 +314,14 @@ def test_a_headline_has_the_numbers_and_no_path_of_this_machine() -> None:
     assert died.headline() == "the process died of SIGABRT: kernel, index out of bounds: 0 <= tmp56 < 8L"
 
 
+def test_an_exception_without_a_message_is_called_by_what_was_executed() -> None:
+    node = "%logspace : [num_users=1] = call_function[target=torch.logspace](args = (0, 5, 6), kwargs = {base: -2.0})"
+    raised = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "NotImplementedError", f"While executing {node}\nmore")
+    assert raised.headline() == "NotImplementedError: while executing torch.logspace"
+    said = replace(raised, message=f"no rule\n\nWhile executing {node}")
+    assert said.headline() == "NotImplementedError: no rule"
+
+
 def test_masking_a_huge_message_is_quick_and_bounded() -> None:
     assert len(mask("%x : [num_users=1] = " * 200_000)) <= 1000
 
