@@ -53,7 +53,7 @@ def test_functions_that_hand_their_arguments_on_print_as_themselves() -> None:
     import torch
     from torch import fx
 
-    from fxminify.repro_templates.source.expressions import _WRAPPERS
+    from fxminify.repro_templates.source.expressions import _WRAPPERS, Expressions
 
     calls = {"torch._C._nn.pad": lambda f: lambda x: f(x, (1, 2), "replicate", None)}
     assert set(calls) == set(_WRAPPERS)
@@ -67,6 +67,7 @@ def test_functions_that_hand_their_arguments_on_print_as_themselves() -> None:
         for name in (private, public):
             torch.compile(calls[private](_resolve(torch, name)), backend=backend)(torch.ones(1, 2, 3))
         assert traced[0] == traced[1]
+        assert Expressions(str).target({"fn": private}) == public
 
 
 def _resolve(torch: object, dotted: str) -> object:
