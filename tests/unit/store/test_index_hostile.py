@@ -262,7 +262,7 @@ def test_a_storage_that_is_a_bomb(path: str, edit: Edit) -> None:
 def test_a_storage_beside_the_file_with_other_bytes(path: str) -> None:
     (file,) = (p for p in Path(f"{path}.blobs").rglob("*") if p.is_file())
     whole = file.read_bytes()
-    file.write_bytes(whole[:-1] + b"x")
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     assert "does not match its digest" in refusal(path, storages)
     file.write_bytes(whole[:-1])
     assert "not as long as declared" in refusal(path, storages)
