@@ -72,8 +72,9 @@ def run(
             captured += _post_mortem(db, directory, process, stuck, timeout)
         except StoreError as exc:
             _warn(f"the end of the program could not be stored: {exc}")
-        if unchecked := journal.told(directory, "unchecked"):
-            _warn(f"{count(len(unchecked), 'call')} could not be judged against eager; the last: {unchecked[-1]}")
+        if reasons := list(dict.fromkeys(journal.told(directory, "unchecked"))):
+            more = f" (and {count(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
+            _warn(f"not all could be judged against eager: {reasons[-1]}{more}")
         if captured:
             _say_captured(db, captured, hint=hint)
         elif process.returncode >= 0:

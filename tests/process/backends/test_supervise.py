@@ -465,6 +465,28 @@ def test_a_person_is_told_what_was_watched(tmp_path: Path, program: str, options
     assert [p.name for p in tmp_path.iterdir() if p.name != "__pycache__"] == ["program.py"]
 
 
+DRAWS_OTHER_NUMBERS = """
+def backend(gm, example_inputs):
+    def run(*args):
+        torch.rand(1)
+        return gm.forward(*args)
+    return run
+dropout = torch.nn.functional.dropout
+for function in (dropout, lambda x: dropout(x) + 1, lambda x: (x + 1, dropout(x))):
+    torch.compile(function, backend=backend)(torch.ones(64))
+"""
+
+
+def test_a_person_is_told_what_could_not_be_judged(tmp_path: Path) -> None:
+    done = capture(tmp_path, write(tmp_path, "program.py", DRAWS_OTHER_NUMBERS), check=True)
+    why = "output 1: differs, but it is random, and backends may draw other numbers"
+    told = [line for line in done.stderr.splitlines() if line.startswith("minify: ")]
+    assert told == [
+        f"minify: not all could be judged against eager: {why} (and 1 other reason)",
+        "minify: 3 graphs compiled by backend, none failed; compared: 0 calls",
+    ]
+
+
 NO_GRAPH = "nothing captured: the program compiled no graph"
 
 
