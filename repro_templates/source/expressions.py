@@ -35,9 +35,10 @@ _WRAPPERS = {"torch._C._nn.pad": "torch.nn.functional.pad"}
 #: Functions of `torch` that are not the operator ``aten::NAME``, are no function of C++, that Dynamo folds or skips, or
 #: that only raise in newer versions (`torch.cholesky`, `torch.qr`).
 _NOT_THE_OPERATOR = frozenset(
-    {"addcdiv", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod", "cdist",
-     "chain_matmul", "cholesky", "einsum", "is_complex", "is_floating_point", "meshgrid", "miopen_ctc_loss", "numel",
-     "one_hot", "promote_types", "qr", "resize_as_", "resize_as_sparse_", "stft", "tensordot", "unique_consecutive"}
+    {"addcdiv", "align_tensors", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors",
+     "cartesian_prod", "cdist", "chain_matmul", "cholesky", "einsum", "is_complex", "is_floating_point", "meshgrid",
+     "miopen_ctc_loss", "numel", "one_hot", "promote_types", "qr", "resize_as_", "resize_as_sparse_", "stft",
+     "tensordot", "unique_consecutive"}
 )  # fmt: skip
 #: Modules that `import torch` imports, so a script need not import them.
 _WITH_TORCH = re.compile(

@@ -126,6 +126,7 @@ EXTRA_FUNCTIONS = (
         *_TRANSFORMS, "_grad_increment_nesting", "_grad_decrement_nesting", "_wrap_for_grad",
         "set_inplace_requires_grad_allowed", "get_inplace_requires_grad_allowed",
     )),
+    "torch._C._enter_dual_level", "torch._C._exit_dual_level",  # of torch 2.12, which has no others
     "torch.autograd.forward_ad.enter_dual_level", "torch.autograd.forward_ad.exit_dual_level",
     "torch.autograd.forward_ad.make_dual", "torch.autograd.forward_ad.unpack_dual",
     "torch._functorch.eager_transforms._set_tensor_requires_grad",

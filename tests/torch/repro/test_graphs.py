@@ -77,6 +77,14 @@ def assert_equal(made: Any, wanted: Any) -> None:
             assert new == old
 
 
+def forward_mode(jit: Jit) -> None:
+    jit(lambda x: torch.func.jvp(torch.sin, (x,), (torch.ones(3),)))(torch.randn(3))
+
+
+#: Programs whose text Dynamo does not trace, because it knows the functions in their graphs only as it makes them.
+NOT_TRACED_AGAIN = [forward_mode] if torch.__version__ < (2, 13) else []
+
+
 @pytest.fixture
 def check(tmp_path: Path) -> Callable[[Program], None]:
     """Compares every graph of a program with its text, run in eager and traced by Dynamo again."""
@@ -86,7 +94,7 @@ def check(tmp_path: Path) -> Callable[[Program], None]:
         assert found
         for case, blobs in found:
             text = printed(case, blobs, tmp_path)
-            for traced in (False, True):
+            for traced in (False,) if program in NOT_TRACED_AGAIN else (False, True):
                 scope: dict[str, Any] = {"__file__": str(tmp_path / "repro.py")}
                 exec(compile(text, "printed", "exec"), scope)  # noqa: S102  the text under test
                 function = scope["forward"]
@@ -153,12 +161,11 @@ def grad_modes(jit: Jit) -> None:
 
 
 def transforms(jit: Jit) -> None:
-    from torch.func import grad, jvp, vmap
+    from torch.func import grad, vmap
 
     jit(lambda x, y: vmap(lambda a, b: (a * b).sum(), in_dims=(0, 1))(x, y))(torch.randn(3, 4), torch.randn(4, 3))
     jit(lambda x: grad(lambda a: (a.sin() * a).sum())(x))(torch.randn(3))
     jit(lambda x: vmap(grad(lambda a: (a**3).sum()))(x))(torch.randn(2, 3))
-    jit(lambda x: jvp(torch.sin, (x,), (torch.ones(3),)))(torch.randn(3))
 
 
 def control_flow(jit: Jit) -> None:
@@ -252,8 +259,9 @@ def attention(jit: Jit) -> None:
     jit(layer)(torch.randn(2, 5, 16)).sum().backward()
 
 
-PROGRAMS = [in_place, indexing, autocast, grad_modes, transforms, control_flow, checkpointing, autograd_functions,
-            dynamic_shapes, values, random_numbers, memory, optimizer, convolutions, attention]  # fmt: skip
+PROGRAMS = [in_place, indexing, autocast, grad_modes, transforms, forward_mode, control_flow, checkpointing,
+            autograd_functions, dynamic_shapes, values, random_numbers, memory, optimizer, convolutions,
+            attention]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
