@@ -97,7 +97,7 @@ def table(rows: list[Row]) -> str:
         "final nodes/inputs: fxminify | needed | PyTorch | seconds: fxminify | PyTorch |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    ratios, worse = [], []
+    ratios, seconds, worse = [], [], []
     for (case, kind), by_tool in runs.items():
         if any("skipped" in r for r in by_tool.values()):
             continue
@@ -106,6 +106,7 @@ def table(rows: list[Row]) -> str:
         if "queries" in ours and "queries" in theirs:
             ratios.append(theirs["queries"] / ours["queries"])
             ratio = f"{ratios[-1]:.1f}"
+            seconds.append((ours["seconds"], theirs["seconds"]))
             if ours["queries"] >= theirs["queries"] or ours["nodes"] > theirs["nodes"]:
                 worse.append(f"{case} {kind}")
         start, needed = ((ours or theirs).get(key, 0) for key in ("start_nodes", "optimum"))
@@ -122,7 +123,9 @@ def table(rows: list[Row]) -> str:
         lines += [
             "",
             f"{len(ratios)} cases measured with both: median {statistics.median(ratios):.1f} times fewer queries "
-            f"(least {min(ratios):.1f}); worse than PyTorch in queries or nodes: {', '.join(worse) or 'none'}.",
+            f"(least {min(ratios):.1f}); worse than PyTorch in queries or nodes: {', '.join(worse) or 'none'}. "
+            f"Of PyTorch's seconds: median {statistics.median(one / other for one, other in seconds):.2f}, "
+            f"all together {sum(one for one, _ in seconds) / sum(other for _, other in seconds):.2f}.",
         ]
     return "\n".join(lines)
 
