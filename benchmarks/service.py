@@ -181,7 +181,7 @@ def uploads(site: Site, asked: Asked) -> Iterator[Row]:
         for what, kind, batch, most in (
             ("new captures", "new", 1, 600),
             ("repeats, one in a request", "known", 1, 2000),
-            (f"repeats, {BATCH} in a request", "known", BATCH, 400),
+            (f"repeats, {BATCH} in a request", "known", BATCH, 2000),
             ("repeats, whole and not offered", "whole", 1, 1000),
         ):
             load = Load(kind, server.port, server.token, CLIENTS, asked.seconds, batch)

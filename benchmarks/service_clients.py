@@ -183,7 +183,7 @@ async def _send(load: Load, waiting: list[bytes]) -> Answers:
 def _run(load: Load, count: int, first: int, ready: Any, out: Any) -> None:
     waiting = list(requests(load, count, first))
     ready.wait()
-    out.put(asyncio.run(_send(load, waiting)))
+    out.send(asyncio.run(_send(load, waiting)))
 
 
 @dataclass
@@ -196,15 +196,17 @@ class Clients:
 
     def __post_init__(self) -> None:
         context = multiprocessing.get_context("fork")
-        self._ready, self._out = context.Barrier(2), context.Queue()
-        self._process = context.Process(target=_run, args=(self.load, self.count, self.first, self._ready, self._out))
+        self._ready = context.Barrier(2)
+        self._answers, out = context.Pipe(duplex=False)
+        self._process = context.Process(target=_run, args=(self.load, self.count, self.first, self._ready, out))
         self._process.start()
+        out.close()  # so that the end of the process is seen
 
     def begin(self) -> None:
         """Wait until all requests are made, and let them be sent."""
         self._ready.wait(300)
 
     def end(self) -> Answers:
-        answers: Answers = self._out.get()
+        answers: Answers = self._answers.recv()
         self._process.join()
         return answers
