@@ -31,6 +31,21 @@ def test_starts_without_torch(code: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+AT_THE_END = """
+import atexit, gc, sys
+atexit.register(lambda: print("frozen:", gc.get_freeze_count() > 10_000))
+sys.argv = ["minify", "passes"]
+from fxminify.__main__ import main
+main()
+"""
+
+
+def test_a_short_command_is_not_looked_through_for_garbage_at_its_end() -> None:
+    done = python(AT_THE_END)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "frozen: True"
+
+
 def test_help_is_fast() -> None:
     """`minify --help` costs at most 0.3 s of a processor more than an empty interpreter (best of five)."""
 
