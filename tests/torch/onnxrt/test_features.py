@@ -96,7 +96,7 @@ INFERENCE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 @pytest.mark.parametrize("name", INFERENCE)
 def test_inference(name: str, compare: Comparison) -> None:
     function, args = INFERENCE[name]
-    if name == "pieces of nothing" and torch.__version__ < (2, 13):
+    if name == "pieces of nothing" and torch.__version__ < "2.13":
         pytest.skip("Dynamo of torch 2.12 cannot split a tensor without elements")
     with torch.no_grad():
         compare(function, args)

@@ -82,7 +82,7 @@ def forward_mode(jit: Jit) -> None:
 
 
 #: Programs whose text Dynamo does not trace, because it knows the functions in their graphs only as it makes them.
-NOT_TRACED_AGAIN = [forward_mode] if torch.__version__ < (2, 13) else []
+NOT_TRACED_AGAIN = [forward_mode] if torch.__version__ < "2.13" else []
 
 
 @pytest.fixture
