@@ -5,7 +5,7 @@ import gc
 import sys
 
 #: So many new objects are made before they are looked through for garbage: more than a short command makes. What it
-#: imports stays. To look through that while it works, and once more when Python ends, is a third of its time.
+#: imports stays. To look through that while it works, and once more when Python ends, is up to a fifth of its time.
 NEW_OBJECTS = 300_000
 
 
