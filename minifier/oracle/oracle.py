@@ -50,10 +50,11 @@ LASTS_TIMES = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """SAME needs ``needed`` sightings in at most ``runs`` runs."""
+    """SAME needs ``needed`` sightings in at most ``runs`` runs. With ``whole`` all runs are made and counted."""
 
     needed: int = 1
     runs: int = 1
+    whole: bool = False
 
     @classmethod
     def for_rate(cls, rate: float, least: float | None = None) -> Votes:
@@ -262,15 +263,17 @@ def tally(verdicts: Sequence[Verdict], votes: Votes) -> Verdict | None:
     last = verdicts[-1]
     if last.outcome in (Outcome.INVALID, Outcome.INFRA):
         return last
+    if votes.whole and len(verdicts) < votes.runs:
+        return None
     same = [v for v in verdicts if v.same]
+    counted = "" if votes.runs == 1 else f"{len(same)} of {len(verdicts)} runs"
     if len(same) >= votes.needed:
-        detail = "" if votes.runs == 1 else f"{len(same)} of {len(verdicts)} runs"
-        return replace(same[0], detail=detail)
+        return replace(same[0], detail=counted)
     if len(same) + votes.runs - len(verdicts) >= votes.needed:
         return None
     if same:
-        return Verdict(Outcome.FLAKY, same[0].signature, same[0].failure, detail=f"{len(same)} of {len(verdicts)} runs")
-    return next((v for v in verdicts if v.outcome is not Outcome.PASS), last)
+        return Verdict(Outcome.FLAKY, same[0].signature, same[0].failure, detail=counted)
+    return next((v for v in verdicts if v.outcome is not Outcome.PASS), replace(last, detail=counted))
 
 
 def text(failure: Failure) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -9,6 +10,9 @@ from typing import Protocol
 from ...store.document.case import Case
 from ...store.failure import Failure
 from ...store.signature import Signature
+
+#: The detail of a verdict that several runs gave.
+_COUNTED = re.compile(r"(\d+) of (\d+) runs")
 
 
 class Outcome(StrEnum):
@@ -35,6 +39,12 @@ class Verdict:
     @property
     def same(self) -> bool:
         return self.outcome is Outcome.SAME
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """How many runs showed the failure under reduction, and how many there were."""
+        found = _COUNTED.fullmatch(self.detail)
+        return (int(found[1]), int(found[2])) if found else (int(self.same), 1)
 
 
 class InterestingnessTest(Protocol):

@@ -15,8 +15,10 @@ from ...store import codec
 from ...store.document.case import Json
 from ...store.errors import StoreError
 from ...store.index import Index
-from . import wording
+from ...store.text import count
+from ..oracle.verdict import Outcome
 from .features import MOST, Feature, Text, change
+from .wording import Wording
 
 #: The kind of the artifact.
 ARTIFACT = "explanation"
@@ -32,9 +34,11 @@ class PassingVariant:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What is known about the result of ``reduction``.
+    """The answers about the result of ``reduction``.
 
-    ``asked`` counts answers, ``seconds`` is wall time. ``complete`` is False where the budget ended it.
+    ``asked`` counts answers, ``seconds`` is wall time. ``complete`` is False where the budget ended it. ``tensors``
+    names the tensors of the minimal case. ``shown`` of ``runs`` runs of the minimal case itself showed the failure;
+    ``runs`` is 0 where it always did. ``unjudged`` says why nothing was tried.
     """
 
     features: Annotated[tuple[Feature, ...], Meta(max_length=MOST)]
@@ -43,35 +47,57 @@ class Explanation:
     seconds: float = 0.0
     complete: bool = True
     reduction: int = 0
+    tensors: Annotated[tuple[Text, ...], Meta(max_length=MOST)] = ()
+    shown: int = 0
+    runs: int = 0
+    unjudged: Text = ""
+
+    @property
+    def _wording(self) -> Wording:
+        return Wording(self.features, self.tensors)
 
     def summary(self) -> str:
-        """In short: ``Needs float32 or float64 (float16 passes). Does not matter (as tested): values, sizes.``"""
-        needs, passes, free = (told(self.features) for told in (wording.needs, wording.passes, wording.free))
-        parts = [f"Needs {'; '.join(needs)}."] if needs else []
-        parts += [f"Passes with {'; '.join(passes)}."] if passes else []
-        parts += [f"Does not matter (as tested): {', '.join(free)}."] if free else []
-        return " ".join(parts)
+        """In short: ``Needs float32 or float64 (float16 passes). Does not matter (as tested): values (zeros).``"""
+        if self.unjudged:
+            return self.unjudged
+        words = self._wording
+        parts = {
+            "Needs {}.": "; ".join(words.needs()),
+            "Passes with {}.": "; ".join(words.passes()),
+            "Does not matter (as tested): {}.": ", ".join(words.free()),
+            "Also fails with {}.": "; ".join(words.fails()),
+        }
+        return " ".join(sentence.format(text) for sentence, text in parts.items() if text)
 
     def sentences(self) -> list[str]:
-        """What else was answered, a sentence for each feature that is not in the summary or in the passing variant."""
-        return wording.others(self.features, "" if self.passing_variant is None else self.passing_variant.what)
+        """A sentence for each feature that is not in the summary or in the passing variant, and how sure it all is."""
+        found = self._wording.others("" if self.passing_variant is None else self.passing_variant.what)
+        if self.runs and self.features:
+            least = min((a.runs for f in self.features for a in f.answers if a.outcome is Outcome.PASS), default=0)
+            each = f" Each variant that passes did so in all of its {least} runs or more." if least else ""
+            found.append(f"It fails in {self.shown} of {count(self.runs, 'run')}.{each}")
+        if not self.complete:
+            found.append(f"The budget ended after {count(self.asked, 'variant')}: what is not named was not tested.")
+        return found
 
     def told(self) -> tuple[str, ...]:
-        """The summary and the sentences, those of them that say something."""
+        """The summary and the sentences, without empty ones."""
         return tuple(filter(None, (self.summary(), *self.sentences())))
 
     def passes_with(self) -> str:
-        """What the passing variant has, fit to follow "passes with": ``size 16 in x.shape[1]``."""
+        """The change of the passing variant, fit to follow "passes with": ``size 16 in x.shape[1]``."""
         what = "" if self.passing_variant is None else self.passing_variant.what
         for feature in self.features:
             for answer in feature.answers:
-                if change(feature.aspect, feature.name, feature.now, answer.value) == what:
-                    return wording.phrase(feature, [answer.value], self.features)
+                if not answer.on and change(feature.aspect, feature.name, feature.now, answer.value) == what:
+                    return self._wording.phrase(feature, [answer.value])
         return what
 
     def to_json(self) -> Json:
-        """A JSON object. The summary and the sentences are for readers; `from_json` makes them anew."""
-        return {**codec.dump(self), "summary": self.summary(), "sentences": self.sentences()}
+        """A JSON object. The summary, the sentences and the claims are for readers; `from_json` makes them anew."""
+        claimed = [{**codec.dump(feature), "claim": str(feature.claim)} for feature in self.features]
+        words = {"summary": self.summary(), "sentences": self.sentences()}
+        return {**codec.dump(self), "features": claimed, **words}
 
     @classmethod
     def from_json(cls, doc: Any) -> Explanation:

@@ -1,4 +1,4 @@
-"""What can be changed in a minimal case, such as a size or a dtype, and what was answered about it"""
+"""Features of a minimal case that can be changed, such as a size or a dtype, and the answers about them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ from ..oracle.verdict import Outcome
 MOST, LONGEST = 1000, 20_000
 Text = Annotated[str, Meta(max_length=LONGEST)]
 #: The case fails, but in another way.
-OTHERWISE = (Outcome.OTHER, Outcome.CRASH, Outcome.TIMEOUT, Outcome.FLAKY)
+OTHERWISE = (Outcome.OTHER, Outcome.CRASH)
+#: So many other values must fail before a feature counts as one that does not matter.
+ENOUGH = 2
 #: The value of an argument that is not given.
 LEFT_OUT = "left out"
+#: The value of a setting that is not given.
+DEFAULT = "the default"
+_FLAGS = {"True", "False", "yes", "no"}
 
 
 class Aspect(StrEnum):
@@ -27,19 +32,39 @@ class Aspect(StrEnum):
     SETTING = "setting"
     LAYOUT = "layout"
     OPERATOR = "operator"
+    DEFAULT = "default"  # an argument that the call leaves out
+
+
+class Claim(StrEnum):
+    """The statement that the answers about a feature support."""
+
+    MATTERS = "matters"  # the case passes with another value
+    FREE = "does not matter"  # the case fails with every value that was tried, and these are enough
+    FAILS = "also fails with"  # the case fails with another value, but too few were tried
+    OTHERWISE = "fails in another way"
+    UNTESTED = "not tested"  # no value gave an answer
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """What the oracle said of the case with one thing changed to ``value``."""
+    """The oracle's answer about the case with one thing changed to ``value``.
+
+    ``shown`` of ``runs`` runs showed the failure. ``on`` is empty for an answer about the minimal case itself.
+    Otherwise it names the larger case, which fails as well, on which the value was tried because eager refuses it on
+    the minimal one. ``said`` is the headline of another failure, or the reason why there is no answer.
+    """
 
     value: Text
     outcome: Outcome
+    shown: int = 0
+    runs: int = 1
+    on: Text = ""
+    said: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One thing of the minimal case, what it is now, and what else was tried.
+    """A feature of the minimal case: its value ``now``, and the other values that were tried.
 
     Raises `ValueError` where the value of a size is no number.
     """
@@ -54,24 +79,42 @@ class Feature:
             if not (number.isascii() and number.isdigit() and len(number) < 19):
                 raise ValueError(f"{number!r:.40} is no size")
 
-    def that(self, *outcomes: Outcome) -> list[str]:
-        """The values with one of these outcomes. The value of the minimal case itself has the outcome SAME."""
+    def that(self, *outcomes: Outcome, on: bool | None = False) -> list[str]:
+        """The values with one of these outcomes. The value of the minimal case itself has the outcome SAME.
+
+        ``on`` selects answers about larger cases; None selects all answers.
+        """
         own = [self.now] if Outcome.SAME in outcomes else []
-        found = [*own, *(a.value for a in self.answers if a.outcome in outcomes)]
+        found = [*own, *(a.value for a in self.answers if a.outcome in outcomes and on in (None, bool(a.on)))]
         numbers = self.aspect is Aspect.SIZE
         return sorted(dict.fromkeys(found), key=int) if numbers else list(dict.fromkeys(found))
 
     @property
-    def free(self) -> bool | None:
-        """Whether the case fails with every value that was tried. None where that is not known."""
-        if self.that(Outcome.PASS) or self.that(*OTHERWISE):
-            return False
-        return True if len(self.that(Outcome.SAME)) > 1 else None
+    def claim(self) -> Claim:
+        """The statement that the answers support."""
+        if self.that(Outcome.PASS, on=None):
+            return Claim.MATTERS
+        if self.that(*OTHERWISE, on=None):
+            return Claim.OTHERWISE
+        if not self.fails_with:
+            return Claim.UNTESTED
+        return Claim.FREE if len(self.fails_with) >= ENOUGH or self.is_twofold else Claim.FAILS
+
+    @property
+    def fails_with(self) -> list[str]:
+        """The other values with which the case fails in the same way, on the minimal case or on a larger one."""
+        return [value for value in self.that(Outcome.SAME, on=None) if value != self.now]
+
+    @property
+    def is_twofold(self) -> bool:
+        """True where there are only two values, so that one other value is all that can be tried."""
+        values = {self.now, *(a.value for a in self.answers)}
+        return bool({self.now} & _FLAGS) and len(values - {LEFT_OUT, DEFAULT} - {self.now}) <= 1
 
     @property
     def matters(self) -> bool:
-        """Whether the case passes with another value. Operators are left out: another operator nearly always passes."""
-        return bool(self.that(Outcome.PASS)) and self.aspect is not Aspect.OPERATOR
+        """True if the case passes with another value. Operators are left out: another operator nearly always passes."""
+        return self.claim is Claim.MATTERS and self.aspect is not Aspect.OPERATOR
 
     @property
     def places(self) -> list[str]:
@@ -88,10 +131,18 @@ class Feature:
             case _:
                 return []
 
+    @property
+    def argument(self) -> tuple[str, str]:
+        """The name of an argument, and the call that takes it: ``argument dim of torch.sum``."""
+        name, _, call = self.name.removeprefix("argument ").partition(" of ")
+        return name, call
+
 
 def change(aspect: Aspect, name: str, now: str, value: str) -> str:
     """One change in words that are the same in every version: ``16 instead of 17 as x.shape[1]``."""
     if value == LEFT_OUT:
         return f"{name} left out"
+    if aspect is Aspect.DEFAULT:
+        return f"{name} given as {value}"
     told = aspect is Aspect.OPERATOR or name == "values"
     return f"{value} instead of {now}" + ("" if told else f" as {name}")

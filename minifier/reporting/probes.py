@@ -13,19 +13,26 @@ from typing import Any
 
 from ...repro_templates.source.elements import COMPLEX, FLOATS, INTEGERS
 from ...repro_templates.source.expressions import Unprintable, shown_target
-from ...repro_templates.source.function import print_graph
+from ...repro_templates.source.function import is_lowered, print_graph
 from ...store.document.case import Blobs, Case, Graph, Node, TensorSpec, Value, refs, tag
 from ...store.document.names import UnknownName, check_target
 from ...store.document.strides import contiguous
+from ..candidate.graph_view import GraphView
 from ..candidate.hop_calls import renamed
+from ..candidate.patch import apply
+from ..candidate.rewriting import Omit, inside
+from ..candidate.trace import Trace
+from ..passes.arguments import omissions, parameter
 from ..passes.dimensions import hinted, renumbered
 from ..passes.dtypes import retyped
 from ..reducer.history import text, values
-from .features import LEFT_OUT, Aspect, change
+from .features import DEFAULT, LEFT_OUT, Aspect, change
 from .remake import cast, plain, relaid, resize
 
 #: The most nodes whose arguments and operators are varied, and the most arguments.
 MOST_NODES, MOST_ARGUMENTS = 4, 8
+#: The most arguments that are given although the calls leave them out.
+MOST_DEFAULTS = 6
 _DTYPES = {
     "float": ("float32", "float64", "float16", "bfloat16"),
     "int": ("int64", "int32", "uint8", "float32"),
@@ -59,7 +66,8 @@ Place = tuple[int, int]
 class Probe:
     """``case`` is the minimal case with ``name`` changed from ``now`` to ``value``. ``blobs`` has the new storages.
 
-    Of the probes that pass, the one with the smallest ``distance`` is shown.
+    Of the probes that pass, the one with the smallest ``distance`` is shown. ``place`` is the same for the same change
+    in each case of one reduction: the name of a node and of a parameter.
     """
 
     aspect: Aspect
@@ -69,6 +77,11 @@ class Probe:
     case: Case
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     distance: int = 0
+    place: tuple[str, ...] = ()
+
+    @property
+    def is_omission(self) -> bool:
+        return self.value == LEFT_OUT
 
     def words(self) -> str:
         return change(self.aspect, self.name, self.now, self.value)
@@ -114,22 +127,26 @@ def as_printed(case: Case) -> Case:
 
 def settings(case: Case) -> Iterator[Probe]:
     """Each setting with its default value, and ``requires_grad`` where no tensor has it."""
+    yield from (replace(probe, place=(probe.name,)) for probe in _settings(case))
+
+
+def _settings(case: Case) -> Iterator[Probe]:
     for name, value in case.context.items():
         if name != "rng":
             less = {k: v for k, v in case.context.items() if k != name}
-            yield Probe(Aspect.SETTING, name, text(value), "the default", replace(case, context=less), distance=35)
+            yield Probe(Aspect.SETTING, name, text(value), DEFAULT, replace(case, context=less), distance=35)
     for name in ("dynamic", "mode"):
         if name in case.backend:
             fewer = {k: v for k, v in case.backend.items() if k != name}
             yield Probe(
-                Aspect.SETTING, name, text(case.backend[name]), "the default", replace(case, backend=fewer), distance=35
+                Aspect.SETTING, name, text(case.backend[name]), DEFAULT, replace(case, backend=fewer), distance=35
             )
     items = (case.backend.get("options") or {}).get("dict", [])
     for item in items:
         left = {"dict": [other for other in items if other is not item]}
         backend = {k: v for k, v in {**case.backend, "options": left}.items() if k != "options" or left["dict"]}
         name = f"option {text(item[0])}"
-        yield Probe(Aspect.SETTING, name, text(item[1]), "the default", replace(case, backend=backend), distance=35)
+        yield Probe(Aspect.SETTING, name, text(item[1]), DEFAULT, replace(case, backend=backend), distance=35)
     if case.backward:
         yield Probe(Aspect.SETTING, "backward pass", "yes", "no", replace(case, backward=False), distance=35)
     if case.calls > 1:
@@ -231,26 +248,86 @@ def layouts(case: Case, blobs: Blobs) -> Iterator[Probe]:
             yield Probe(Aspect.LAYOUT, f"layout of {name}", now, label, changed, made[1], distance=25)
 
 
-def arguments(case: Case) -> Iterator[Probe]:
-    """Each number or flag among the arguments changed a little, and each keyword left out."""
+def arguments(case: Case, trace: Trace | None = None) -> Iterator[Probe]:
+    """Each optional argument left out, and each number or flag among the arguments changed a little.
+
+    ``trace`` has the signatures of what the nodes call. Without one, only keyword arguments are known to be optional.
+    """
+    view = GraphView(case, trace or Trace({}, (), {}))
     left, calls = MOST_ARGUMENTS, _calls(case)
+    omitted = {
+        (edit.node, edit.argument): patch
+        for patch in omissions(view)
+        for edit in patch.edits
+        if isinstance(edit, Omit) and not edit.path
+    }
     for node in case.graph.compute[:MOST_NODES]:
         places: list[tuple[int | str, Value]] = [*enumerate(node.args), *node.kwargs.items()]
         for place, value in places:
-            others = list(_nearby(value))
-            if type(place) is str and value is not None and not _refers(value):
-                others = [_NOTHING, *others][:2]
-            if not others or left == 0:
+            parameter = _parameter(view, node, place)
+            default = view.trace.defaults.get(node.name, {}).get(parameter, _NOTHING)
+            others = [] if _refers(value) else [other for other in _nearby(value) if other != default]
+            without = apply(view, omitted[node.name, place]) if (node.name, place) in omitted else None
+            omittable = without is not None and value is not None and value != default and not _refers(value)
+            if not (others or omittable) or left == 0:
                 continue
             left -= 1
-            name = f"argument {place} of {calls[node.name]}"
-            for distance, other in enumerate(others):
-                label = LEFT_OUT if other is _NOTHING else text(other)
-                changed = with_node(case, node.name, _given(node, place, other))
-                yield Probe(Aspect.ARGUMENT, name, text(value), label, changed, distance=10 + distance)
+            name = f"argument {parameter} of {calls[node.name]}"
+            made: list[tuple[str, Case | None]] = [(LEFT_OUT, without)] if omittable else []
+            made += [(text(other), with_node(case, node.name, _given(node, place, other))) for other in others]
+            for distance, (label, changed) in enumerate(made[:2]):
+                if changed is not None:
+                    yield Probe(
+                        Aspect.ARGUMENT, name, text(value), label, changed,
+                        distance=10 + distance, place=(node.name, parameter),
+                    )  # fmt: skip
+
+
+def defaults(case: Case, trace: Trace | None) -> Iterator[Probe]:
+    """Each flag, number or list that a call leaves out given with another value than its default."""
+    left, calls = MOST_DEFAULTS, _calls(case)
+    if trace is None:
+        return
+    for node in case.graph.compute[:MOST_NODES]:
+        signature = trace.signatures.get(node.name, ())
+        given = {name for name, _ in signature[: len(node.args)]} | node.kwargs.keys()
+        lists = [value for value in (*node.args, *node.kwargs.values()) if _is_numbers(value)]
+        for key, default in trace.defaults.get(node.name, {}).items():
+            others = [] if key in given or key in _NOT_GIVEN else list(_instead(default, lists))
+            if not others or left == 0 or key not in {name for name, _ in signature}:
+                continue
+            left -= 1
+            name = f"argument {key} of {calls[node.name]}"
+            changed = with_node(case, node.name, replace(node, kwargs={**node.kwargs, key: others[0]}))
+            place = node.name, key
+            yield Probe(Aspect.DEFAULT, name, text(default), text(others[0]), changed, distance=50, place=place)
+
+
+def _instead(default: Value, lists: Sequence[Value]) -> Iterator[Value]:
+    """Values to give instead of ``default``. An empty list stands for another argument, one of ``lists``."""
+    if default == []:
+        sizes = [inside(listed) for listed in lists]
+        for length in dict.fromkeys(len(items) for items in sizes if items):
+            yield from (near for n in (1, 2) if (near := [n] * length) not in sizes)
+    elif type(default) in (bool, int, float) or _is_numbers(default):
+        yield from _nearby(default)
+
+
+def _is_numbers(value: Value) -> bool:
+    items = inside(value)
+    return bool(items) and all(type(item) is int for item in items or ())
+
+
+def _parameter(view: GraphView, node: Node, place: int | str) -> str:
+    """The name of the parameter that takes an argument; its position where that is not known."""
+    return parameter(view, node, place) or str(place)
 
 
 _NOTHING = object()
+#: Parameters that say where a result lies and what it is.
+_NOT_GIVEN = frozenset(
+    {"out", "generator", "dtype", "layout", "device", "pin_memory", "memory_format", "names", "inplace"}
+)
 #: Larger numbers are not changed by one: that makes no difference to most operators.
 _CLOSE = 64
 
@@ -296,7 +373,7 @@ def operators(case: Case) -> Iterator[Probe]:
             near = sorted((other for other in family if other != called), key=lambda o: abs(family.index(o) - at))
             found = [n for other in near if (n := _calling(node, called, other)) is not None][:2]
             for rank, other in enumerate(found):
-                now, label = (_called(n) for n in (node, other))
+                now, label = (_called(n, is_lowered(case)) for n in (node, other))
                 changed = with_node(case, node.name, other)
                 yield Probe(Aspect.OPERATOR, f"operator {calls[node.name]}", now, label, changed, distance=40 + rank)
 
@@ -327,15 +404,15 @@ def _calling(node: Node, called: str, other: str) -> Node | None:
 
 def _calls(case: Case) -> dict[str, str]:
     """What the nodes call, as the script says it; of several that call the same, the first, the second..."""
-    labels = [_called(node) for node in case.graph.compute]
+    labels = [_called(node, is_lowered(case)) for node in case.graph.compute]
     return {
         node.name: called if labels.count(called) == 1 else f"{called} (call {labels[: i + 1].count(called)})"
         for i, (node, called) in enumerate(zip(case.graph.compute, labels, strict=True))
     }
 
 
-def _called(node: Node) -> str:
-    return shown_target(node.target) if node.op == "call_function" else str(node.target)
+def _called(node: Node, lowered: bool) -> str:
+    return shown_target(node.target, lowered=lowered) if node.op == "call_function" else str(node.target)
 
 
 def resized(case: Case, places: Sequence[Place], size: int, follow: str, blobs: Blobs) -> tuple[Case, Blobs] | None:

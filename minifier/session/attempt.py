@@ -24,17 +24,19 @@ from ..candidate.hop_calls import with_distinct_names
 from ..candidate.trace import Trace, lacks_shapes, with_shapes
 from ..oracle import first_node, rest, tasks
 from ..oracle.hang_margin import MARGIN, HangMargin
-from ..oracle.oracle import Oracle
+from ..oracle.oracle import Oracle, Votes
 from ..oracle.replay import LIMIT
 from ..oracle.scheduler import QueryScheduler
 from ..oracle.verdict import Outcome, Verdict
 from ..passes import installed
 from ..reducer.hints import blamed, named
+from ..reducer.history import EXPLAIN
 from ..reducer.shrinker import ReductionResult
 from ..reducer.validity import KnownValidity
 from ..reporting import explanation, illustrations
 from ..reporting.emit import Draft, Emitter
-from ..reporting.explain import explain
+from ..reporting.explain import Background, explain
+from ..reporting.luck import Luck, measuring
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Ended
 from ..tracing.content_address import content_addressed
@@ -196,7 +198,7 @@ class EntryAttempt:
         if done.state is State.VERIFIED and not self.session.spent():
             self.begins(trace)
             if self.session.options.explain and complete:
-                self.explain(done.found.case)
+                self.explain(done)
             if complete:
                 self.ask_about_the_rest(start, trace, done.case)
         if not self.session.spent():
@@ -323,21 +325,47 @@ class EntryAttempt:
             raise SandboxError(f"recording the values of the graph ended in {reply.ended}: {reply.error}")
         return Trace.from_json(reply.result)
 
-    def explain(self, case: Case) -> None:
-        """Ask what of ``case`` matters, and keep the answers: `fxminify.minifier.reporting.explain`."""
+    def explain(self, done: Printed) -> None:
+        """Ask what of the result matters, and keep the answers: `fxminify.minifier.reporting.explain`."""
         if isinstance(self.oracle, Oracle):
             self.oracle.timeout_factor = 1.0
+        case = done.found.case
         self.listen(case.graph.count, "finding out what matters")
         scratch, validator = self.session.pool.scratch, Validation(self.session.pool, self.timeout)
         validity = KnownValidity(validator, self.scheduler.key)
         try:
-            found = explain(case, scratch, self.scheduler, put=scratch.put, validity=validity)
+            luck = self.luck(done)
+            in_fresh_workers = isinstance(self.oracle, Oracle) or luck is not None
+            background = Background(
+                trace=self.reduction.study(case),
+                steps=self.reduction.larger_cases(case),
+                step_trace=done.found.trace,
+                again=self.again if in_fresh_workers else None,
+                headline=self.session.shown.failures[0].headline(),
+            )
+            found = explain(
+                case, scratch, self.scheduler, put=scratch.put, validity=validity, background=background, luck=luck
+            )  # fmt: skip
         except Exception as error:  # the script is verified already: this must not cost it
             if self.session.options.strict:
                 raise
             self.session.note(f"what matters could not be found out: {error!r}")
             return
         explanation.keep(self.session.index, self.session.capture.id, replace(found, reduction=self.log.reduction))
+
+    def again(self, case: Case, votes: Votes | None) -> Verdict:
+        """The verdict on ``case`` in a fresh process."""
+        return self.oracle.ask(case, fresh=True, votes=votes)
+
+    def luck(self, done: Printed) -> Luck | None:
+        """Measure how often the result fails. None where it always does."""
+        oracle, shown = self.oracle, self.session.shown
+        if done.share >= 1.0 and shown.rate >= 1.0 and oracle.votes.runs == 1:
+            return None
+        votes = measuring(shown.entries[shown.entry].seconds)
+        key = f"{self.scheduler.key(done.found.case)}/{EXPLAIN}-rate"
+        verdict = self.scheduler.ask_once(key, EXPLAIN, lambda: oracle.ask(done.found.case, votes=votes))
+        return Luck(*verdict.counted)
 
     def ask_about_the_rest(self, start: Case, trace: Trace, minimal: Case) -> None:
         """Find out what ``start`` does without the operations that ``minimal`` has. This is asked at the end of

@@ -112,6 +112,11 @@ class Reduction:
         reply = self.session.pool.submit("study", tasks.study_argument(case, prefix), timeout=self.timeout).result()
         return Trace.from_json(reply.result) if reply.ended is Ended.DONE else None
 
+    def larger_cases(self, case: Case) -> list[tuple[int, Case]]:
+        """The cases before ``case``, with the numbers of their steps, the last one first."""
+        numbered = [(self.steps.numbers.get(key, 0), step) for step, key in self.path]
+        return [(number, step) for number, step in reversed(numbered) if number and step is not case]
+
     def _shrink(self) -> ReductionResult:
         """One run of the shrinker. Again where the failure comes and goes, and lucky answers misled it."""
         undone = False

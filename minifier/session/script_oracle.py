@@ -58,4 +58,6 @@ class ScriptOracle:
         if done.shown and failure is not None:
             outcome = Outcome.SAME if done.shown >= votes.needed else Outcome.FLAKY
             return Verdict(outcome, signature(failure), failure, detail=f"{done.shown} of {done.runs} runs")
-        return Verdict(Outcome.PASS if failure is None else Outcome.INVALID, detail=done.mismatch)
+        if failure is None:
+            return Verdict(Outcome.PASS, detail=f"0 of {done.runs} runs")
+        return Verdict(Outcome.INVALID, detail=done.mismatch)

@@ -33,6 +33,8 @@ class StepLog:
         self.told = told
         self.last = start
         self.number = 0
+        #: The numbers of the steps by the keys of their cases.
+        self.numbers: dict[str, int] = {}
         self._kept = set(start.storages)
         self._bytes = 0
         self._started = time.monotonic()
@@ -40,6 +42,7 @@ class StepLog:
     def add(self, case: Case, key: str, pass_name: str, queries: int) -> None:
         """``case`` is the best now; ``queries`` had been asked by then. It is told once it is stored."""
         self.number += 1
+        self.numbers[key] = self.number
         step = StepInfo(
             self.number, pass_name, key, case.graph.count, len(case.inputs), queries,
             round(time.monotonic() - self._started, 3), difference(self.last, case),

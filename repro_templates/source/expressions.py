@@ -314,10 +314,10 @@ def shown(value: Value, name_of: Callable[[str], str] = str) -> str | None:
         return None
 
 
-def shown_target(target: Value) -> str:
-    """The name of a target for a person: as source, or as in the document."""
+def shown_target(target: Value, *, lowered: bool = False) -> str:
+    """The name of a target for a person: as source, or as in the document. ``lowered`` as for `Expressions`."""
     try:
-        return Expressions(str).target(target)
+        return Expressions(str, lowered=lowered).target(target)
     except Unprintable:
         return str(target[tag(target)]) if tag(target) else str(target)
 

@@ -14,15 +14,18 @@ from made import Held
 
 from fxminify.minifier.candidate.validity import Way
 from fxminify.minifier.oracle.keys import Keys
+from fxminify.minifier.oracle.oracle import Votes
 from fxminify.minifier.oracle.scheduler import Budget, BudgetSpent, MemoryLog, QueryScheduler
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.reducer.history import EXPLAIN
 from fxminify.minifier.reducer.validity import KnownValidity
 from fxminify.minifier.reporting import remake
-from fxminify.minifier.reporting.explain import explain
+from fxminify.minifier.reporting.explain import Background, explain
 from fxminify.minifier.reporting.explanation import Explanation
-from fxminify.minifier.reporting.features import Aspect
+from fxminify.minifier.reporting.features import Aspect, Claim
+from fxminify.minifier.reporting.luck import Luck
 from fxminify.minifier.tracing import validity
+from fxminify.minifier.tracing.study import study
 from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
 from fxminify.store.document.strides import contiguous
 from fxminify.store.live.build import build, build_value
@@ -65,7 +68,8 @@ class Eager:
 
 
 def words(found: Explanation, aspect: Aspect) -> dict[str, str]:
-    return {s.name: "free" if s.free else "matters" if s.matters else "" for s in found.features if s.aspect is aspect}
+    claims = {Claim.FREE: "free", Claim.MATTERS: "matters", Claim.FAILS: "fails"}
+    return {s.name: claims.get(s.claim, "") for s in found.features if s.aspect is aspect}
 
 
 X0, X1 = {"ref": "x0"}, {"ref": "x1"}
@@ -80,8 +84,9 @@ def test_a_threshold_in_tied_dimensions_and_the_nearest_variant_that_passes() ->
         "x1.shape[1]": "free",
     }
     assert found.summary() == (
-        "Needs size 17 or more in x0.shape[1] and x1.shape[0] (16 passes, 69 still fails). "
-        "Does not matter (as tested): dtype, values, sizes in x0.shape[0] and x1.shape[1], requires_grad."
+        "Needs size 17 or more in x0.shape[1] and x1.shape[0] (16 passes; 18, 64 and 69 fail). "
+        "Does not matter (as tested): dtype (float64, float16, bfloat16), values (ones, random numbers), "
+        "sizes in x0.shape[0] and x1.shape[1] (2, 16, 17), requires_grad."
     )
     assert found.passes_with() == "size 16 in x0.shape[1] and x1.shape[0]"
     assert found.passing_variant is not None
@@ -105,7 +110,7 @@ def test_small_sizes_are_tied_only_where_eager_says_so() -> None:
 def test_numbers_of_the_graph_follow_a_size() -> None:
     start = case(zeros(2, 24), fn="torch.reshape", args=(X0, [24, 2]))
     found = explained(start, lambda c: c.tensors[0].shape[1] > 20)
-    assert found.summary().startswith("Needs a size over 12 in x0.shape[1] (12 passes, 97 still fails).")
+    assert found.summary().startswith("Needs a size over 12 in x0.shape[1] (12 passes; 23, 25, 64 and 97 fail).")
 
 
 def test_symbolic_sizes_take_other_numbers_with_all_their_dimensions() -> None:
@@ -198,7 +203,7 @@ def test_settings_arguments_and_operators() -> None:
 
     found = explained(start, fails)
     assert words(found, Aspect.SETTING) == {
-        "grad": "free", 'option "fuse"': "matters", 'option "level"': "free",
+        "grad": "free", 'option "fuse"': "matters", 'option "level"': "fails",
         "requires_grad": "free",
     }  # fmt: skip
     assert words(found, Aspect.ARGUMENT) == {
@@ -348,3 +353,131 @@ def test_what_eager_refuses_is_no_query() -> None:
     assert plain.features == informed.features
     assert Outcome.INVALID in asked
     assert fewer == [outcome for outcome in asked if outcome is not Outcome.INVALID]
+
+
+def pooled(shape: tuple[int, ...], kwargs: Mapping[str, Any]) -> Case:
+    return case(zeros(*shape), fn="torch.nn.functional.avg_pool2d", args=(X0, [1, 2]), kwargs=kwargs)
+
+
+def told(start: Case, fails: Callable[[Case], bool], **background: Any) -> Explanation:
+    """The explanation of a studied case."""
+    held = Held()
+    known = Background(trace=study(start, held, put=lambda key, data: held.put({key: data})), **background)
+    scheduler = QueryScheduler(Eager(fails, held))
+    return explain(start, held, scheduler, put=held.put, background=known, budget=Budget(100), clock=lambda: 0.0)
+
+
+def node_of(c: Case) -> Node:
+    return c.graph.compute[0]
+
+
+def test_what_eager_refuses_is_tried_with_another_size() -> None:
+    start = pooled((1, 1, 1), {"ceil_mode": True})
+    found = told(start, lambda c: node_of(c).kwargs == {"ceil_mode": True})
+    ceil = next(f for f in found.features if "ceil_mode" in f.name)
+    assert (ceil.claim, [(a.value, a.outcome, a.on) for a in ceil.answers]) == (
+        Claim.MATTERS,
+        [
+            ("left out", Outcome.INVALID, ""),
+            ("left out", Outcome.PASS, "with x0.shape[2] = 17"),
+        ],
+    )
+
+
+def test_what_eager_refuses_is_tried_on_an_earlier_step() -> None:
+    start = replace(pooled((1, 1, 1), {"ceil_mode": True}), earlier=({"tuple": [{"tensor": 0}]},))  # sizes stay
+    before = pooled((1, 1, 5), {"ceil_mode": True})
+    trace = study(before, {}, put=lambda key, data: None)
+    found = told(start, lambda c: "ceil_mode" in node_of(c).kwargs, steps=[(3, before)], step_trace=trace)
+    assert found.summary().startswith(
+        "Needs ceil_mode=True of torch.nn.functional.avg_pool2d "
+        "(in step 3 of the reduction (x0: float32[1, 1, 5]) leaving it out passes and True fails)."
+    )
+    only_false = told(start, lambda c: True, steps=[(3, before)], step_trace=trace)
+    ceil = next(f for f in only_false.features if "ceil_mode" in f.name)
+    assert (ceil.claim, ceil.fails_with) == (Claim.FREE, ["left out"])
+    alone = told(start, lambda c: True)
+    assert (
+        "Not tested, because eager refuses it: ceil_mode of torch.nn.functional.avg_pool2d left out."
+        in alone.sentences()
+    )
+
+
+def test_arguments_that_are_left_out_are_given_and_named_only_where_they_matter() -> None:
+    start = pooled((1, 1, 8), {})
+    found = told(start, lambda c: "stride" not in node_of(c).kwargs)
+    assert {f.name.split()[1]: f.claim for f in found.features if f.aspect is Aspect.DEFAULT} == {
+        "stride": Claim.MATTERS, "ceil_mode": Claim.FREE, "count_include_pad": Claim.FREE, "padding": Claim.UNTESTED,
+    }  # fmt: skip
+    assert "Passes with stride=[1, 1] of torch.nn.functional.avg_pool2d." in found.summary()
+    assert "count_include_pad" not in " ".join(found.told())
+
+
+def test_what_passes_once_is_asked_again() -> None:
+    start = case(zeros(4), fn="torch.relu", args=(X0,))
+
+    def again(c: Case, votes: Votes | None) -> Verdict:
+        assert votes is None
+        return Verdict(Outcome.SAME if c.tensors[0].dtype == "float64" else Outcome.PASS)
+
+    found = told(start, lambda c: c.tensors[0].dtype == "float32", again=again)
+    dtype = next(f for f in found.features if f.aspect is Aspect.DTYPE)
+    assert [(a.value, a.outcome, a.shown, a.runs) for a in dtype.answers] == [
+        ("float64", Outcome.FLAKY, 0, 1), ("float16", Outcome.PASS, 0, 2), ("bfloat16", Outcome.PASS, 0, 2),
+    ]  # fmt: skip
+    assert found.summary().startswith("Needs float32 (float16 and bfloat16 pass).")
+
+
+def test_the_same_bug_in_another_dtype_is_no_other_failure() -> None:
+    start = case(zeros(4), fn="torch.relu", args=(X0,))
+    words = {"float64": "no kernel for DoubleTensor", "float16": "no kernel for HalfTensor", "bfloat16": "out of range"}
+
+    class Refusing(Eager):
+        def ask(self, candidate: Case) -> Verdict:
+            dtype = candidate.tensors[0].dtype
+            if dtype == "float32":
+                return super().ask(candidate)
+            return Verdict(Outcome.OTHER, detail=f"RuntimeError: {words[dtype]}")
+
+    held = Held()
+    background = Background(headline="RuntimeError: no kernel for FloatTensor")
+    found = explain(
+        start, held, QueryScheduler(Refusing(lambda c: True, held)), put=held.put, background=background,
+        clock=lambda: 0.0,
+    )  # fmt: skip
+    dtype = next(f for f in found.features if f.aspect is Aspect.DTYPE)
+    assert (dtype.fails_with, dtype.that(Outcome.OTHER)) == (["float64", "float16"], ["bfloat16"])
+    assert "Fails in another way with bfloat16: RuntimeError: out of range." in found.sentences()
+
+
+def test_a_failure_that_comes_and_goes_takes_more_runs_or_is_not_judged() -> None:
+    start = case(zeros(4), fn="torch.relu", args=(X0,))
+    asked: list[Votes] = []
+
+    def again(c: Case, votes: Votes | None) -> Verdict:
+        assert votes is not None
+        asked.append(votes)
+        if c.tensors[0].dtype in ("float16", "bfloat16"):
+            return Verdict(Outcome.PASS, detail=f"0 of {votes.runs} runs")
+        return Verdict(Outcome.SAME, detail=f"1 of {votes.runs - 3} runs")
+
+    class Unlucky(Eager):
+        def ask(self, candidate: Case) -> Verdict:
+            raise AssertionError("a single run tells nothing")
+
+    held, oracle = Held(), Unlucky(lambda c: True, {})
+    found = explain(
+        start, held, QueryScheduler(oracle), put=held.put, background=Background(again=again), luck=Luck(12, 40),
+        clock=lambda: 0.0,
+    )  # fmt: skip
+    assert {(votes.needed, votes.runs) for votes in asked} == {(1, 35)}
+    assert found.summary().startswith("Needs float32 or float64 (float16 and bfloat16 pass)")
+    assert found.sentences()[-1] == (
+        "It fails in 12 of 40 runs. Each variant that passes did so in all of its 35 runs or more."
+    )
+    seldom = explain(start, held, QueryScheduler(oracle), put=held.put, luck=Luck(2, 40))
+    assert seldom.told() == (
+        "What matters was not judged: the minimal case fails in 2 of 40 runs, and each variant would take 768 runs.",
+    )
+    never = explain(start, held, QueryScheduler(oracle), put=held.put, luck=Luck(0, 40))
+    assert never.told() == ("What matters was not judged: none of 40 runs of the minimal case failed.",)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,31 +36,32 @@ def feature(aspect: Aspect, name: str, now: str, **answers: str) -> Feature:
 @pytest.mark.parametrize(
     ("answers", "words"),
     [
-        (sized(17, (18, 34, 69), (16,)), "Needs size 17 or more in x.shape[1] (16 passes, 69 still fails)."),
-        (sized(17, (18,), (8, 1)), "Needs a size over 8 in x.shape[1] (8 passes, 18 still fails)."),
-        (sized(4, (3, 1), (5, 8)), "Needs size 4 or less in x.shape[1] (5 passes, 1 still fails)."),
-        (sized(4, (3,), (8,)), "Needs a size under 8 in x.shape[1] (8 passes, 3 still fails)."),
+        (sized(17, (18, 34, 69), (16,)), "Needs size 17 or more in x.shape[1] (16 passes; 18, 34 and 69 fail)."),
+        (sized(17, (18,), (8, 1)), "Needs a size over 8 in x.shape[1] (1 and 8 pass, 18 fails)."),
+        (sized(4, (3, 1), (5, 8)), "Needs size 4 or less in x.shape[1] (5 and 8 pass, 1 and 3 fail)."),
+        (sized(4, (3,), (8,)), "Needs a size under 8 in x.shape[1] (8 passes, 3 fails)."),
         (sized(4, (), (3, 5)), "Needs size 4 in x.shape[1] (3 and 5 pass)."),
         (sized(17, (), (16,)), "Needs size 17 in x.shape[1] (16 passes)."),
         (
             sized(17, (33, 69), (16, 32, 18, 34)),
-            "Needs a size that is no multiple of 2 in x.shape[1] (17, 33 and 69 fail, 16, 18, 32 and 34 pass).",
+            "Needs a size that is no multiple of 2 in x.shape[1] (17, 33 and 69 fail; 16, 18, 32 and 34 pass).",
         ),
         (
             sized(17, (18, 33, 69), (16, 32)),
-            "Needs a size that is no multiple of 4 in x.shape[1] (17, 18, 33 and 69 fail, 16 and 32 pass).",
+            "Needs a size that is no multiple of 4 in x.shape[1] (17, 18, 33 and 69 fail; 16 and 32 pass).",
         ),
         (
             sized(8, (16, 32), (7, 9, 33)),
-            "Needs a size that is a multiple of 2 in x.shape[1] (8, 16 and 32 fail, 7, 9 and 33 pass).",
+            "Needs a size that is a multiple of 2 in x.shape[1] (8, 16 and 32 fail; 7, 9 and 33 pass).",
         ),
         (sized(2, (3,), (1, 4)), "Passes with size 1 or 4 in x.shape[1] (2 and 3 fail)."),
         (
             sized(2, (3,), (1,), other=(4,)),
-            "Needs size 2 or more in x.shape[1] (1 passes, 3 still fails, 4 fails in another way).",
+            "Needs size 2 or more in x.shape[1] (1 passes, 3 fails, 4 fails in another way).",
         ),
         (sized(17, (18,), other=(16,)), ""),
-        (sized(1, (2, 3)), "Does not matter (as tested): sizes."),
+        (sized(1, (2, 3)), "Does not matter (as tested): sizes in x.shape[1] (2, 3)."),
+        (sized(1, (2,), invalid=(3,)), "Also fails with size 2 in x.shape[1]."),
         (sized(1, (), invalid=(2,)), ""),
     ],
 )
@@ -108,13 +108,32 @@ ARGUMENT, SETTING, OPERATOR = Aspect.ARGUMENT, Aspect.SETTING, Aspect.OPERATOR
         (Feature(LAYOUT, "layout of x", "strides (1, 4), offset 0", (ProbeAnswer("contiguous", Outcome.PASS),)),
          "Needs strides (1, 4) (contiguous passes)."),
         (feature(ARGUMENT, "argument training of f", "True", passes="left out, False"),
-         "Needs True as argument training of f (False and leaving it out pass)."),
+         "Needs training=True of f (False and leaving it out pass)."),
         (feature(ARGUMENT, "argument dim of f", "1", same="0", passes="left out, 2"),
-         "Passes with 2 as argument dim of f or without it (1 and 0 fail)."),
+         "Passes with dim=2 of f or without it (1 and 0 fail)."),
         (feature(ARGUMENT, "argument dim of f", "1", same="0", passes="left out"),
-         "Passes with argument dim of f left out (1 and 0 fail)."),
-        (feature(LAYOUT, "layout of x", "contiguous", same="transposed"),
-         "Does not matter (as tested): memory layout."),
+         "Passes with dim of f left out (1 and 0 fail)."),
+        (feature(LAYOUT, "layout of x", "contiguous", same="transposed"), "Also fails with transposed layout."),
+        (feature(SETTING, "requires_grad", "False", same="True"), "Does not matter (as tested): requires_grad."),
+        (feature(SETTING, "mode", "'lite'", same="the default"), "Also fails with the default of mode."),
+        (feature(ARGUMENT, "argument dim of f", "1", same="0"), "Also fails with dim=0 of f."),
+        (feature(ARGUMENT, "argument keepdim of f", "True", same="False"),
+         "Does not matter (as tested): keepdim of f (False)."),
+        (feature(ARGUMENT, "argument dim of f", "1", same="0, 2"), "Does not matter (as tested): dim of f (0, 2)."),
+        (feature(ARGUMENT, "argument dim of f", "1", same="0, 2", invalid="3"),
+         "Does not matter (as tested): dim of f (0, 2)."),
+        (feature(Aspect.DEFAULT, "argument dim of f", "1", same="0, 2"), ""),
+        (feature(Aspect.DEFAULT, "argument dim of f", "1", passes="2"), "Passes with dim=2 of f."),
+        (Feature(ARGUMENT, "argument ceil_mode of f", "True",
+                 (ProbeAnswer("left out", Outcome.INVALID, runs=0),
+                  ProbeAnswer("left out", Outcome.PASS, on="with x.shape[2] = 17"))),
+         "Needs ceil_mode=True of f (with x.shape[2] = 17 leaving it out passes and True fails)."),
+        (Feature(Aspect.DEFAULT, "argument stride of f", "[]",
+                 (ProbeAnswer("[1, 1]", Outcome.PASS, on="with x.shape[2] = 17"),)),
+         "Passes with stride=[1, 1] of f with x.shape[2] = 17, where the default fails."),
+        (Feature(ARGUMENT, "argument dim of f", "1",
+                 (ProbeAnswer("0", Outcome.SAME), ProbeAnswer("2", Outcome.SAME, on="with x.shape[2] = 17"))),
+         "Does not matter (as tested): dim of f (0, 2)."),
     ],
 )  # fmt: skip
 def test_one_tensor_needs_no_name(answers: Feature, words: str) -> None:
@@ -122,6 +141,7 @@ def test_one_tensor_needs_no_name(answers: Feature, words: str) -> None:
     assert Explanation((answers,)).sentences() == []
 
 
+TENSORS = ("w", "v", "x")
 LSTM = (
     feature(SETTING, "backward pass", "yes", passes="no"),
     feature(DTYPE, "dtype of w, v, x", "float32", same="float64", passes="float16, bfloat16"),
@@ -131,50 +151,54 @@ LSTM = (
     feature(VALUES, "values of x", "ones", same="random numbers", passes="zeros"),
     feature(SIZE, "w.shape[0] = v.shape[0]", "4", passes="2, 8", invalid="17"),
     feature(SIZE, "w.shape[1] = x.shape[2]", "1", same="2, 3"),
-    *(feature(ARGUMENT, f"argument {n} of torch.lstm", "False", same="True") for n in (5, 6, 8)),
+    *(feature(ARGUMENT, f"argument {n} of torch.lstm", "False", same="True") for n in ("train", "batch_first")),
     feature(ARGUMENT, "argument 1 of operator.getitem", "0", same="1"),
 )  # fmt: skip
 
 
 def test_of_several_tensors_those_are_named_that_differ_and_each_answer_is_told_once() -> None:
-    assert summary(*LSTM) == (
+    assert Explanation(LSTM, tensors=TENSORS).summary() == (
         "Needs the backward pass; float32 or float64 (float16 and bfloat16 pass); "
         "size 4 in w.shape[0] and v.shape[0] (2 and 8 pass). Passes with zeros in x (ones and random numbers fail). "
-        "Does not matter (as tested): values of w and v, sizes in w.shape[1] and x.shape[2], "
-        "3 arguments of torch.lstm, argument 1 of operator.getitem."
+        "Does not matter (as tested): sizes in w.shape[1] and x.shape[2] (2, 3), train of torch.lstm (True), "
+        "batch_first of torch.lstm (True). "
+        "Also fails with ones in w and v; 1 as argument 1 of operator.getitem."
     )
-    assert Explanation(LSTM).sentences() == []
-    free = [replace(f, answers=(ProbeAnswer("5", Outcome.SAME),)) for f in LSTM if f.name.count("values of") == 0]
-    called = feature(ARGUMENT, "argument 1 of torch.add", "0", same="1")
-    assert summary(*free, called, feature(SETTING, "calls", "2", same="1")) == (
-        "Does not matter (as tested): dtype, values, sizes, 5 arguments, the backward pass, the number of calls."
-    )
+    assert Explanation(LSTM, tensors=TENSORS).sentences() == []
 
 
 def test_tensors_with_the_same_answers_are_told_together() -> None:
     both = [feature(VALUES, f"values of {name}", "zeros", passes="ones") for name in ("x", "y")]
     layouts = [feature(LAYOUT, f"layout of {name}", "contiguous", passes="transposed") for name in ("x", "y")]
-    third = feature(DTYPE, "dtype of x, y, z", "float32", same="float64")
+    third = feature(DTYPE, "dtype of x, y, z", "float32", same="float64, float16")
     assert summary(*both, *layouts) == "Needs zeros as values (ones pass); contiguous layout (transposed passes)."
-    assert summary(third, *both) == "Needs zeros in x and y (ones pass). Does not matter (as tested): dtype."
+    assert Explanation((third, *both), tensors=("x", "y", "z")).summary() == (
+        "Needs zeros in x and y (ones pass). Does not matter (as tested): dtype (float64, float16)."
+    )
+    assert Explanation((third,), tensors=("x", "y", "z", "n")).summary() == (
+        "Does not matter (as tested): dtype of x, y and z (float64, float16)."
+    )
     many = feature(SIZE, " = ".join(f"x.shape[{n}]" for n in range(8)), "2", passes="1")
     assert summary(many).startswith(
         "Needs size 2 in x.shape[0], x.shape[1], x.shape[2], x.shape[3], x.shape[4] and 3 more"
     )
-    assert summary(feature(VALUES, "values", "zeros", passes="ones"), third) == (
-        "Needs zeros in all tensors (ones pass). Does not matter (as tested): dtype."
+    assert Explanation((feature(VALUES, "values", "zeros", passes="ones"),), tensors=("x", "y")).summary() == (
+        "Needs zeros in all tensors (ones pass)."
     )
 
 
 def test_another_failure_and_another_operator_have_a_sentence() -> None:
+    said = "RuntimeError: no such kernel"
+    answers = [ProbeAnswer(value, Outcome.OTHER, said=said) for value in ("float64", "float16")]
     found = (
-        feature(DTYPE, "dtype of x", "float32", other="float64, float16"),
+        Feature(DTYPE, "dtype of x", "float32", (*answers, ProbeAnswer("bfloat16", Outcome.CRASH, said="signal 11"))),
         feature(OPERATOR, "operator torch.minimum", "torch.minimum", same="torch.maximum", passes="torch.pow"),
         feature(OPERATOR, "operator torch.mul (call 1)", "torch.mul", passes="torch.div", other="torch.sub"),
         feature(OPERATOR, "operator torch.sin", "torch.sin", invalid="torch.cos"),
     )
     assert Explanation(found).sentences() == [
-        "Fails in another way with float64 or float16.",
+        f"Fails in another way with float64 or float16: {said}.",
+        "Fails in another way with bfloat16: signal 11.",
         "In place of torch.minimum: torch.maximum fails, too; torch.pow passes.",
         "In place of torch.mul (call 1): torch.div passes; torch.sub fails in another way.",
     ]
@@ -182,7 +206,8 @@ def test_another_failure_and_another_operator_have_a_sentence() -> None:
     console = Console(file=io.StringIO(), width=100)
     detail.explanation(Explanation(found[:2], asked=5), console=console)
     assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
-        "   matters  Fails in another way with float64 or float16.",
+        f"   matters  Fails in another way with float64 or float16: {said}.",
+        "            Fails in another way with bfloat16: signal 11.",
         "            In place of torch.minimum: torch.maximum fails, too; torch.pow passes.",
         "            (5 variants tested)",
     ]
@@ -194,6 +219,8 @@ def test_another_failure_and_another_operator_have_a_sentence() -> None:
         (LSTM[0], "no instead of yes as backward pass", "no backward pass"),
         (LSTM[6], "8 instead of 4 as w.shape[0] = v.shape[0]", "size 8 in w.shape[0] and v.shape[0]"),
         (LSTM[2], "zeros instead of what they are", "zeros as values"),
+        (feature(ARGUMENT, "argument 1 of f", "2", passes="left out, 3"), "3 instead of 2 as argument 1 of f",
+         "3 as argument 1 of f"),
         (feature(ARGUMENT, "argument 1 of f", "2", passes="left out"), "argument 1 of f left out",
          "argument 1 of f left out"),
         (feature(OPERATOR, "operator f", "f", passes="g"), "g instead of f", "g in place of f"),
@@ -226,12 +253,17 @@ EXPLAINED = Explanation(
 def test_the_document_has_the_answers_and_the_words_for_them() -> None:
     doc = EXPLAINED.to_json()
     assert doc["summary"] == (
-        "Needs size 17 or more in x.shape[1] (16 passes, 34 still fails); grad = False; "
-        "contiguous layout (transposed passes). Does not matter (as tested): values."
+        "Needs size 17 or more in x.shape[1] (16 passes, 18 and 34 fail); grad = False; "
+        "contiguous layout (transposed passes). Also fails with ones as values."
     )
-    assert doc["sentences"] == ["Fails in another way with float64.", "In place of torch.sum: torch.mean passes."]
+    assert doc["sentences"] == [
+        "Fails in another way with float64.",
+        "In place of torch.sum: torch.mean passes.",
+        "Not tested, because eager refuses it: 1 as argument 1 of torch.sum.",
+    ]
+    answer = {"value": "the default", "outcome": "pass", "shown": 0, "runs": 1, "on": "", "said": ""}
     assert json.loads(json.dumps(doc))["features"][2] == {
-        "aspect": "setting", "name": "grad", "now": "False", "answers": [{"value": "the default", "outcome": "pass"}],
+        "aspect": "setting", "name": "grad", "now": "False", "answers": [answer], "claim": "matters",
     }  # fmt: skip
     assert Explanation(()).summary() == ""
 
