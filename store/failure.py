@@ -31,6 +31,9 @@ UNDEFINED = "undefined"
 DETACHED = "detached"
 #: In the details of an exception: it has no traceback, as one that was read from a log.
 UNTRACED = "untraced"
+#: In the details of an exception: what eager raised for the same call, type and first line, empty if it raised nothing.
+#: Absent if eager was not asked.
+EAGER = "eager"
 #: Classes of divergences that a script can show alone, whatever else of its call diverges.
 ALONE = ("alias", "mutation")
 #: The most other places that the message of a divergence names.
@@ -82,7 +85,7 @@ class Failure:
     ``frames`` run from the outermost to the one that raised. ``causes`` are the ``(type, message)`` pairs of the
     chained exceptions, outermost cause first. ``diagnostics`` is what was written to file descriptor 2 meanwhile.
     ``detail`` holds the comparison of a divergence: ``{"class": "value"|"dtype"|..., "where": str, ...}``, and of an
-    exception ``{"nodes": {name: operation}}``, the nodes of the graph that its text names, and `UNTRACED`.
+    exception ``{"nodes": {name: operation}}``, the nodes of the graph that its text names, `UNTRACED` and `EAGER`.
     """
 
     kind: FailureKind
@@ -94,6 +97,11 @@ class Failure:
     diagnostics: str = ""
     signal: int | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def refused(self) -> str:
+        """What eager raised for the same call: type and first line. Empty if it raised nothing or was not asked."""
+        return str(self.detail.get(EAGER, ""))
 
     def each(self) -> tuple[Failure, ...]:
         """This failure, then each other divergence of the call that a script can show alone, as a failure of its own:

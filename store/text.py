@@ -10,14 +10,30 @@ _POINTER = re.compile(r"\b0x[0-9a-fA-F]{9,16}\b")
 
 
 def count(number: int, noun: str) -> str:
-    """``1 node``, ``2,000 nodes``, ``3 queries``."""
-    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else many}"
+    """``1 node``, ``2,000 nodes``, ``3 queries``, ``4 replays``, ``2 crashes``."""
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """``queries``, ``replays``, ``crashes``; a phrase such as ``out of memory`` as it is."""
+    if " of " in noun:
+        return noun
+    if noun.endswith("y") and noun[-2:-1] not in tuple("aeiou"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
 def printable(text: str, kept: str = "", other: str = "?") -> str:
     """``text`` with ``other`` for control, bidirectional and invisible characters, except those in ``kept``."""
     return "".join(c if c.isprintable() or c in kept else other for c in text)
+
+
+def shortened(text: str, most: int) -> str:
+    """The first words of ``text`` and ``...`` if it has more than ``most`` characters. A long word is cut."""
+    if len(text) <= most:
+        return text
+    words, _, _ = text[: most - 3].rpartition(" ")
+    return f"{words if len(words) > most // 2 else text[: most - 4]} ..."
 
 
 def without_addresses(text: str) -> str:

@@ -33,6 +33,7 @@ from . import seam
 from .graph_snapshot import GraphSnapshot, KeptInputs, cuda_devices
 from .lowering import AotCalls, lower
 from .recorder import CaptureRecorder, log
+from .refusal import refusal
 from .settings import Settings
 
 #: The number of calls that are observed in detail.
@@ -102,12 +103,25 @@ class CompiledGraph:
         journal = self.recorder.journal
         return nullcontext() if journal is None else journal.marked(phase, self.number)
 
-    def record(self, failure: Failure, inputs: KeptInputs, rng: dict[str, torch.Tensor], **asked: bool) -> None:
-        """Store ``failure``, seen in a call or while compiling."""
+    def record(
+        self,
+        failure: Failure,
+        inputs: KeptInputs,
+        rng: dict[str, torch.Tensor],
+        *,
+        derivative: bool = False,
+        **asked: bool,
+    ) -> None:
+        """Store ``failure``, seen in a call or while compiling; with ``derivative`` while the gradient was traced."""
+
+        def eager() -> str | None:
+            with self.marked("eager"):
+                return refusal(self.snapshot, inputs, rng, failure, backward=derivative or asked.get("backward", False))
+
         below = functools.partial(lower, self.snapshot, inputs, rng, self.spec, failure, self.aot)
         self.recorder.record(
             self.snapshot, self.spec, inputs, rng, failure,
-            calls=self.calls(), below=below, level=self.settings.level, **asked,
+            calls=self.calls(), below=below, level=self.settings.level, eager=eager, **asked,
         )  # fmt: skip
 
     def calls(self) -> int:

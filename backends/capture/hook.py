@@ -174,7 +174,7 @@ class _Hook:
         target = captured._target if captured is not None else self.everything
         if target is None or seam.ours() or not _usable():
             return call()
-        from ..running.exceptions import failure_of, unwrap
+        from ..running.exceptions import differentiates, failure_of, unwrap
         from .compiled_graph import CompiledGraph
         from .graph_snapshot import GraphSnapshot, KeptInputs
         from .recorder import log
@@ -214,7 +214,8 @@ class _Hook:
                 compiled = call()
         except BaseException as exc:
             if _is_failure(exc) and seam.first_to_see(unwrap(exc), entry):
-                graph.record(failure_of(exc, Phase.COMPILE), kept, snapshot.rng)
+                failure, derivative = failure_of(exc, Phase.COMPILE), differentiates(exc)
+                graph.record(failure, kept, snapshot.rng, derivative=derivative)
             raise
         finally:
             self.thread.compiling = around

@@ -6,7 +6,7 @@
   program up to the wanted graph, so that the inputs are real values. Tensor subclasses, numpy and ``x.data =`` are
   plain operators there, so a graph that cannot be stored at Dynamo's level may be stored at this one.
 
-This module uses private API of torch: ``aot_module_simplified``, ``GmWrapper``, tracing and metrics contexts.
+This module uses private API of torch: ``aot_module_simplified`` and ``GmWrapper``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -24,14 +23,13 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from ...store.failure import Failure, FailureKind, Phase
-from ...store.live import modes
-from ...store.live.snapshot import CannotSnapshot, hint
+from ...store.live.snapshot import CannotSnapshot
 from ..adapters import adapters
 from ..provenance import origin
 from ..provenance.spec import BackendSpec
-from ..running import ambient
 from ..running.exceptions import text_of, type_name
-from ..running.execution import copy_inputs, cotangents, differentiable
+from ..running.execution import cotangents, differentiable
+from .aside import aside, fresh, static
 from .graph_snapshot import GraphSnapshot, KeptInputs
 
 Compiler = Callable[..., Any]
@@ -206,12 +204,15 @@ def _record(
 
     compilers = {f"{name}_compiler": recording(r) for name, r in
                  (("fw", Role.FORWARD), ("bw", Role.BACKWARD), ("inference", Role.INFERENCE))}  # fmt: skip
-    module, values = _static(snapshot.module(), _fresh(inputs.values, snapshot.whole))
+    try:
+        module, values = static(snapshot.module(), fresh(inputs.values, snapshot.whole))
+    except CannotSnapshot as exc:
+        raise CannotLower(str(exc)) from exc
     if role is Role.BACKWARD:
         module = copy.deepcopy(module)  # its forward graph is run for real
     try:
         nested = any(isinstance(v, torch.Tensor) and v.is_nested for v in values)
-        with _aside(snapshot, rng, nested):
+        with aside(snapshot.context, rng, nested=nested):
             outputs = _aot(module, values, {**options, **compilers})
             wanted = [o for o in pytree.tree_leaves(outputs) if differentiable(o)]
             torch.autograd.backward(wanted, _tangents(wanted))
@@ -257,93 +258,3 @@ def _taken(gm: fx.GraphModule, values: Sequence[Any], above: GraphSnapshot) -> t
     taken.number, taken.shapes_before = above.number, above.shapes_before
     taken.tolerance, taken.strict = above.tolerance, above.strict
     return taken, KeptInputs(left, [None] * len(left))
-
-
-def _fresh(values: Sequence[Any], whole: bool) -> list[Any]:
-    """Private copies of the inputs, however they are nested."""
-    flat, structure = pytree.tree_flatten(list(values))
-    flat = [_traced_through(v) for v in flat]
-    plain = [i for i, v in enumerate(flat) if isinstance(v, torch.Tensor) and type(v) in _PLAIN]
-    with modes.undisturbed():
-        copies = dict(zip(plain, copy_inputs([flat[i] for i in plain], whole=whole), strict=True))
-    fresh: list[Any] = pytree.tree_unflatten([copies.get(i, _cloned(v)) for i, v in enumerate(flat)], structure)
-    return fresh
-
-
-def _cloned(value: Any) -> Any:
-    """A copy of a tensor subclass by its own ``clone``: it has no storage to copy."""
-    if not isinstance(value, torch.Tensor) or type(value) in _PLAIN:
-        return value
-    with torch.no_grad():
-        return value.detach().clone().requires_grad_(value.requires_grad)
-
-
-def _traced_through(value: Any) -> Any:
-    """A plain tensor in place of one whose class only overrides functions: Dynamo's graph has no trace of the class."""
-    if not isinstance(value, torch.Tensor) or type(value) in _PLAIN:
-        return value
-    if type(value).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
-        return value
-    with torch._C.DisableTorchFunctionSubclass():
-        return value.as_subclass(torch.Tensor)
-
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-
-
-def _static(module: fx.GraphModule, values: list[Any]) -> tuple[fx.GraphModule, list[Any]]:
-    """``module`` with numbers in place of its symbols, and the remaining inputs."""
-    left = []
-    for node, value in zip(list(module.graph.find_nodes(op="placeholder")), values, strict=True):
-        if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float):
-            left.append(value)
-            continue
-        number = _number(value) if node.users else None
-        for user in list(node.users):
-            swap = functools.partial(_swapped, node, number)
-            user.args, user.kwargs = fx.node.map_arg(user.args, swap), fx.node.map_arg(user.kwargs, swap)
-        module.graph.erase_node(node)
-    module.recompile()
-    return module, left
-
-
-def _number(value: Any) -> Any:
-    """The value of a symbol in the call. Raises `CannotLower`."""
-    try:
-        return value if isinstance(value, int | float) else hint(value)
-    except CannotSnapshot as exc:
-        raise CannotLower(str(exc)) from exc
-
-
-def _swapped(node: fx.Node, number: Any, each: fx.Node) -> Any:
-    return number if each is node else each
-
-
-@contextmanager
-def _aside(snapshot: GraphSnapshot, rng: Mapping[str, torch.Tensor], nested: bool) -> Iterator[None]:
-    """The state in which the program called the graph, apart from Dynamo's state of a compilation in flight."""
-    from torch._dynamo import utils
-    from torch._dynamo.metrics_context import MetricsContext
-    from torch._functorch import config
-    from torch._guards import TracingContext, tracing
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    devices = [torch.device(device).index or 0 for device in rng if device != "cpu"]
-    with ExitStack() as stack:
-        stack.enter_context(_disable_current_modes())
-        mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)  # sizes of nested tensors need symbols
-        stack.enter_context(tracing(TracingContext(mode) if nested else None))
-        context = {k: v for k, v in snapshot.context.items() if k != "rng"}
-        stack.enter_context(ambient.applied(context))
-        # All compilers at once: the backward graph's, called later, would report to the compilation in flight.
-        stack.enter_context(config.patch(force_non_lazy_backward_lowering=True, enable_autograd_cache=False))
-        thread = utils._metrics_context_tls
-        utils.get_metrics_context()
-        stack.callback(setattr, thread, "metrics_context", thread.metrics_context)
-        thread.metrics_context = MetricsContext(on_exit=lambda *_: None)
-        stack.enter_context(torch.random.fork_rng(devices=devices))
-        if "cpu" in rng:
-            torch.set_rng_state(rng["cpu"])
-        yield

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,10 +18,11 @@ from torch.utils._pytree import tree_leaves
 from ...store.failure import Phase
 from ..provenance import origin
 from ..running import ambient
-from ..running.exceptions import failure_of
+from ..running.exceptions import differentiates, failure_of
 from .graph_snapshot import GraphSnapshot, KeptInputs, cuda_devices
 from .hook import capturing
 from .recorder import STORED, CaptureRecorder
+from .refusal import refusal
 
 
 def record(
@@ -50,13 +52,16 @@ def record(
         at = Phase(phase)
         values = tree_leaves(list(inputs))
         snapshot = GraphSnapshot.take(_flat(gm), values)
+        kept, rng = snapshot.inputs or KeptInputs.keep(values), ambient.rng_states(cuda_devices(values))
+        failure, backward = failure_of(error, at), at is Phase.BACKWARD
         CaptureRecorder(str(db)).record(
             snapshot,
             lambda: origin.spec_of(backend),
-            snapshot.inputs or KeptInputs.keep(values),
-            ambient.rng_states(cuda_devices(values)),
-            failure_of(error, at),
-            backward=at is Phase.BACKWARD,
+            kept,
+            rng,
+            failure,
+            backward=backward,
+            eager=partial(refusal, snapshot, kept, rng, failure, backward=backward or differentiates(error)),
         )
     else:
         with capturing(str(db), check=check):

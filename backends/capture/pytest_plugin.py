@@ -107,7 +107,10 @@ class Summary:
         if len(rows) > _LISTED:
             terminalreporter.write_line(f"... and {len(rows) - _LISTED} more: minify list {self._db}")
         known = f", {len(rows) - new} known" if new < len(rows) else ""
-        terminalreporter.write_line(f"fxminify: captured {new} new{known}; next: minify run {self._db}")
+        theirs = sum(row.state == "eager_refuses" for row in rows)
+        also = f"; eager mode fails, too, for {theirs} of them" if theirs else ""
+        then = f"; next: minify run {self._db}" if theirs < len(rows) else ""
+        terminalreporter.write_line(f"fxminify: captured {new} new{known}{also}{then}")
 
 
 def _supervised() -> bool:

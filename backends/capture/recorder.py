@@ -14,6 +14,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +22,7 @@ import torch
 
 from ...store.document.case import Json, to_json
 from ...store.document.decode import InvalidDocument, validate
-from ...store.failure import METADATA, PRECISION, Failure, FailureKind, Phase
+from ...store.failure import EAGER, METADATA, PRECISION, Failure, FailureKind, Phase
 from ...store.live import ipython
 from ...store.live.encode import Unsupported, graph_text
 from ...store.private_values import here
@@ -29,6 +30,7 @@ from ...store.recording import Recording
 from ...store.scrubbing import masked_case, masked_failure, masked_provenance
 from ...store.signature import signature
 from ..provenance.spec import BackendSpec
+from .ending import NOTED
 from .graph_snapshot import GraphSnapshot, KeptInputs, Taken
 from .journal import Journal
 from .lowering import CannotLower, Lowered
@@ -36,6 +38,8 @@ from .places import CaptureName, place_of
 from .seam import own_calls
 
 Below = Callable[[], Iterable[Lowered]]
+#: Returns what eager raises for the call that failed, empty if nothing, None if it cannot be asked.
+AskEager = Callable[[], str | None]
 
 log = logging.getLogger("fxminify")
 #: The most bytes of a storage that are kept of a compile error, and that are written ahead of a compile or call.
@@ -76,17 +80,19 @@ class CaptureRecorder:
         calls: int = 1,
         below: Below | None = None,
         level: str = "auto",
+        eager: AskEager | None = None,
     ) -> None:
         """Store ``failure`` of the graph ``snapshot``, called with ``inputs``, ``calls`` times by now.
 
         ``below`` gives the graphs that AOTAutograd makes of it. They are tried first if ``level`` is ``"aot"``, and
-        after the graph itself was refused if it is ``"auto"``.
+        after the graph itself was refused if it is ``"auto"``. ``eager`` is called once for each failure that is
+        stored.
         """
         try:
             with self._lock, own_calls():
                 asked = {"backward": backward, "compare": compare, "calls": calls}
                 failure = masked_failure(failure, here().mask)
-                self._record(snapshot, spec(), inputs, rng, failure, below, level, asked)
+                self._record(snapshot, spec(), inputs, rng, failure, below, level, asked, eager)
         except Exception as exc:  # noqa: BLE001  whatever goes wrong here must not reach the user's program
             log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
 
@@ -149,6 +155,13 @@ class CaptureRecorder:
         if self.journal is not None:
             self.journal.tell("unchecked", reason)
 
+    def _note(self, what: str, line: str) -> None:
+        """Add a line to the list ``what`` that is read at the end of the program."""
+        if self.journal is not None:
+            self.journal.tell(what, line)
+        else:
+            NOTED.setdefault(what, []).append(line)
+
     def flush(self) -> None:
         """Write down how often known failures were seen again."""
         with self._lock:
@@ -171,6 +184,7 @@ class CaptureRecorder:
         below: Below | None,
         level: str,
         asked: Json,
+        eager: AskEager | None,
     ) -> None:
         known = signature(failure)
         of_backend = failure.kind is FailureKind.DIVERGENCE and failure.detail.get("class") == PRECISION
@@ -183,6 +197,7 @@ class CaptureRecorder:
             capture = self._known[key]
             self._again[capture] = self._again.get(capture, 0) + 1
             return
+        answer = eager() if eager is not None else None
         taken = Taken()
         refused: dict[str, str] = {}
         provenance = Json({"level": "dynamo"})
@@ -209,6 +224,8 @@ class CaptureRecorder:
             provenance["shapes_before"] = "; ".join(snapshot.shapes_before[:-1])
         if inputs.changed:
             provenance["inputs_changed"] = inputs.changed
+        if answer is not None:
+            failure = replace(failure, detail={**failure.detail, EAGER: here().mask(answer)})
         text = graph_text(snapshot.module()) if taken.case is None else ""
         self._known[key] = self._add(taken, failure, provenance, text)
         if of_backend:
@@ -267,10 +284,10 @@ class CaptureRecorder:
             )
         )  # fmt: skip
         STORED.append(capture)
-        if self.journal is not None:
-            self.journal.tell("captured", f"{capture} {failure.kind}")
+        if failure.refused:
+            self._note("refused", f"{capture} {failure.refused}")
         else:
-            log.info("fxminify captured a failure as number %s of %s", capture, self.db)
+            self._note("captured", f"{capture} {failure.kind}")
         return capture
 
     def _provenance(self, snapshot: GraphSnapshot | None, spec: BackendSpec) -> Json:

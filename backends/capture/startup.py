@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -92,13 +91,8 @@ def configured(directory: Path) -> dict[str, Any]:
 
 def _tell(db: str) -> None:
     """Say at the end of the program what was captured."""
-    recorder = sys.modules.get("fxminify.backends.capture.recorder")
-    stored = sorted(set(getattr(recorder, "STORED", ())), key=str)
-    if stored:
-        from ...store.errors import without_password
-        from ...store.spool.spool import is_server
-        from ...store.text import count
+    if "fxminify.backends.capture.recorder" in sys.modules:
+        from . import ending
 
-        failures, place = count(len(stored), "failure"), without_password(db)
-        then = f"on the way to {place}" if is_server(db) else shlex.join(["minify", "run", place, *map(str, stored)])
-        print(f"fxminify captured {failures} of torch.compile backends: {then}", file=sys.stderr)
+        for line in ending.failures(ending.Facts.read(lambda name: ending.NOTED.get(name, [])), db, ids=True):
+            print(f"fxminify: {line}", file=sys.stderr)

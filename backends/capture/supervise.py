@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,11 @@ import psutil
 from ...store import temporary
 from ...store.document.case import Json
 from ...store.document.names import UnknownName
-from ...store.errors import StoreError, without_password
-from ...store.failure import Failure, Phase, kind_in_words
-from ...store.spool.spool import is_server
-from ...store.text import count, printable
+from ...store.errors import StoreError
+from ...store.failure import Failure, Phase
 from ..running import deaths
 from ..running.processor_wait import ProcessorWait, stretched
-from . import child, journal
+from . import child, ending, journal
 from .settings import Settings
 
 #: Signals with which a person or a scheduler ends a program. They are no crash.
@@ -67,21 +64,21 @@ def run(
         return _exit_code(process)
     try:
         process, stuck = _supervise(command, _environment(directory), directory, timeout)
-        captured = [line.split(" ", 1) for line in journal.told(directory, "captured")]
+        died: list[tuple[str, str]] = []
         try:
-            captured += _post_mortem(db, directory, process, stuck, timeout)
+            died = _post_mortem(db, directory, process, stuck, timeout)
         except StoreError as exc:
             _warn(f"the end of the program could not be stored: {exc}")
-        if reasons := list(dict.fromkeys(journal.told(directory, "unchecked"))):
-            more = f" (and {count(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
-            _warn(f"not all could be judged against eager: {reasons[-1]}{more}")
-        if captured:
-            _say_captured(db, captured, hint=hint)
+        facts = ending.Facts.read(partial(journal.told, directory))
+        facts = replace(facts, captured=(*facts.captured, *died))
+        if reasons := ending.unchecked(facts):
+            _warn(reasons)
+        if found := ending.failures(facts, db, hint=hint):
+            for line in found:
+                _warn(line)
         elif process.returncode >= 0:
             ended = _ended(journal.told(directory, "uncaught"), process.pid)
-            compared = len(journal.told(directory, "compared"))
-            calls = count(compared, "call") if compared or settings.check else "no (--check compares calls with eager)"
-            _say_watched(journal.told(directory, "watched"), calls, ended)
+            _warn(ending.watched(facts, checks=bool(settings.check), ended=ended))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return _exit_code(process)
@@ -222,8 +219,8 @@ def _post_mortem(
     process: subprocess.Popen[bytes],
     stuck: journal.InFlight | None,
     timeout: float | None,
-) -> list[list[str]]:
-    """Capture what was in flight when processes died. Returns ``[id, kind]`` for each capture."""
+) -> list[tuple[str, str]]:
+    """Capture what was in flight when processes died. Returns the id and the kind of each capture."""
     if stuck is not None:
         return _capture(db, directory, stuck, deaths.hang(_phase(stuck), timeout or 0.0))
     if process.returncode < 0 and -process.returncode in _ENDED:
@@ -249,16 +246,16 @@ def _phase(found: journal.InFlight) -> Phase:
     return Phase.FORWARD if found.phase == "eager" else Phase(found.phase)
 
 
-def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure) -> list[list[str]]:
-    """Capture what the journal has in flight. Returns ``[id, kind]`` for each capture."""
+def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure) -> list[tuple[str, str]]:
+    """Capture what the journal has in flight. Returns the id and the kind of each capture."""
     if found.phase == "eager":
-        _warn("the program died while a graph ran in eager, before the backend: nothing to capture")
+        _warn("the program died while a graph ran in eager: nothing to capture")
         return []
     document = found.document()
     return _store(db, directory, document or {"reason": "the journal of its graph cannot be read"}, failure)
 
 
-def _capture_outside(db: str, directory: Path, pid: int, number: int) -> list[list[str]]:
+def _capture_outside(db: str, directory: Path, pid: int, number: int) -> list[tuple[str, str]]:
     """Report that the program died of a signal while no backend was in flight, and where.
 
     A backend that worked before may have damaged the process. So the last graph becomes a capture, which is blocked,
@@ -277,7 +274,7 @@ def _capture_outside(db: str, directory: Path, pid: int, number: int) -> list[li
     return _store(db, directory, {**document, "blocked": f"{outside}; this is its last compiled graph"}, died)
 
 
-def _store(db: str, directory: Path, document: Json, failure: Failure) -> list[list[str]]:
+def _store(db: str, directory: Path, document: Json, failure: Failure) -> list[tuple[str, str]]:
     """Add a capture of what the journal holds about a graph. ``blocked`` in it says why it is not to be run."""
     from ...store.document.decode import InvalidDocument, validate
     from ...store.recording import Recording
@@ -300,35 +297,16 @@ def _store(db: str, directory: Path, document: Json, failure: Failure) -> list[l
             reason="; ".join(filter(None, (str(document.get("blocked", "")), reason))),
         )
     )
-    return [[str(capture), str(failure.kind)]]
-
-
-def _say_captured(db: str, captured: Sequence[Sequence[str]], *, hint: bool) -> None:
-    """Report how many failures of which kinds were captured, and with ``hint`` the next command."""
-    kinds = Counter(kind for _, kind in captured)
-    listed = ", ".join(f"{n} {kind_in_words(kind)}" for kind, n in sorted(kinds.items()))
-    then = f"; next: minify run {shlex.quote(without_password(db))}" if hint else ""
-    if is_server(db):
-        then = f"; on the way to {without_password(db)}"
-    _warn(f"captured {count(kinds.total(), 'failure')} ({listed}){then}")
+    return [(str(capture), str(failure.kind))]
 
 
 def _ended(uncaught: Sequence[str], pid: int) -> str:
-    """With which exception the program itself ended, as the end of a report; empty where it ended with none.
+    """Return the type of the exception with which the program itself ended, empty if it ended with none.
 
     A line of ``uncaught`` has the id of a process and the type of the exception.
     """
     kinds = [kind for who, _, kind in (line.partition(" ") for line in uncaught) if who == str(pid)]
-    return f"; the program ended with {printable(kinds[-1])} outside every backend" if kinds else ""
-
-
-def _say_watched(watched: Sequence[str], compared: str, ended: str) -> None:
-    """Report what was watched if nothing failed. ``watched`` has the name of the backend of each compiled graph."""
-    if not watched:
-        _warn(f"nothing captured: the program compiled no graph{ended}")
-        return
-    graphs = ", ".join(f"{count(n, 'graph')} compiled by {name}" for name, n in sorted(Counter(watched).items()))
-    _warn(f"{graphs}, none failed; compared: {compared}{ended}")
+    return kinds[-1] if kinds else ""
 
 
 def _warn(text: str) -> None:

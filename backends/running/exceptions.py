@@ -16,6 +16,7 @@ from typing import Any
 
 from ...store.failure import UNTRACED, Failure, FailureKind, Frame, Phase
 from ...store.live import ipython
+from ...store.text import shortened
 
 #: Exceptions of Dynamo that wrap the backend's own.
 _ENVELOPES = frozenset({"BackendCompilerFailed"})
@@ -30,6 +31,8 @@ _BACKWARD_COMPILERS = {
     ("torch/_functorch/_aot_autograd/runtime_wrappers.py", "get_or_compile"),
     ("torch/_dynamo/backends/common.py", "_wrapped_bw_compiler"),
 }
+#: The function of torch that runs autograd's engine.
+_ENGINE = ("torch/autograd/graph.py", "_engine_run_backward")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _FLOORS = tuple(os.path.join(_ROOT, floor, "") for floor in ("backends", "repro_templates", "minifier"))
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
@@ -47,7 +50,7 @@ def failure_of(exc: BaseException, phase: Phase, *, graphs: Iterable[Any] = ()) 
         said = "" if inner.code is None or isinstance(inner.code, int) else str(inner)
         return left(exit_code(inner), phase, frames_of(inner), said)
     text = text_of(inner)
-    if isinstance(inner, MemoryError) or any(m in text for m in _OUT_OF_MEMORY):
+    if is_out_of_memory(inner):
         kind = FailureKind.OUT_OF_MEMORY
     else:
         compiling = phase in (Phase.COMPILE, Phase.GUARDS) or (phase is Phase.BACKWARD and compiles_backward(exc))
@@ -69,6 +72,23 @@ def failure_of(exc: BaseException, phase: Phase, *, graphs: Iterable[Any] = ()) 
         frames=frames_of(inner),
         detail=detail,
     )
+
+
+def is_out_of_memory(exc: BaseException) -> bool:
+    """Whether ``exc`` says that there is no memory left."""
+    return isinstance(exc, MemoryError) or any(m in text_of(exc) for m in _OUT_OF_MEMORY)
+
+
+def one_line(exc: BaseException) -> str:
+    """Type and first line of the message of ``exc``, in at most 300 characters."""
+    return shortened(f"{type_name(exc)}: {text_of(exc)}".strip().splitlines()[0], 300)
+
+
+def differentiates(exc: BaseException) -> bool:
+    """Whether ``exc`` came out of autograd's engine: out of a backward pass, or of one that a compiler traced."""
+    raised = (e for each in {exc, unwrap(exc)} for e in (each, *chain(each)))
+    frames = (f for e in raised for f in traceback.extract_tb(e.__traceback__))
+    return any((portable(f.filename), f.name) == _ENGINE for f in frames)
 
 
 def compiles_backward(exc: BaseException) -> bool:

@@ -34,11 +34,14 @@ LAYERS = (
 ARTIFACT = queue.ABLATION
 #: Results of a backend, compared with the captured failure.
 SAME, OTHER, PASSES, CANNOT = "same failure", "another failure", "passes", "cannot run"
+#: The result of a backend that failed where eager raises, too, without any backend.
+REFUSED = "eager refuses it"
 
 
 @dataclass(frozen=True, slots=True)
 class AblationRow:
-    """The case under one backend. ``result`` is one of ``SAME``, ``OTHER``, ``PASSES`` and ``CANNOT``."""
+    """The case under one backend. ``result`` is one of ``SAME``, ``OTHER``, ``PASSES``, ``CANNOT`` and
+    ``REFUSED``."""
 
     backend: str
     layer: str
@@ -125,8 +128,9 @@ def layers(
     specs += [(named(name, own), "") for name in names if name not in {s.name for s, _ in specs}]
     rows: list[AblationRow] = []
     for spec, layer in specs:
-        if layer and not everything and spec.name not in names and any(r.result in (SAME, OTHER) for r in rows):
-            continue  # the layer is known
+        known = any(r.result in (SAME, OTHER, REFUSED) for r in rows)
+        if known and layer and not everything and spec.name not in names:
+            continue
         tried = replace(case, backend=spec.to_json())
         row = _row(spec, layer, tried, blobs, Likeness(failure), timeout, confinement)
         rows.append(row)
@@ -184,7 +188,7 @@ def _row(
     order = {Seen.FAILURE: 0, Seen.PASS: 1, Seen.INVALID: 2, Seen.INFRA: 3}
     observation, seconds = min(seen, key=lambda pair: (not _matches(pair[0], likeness), order[pair[0].seen]))
     if observation.failure is None:
-        result = PASSES if observation.seen is Seen.PASS else CANNOT
+        result = PASSES if observation.seen is Seen.PASS else REFUSED if observation.refused else CANNOT
         return AblationRow(spec.name, layer, result, observation.detail, round(seconds, 2))
     result = SAME if _matches(observation, likeness) else OTHER
     return AblationRow(spec.name, layer, result, observation.failure.headline(), round(seconds, 2))
@@ -195,7 +199,9 @@ def _matches(observation: Observation, likeness: Likeness) -> bool:
 
 
 def _enters(rows: Sequence[AblationRow]) -> str:
-    """The first layer of torch that fails, the backend where none does."""
+    """The first layer of torch that fails, the backend where none does. None if eager fails without them."""
+    if any(row.result == REFUSED for row in rows):
+        return "nowhere: eager mode fails, too, without a backend"
     for row in rows:
         if row.layer and row.result in (SAME, OTHER):
             return row.layer if row.layer != "the backend" else f"the backend {row.backend}"

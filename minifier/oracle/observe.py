@@ -25,7 +25,7 @@ from ...backends.comparison.compare import CannotCompare, compare
 from ...backends.comparison.reference import Reference
 from ...backends.provenance.spec import BackendSpec
 from ...backends.running import ambient
-from ...backends.running.exceptions import failure_of, type_name
+from ...backends.running.exceptions import differentiates, failure_of, one_line
 from ...backends.running.execution import Run, copy_inputs, execute
 from ...repro_templates.source.function import PrintedGraph, print_graph
 from ...repro_templates.source.naming import is_operation
@@ -109,16 +109,30 @@ class _Observer:
                 self.execute(gm, again)
             expected = self.execute(gm, copy_inputs(inputs))
         except BaseException as exc:  # noqa: BLE001  whatever eager raises, the case is no case
-            return Observation(Seen.INVALID, detail=f"eager: {_line(exc)}", refused=_line(exc))
+            return _refused(exc)
         if any("tensor" in attr or "module" in attr for attr in self.case.graph.attrs.values()):
             gm, inputs = self.build()  # eager may have written to what the graph holds
         try:
             actual = self.direct(gm, inputs, backend) if entry == "direct" else self.compiled(inputs, backend)
         except BaseException as exc:  # noqa: BLE001  whatever a backend raises is what we came for
             if self.phases.now == "trace":
-                return Observation(Seen.INVALID, detail=f"Dynamo, before the backend was called: {_line(exc)}")
-            return Observation(Seen.FAILURE, failure_of(exc, self.phases.phase))
+                return Observation(Seen.INVALID, detail=f"Dynamo, before the backend was called: {one_line(exc)}")
+            failure = failure_of(exc, self.phases.phase)
+            if differentiates(exc) and not self.case.backward:
+                return self.derivative() or Observation(Seen.FAILURE, failure)
+            return Observation(Seen.FAILURE, failure)
         return self.compare(expected, actual) if self.case.compare else Observation(Seen.PASS)
+
+    def derivative(self) -> Observation | None:
+        """Ask eager for the backward pass whose derivative the backend traced. None if eager computes it."""
+        self.phases("eager")
+        gm, inputs = self.build()
+        try:
+            with self.ambient():
+                execute(gm.forward, inputs, backward=True)
+        except BaseException as exc:  # noqa: BLE001  whatever eager raises, the case is no case
+            return _refused(exc)
+        return None
 
     def build(self) -> tuple[torch.fx.GraphModule, list[Any]]:
         gm, inputs = build(self.case, self.blobs, live=self.live)
@@ -231,5 +245,6 @@ def source_function(case: Case, blobs: Blobs) -> tuple[PrintedGraph, Callable[..
     return printed, function
 
 
-def _line(exc: BaseException) -> str:
-    return f"{type_name(exc)}: {exc}".strip().splitlines()[0][:300]
+def _refused(exc: BaseException) -> Observation:
+    """What it means that eager raised ``exc``."""
+    return Observation(Seen.INVALID, detail=f"eager: {one_line(exc)}", refused=one_line(exc))

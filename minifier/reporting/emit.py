@@ -30,7 +30,7 @@ from ..oracle.replay import Likeness
 from ..reducer.guess import with_random_values
 from ..tracing.content_address import content_addressed
 from . import record
-from .export import embedded_from, search_path, stored_repro
+from .export import embedded_from, search_path, stored_repro, without_script
 from .record import make_header
 
 #: Whether a failure that a run of the script showed is the captured one.
@@ -196,7 +196,7 @@ def verify_stored(
                 continue
             if repro is None:
                 if ids:
-                    raise StoreError(f"capture {capture.id} has no script yet: minify run {index.name} {capture.id}")
+                    raise without_script(index, capture)
                 continue
             try:
                 case = index.captures.case(capture.id)

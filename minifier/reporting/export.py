@@ -25,7 +25,7 @@ from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification
 from ...store.document.case import Blobs, Case
 from ...store.errors import StoreError
-from ...store.index import Index
+from ...store.index import CaptureInfo, Index, State
 from ..oracle.replay import Likeness
 from . import record
 
@@ -128,6 +128,27 @@ class Prepared:
         return Export(text, files, self.info, header.tentative, self.search_path)
 
 
+def without_script(index: Index, capture: CaptureInfo) -> StoreError:
+    """Why a capture has no script, and the command that may make one."""
+    id, why = capture.id, capture.reason.partition("\n")[0].rstrip(".")
+    run = f"minify run {index.name} {id}"
+    match capture.state:
+        case State.UNSUPPORTED:
+            return StoreError(f"capture {id} has no script, and cannot have one: {why}")
+        case State.EAGER_REFUSES:
+            return StoreError(f"capture {id} has no script, because it is no failure of the backend: {why}")
+        case State.NOT_REPRODUCED:
+            look = f"minify show {index.name} {id}"
+            return StoreError(
+                f"capture {id} has no script, because its failure did not show in the replay ({why}). "
+                f"What the replay showed: {look}; replay it again: {run} --again"
+            )
+        case State.BLOCKED:
+            return NotMinified(f"capture {id} has no script yet: {why}; then {run}")
+        case _:
+            return NotMinified(f"capture {id} has no script yet ({capture.state}); make one: {run}")
+
+
 def prepared(index: Index, capture_id: int, request: ExportRequest) -> Prepared:
     """What the index has for the requested text. Raises `StoreError` like `stored_repro`."""
     try:
@@ -136,11 +157,8 @@ def prepared(index: Index, capture_id: int, request: ExportRequest) -> Prepared:
         raise StoreError(str(error)) from error
     capture = index.captures.get(capture_id)
     repro = index.repros.get(capture_id, "script")
-    if repro is None and capture.state == "unsupported":
-        raise StoreError(f"capture {capture_id} has no script, and cannot have one: {capture.reason}")
     if repro is None:
-        hint = f"minify run {index.name} {capture_id}"
-        raise NotMinified(f"capture {capture_id} has no script yet ({capture.state}); make one: {hint}")
+        raise without_script(index, capture)
     if not repro.verified and not request.unverified:
         raise StoreError(
             f"the script of capture {capture_id} did not show the failure in {repro.runs} fresh runs; --force shows it"

@@ -17,8 +17,9 @@ from typing import Any
 from ...backends.provenance import libraries
 from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...store.document.case import Case, operators, tag
-from ...store.failure import METADATA, Failure, FailureKind
+from ...store.failure import EAGER, METADATA, Failure, FailureKind
 from ...store.index import CaptureInfo, Index, State
+from ...store.masking import mask
 from ...store.signature import Match, signature
 from ..oracle.oracle import LongerLimit
 from ..oracle.replay import LIMIT, Likeness, Replay, Shown, healthy, replay
@@ -281,10 +282,20 @@ def replay_event(capture_id: int, shown: Replay, part: int = 0) -> ReplayFinishe
 def is_refused(provenance: Mapping[str, Any], failure: Failure, shown: Replay) -> bool:
     """Whether the program fails in eager mode as well.
 
-    Unknown where eager was not given the values of the program, and not so for a divergence: the program ran in eager.
+    Not for a divergence: the program ran in eager. Where eager was not given the values of the program, only if it
+    raises the captured error, and did not run when it was asked in the program.
     """
-    known = failure.kind is not FailureKind.DIVERGENCE and provenance.get("data") != METADATA
-    return known and shown.refused != ""
+    if failure.kind is FailureKind.DIVERGENCE or not shown.refused:
+        return False
+    if provenance.get("data") != METADATA:
+        return True
+    return EAGER not in failure.detail and _head(shown.refused) == _head(f"{failure.type}: {failure.message}")
+
+
+def _head(line: str) -> tuple[str, str]:
+    """The type of an error and its first words, up to a colon, masked."""
+    kind, _, said = line.partition(": ")
+    return kind, mask(said.splitlines()[0].partition(":")[0] if said else "")
 
 
 def variants(case: Case) -> list[Case]:

@@ -1,7 +1,8 @@
 """Which candidates are valid programs: found out without a backend and without recorded values. Imports torch.
 
-Every candidate runs once, with tensors of the right shapes and dtypes. Small tensors are filled with zeros and the
-graph runs in eager mode. In other cases torch propagates shapes and dtypes (`FakeTensorMode`) and computes nothing.
+Every candidate runs once, and its backward pass if it has one, with tensors of the right shapes and dtypes. Small
+tensors are filled with zeros and the graph runs in eager mode. In other cases torch propagates shapes and dtypes
+(`FakeTensorMode`) and computes nothing.
 Neither tells about values. So a candidate counts as valid unless torch refuses it, and nothing is known if torch
 refuses even the ``base``, a case that is known to run.
 """
@@ -16,7 +17,9 @@ from typing import Any
 import torch
 from torch._subclasses import fake_tensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._pytree import tree_leaves
 
+from ...backends.running.execution import differentiable
 from ...store.document.case import Case, Graph, TensorSpec, target_name
 from ...store.live.build import build
 from ...store.live.modes import as_it_was
@@ -92,7 +95,9 @@ def _run(
     case = replace(case, tensors=tuple(map(plain, case.tensors)))
     gm, inputs = build(case, {}, live=live)
     with _context(case), as_it_was(), mode():
-        gm.forward(*inputs)  # a call of the module would print the errors of the graph
+        result = gm.forward(*inputs)  # a call of the module would print the errors of the graph
+        if case.backward and (roots := [t for t in tree_leaves(result) if differentiable(t)]):
+            torch.autograd.backward(roots, list(map(torch.ones_like, roots)))
 
 
 def _context(case: Case) -> AbstractContextManager[Any]:

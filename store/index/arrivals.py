@@ -22,7 +22,7 @@ from . import bugs, events, queue, uploads
 from .bugs import BugCount
 from .cases import CaseStore, StagedCase
 from .database import Database, insert, now, table_of, update_each
-from .tables import CaptureRow, MergedRow
+from .tables import CaptureRow, MergedRow, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,11 @@ class NewCapture:
     columns: Mapping[str, Any]
     staged: StagedCase | None
     needs: str
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether eager fails as well: then nothing is queued, and no one is notified."""
+        return bool(self.columns["state"] == State.EAGER_REFUSES.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +111,7 @@ def _write(session: Session, database: Database, cases: CaseStore, arrivals: Seq
     tasks = [
         (capture.bug, capture.id, new[identity].needs)
         for capture, identity in made
-        if capture.bug is not None and new[identity].staged is not None
+        if capture.bug is not None and new[identity].staged is not None and not new[identity].is_refused
     ]
     met = {bug.id: bug.occurrences + bug.times for bug in counts.values()}
     queue.put_first(session, tasks, met, [bug.id for bug in counts.values() if bug.empty])
@@ -116,6 +121,7 @@ def _write(session: Session, database: Database, cases: CaseStore, arrivals: Seq
         {"kind": "capture", "text": new[identity].columns["headline"], "actor": firsts[identity].actor,
          "bug": capture.bug, "capture": capture.id}
         for capture, identity in made
+        if not new[identity].is_refused
     ]  # fmt: skip
     events.note_all(session, told)
     return _stored(session, arrivals, captures, done)

@@ -145,13 +145,17 @@ class Captures:
     ) -> AbstractContextManager[Arrival]:
         """A failure as a program recorded it, to `store` inside the block.
 
-        One with a case and a reason becomes ``BLOCKED``. One with a ``signer`` workers may run that accept its key.
-        What was stored under a ``key`` before is not stored again (`fxminify.store.index.uploads`). ``actor`` is who
-        sent it. With ``look``, a large one that is known is only counted; if it turns out to be gone, do it again
-        without. Raises `ValueError` for a case that contradicts its blobs or is too large.
+        One with a case and a reason becomes ``BLOCKED``, one that eager has as well ``EAGER_REFUSES``. Workers that
+        accept the key of a ``signer`` may run it. What was stored under a ``key`` before is not stored again
+        (`fxminify.store.index.uploads`). ``actor`` is who sent it. With ``look``, a large one that is known is only
+        counted; if it turns out to be gone, do it again without. Raises `ValueError` for a case that contradicts its
+        blobs or is too large.
         """
         columns = _row(met.case, met.failure, signature(met.failure), met.provenance, met.graph_text, met.reason)
-        if met.case is not None and met.reason:
+        if met.failure.refused:
+            said = f"eager refuses it, too: {met.failure.refused}\ncaptured: {met.failure.headline()}"
+            columns |= {"state": State.EAGER_REFUSES.value, "reason": said}
+        elif met.case is not None and met.reason:
             columns["state"] = State.BLOCKED.value
         return self._arriving(
             columns, met.case, met.blobs, met.provenance, ours=ours, signer=signer, key=key, actor=actor, look=look

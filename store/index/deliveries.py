@@ -25,7 +25,7 @@ from .database import Database, insert, now
 from .documents import digest
 from .events import EventInfo, Events
 from .leases import is_gone, own_name, time_of
-from .tables import BugStatus, CaptureRow, DeliveryRow, DeliveryState, TargetRow, TaskRow, TriageRow
+from .tables import BugStatus, CaptureRow, DeliveryRow, DeliveryState, State, TargetRow, TaskRow, TriageRow
 
 #: What a target may be told: a bug that nobody has met before, and what events say.
 NEW = "new"
@@ -194,7 +194,8 @@ def _note(session: Session, target: str, event: EventInfo, whats: Collection[str
         return
     bug, what = bugs.root(session, event.bug), event.kind
     if what == "capture":
-        others = select(CaptureRow.id).where(CaptureRow.bug == bug, CaptureRow.id < event.capture).limit(1)
+        earlier = (CaptureRow.bug == bug, CaptureRow.id < event.capture)
+        others = select(CaptureRow.id).where(*earlier, CaptureRow.state != State.EAGER_REFUSES.value).limit(1)
         what = NEW if session.scalar(others) is None else ""
     quiet = select(TriageRow.bug).where(TriageRow.bug == bug, TriageRow.status.in_(_QUIET))
     if what not in whats or what not in WHATS or session.scalar(quiet) is not None:

@@ -50,6 +50,15 @@ def refuses_names(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
 
 
 @register_backend
+def differentiates_wrongly(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
+    h = torch.ones(4, requires_grad=True).sigmoid()
+    y = h * h
+    h.mul_(2)
+    y.sum().backward()  # what it multiplied was overwritten
+    return gm.forward
+
+
+@register_backend
 def with_context(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     for node in gm.graph.nodes:
         if has(gm, "relu") and node.op == "call_function":

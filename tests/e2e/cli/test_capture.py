@@ -30,7 +30,7 @@ def plainly(desk: Desk, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 #: The one line that is added to the output of a program without a failure.
-SAID = "minify: nothing captured: the program compiled no graph\n"
+SAID = "minify: nothing captured: no graph reached a backend of torch.compile\n"
 
 
 def same(captured: subprocess.CompletedProcess[str], plain: subprocess.CompletedProcess[str], said: str = SAID) -> bool:
@@ -52,7 +52,7 @@ def test_an_uncaught_exception_looks_as_it_does_without_us(desk: Desk) -> None:
     (desk.path / "plain.py").write_text(PLAIN)
     captured = desk.minify("capture", "plain.py", "raise")
     assert captured.returncode == 1
-    said = SAID.replace("\n", "; the program ended with ValueError outside every backend\n")
+    said = SAID.replace("\n", "; the program ended with ValueError outside every watched compilation and call\n")
     assert same(captured, plainly(desk, "plain.py", "raise"), said)
 
 

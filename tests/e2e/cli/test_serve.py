@@ -95,7 +95,7 @@ def test_a_job_ends_as_ever_while_no_server_answers_and_nothing_is_lost(
         here = {"FXMINIFY_DB": address, "FXMINIFY_SPOOL": str(spool)}
         done = desk.run([sys.executable, "job.py"], **here)
         assert (done.returncode, done.stdout) == (3, "caught BackendCompilerFailed\n" * 2)
-        assert done.stderr == f"fxminify captured 1 failure of torch.compile backends: on the way to {address}\n"
+        assert done.stderr == f"fxminify: captured 1 failure (1 compile error); on the way to {address}\n"
         supervised = desk.minify("capture", "job.py", **here)
         assert (supervised.returncode, "captured 1 failure" in supervised.stderr) == (3, True)
     monkeypatch.setenv("FXMINIFY_SPOOL", str(spool))

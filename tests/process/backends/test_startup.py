@@ -115,7 +115,7 @@ def test_the_file_is_installed_as_it_is_written_here() -> None:
 def test_a_program_is_captured_and_told_what_to_type(tmp_path: Path) -> None:
     done = run(tmp_path, ["fails.py"], FXMINIFY="1")
     assert (done.returncode, done.stdout) == (0, "caught BackendCompilerFailed\n")
-    assert "fxminify captured 1 failure of torch.compile backends: minify run " in done.stderr
+    assert "fxminify: captured 1 failure (1 compile error); next: minify run " in done.stderr
     assert f"{tmp_path / 'repro.db'} 1" in done.stderr
     (found,) = captures(tmp_path / "repro.db")
     assert found.headline == "RuntimeError: cannot compile []"

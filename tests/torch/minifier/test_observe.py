@@ -267,3 +267,34 @@ def test_a_real_failure_that_needs_a_graph_of_dynamo_itself_shows_through_compil
 def test_a_spec_says_where_its_module_lies() -> None:
     assert BackendSpec.from_json(spec("healthy").to_json()).modules() == ["faulty_backends"]
     assert "faulty_backends" in sys.modules
+
+
+def changed_before_its_gradient(x: torch.Tensor) -> torch.Tensor:
+    h = x.sigmoid()
+    y = h * h
+    h.mul_(2)
+    return y.sum()
+
+
+@BOTH
+@pytest.mark.parametrize("wants", [True, False])
+def test_a_derivative_that_eager_has_not_is_no_failure_of_the_backend(entry: str, wants: bool) -> None:
+    """The case asks for no backward pass: AOTAutograd traces it because an input requires a gradient."""
+    aot = BackendSpec("aot_eager", "registered", "aot_eager")
+    captured = capture(changed_before_its_gradient, (torch.ones(4, requires_grad=wants),), aot)
+    assert not captured[0].backward
+    observation, marks = seen(captured, entry)
+    if not wants:
+        assert observation.seen is Seen.PASS
+        return
+    assert observation.seen is Seen.INVALID
+    assert observation.refused.startswith("RuntimeError: one of the variables needed for gradient computation")
+    assert marks[-2:] == ["compile", "eager"]
+
+
+@BOTH
+def test_a_derivative_that_eager_has_is_a_failure_of_the_backend(entry: str) -> None:
+    observation, _ = seen(
+        capture(relu_sum, (torch.ones(4, requires_grad=True),), spec("differentiates_wrongly")), entry
+    )
+    assert failure_of(observation).message.startswith("one of the variables needed for gradient computation")

@@ -203,3 +203,17 @@ def test_a_call_ends_with_only_what_matters(
     torch.manual_seed(0)
     found = minimal(function, [torch.randn(*shape) for shape in shapes], name, needs)
     assert found == (expected or f"{name}([1, 1, 1, 1], [1, 1, 1, 1])")
+
+
+@pytest.mark.parametrize("size", [4, MOST_ELEMENTS + 1])
+def test_a_candidate_whose_backward_pass_eager_refuses_is_none(size: int) -> None:
+    x = replace(zeros(size), requires_grad=True, leaf=True)
+    nodes = (
+        Node("x", "placeholder", "x"),
+        Node("y", "call_function", {"fn": "torch.sigmoid"}, ({"ref": "x"},)),
+        Node("out", "call_function", {"fn": "torch.mul"}, ({"ref": "y"}, {"ref": "y"})),
+    )
+    base = Case(Graph((*nodes, OUTPUT)), ({"tensor": 0},), (x,), backward=True)
+    written = Node("z", "call_method", "mul_", ({"ref": "y"}, 2))
+    changed = replace(base, graph=Graph((*nodes, written, OUTPUT)))
+    assert validity(way(base), [base, changed, replace(changed, backward=False)]) == [True, False, True]

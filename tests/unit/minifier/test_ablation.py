@@ -11,7 +11,17 @@ import pytest
 
 from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.minifier.oracle import ablation
-from fxminify.minifier.oracle.ablation import CANNOT, LAYERS, OTHER, PASSES, SAME, Ablation, AblationRow, _enters
+from fxminify.minifier.oracle.ablation import (
+    CANNOT,
+    LAYERS,
+    OTHER,
+    PASSES,
+    REFUSED,
+    SAME,
+    Ablation,
+    AblationRow,
+    _enters,
+)
 from fxminify.store.errors import StoreError
 from fxminify.store.index import Index
 
@@ -24,6 +34,7 @@ from fxminify.store.index import Index
         ([OTHER, SAME, SAME, SAME], "Dynamo"),
         ([PASSES, CANNOT, SAME, SAME], "decompositions and partitioner"),
         ([PASSES, PASSES, PASSES, PASSES], "nowhere: it does not show here now"),
+        ([PASSES, REFUSED, REFUSED, REFUSED], "nowhere: eager mode fails, too, without a backend"),
     ],
 )
 def test_the_first_layer_that_fails_is_named(results: list[str], enters: str) -> None:

@@ -1,0 +1,98 @@
+"""The sentences at the end of a capture: what was captured, and what was only watched.
+
+Processes of the program note facts in lists of texts (`backends.capture.journal`, or `NOTED` where there is no parent).
+`Facts` reads them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...store.errors import without_password
+from ...store.failure import kind_in_words
+from ...store.spool.spool import is_server
+from ...store.text import count, printable, shortened
+
+#: The facts of this process, by the name of their list.
+NOTED: dict[str, list[str]] = {}
+#: The most characters of what eager raised that a sentence quotes.
+_QUOTED = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """``captured``: pairs of a capture and the kind of its failure. ``refused``: pairs of a capture and what eager
+    raised for it. ``watched``: the backend of each compiled graph. ``compared``: the number of calls that were compared
+    with eager. ``unchecked``: why calls could not be compared."""
+
+    captured: tuple[tuple[str, str], ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+    watched: tuple[str, ...] = ()
+    compared: int = 0
+    unchecked: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, noted: Callable[[str], Sequence[str]]) -> Facts:
+        """Read the lists; ``noted`` returns the lines of one by name."""
+        return cls(
+            captured=_pairs(noted("captured")),
+            refused=_pairs(noted("refused")),
+            watched=tuple(noted("watched")),
+            compared=len(noted("compared")),
+            unchecked=tuple(dict.fromkeys(noted("unchecked"))),
+        )
+
+
+def _pairs(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Split each line at its first space."""
+    return tuple((name, rest) for name, _, rest in (line.partition(" ") for line in dict.fromkeys(lines)))
+
+
+def failures(facts: Facts, db: str, *, hint: bool = True, ids: bool = False) -> list[str]:
+    """Return a sentence about the captured failures and one about those that eager has, too.
+
+    With ``hint`` the first ends with the next command, which with ``ids`` names the captures.
+    """
+    place, sent = shlex.quote(without_password(db)), is_server(db)
+    lines = []
+    if facts.captured:
+        kinds = Counter(kind for _, kind in facts.captured)
+        listed = ", ".join(count(n, kind_in_words(kind)) for kind, n in sorted(kinds.items()))
+        named = "".join(f" {name}" for name, _ in facts.captured) if ids else ""
+        then = f"; next: minify run {place}{named}" if hint else ""
+        then = f"; on the way to {without_password(db)}" if sent else then
+        lines.append(f"captured {count(kinds.total(), 'failure')} ({listed}){then}")
+    if facts.refused:
+        capture, raised = facts.refused[0]
+        number = len(facts.refused)
+        said = shortened(printable(raised), _QUOTED)
+        more = f", and {count(number - 1, 'other error')}" if number > 1 else ""
+        fault = "the program is wrong, not the backend"
+        then = "" if sent else f": minify show {place} {capture}"
+        lines.append(f"eager mode fails, too, for {count(number, 'failing graph')} ({said}{more}); {fault}{then}")
+    return lines
+
+
+def watched(facts: Facts, *, checks: bool, ended: str) -> str:
+    """Return the sentence about a program in which no backend failed. ``checks``: calls were to be compared. ``ended``
+    is the type of the exception with which the program ended."""
+    how = f"; the program ended with {printable(ended)} outside every watched compilation and call" if ended else ""
+    if not facts.watched:
+        return f"nothing captured: no graph reached a backend of torch.compile{how}"
+    named = sorted(Counter(facts.watched).items())
+    graphs = ", ".join(f"{count(n, 'graph')} compiled by {name}" for name, n in named)
+    checked = facts.compared or checks
+    compared = count(facts.compared, "call") if checked else "no (--check compares calls with eager)"
+    return f"{graphs}, none failed; compared: {compared}{how}"
+
+
+def unchecked(facts: Facts) -> str:
+    """Return the sentence about calls that could not be compared with eager, empty if there are none."""
+    if not facts.unchecked:
+        return ""
+    others = len(facts.unchecked) - 1
+    more = f" (and {count(others, 'other reason')})" if others else ""
+    return f"not all could be judged against eager: {facts.unchecked[-1]}{more}"

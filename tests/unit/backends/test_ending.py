@@ -1,0 +1,72 @@
+"""The sentences at the end of a capture."""
+
+from __future__ import annotations
+
+import pytest
+
+from fxminify.backends.capture.ending import Facts, failures, unchecked, watched
+
+NOTED = {
+    "captured": ["1 compile_error", "3 divergence", "3 divergence", "4 compile_error"],
+    "refused": ["2 ValueError: no such gradient", "5 IndexError: index 9"],
+    "watched": ["inductor", "eager", "inductor"],
+    "compared": ["inductor", "inductor"],
+    "unchecked": ["no float64", "it communicates", "no float64"],
+}
+
+
+def facts(*names: str) -> Facts:
+    return Facts.read(lambda name: NOTED[name] if name in names else [])
+
+
+def test_each_capture_is_counted_once_and_the_next_command_is_named() -> None:
+    assert failures(facts("captured"), "my repro.db") == [
+        "captured 3 failures (2 compile errors, 1 divergence); next: minify run 'my repro.db'"
+    ]
+    assert failures(facts("captured"), "repro.db", hint=False) == [
+        "captured 3 failures (2 compile errors, 1 divergence)"
+    ]
+    assert failures(facts("captured"), "repro.db", ids=True)[0].endswith("; next: minify run repro.db 1 3 4")
+    (sent,) = failures(facts("captured"), "http://127.0.0.1:8437")
+    assert sent.endswith("; on the way to http://127.0.0.1:8437")
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        (["2 ValueError: no such gradient"], "1 failing graph (ValueError: no such gradient)"),
+        (NOTED["refused"], "2 failing graphs (ValueError: no such gradient, and 1 other error)"),
+        ([f"2 ValueError: {'gradient ' * 40}"], f"1 failing graph (ValueError: {'gradient ' * 16}...)"),
+    ],
+)
+def test_what_eager_has_as_well_is_no_failure_of_a_backend(refused: list[str], said: str) -> None:
+    found = Facts.read(lambda name: refused if name == "refused" else [])
+    assert failures(found, "repro.db") == [
+        f"eager mode fails, too, for {said}; the program is wrong, not the backend: minify show repro.db 2"
+    ]
+    assert failures(found, "https://there") == [
+        f"eager mode fails, too, for {said}; the program is wrong, not the backend"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("noted", "checks", "said"),
+    [
+        ([], False, "nothing captured: no graph reached a backend of torch.compile"),
+        (["watched"], False, "1 graph compiled by eager, 2 graphs compiled by inductor, none failed; "
+                             "compared: no (--check compares calls with eager)"),
+        (["watched"], True, "1 graph compiled by eager, 2 graphs compiled by inductor, none failed; compared: 0 calls"),
+        (["watched", "compared"], True,
+         "1 graph compiled by eager, 2 graphs compiled by inductor, none failed; compared: 2 calls"),
+    ],
+)  # fmt: skip
+def test_what_was_watched_where_nothing_failed(noted: list[str], checks: bool, said: str) -> None:
+    assert watched(facts(*noted), checks=checks, ended="") == said
+    outside = f"{said}; the program ended with ValueError outside every watched compilation and call"
+    assert watched(facts(*noted), checks=checks, ended="ValueError") == outside
+
+
+def test_the_last_reason_why_a_call_could_not_be_compared_stands_for_the_others() -> None:
+    assert unchecked(facts()) == ""
+    said = "not all could be judged against eager: it communicates (and 1 other reason)"
+    assert unchecked(facts("unchecked")) == said
