@@ -1,4 +1,4 @@
-"""The program is wrong, not the backend: eager's backward raises the same error. Wanted: `eager_refuses`, said at capture time; no issue, no "verified"."""
+"""The program is wrong, not the backend: eager's backward pass raises the same error."""
 
 import torch
 
