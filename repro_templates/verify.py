@@ -23,7 +23,7 @@ from ..store import codec
 from ..store.failure import Failure, FailureKind, Phase
 from ..store.private_values import here
 from ..store.scrubbing import masked_failure
-from ..store.signature import Signature, signature
+from ..store.signature import signature
 from .processes import SCRIPT, EndedRun, Processes, Script
 from .tracebacks import phase_of_crash
 
@@ -51,7 +51,7 @@ class Verification:
 
 def verify(
     script: str,
-    expected: Signature | Callable[[Failure], bool],
+    shows: Callable[[Failure], bool],
     *,
     runs: int = 3,
     fresh: int = 1,
@@ -62,7 +62,7 @@ def verify(
     embedded: str = "",
     processes: Processes | None = None,
 ) -> Verification:
-    """Run the text ``script``. ``expected`` is the signature it must show, or a function that accepts its failure.
+    """Run the text ``script``. ``shows`` accepts the failure that it must show.
 
     At least ``fresh`` runs are fresh processes: 0 for a script that was verified before, ``runs`` for a failure that
     comes and goes. ``again``: what forked runs show is found out again in fresh processes unless all agree. ``files``
@@ -72,7 +72,6 @@ def verify(
     Ctrl-C ends them, too.
     """
     what = Script(script, timeout, search_path, files)
-    shows = expected if callable(expected) else lambda failure: signature(failure) == expected
 
     def told(ended: EndedRun) -> Failure | None:
         readings = [_at_home(failure, embedded) for failure in _readings(ended, timeout)]

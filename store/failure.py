@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from .masking import first_error_line, readable
+from .diagnosis import error_lines, first_error, head, is_telling, is_trailer, operator_in
+from .masking import readable
 from .signature_rules import installed
 from .text import without_addresses
 
@@ -144,22 +145,37 @@ class Failure:
 
     def diagnosis(self) -> str:
         """The first error that the compiler printed, in one line, without paths of this machine."""
-        line = self.printed_error() or first_error_line(self.diagnostics, generic=self.is_generic())
+        line, _ = self.printed_error()
         printed = _PLACE.sub("", readable(line).removeprefix("what(): "))
         return _ALIKE.sub(r"\1, ...", printed)
 
-    def printed_error(self) -> str:
-        """The first error line in what follows the first paragraph of a generic message, such as a C++ compiler's."""
-        if not self.is_generic():
-            return ""
-        return next(filter(None, (first_error_line(text.partition("\n\n")[2]) for text in self._texts())), "")
+    def printed_error(self) -> tuple[str, str]:
+        """Return the first error that the compiler printed, and the operator that the lines after it name.
 
-    def _texts(self) -> tuple[str, ...]:
+        That of a generic message stands in what follows its head, such as a C++ compiler's, or on file descriptor 2.
+        """
+        if generic := self.is_generic():
+            for text in self.texts():
+                if (found := next(error_lines(rest := head(text).rest), None)) is not None:
+                    return found[0], operator_in(found[1])
+                if (line := next(filter(is_telling, _prose(rest)), "")):
+                    return line.strip(), ""
+        line, notes = first_error(self.diagnostics, generic=generic)
+        return line, operator_in(notes)
+
+    def texts(self) -> tuple[str, ...]:
+        """Return the message and those of its causes."""
         return (self.message, *(text for _, text in self.causes))
 
+    def text(self) -> str:
+        """Return type, message, causes and diagnostics: the text that a regular expression is matched against."""
+        lines = [f"{self.type}: {self.message}", *(f"{t}: {m}" for t, m in self.causes), self.diagnostics]
+        return "\n".join(line for line in lines if line)
+
     def is_generic(self) -> bool:
-        """Whether the exception has the same message for every bug of its compiler."""
-        return installed().generic.search(self.message) is not None
+        """Return True for an exception whose message says nothing of its own: it is the same for every bug."""
+        given = installed().generic.search(self.message) is not None
+        return given or (self.kind in _RAISED and all(head(text).generic for text in self.texts()))
 
     def root_cause(self) -> str:
         """Type and first line of the exception at the end of the chain, empty if there is no chain."""
@@ -198,8 +214,20 @@ def divergence(found: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) ->
     return Failure(FailureKind.DIVERGENCE, Phase(found["phase"]), message=message, detail=detail)
 
 
+#: Kinds of failures that an exception is.
+_RAISED = (FailureKind.COMPILE_ERROR, FailureKind.RUNTIME_ERROR)
+
+
+def _prose(rest: str) -> Iterator[str]:
+    """The lines of the ``rest`` of a message before what is always a command, the graph or a stack."""
+    for line in rest.splitlines():
+        if is_trailer(line):
+            return
+        yield line
+
+
 #: A message that only the interpreter of FX wrote, because the exception had none.
 _INTERPRETED = re.compile(r"\AWhile executing %\w+ : .*= call_\w+\[target=([\w.]+)\].*")
 #: A masked position in a source nobody else has, and a run of masked operands.
-_PLACE = re.compile(r"^(?:[\w.-]+:\d+:\d+|<unknown>:\d+|<path>): (?=(?:fatal )?error: )|<path>, ")
+_PLACE = re.compile(r"^<place>: (?=(?:fatal )?error: )|<path>(?:/[\w.-]+)?, ")
 _ALIKE = re.compile(r"(<value>)(?:, <value>){2,}")

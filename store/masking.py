@@ -19,26 +19,6 @@ _LONGEST = 20_000
 _WORD = re.compile(r"\b[A-Za-z_]\w*+")
 #: The text before the name of a node.
 _NAMING = re.compile(r"(?i)\b(node|name)\b['\"]?\s?[=:]?\s?['\"`<]?$")
-_TRAILER = re.compile(
-    r"\s*(Set TORCH|While executing|Original traceback|from user code|Traceback \(most recent|target:|  args\[|"
-    r"GraphModule:|You can suppress|Hint:|Developer debug|Found from|Exception raised from|C\+\+ CapturedTraceback|"
-    r"graph\(\):|(class \w+\(torch\.nn\.Module\)|def forward\(self)|%\w+ : .*= (placeholder|call_\w+|get_attr)\[|"
-    r"opcode +name +target|frame #\d|File \"[^\"]*\", line \d)"
-)
-_ERROR_LINE = re.compile(
-    r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called after)\b|"
-    r"^\[?[EF]\d{4} "
-)
-#: The message of the C++ runtime for an uncaught exception.
-_WHAT = re.compile(r"what\(\): .*")
-#: A warning, or a log line below error level: Python's, glog's, a C++ compiler's.
-_WARNING = re.compile(r"Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |^(WARNING|INFO|DEBUG)\b")
-#: Messages that Dynamo logs about its own work, which it also raises.
-_DYNAMO = re.compile(r"^\[?[EF]\d{4} .*\btorch/(_guards|_dynamo/(?!backends/)[\w/]+)\.py:\d+\]")
-#: What `faulthandler` prints; its frames become `Failure.frames`.
-_FAULT = re.compile(r"Fatal Python error: |Current thread |Thread 0x|Stack \(most recent|Extension modules: ")
-_LOG_PREFIX = re.compile(r"^\[?[EF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] ")
-
 #: Names that compilers number: a buffer, a temporary, an index.
 _NUMBERED = (
     r"buf|tmp|op|arg|primals|tangents|getitem|val|var|node|ptr|input|output|in|out|loc|"
@@ -66,13 +46,44 @@ class MaskingRule:
 
 
 def _in_order(found: re.Match[str]) -> str:
-    """A set with its items in order, each once."""
-    return "{" + ", ".join(sorted(dict.fromkeys(found[0][1:-1].split(", ")))) + "}"
+    """A list of names with its items in order, each once."""
+    return found[1] + ", ".join(sorted(dict.fromkeys(re.split(r",\s*", found[2].strip(" ,"))))) + found[3]
 
+
+def _as_list(found: re.Match[str]) -> str:
+    """Names without brackets as a list of names."""
+    return f"[{', '.join(sorted(dict.fromkeys(found[1].split(', '))))}]{found[2]}"
+
+
+def _base(found: re.Match[str]) -> str:
+    """A path, but for the name of a source file of a compiler: that is where an error was raised."""
+    name = found[0].rpartition("/")[2].partition(":")[0]
+    return f"<path>/{name}" if _COMPILER_SOURCE.fullmatch(name) and not _TEMPORARY.search(found[0]) else "<path>"
+
+
+_COMPILER_SOURCE = re.compile(r"[A-Za-z_][\w-]*\.(?:cc|cpp|cxx|cu|cuh|hpp|hh?|inl|inc)")
+_TEMPORARY = re.compile(r"/te?mp[/_]|/var/|cache|torchinductor|c[a-z0-9]{40,}|\.main\.cpp|/home/|~")
+_SCALAR = (
+    r"(?:float|double|bool|char|short|int|long(?: long)?|unsigned(?: \w+)?|u?int(?:8|16|32|64)_t|__half|half|"
+    r"(?:at|c10)::(?:Half|BFloat16|complex<\w+>)|__nv_bfloat16|bfloat16)"
+)
+_DTYPES = r"(?:BFloat16|ComplexDouble|ComplexFloat|ComplexHalf|Double|Float|Half|Long|Short|Bool|Byte|Char|Int)"
+#: A place in the text of ``loc()``, in which strings and two levels of parentheses occur.
+_LOCATED = r"(?:\"(?:[^\"\\\n]|\\.)*+\"|[^()\"\n]|\((?:\"(?:[^\"\\\n]|\\.)*+\"|[^()\"\n]|\((?:\"(?:[^\"\\\n]|\\.)*+\"|[^()\"\n])*+\))*+\))*+"
 
 #: No pattern may try a long word again from each of its letters: messages of megabytes exist.
 BEFORE_ADAPTERS = (
     MaskingRule("color", r"\x1b\[[\d;]*m", "", "\x1b[31merror", "error"),
+    # MLIR's places: in the program, in the text of the intermediate code, in a line of standard input.
+    MaskingRule("location", rf"\bloc\({_LOCATED}\)", "<place>", 'at loc("a.py":4:0)', "at <place>"),
+    MaskingRule(
+        "place-of-error",
+        r"(?m)^(?:\"[^\"\n]*+\"|<\w+>|[^\s:\"]*+)(?:\((?:\"[^\"\n]*+\"|[^)\n\"])*+\))?(?:(?::\d+){1,2}|\(\d+\)):? ?"
+        r"(?=(?:fatal )?(?:error|note)\b)",
+        "<place>: ",
+        "kernel.mlir:4:10: error: no",
+        "<place>: error: no",
+    ),
     # torch.fx.Node.format_node: only operator kind and target survive other edits of the node.
     MaskingRule(
         "fx-node",
@@ -101,9 +112,61 @@ BEFORE_ADAPTERS = (
     MaskingRule(
         "path",
         r"(?:[A-Za-z]:|(?<![\w.~+/-]))(?:[\w.~+-]*+/)+[\w.+@-]+(?::\d+)*",
-        "<path>",
+        _base,
         "in /home/me/train.py:12",
         "in <path>",
+    ),
+    MaskingRule(
+        "temporary-name",
+        r"\btmp[a-z0-9_]{8}\b|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}\b(?:-[0-9a-f]{4,12})*|"
+        r"\b(?=[A-Za-z+/_-]*\d)(?=[a-z\d+/_-]*[A-Z])(?=[A-Z\d+/_-]*[a-z])[A-Za-z0-9+/-]{60,}={0,2}",
+        "<name>",
+        "of tmpab12_x9z and 0f3c9a71",
+        "of <name> and <name>",
+    ),
+    MaskingRule(
+        "time",
+        r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?",
+        "<time>",
+        "2026-11-25 20:50:41.120 [E]",
+        "<time> [E]",
+    ),
+    # Classes and functions that C++ makes of one template for each type.
+    MaskingRule(
+        "template-class",
+        rf"(?<![a-z])(CPU|CUDA|HIP|XPU|MPS|Sparse)?{_DTYPES}(Tensor|Type|Storage)\b",
+        r"\1<type>\2",
+        "no CPUFloatType, FloatTensor",
+        "no CPU<type>Type, <type>Tensor",
+    ),
+    MaskingRule(
+        "template-argument",
+        rf"<{_SCALAR}(?:\s*,\s*(?:{_SCALAR}|\d+|true|false))*\s*>",
+        "<type>",
+        "for Vectorized<double, 2>",
+        "for Vectorized<type>",
+    ),
+    MaskingRule(
+        "template-function",
+        rf"(?<=\bat_){_DTYPES}(?=_)|\b(?:at|c10)::(?:Half|BFloat16)\b",
+        "<type>",
+        "of at_Half_max",
+        "of at_<type>_max",
+    ),
+    # What the program calls its modules and values, as Dynamo names them, and what else a node reads and makes.
+    MaskingRule(
+        "program-value",
+        r"(?:getattr\()*\b[LG]\['[^'\n]*'\](?:\.\w++|\[[^\]\n]*\]|, '\w+'\))*+",
+        "<input>",
+        "in L['self'].layers[0].mlp",
+        "in <input>",
+    ),
+    MaskingRule(
+        "operand-name",
+        r"\b((?:in|out)puts?)(\s?[=:]\s?)([\"'])[^\"'\n]*+\3",
+        r"\1\2<name>",
+        "node=input: \"add\"",
+        "node=input: <name>",
     ),
     MaskingRule("generated-file", r"\bc[a-z0-9]{49,52}\b", "<generated>", f"module c{'a1' * 25}", "module <generated>"),
 )
@@ -112,6 +175,7 @@ AFTER_ADAPTERS = (
     MaskingRule("ir-value", r"%\w+(?:[:#]\d+)?", "<value>", "operand %12:2 is", "operand <value> is"),
     MaskingRule("dynamo-input", r"\b[lL]_\w*_\b", "<input>", "L_self_weight_ is", "<input> is"),
     MaskingRule("mlir-shape", r"(?<=tensor<)(?:[\d?]+x)+", "<shape>x", "tensor<4x?xf32>", "tensor<<shape>xf32>"),
+    MaskingRule("index-in-name", r"(?<=[A-Za-z_])\.\d+(?=\.[A-Za-z_]|(?![\w.]))", "", "%fusion.3 of a.0.b", "%fusion of a.b"),
     MaskingRule("name-suffix", r"(?<=[A-Za-z0-9])_\d+(?=_|\b)", "", "relu_3 of", "relu of"),
     MaskingRule("numbered-name", r"\b(<numbered>)\d+\b", r"\1", "buf12 is", "buf is"),
     # A letter and a number: a symbolic size (s77, u0) or an index (x0), but not a dtype (f16, si64).
@@ -131,6 +195,13 @@ AFTER_ADAPTERS = (
         "expected 3, got -1.5e3",
         "expected <n>, got <n>",
     ),
+    MaskingRule(
+        "quantity",
+        r"(?<![\w.])(?:-?\d+(?:\.\d+)?|<n>) ?(?:[KMGT]i?B|bytes?|[mun]s|us|s|sec(?:ond)?s?|minutes?)\b",
+        "<n> <unit>",
+        "took 12.5ms, 20.00 GiB",
+        "took <n> <unit>, <n> <unit>",
+    ),
     MaskingRule("arithmetic", r"<n>(?: ?[*+] ?<n>)+", "<n>", "<n>*<n> + <n>", "<n>"),
     MaskingRule(
         "shape-in-parentheses",
@@ -146,8 +217,21 @@ AFTER_ADAPTERS = (
         "torch.Size([<n>, <n>])",
         "<shape>",
     ),
-    # Python prints the items of a set in another order in each process.
-    MaskingRule("set", r"\{[^{}:\n]*+\}", _in_order, "no rule for {tanh, gelu}", "no rule for {gelu, tanh}"),
+    # Hash order, and one list for all that a graph has of a kind.
+    MaskingRule(
+        "names",
+        r"([\[{])((?:\s*(?:['\"]?[\w.:<>+-]++(?: \w+)?['\"]?|<[^<>\n]*+>|'[^'\n]*+'|\"[^\"\n]*+\"),?){2,}+\s*)([\]}])",
+        _in_order,
+        "no rule for {'tanh', 'gelu'}",
+        "no rule for {'gelu', 'tanh'}",
+    ),
+    MaskingRule(
+        "listed-names",
+        r"(?m)(?<=: )((?:\w++(?:::|\.))++\w++(?:, (?:\w++(?:::|\.))++\w++)*+)(\.?)$",
+        _as_list,
+        "no rule for: aten::tanh, aten::gelu",
+        "no rule for: [aten::gelu, aten::tanh]",
+    ),
     # A list of alike items, one for each input.
     MaskingRule(
         "repetition",
@@ -158,43 +242,6 @@ AFTER_ADAPTERS = (
     ),
     MaskingRule("spaces", r"[ \t]+", " ", "a \t b", "a b"),
 )
-
-
-def first_paragraph(text: str) -> str:
-    """A message up to its first blank line, at most 20 lines. Advice, code or a stack follows."""
-    lines: list[str] = []
-    for line in text.strip().splitlines():
-        if lines and (not line.strip() or _TRAILER.match(line)):
-            break
-        lines.append(line.strip())
-    return "\n".join(lines[:20])
-
-
-def first_error_line(text: str, *, generic: bool = False) -> str:
-    """The first line of captured standard error that reports an error, empty if there is none.
-
-    Warnings, log lines below error level or of Dynamo, Python tracebacks and the dump of ``faulthandler`` are passed
-    over. Where the exception's message is ``generic`` and no line reports an error, it is the first line that is left.
-    """
-    rules, left = installed(), ""
-    if last_words := _WHAT.search(text):  # threads that die together garble the lines before it
-        return last_words[0]
-    inside = ""  # what the indented lines that follow belong to
-    for line in text.splitlines():
-        if inside and (not line.strip() or line[0].isspace()):
-            continue
-        if line.startswith("Traceback (most recent"):
-            inside = "traceback"
-        elif inside == "traceback":
-            inside = ""  # its last line is the exception, which the program has caught or reports itself
-        elif _WARNING.search(line) or _FAULT.match(line) or _DYNAMO.match(line) or rules.noise.search(line):
-            inside = "warning"
-        elif _ERROR_LINE.search(line) or rules.errors.search(line):
-            return rules.prefixes.sub("", _LOG_PREFIX.sub("", line.strip()))
-        else:
-            inside = ""
-            left = left or line.strip()
-    return left if generic else ""
 
 
 def with_operations(text: str, nodes: Mapping[str, str], *, plain: bool = False) -> str:
@@ -224,7 +271,7 @@ def mask(text: str) -> str:
 
 
 #: The rules after which a text is still one for a person.
-_READABLE = frozenset({"color", "address", "path", "generated-file", "ir-value", "spaces"})
+_READABLE = frozenset({"color", "location", "place-of-error", "address", "path", "generated-file", "ir-value", "spaces"})
 
 
 def readable(text: str) -> str:

@@ -1,8 +1,9 @@
 """The `Signature` of a failure: the identity by which two failures are one bug.
 
-A signature must survive minification: as a graph shrinks, messages change their numbers, node names, shapes,
-addresses and temporary paths, but not their wording, their exception types or the frame that raised them. So a
-signature is built from the failure with everything volatile masked (`fxminify.store.masking`). Every part stays
+A signature must survive minification, and another run of the same program: messages change their numbers, node names,
+shapes, addresses and temporary paths, and quote the graph and the stack of modules, but keep their wording, their
+exception types and the frame that raised them. So a signature is built from the words of a failure that tell bugs
+apart (`fxminify.store.diagnosis`), with everything volatile masked (`fxminify.store.masking`). Every part stays
 readable, and `Signature.difference` names the first part in which two disagree.
 """
 
@@ -10,14 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from .failure import NOT_FINITE, PRECISION, ROUNDING, UNDEFINED, UNTRACED, VALUES, Failure, FailureKind, Phase
-from .masking import first_error_line, first_paragraph, mask, with_operations
+from .diagnosis import c_frame, head, is_definite, told_in
+from .failure import PRECISION, UNTRACED, VALUES, Failure, FailureKind, Phase
+from .masking import mask, with_operations
 
-#: Version 1 had nothing of what a compiler printed where the message of its exception is the same for every bug.
-SIGNATURE_VERSION = 2
+#: Version 2 compared the whole first paragraph of a message, and had no operator.
+SIGNATURE_VERSION = 3
 _GENERATED = re.compile(r"^<|(^|/)c[a-z0-9]{40,}\.py$|^[a-z0-9]{51,53}\.py$")
 #: `GraphModule` drops the frames of its generated code from the exceptions that it raises again.
 _GENERATED_CALLS = ("torch/fx/graph_module.py:__call__", "torch/fx/graph_module.py:call_wrapped")
@@ -25,6 +28,8 @@ _GENERATED_CALLS = ("torch/fx/graph_module.py:__call__", "torch/fx/graph_module.
 #: another run gives another symbol, which may be the name of no input.
 _SYMBOL = re.compile(r"[su]\d+")
 _CALLERS = ("torch/_dynamo/eval_frame.py:_fn",)
+#: A list, in the form that `mask` and `_listed` give it.
+_LIST = re.compile(r"[\[{]([^\[\]{}]*)[\]}]")
 
 
 class Match(StrEnum):
@@ -33,6 +38,13 @@ class Match(StrEnum):
     EXACT = "exact"  #: all of them
     ORIGIN = "origin"  #: kind, phase, type, and the function that raised
     ANY = "any"  #: the kind alone
+
+
+_PARTS = {
+    Match.ANY: ("kind",),
+    Match.ORIGIN: ("kind", "phase", "type", "origin"),
+    Match.EXACT: ("kind", "phase", "type", "message", "origin", "operator", "diagnostics"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +56,21 @@ class Signature:
     type: str = ""
     message: str = ""
     origin: str = ""
+    #: The operator that the failure names after the words that are compared, empty where it names none.
+    operator: str = ""
     diagnostics: str = ""
     version: int = SIGNATURE_VERSION
     #: The message with every name of a node replaced, if one stands in ``message`` because it may be a plain word. A
     #: node may have another name in the script. It is no part of the identity.
     operations: str = field(default="", compare=False)
-    #: Of wrong values: the shorter dtype whose rounding would explain them as well. It is no part of the identity.
-    rounding: str = field(default="", compare=False)
-    #: Of wrong values: eager has no finite number where they differ. It is no part of the identity.
-    undefined: bool = field(default=False, compare=False)
     #: Of an exception: it has no traceback, so ``origin`` is not known. It is no part of the identity.
     untraced: bool = field(default=False, compare=False)
 
     @property
     def digest(self) -> str:
-        """A short stable name: ``v2:`` and 12 hexadecimal digits."""
-        parts = "\x1f".join((self.kind, self.phase, self.type, self.message, self.origin, self.diagnostics))
-        text = parts.encode("utf-8", "backslashreplace")
+        """A short stable name: ``v3:`` and 12 hexadecimal digits."""
+        parts = (self.kind, self.phase, self.type, self.message, self.origin, self.diagnostics)
+        text = "\x1f".join((*parts, self.operator) if self.operator else parts).encode("utf-8", "backslashreplace")
         return f"v{self.version}:{hashlib.sha256(text).hexdigest()[:12]}"
 
     @property
@@ -68,35 +78,45 @@ class Signature:
         """The digest that a script names, with every name of a node replaced: its own graph has other names."""
         return replace(self, message=self.operations or self.message).digest
 
-    def matches(self, other: Signature, how: Match = Match.EXACT) -> bool:
-        """Whether the two are one bug under ``how``."""
-        return self.difference(other, how) is None
+    def difference(self, shown: Signature, how: Match = Match.EXACT) -> str | None:
+        """Return the name of the first part in which ``shown`` differs from this signature, None if they are one bug
+        under ``how``.
 
-    def difference(self, other: Signature, how: Match = Match.EXACT) -> str | None:
-        """The name of the first part in which the two differ, None if they are one bug under ``how``."""
-        parts = {
-            Match.ANY: ("kind",),
-            Match.ORIGIN: ("kind", "phase", "type", "origin"),
-            Match.EXACT: ("kind", "phase", "type", "message", "origin", "diagnostics"),
-        }[how]
-        return next((p for p in parts if not self._agrees(other, p)), None)
+        Where both list names, ``shown`` may list fewer: one message names all operators that a backend lacks, and a
+        smaller graph has fewer of them.
+        """
+        return next((part for part in _PARTS[how] if not self._agrees(shown, part)), None)
 
-    def _agrees(self, other: Signature, part: str) -> bool:
-        """Whether ``part`` is alike. Of a crash a part may be missing: which of several threads dies first decides
-        whether its stack and its last words get out, and what was not seen is no difference. Nor is where an exception
-        without a traceback was raised."""
-        mine, theirs = getattr(self, part), getattr(other, part)
-        if part == "message" and (self.operations or mine) == (other.operations or theirs):
+    def _agrees(self, shown: Signature, part: str) -> bool:
+        """Return True if ``part`` is alike. Of a crash a part may be missing: which of several threads dies first
+        decides whether its stack and its last words get out, and what was not seen is no difference. Nor is where an
+        exception without a traceback was raised, nor an operator that only one of the two names."""
+        mine, theirs = getattr(self, part), getattr(shown, part)
+        if part == "message" and lists_no_more(self.operations or mine, shown.operations or theirs):
             return True
-        unknown = self.kind == FailureKind.CRASH and part in ("origin", "diagnostics") and not (mine and theirs)
-        untraced = part == "origin" and (self.untraced or other.untraced)
-        return mine == theirs or unknown or untraced
+        crash = self.kind == FailureKind.CRASH and part in ("origin", "diagnostics")
+        if (crash or part == "operator") and not (mine and theirs):
+            return True
+        untraced = part == "origin" and (self.untraced or shown.untraced)
+        return untraced or lists_no_more(mine, theirs)
 
 
-def signature(failure: Failure, version: int = SIGNATURE_VERSION) -> Signature:
-    """The signature of ``failure``. Pure and deterministic: the same failure has one signature on every machine.
+def lists_no_more(text: str, other: str) -> bool:
+    """Return True if ``other`` is ``text``, or lists fewer of the same names in the same places."""
+    if text == other:
+        return True
+    if _LIST.sub("[]", text) != _LIST.sub("[]", other):
+        return False
+    pairs = zip(_LIST.findall(text), _LIST.findall(other), strict=True)
+    return all(mine == theirs or (theirs and _items(theirs) <= _items(mine)) for mine, theirs in pairs)
 
-    ``version`` is 1 to compare with a signature that an older fxminify made.
+
+def _items(listed: str) -> set[str]:
+    return {item.strip() for item in re.split(r"[,;]", listed)}
+
+
+def signature(failure: Failure) -> Signature:
+    """Return the signature of ``failure``. Pure and deterministic: one failure has one signature on every machine.
 
     A divergence is known by its class. NaN, infinities and wrong numbers are one: as a graph shrinks one becomes the
     other. One of precision is known by the types and not by its phase: it is one finding about the backend. A hang and
@@ -107,47 +127,41 @@ def signature(failure: Failure, version: int = SIGNATURE_VERSION) -> Signature:
         name = str(failure.detail.get("class", "value"))
         if name == PRECISION:
             types = f"computes {failure.detail.get('dtype', '')} as {failure.detail.get('as', '')}"
-            return Signature(failure.kind, Phase.FORWARD, message=f"{name}: {types}", version=version)
-        return Signature(
-            failure.kind,
-            failure.phase,
-            message="value" if name in VALUES else name,
-            version=version,
-            rounding=str(failure.detail.get(ROUNDING, "")),
-            undefined=failure.detail.get(UNDEFINED, name in NOT_FINITE) is True,  # an older fxminify did not say it
-        )
+            return Signature(failure.kind, Phase.FORWARD, message=f"{name}: {types}")
+        return Signature(failure.kind, failure.phase, message="value" if name in VALUES else name)
     if failure.kind in (FailureKind.HANG, FailureKind.OUT_OF_MEMORY):
-        return Signature(failure.kind, failure.phase, version=version)
+        return Signature(failure.kind, failure.phase)
     if failure.kind is FailureKind.CRASH:  # there is no message, only words of our own
         name = failure.type if failure.signal is None else f"signal {failure.signal}"
-        diagnostics = mask(first_error_line(failure.diagnostics))
-        return Signature(
-            failure.kind, failure.phase, name, origin=origin(failure), diagnostics=diagnostics, version=version
-        )
-    named = failure.detail.get("nodes", {})
-    nodes = {name: what for name, what in named.items() if what != "<input>" or not _SYMBOL.fullmatch(name)}
-
-    def message(*, plain: bool) -> str:
-        def words(text: str) -> str:
-            return mask(with_operations(first_paragraph(text), nodes, plain=plain))
-
-        texts = [words(failure.message), *(f"{kind}: {words(text)}" for kind, text in failure.causes)]
-        return " <- ".join(filter(None, texts))
-
-    text, operations = message(plain=False), message(plain=True)
-    printed = failure.printed_error()
-    written = first_error_line(failure.diagnostics, generic=failure.is_generic() and not printed)
+        line, _ = failure.printed_error()
+        died = mask(line) or (f"in {found}" if (found := c_frame(failure.diagnostics)) else "")
+        return Signature(failure.kind, failure.phase, name, origin=origin(failure), diagnostics=died)
+    text, operations = _message(failure, plain=False), _message(failure, plain=True)
+    generic = failure.is_generic()
+    line, operator = failure.printed_error()
+    if not generic and not is_definite(line):
+        line = operator = ""
+    named = (head(text).operator for text in failure.texts())
     return Signature(
         kind=failure.kind,
         phase=failure.phase,
         type=failure.type,
         message=text,
         origin=origin(failure),
-        diagnostics=mask((printed if version > 1 else "") or written),
-        version=version,
+        operator=next(filter(None, named), "") or operator,
+        diagnostics=mask(line),
         operations="" if operations == text else operations,
         untraced=failure.detail.get(UNTRACED) is True,
     )
+
+
+def told_after(failure: Failure) -> frozenset[str]:
+    """Return the masked lines of an exception's message that are no part of its signature and say something."""
+    if failure.kind not in (FailureKind.COMPILE_ERROR, FailureKind.RUNTIME_ERROR):
+        return frozenset()
+    nodes = _nodes(failure)
+    lines = (line for text in failure.texts() for line in told_in(head(text).rest))
+    return frozenset(mask(with_operations(line, nodes, plain=True)) for line in lines)
 
 
 def origin(failure: Failure) -> str:
@@ -162,3 +176,30 @@ def origin(failure: Failure) -> str:
     if place in _CALLERS:
         return ""
     return "<generated>" if _GENERATED.search(last.file) or place in _GENERATED_CALLS else place
+
+
+def _nodes(failure: Failure) -> dict[str, str]:
+    named = failure.detail.get("nodes", {})
+    return {name: what for name, what in named.items() if what != "<input>" or not _SYMBOL.fullmatch(name)}
+
+
+def _message(failure: Failure, *, plain: bool) -> str:
+    """The masked heads of the message and of its causes."""
+    nodes = _nodes(failure)
+
+    def words(text: str) -> str:
+        found = head(text)
+        masked = mask(with_operations(found.text, nodes, plain=plain))
+        return f"{masked} {_listed(mask(with_operations(item, nodes, plain=plain)) for item in found.items)}".strip()
+
+    texts = [words(failure.message), *(f"{kind}: {words(text)}" for kind, text in failure.causes)]
+    return " <- ".join(filter(None, texts))
+
+
+def _listed(items: Iterable[str]) -> str:
+    """Items as a list in order, each once; nothing if there are none."""
+    known = sorted({item.translate(_NO_LIST) for item in items})
+    return f"[{'; '.join(known)}]" if known else ""
+
+
+_NO_LIST = str.maketrans({"[": "(", "]": ")", "{": "(", "}": ")", ";": ","})

@@ -17,12 +17,12 @@ from ...store import codec
 from ...store.document.case import Blobs, Case, Json
 from ...store.errors import StoreError
 from ...store.index import Index, queue
+from ...store.matching import FailureMatcher
 from ..consent import Confirm, question, refuse
 from ..sandbox.launcher import BackendImportError, SandboxError
 from ..sandbox.pool import Pool
 from . import tasks
 from .observation import Observation, Seen, of_reply
-from .replay import Likeness
 
 #: The backends of torch that stop after a layer, and that layer.
 LAYERS = (
@@ -132,7 +132,7 @@ def layers(
         if known and layer and not everything and spec.name not in names:
             continue
         tried = replace(case, backend=spec.to_json())
-        row = _row(spec, layer, tried, blobs, Likeness(failure), timeout, confinement)
+        row = _row(spec, layer, tried, blobs, FailureMatcher((failure,)), timeout, confinement)
         rows.append(row)
         done(row)
     return Ablation(tuple(rows), _enters(rows))
@@ -169,7 +169,7 @@ def _row(
     layer: str,
     case: Case,
     blobs: Blobs,
-    likeness: Likeness,
+    matcher: FailureMatcher,
     timeout: float,
     confinement: Confinement | None,
 ) -> AblationRow:
@@ -181,21 +181,21 @@ def _row(
             for entry in reversed(tasks.ENTRIES):  # as the script does it first
                 reply = pool.submit("observe", tasks.observe_argument(case, entry), timeout=timeout).result()
                 seen.append((of_reply(reply), reply.seconds))
-                if _matches(seen[-1][0], likeness):
+                if _matches(seen[-1][0], matcher):
                     break
     except (BackendImportError, SandboxError) as error:
         return AblationRow(spec.name, layer, CANNOT, str(error).strip().splitlines()[0])
     order = {Seen.FAILURE: 0, Seen.PASS: 1, Seen.INVALID: 2, Seen.INFRA: 3}
-    observation, seconds = min(seen, key=lambda pair: (not _matches(pair[0], likeness), order[pair[0].seen]))
+    observation, seconds = min(seen, key=lambda pair: (not _matches(pair[0], matcher), order[pair[0].seen]))
     if observation.failure is None:
         result = PASSES if observation.seen is Seen.PASS else REFUSED if observation.refused else CANNOT
         return AblationRow(spec.name, layer, result, observation.detail, round(seconds, 2))
-    result = SAME if _matches(observation, likeness) else OTHER
+    result = SAME if _matches(observation, matcher) else OTHER
     return AblationRow(spec.name, layer, result, observation.failure.headline(), round(seconds, 2))
 
 
-def _matches(observation: Observation, likeness: Likeness) -> bool:
-    return observation.failure is not None and likeness.seen_in(observation.failure) is not None
+def _matches(observation: Observation, matcher: FailureMatcher) -> bool:
+    return observation.failure is not None and matcher.shows(observation.failure)
 
 
 def _enters(rows: Sequence[AblationRow]) -> str:

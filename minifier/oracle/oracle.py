@@ -1,7 +1,6 @@
 """The oracle: runs a candidate in a worker and decides whether it shows the failure under reduction.
 
-* SAME means that the signature of the failure is one of those that the replays of the capture showed, compared as the
-  chosen `Match` says, or that its text matches the user's regular expression.
+* SAME means that the `FailureMatcher`, which the replays of the capture made, finds its failure in what the run showed.
 * An error of our own (INFRA) is retried once in a fresh worker and never counts as a failure. A candidate that fails in
   eager is INVALID. One that gives no answer in time is TIMEOUT, unless the capture is a hang.
 * A flaky failure is put to a vote: a candidate is run up to ``n`` times and must fail ``k`` times. The result of a
@@ -13,15 +12,14 @@ Nothing here imports torch. Thread-safe; `submit` takes no thread of its own.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from ...store.document.case import Blobs, Case, Json
-from ...store.failure import DETACHED, Failure, FailureKind
-from ...store.signature import Match, Signature, signature
+from ...store.failure import DETACHED, FailureKind
+from ...store.matching import FailureMatcher
+from ...store.signature import signature
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Reply, Workers
 from ..sandbox.stacks import StackSampling, is_doubtful
@@ -73,39 +71,6 @@ class Votes:
 
 
 @dataclass(frozen=True, slots=True)
-class FailureTarget:
-    """What counts as the failure under reduction."""
-
-    allowed: tuple[Signature, ...]
-    match: Match = Match.EXACT
-    error_regex: str | None = None
-
-    def shows(self, failure: Failure) -> bool:
-        if self.error_regex is not None:
-            return re.search(self.error_regex, text(failure)) is not None
-        seen = signature(failure)
-        return not self.is_other_matter(seen) and any(seen.matches(a, self.match) for a in self.allowed)
-
-    def is_other_matter(self, seen: Signature) -> bool:
-        """Whether wrong values are none of this failure although their signatures may agree."""
-        if seen.rounding and not any(a.rounding for a in self.allowed):
-            return True  # a backend that rounds shows that in every graph
-        # eager's own 0 / 0: what a backend makes of it is another matter
-        return seen.undefined and not any(a.undefined for a in self.allowed)
-
-    def seen_in(self, failure: Failure) -> Failure | None:
-        """The part of ``failure`` that is under reduction: itself, or one of its further divergences; None if none
-        is."""
-        return next((each for each in failure.each() if self.shows(each)), None)
-
-
-class SoughtFailure(Protocol):
-    """What counts as the failure that is looked for."""
-
-    def seen_in(self, failure: Failure) -> Failure | None: ...
-
-
-@dataclass(frozen=True, slots=True)
 class LongerLimit:
     """A time limit of ``seconds`` for cases of more than ``nodes`` compute nodes: how long they take was not
     measured."""
@@ -125,7 +90,7 @@ class Oracle:
     def __init__(
         self,
         pool: Workers,
-        target: SoughtFailure,
+        matcher: FailureMatcher,
         *,
         timeout: float,
         entry: str = "direct",
@@ -140,7 +105,7 @@ class Oracle:
         self.anchor = anchor
         self.longer = longer
         self.pool = pool
-        self.target = target
+        self.matcher = matcher
         self.timeout = timeout
         self.entry = entry
         self.votes = votes or Votes()
@@ -185,7 +150,7 @@ class Oracle:
         failure = observation.failure
         if failure is None:
             return Verdict(Outcome.PASS)
-        if (same := self.target.seen_in(failure)) is not None:
+        if (same := self.matcher.find(failure)) is not None:
             return Verdict(Outcome.SAME, signature(same), same)
         if failure.detail.get(DETACHED):
             return Verdict(Outcome.INVALID, detail="cannot compare: the compiled outputs have no gradient")
@@ -274,9 +239,3 @@ def tally(verdicts: Sequence[Verdict], votes: Votes) -> Verdict | None:
     if same:
         return Verdict(Outcome.FLAKY, same[0].signature, same[0].failure, detail=counted)
     return next((v for v in verdicts if v.outcome is not Outcome.PASS), replace(last, detail=counted))
-
-
-def text(failure: Failure) -> str:
-    """The text that a regular expression is matched against: type, message, causes and diagnostics."""
-    lines = [f"{failure.type}: {failure.message}", *(f"{t}: {m}" for t, m in failure.causes), failure.diagnostics]
-    return "\n".join(line for line in lines if line)

@@ -1,7 +1,7 @@
 """Replay a capture before its reduction: whether the failure shows again, through which entry, how often and how fast.
 
 The capture is run ``runs`` times through both entries to the backend. The faster entry that shows the failure is kept.
-The failures that are seen become the *target* of the oracle, their rate gives its *votes*, and their time its
+The failures that are seen become the examples of the oracle's *matcher*, their rate gives its *votes*, and their time its
 *timeout*: five times the slowest replay, at least 10 s. For a hang the timeout is five times what a healthy graph of
 that size should take, estimated from a graph of one node in a fresh worker. Where the failure does not show,
 ``reproduced`` is False and ``reason`` says what was seen.
@@ -17,15 +17,13 @@ from dataclasses import dataclass, field, replace
 
 from ...store.document.case import Case, Graph, Node, TensorSpec
 from ...store.failure import Failure, FailureKind
-from ...store.private_values import covers, here
-from ...store.scrubbing import masked_failure
-from ...store.signature import Match, Signature, signature
+from ...store.matching import FailureMatcher, known_from
 from ..sandbox import stacks
 from ..sandbox.pool import Reply, Workers
 from ..sandbox.stacks import StackSampling
 from . import tasks
 from .observation import Observation, Seen, of_reply
-from .oracle import SHORTEST, FailureTarget, LongerLimit, Oracle, Votes, hang_seconds
+from .oracle import SHORTEST, LongerLimit, Oracle, Votes, hang_seconds
 
 SLOWEST_TIMES = 5.0
 #: Seconds a replay may take where the capture names no time of its own.
@@ -57,7 +55,8 @@ class Shown:
 class Replay:
     """What the replays showed.
 
-    ``failures`` has one example for each signature of ``target.allowed``; ``entries`` what each entry showed;
+    ``matcher`` has an example for each signature that they showed of the captured failure, ``entries`` what each entry
+    showed;
     ``threads`` is torch's number of threads; ``healthy``, for a hang, the seconds that a graph of one node takes, else
     0; ``reason`` says why it did not reproduce, for a person; ``passes`` that every run ended without a failure;
     ``refused`` is what eager raised, where it did so in every run. ``anchor`` is where a hang hangs
@@ -66,8 +65,7 @@ class Replay:
     """
 
     reproduced: bool
-    target: FailureTarget
-    failures: tuple[Failure, ...] = ()
+    matcher: FailureMatcher
     entry: str = "direct"
     threads: int = 1
     rate: float = 0.0
@@ -80,6 +78,11 @@ class Replay:
     anchor: str = ""
     longer: LongerLimit | None = None
 
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """An example for each signature of the failure."""
+        return self.matcher.examples
+
     def seldom(self) -> str:
         """How often the whole graph failed (``7 of 9``), nothing where it always did."""
         shown = self.entries.get(self.entry)
@@ -89,7 +92,7 @@ class Replay:
         """The oracle for this capture. A candidate that shows the failure less often than ``least`` does not count."""
         return Oracle(
             pool,
-            self.target,
+            self.matcher,
             timeout=self.timeout,
             entry=self.entry,
             votes=Votes.for_rate(self.rate, least),
@@ -103,47 +106,43 @@ class Replay:
 def replay(
     pool: Workers,
     case: Case,
-    captured: Failure,
+    matcher: FailureMatcher,
     *,
     runs: int = 3,
-    match: Match = Match.EXACT,
-    error_regex: str | None = None,
     prefer: str = "",
     limit: float = LIMIT,
     again: str = "minify run --again",
     meanwhile: Callable[[], None] = lambda: None,
     ran: Callable[[int], None] = lambda number: None,
 ) -> Replay:
-    """Replay ``case``, whose storages are in ``pool.scratch``. ``prefer`` names the entry to take where it
+    """Replay ``case``, whose storages are in ``pool.scratch``. ``matcher`` has the captured failure. ``prefer`` names the entry to take where it
     shows the failure as often as any. ``limit`` is the longest a run may take, in seconds: for a hang the time after
     which the capture was given up. ``again`` is the command that replays it again, for the reason why it did not show.
     ``meanwhile`` is called now and then, ``ran`` after each run with its number, from 1. Raises `SandboxError` when the
     workers cannot work."""
+    (captured,) = matcher.examples
     hangs = captured.kind is FailureKind.HANG
     one_node = _healthy_seconds(pool, case, limit) if hangs else 0.0
     timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
-    session = _Runs(pool, case, Likeness(captured, match, error_regex), timeout, meanwhile, ran)
+    session = _Runs(pool, case, matcher, timeout, meanwhile, ran)
     entries = session.first_sight(again=0 if hangs else runs - 1)
     if not entries and not session.refused():
         entries = session.second_sight(runs)
-    target = FailureTarget((signature(captured),), match, error_regex)
     if not entries:
         why = session.why_not(captured, again)
         passes, refused = session.all_pass(), session.refused()
-        return Replay(False, target, entries=session.shown(), reason=why, passes=passes, refused=refused)
+        return Replay(False, matcher, entries=session.shown(), reason=why, passes=passes, refused=refused)
     entry = fastest(entries)
     if prefer in entries and entries[prefer].rate >= entries[entry].rate:
         entry = prefer
     session.run_until(entry, runs)
     if session.shown()[entry].rate < 1.0:
         session.run_until(entry, MORE * runs)
-    failures = session.failures()
     if not hangs:
         timeout = min(limit, max(SHORTEST, SLOWEST_TIMES * session.slowest(entry)))
     return Replay(
         True,
-        replace(target, allowed=tuple(failures)),
-        tuple(failures.values()),
+        replace(matcher, examples=session.failures(), strict=True),
         entry,
         session.threads,
         session.shown()[entry].rate,
@@ -154,41 +153,6 @@ def replay(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Likeness:
-    """Compares failures with the captured one. What the capture does not know is not compared.
-
-    A capture may lack what the program wrote to file descriptor 2, and the stack of a crash.
-    """
-
-    captured: Failure
-    match: Match = Match.EXACT
-    error_regex: str | None = None
-
-    def difference(self, failure: Failure) -> str | None:
-        """The first part of the signatures that differs, None for the same failure."""
-        if self.error_regex is not None:
-            return None if FailureTarget((), self.match, self.error_regex).shows(failure) else "text"
-        want, have = signature(masked_failure(self.captured, here().mask)), signature(failure)
-        have = replace(
-            have,
-            diagnostics=have.diagnostics if want.diagnostics else "",
-            origin=have.origin if want.origin or want.kind != FailureKind.CRASH else "",
-        )
-        for part in ("message", "diagnostics"):  # what was masked where it was captured may be anything here
-            if covers(getattr(want, part), getattr(have, part)):
-                have = replace(have, **{part: getattr(want, part)})
-        return want.difference(have, self.match)
-
-    def holds(self, failure: Failure) -> bool:
-        return self.difference(failure) is None
-
-    def seen_in(self, failure: Failure) -> Failure | None:
-        """The part of ``failure`` that is the captured one: itself, or one of its further divergences; None if none
-        is."""
-        return next((each for each in failure.each() if self.holds(each)), None)
-
-
 class _Runs:
     """The runs of one capture, by entry."""
 
@@ -196,14 +160,15 @@ class _Runs:
         self,
         pool: Workers,
         case: Case,
-        likeness: Likeness,
+        matcher: FailureMatcher,
         timeout: float,
         meanwhile: Callable[[], None],
         ran: Callable[[int], None],
     ) -> None:
         self.pool = pool
         self.case = case
-        self.likeness = likeness
+        self.matcher = matcher
+        (self.captured,) = matcher.examples
         self.timeout = timeout
         self.meanwhile = meanwhile
         self.ran = ran
@@ -231,14 +196,14 @@ class _Runs:
 
     def _submit(self, entry: str, *, fresh: bool = False, sampled: bool = True) -> Future[Reply]:
         argument = tasks.observe_argument(self.case, entry, self.threads)
-        hangs = self.likeness.captured.kind is FailureKind.HANG
+        hangs = self.captured.kind is FailureKind.HANG
         sampling = StackSampling(self.anchor) if hangs and sampled else None
         return self.pool.submit("observe", argument, timeout=self.timeout, fresh=fresh, sampling=sampling)
 
     def first_sight(self, *, again: int) -> dict[str, Shown]:
         """Each entry once, with one thread and then with all: the entries that show the failure. When both do, the one
         that ran first has ``again`` further runs: its first paid for what the other found warm."""
-        hangs = self.likeness.captured.kind is FailureKind.HANG
+        hangs = self.captured.kind is FailureKind.HANG
         for threads in numbers_of_threads(self.case):
             self.threads = threads
             # Once it is known where the first run hangs, the second one need not take all of its time.
@@ -278,14 +243,10 @@ class _Runs:
     def matching(self) -> dict[str, Shown]:
         return {entry: shown for entry, shown in self.shown().items() if shown.matched}
 
-    def failures(self) -> dict[Signature, Failure]:
-        """An example for each signature that counts as the captured failure. Those that tell most come first: of a
-        crash the last words and the stack do not always get out."""
-        out: dict[Signature, Failure] = {}
-        for observation, _ in self._all():
-            if observation.failure is not None and (seen := self.likeness.seen_in(observation.failure)) is not None:
-                out.setdefault(signature(seen), seen)
-        return dict(sorted(out.items(), key=lambda item: (not item[1].diagnostics, not item[1].frames)))
+    def failures(self) -> tuple[Failure, ...]:
+        """An example for each signature that counts as the captured failure."""
+        seen = (self.matcher.find(o.failure) for o, _ in self._all() if o.failure is not None)
+        return tuple(known_from(found for found in seen if found is not None).values())
 
     def slowest(self, entry: str) -> float:
         return max(reply.seconds for _, reply in self.seen[entry, self.threads])
@@ -308,18 +269,21 @@ class _Runs:
             with_threads = f" with {threads} threads" if threads != 1 else ""
             lines.append(f"{entry}{with_threads}, {times}: {'; '.join(shown)}")
         seen = (observation.failure for observation, _ in self._all())
-        failures = (failure for failure in seen if failure is not None)
+        failures = [failure for failure in seen if failure is not None]
         lines += missing(self.case.backend.get("variables", ()), failures, again)
+        if any(map(self.matcher.agrees_in_origin, failures)):
+            lines.append(f"type and raising frame agree; to take that for the same failure: {again} --match origin")
         return "\n".join([f"captured: {captured.headline()}", *lines])
 
     def _said(self, observation: Observation) -> str:
         failure = observation.failure
         if failure is None:
             return "passes" if observation.seen is Seen.PASS else f"{observation.seen}: {observation.detail}"
-        return f"{failure.headline()} (another {self.likeness.difference(failure)})"
+        difference = self.matcher.difference(failure)
+        return f"{failure.headline()} ({difference.words() if difference else 'the same'})"
 
     def _matches(self, observation: Observation) -> bool:
-        return observation.failure is not None and self.likeness.seen_in(observation.failure) is not None
+        return observation.failure is not None and self.matcher.shows(observation.failure)
 
     def _all(self) -> Iterator[tuple[Observation, Reply]]:
         for runs in self.seen.values():

@@ -28,10 +28,10 @@ from ...store.errors import StoreError
 from ...store.failure import FailureKind
 from ...store.index import CaptureInfo, Index, ReproInfo, Retest, RetestResult
 from ...store.index.database import now
+from ...store.matching import FailureMatcher
 from ...store.signature import signature
 from ..consent import Confirm, question, refuse
 from ..oracle.ablation import named
-from ..oracle.replay import Likeness
 from ..reporting.export import alarm, embedded_from, search_path, stored_repro
 from ..reporting.record import make_header
 from ..reporting.script_file import python_path
@@ -282,7 +282,7 @@ def run(case: RetestCase, timeout: float, processes: Processes) -> tuple[Retest,
     if not case.blocked_reason:
         found = verify(
             case.text,
-            Likeness(capture.to_show()).holds,
+            FailureMatcher((capture.to_show(),)).shows,
             runs=case.runs,
             fresh=case.fresh,
             timeout=timeout,

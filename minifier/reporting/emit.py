@@ -7,7 +7,7 @@ showed the failure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,16 +25,14 @@ from ...store.errors import StoreError
 from ...store.failure import ILL_CONDITIONED, VALUES, Failure, FailureKind, Phase
 from ...store.index import CaptureInfo, Index, State
 from ...store.index.bugs import COMES_FROM
+from ...store.matching import FailureMatcher
 from ..consent import Confirm, question, refuse
-from ..oracle.replay import Likeness
 from ..reducer.guess import with_random_values
 from ..tracing.content_address import content_addressed
 from . import record
 from .export import embedded_from, search_path, stored_repro, without_script
 from .record import make_header
 
-#: Whether a failure that a run of the script showed is the captured one.
-Shows = Callable[[Failure], bool]
 #: Seconds that a fresh process may take to import torch and a backend, besides what the failure itself takes.
 START = 120.0
 
@@ -53,10 +51,12 @@ class Draft:
 class Emitter:
     """Renders, verifies and stores the script of one capture. ``timeout`` is that of one query, in seconds."""
 
-    def __init__(self, index: Index, capture: CaptureInfo, shows: Shows, timeout: float, processes: Processes) -> None:
+    def __init__(
+        self, index: Index, capture: CaptureInfo, matcher: FailureMatcher, timeout: float, processes: Processes
+    ) -> None:
         self.index = index
         self.capture = capture
-        self.shows = shows
+        self.matcher = matcher
         self.timeout = timeout
         self.processes = processes
 
@@ -87,7 +87,7 @@ class Emitter:
             rendered = render(case, blobs, header=header, embed=embed)
             done = verify(
                 rendered.text,
-                self.shows,
+                self.matcher.shows,
                 runs=runs,
                 fresh=0 if early else runs if replays else 1,
                 again=not early,
@@ -223,8 +223,7 @@ def _again(
     index: Index, capture: CaptureInfo, case: Case, text: str, runs: int, timeout: float, processes: Processes
 ) -> Verification:
     _, files, _ = stored_repro(index, capture.id, "script", unverified=True)
-    likeness = Likeness(capture.to_show())
     return verify(
-        text, likeness.holds, runs=runs, timeout=timeout, search_path=search_path(case), files=files,
+        text, FailureMatcher((capture.to_show(),)).shows, runs=runs, timeout=timeout, search_path=search_path(case), files=files,
         embedded=embedded_from(case), processes=processes,
     )  # fmt: skip

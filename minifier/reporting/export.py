@@ -26,7 +26,7 @@ from ...repro_templates.verify import Verification
 from ...store.document.case import Blobs, Case
 from ...store.errors import StoreError
 from ...store.index import CaptureInfo, Index, State
-from ..oracle.replay import Likeness
+from ...store.matching import FailureMatcher
 from . import record
 
 
@@ -214,7 +214,7 @@ def export(
         failure = capture.to_show()
         with Processes(wanted(sandbox)) if processes is None else nullcontext(processes) as where:
             done = run(
-                made.text, Likeness(failure).holds, files=made.files, runs=runs, timeout=timeout,
+                made.text, FailureMatcher((failure,)).shows, files=made.files, runs=runs, timeout=timeout,
                 search_path=search_path(case), embedded=embedded_from(case), processes=where,
             )  # fmt: skip
         if not done.shown:

@@ -28,7 +28,7 @@ from ...store.signature import SIGNATURE_VERSION, signature
 
 #: The largest file that is read as a script.
 MOST_BYTES = 4 << 20
-_SIGNATURE = re.compile(r"\bSignature (v[12]:[0-9a-f]{12})\b")
+_SIGNATURE = re.compile(r"\bSignature (v\d+:[0-9a-f]{12})\b")
 
 
 def verify_file(path: Path, *, runs: int, timeout: float, sandbox: bool = False) -> dict[str, Any]:
@@ -40,6 +40,12 @@ def verify_file(path: Path, *, runs: int, timeout: float, sandbox: bool = False)
     named_digest = named(text)
     if named_digest is None:
         raise StoreError(f"{path} names no signature in its docstring: it is no script that `minify repro` wrote")
+    if not named_digest.startswith(f"v{SIGNATURE_VERSION}:"):
+        raise StoreError(
+            f"{path} names a signature of version {named_digest[1:].partition(':')[0]}, which an older fxminify wrote, "
+            f"and this one compares those of version {SIGNATURE_VERSION}: run the script itself, or minify again and "
+            f"print it anew with minify repro"
+        )
     beside = path.with_name(SIDE_FILE)
     files = {SIDE_FILE: beside.read_bytes()} if SIDE_FILE in text and beside.exists() else {}
     with Processes(wanted(sandbox)) as processes:
@@ -73,9 +79,9 @@ def named(script: str) -> str | None:
 
 
 def digests(failure: Failure) -> set[str]:
-    """The digests of the signature of ``failure``, in every version, whole and without what a capture may lack."""
-    versions = [signature(failure, version) for version in range(1, SIGNATURE_VERSION + 1)]
-    known = [one for whole in versions for one in (whole, replace(whole, diagnostics=""))]
+    """The digests of the signature of ``failure``, whole and without what a capture may lack."""
+    whole = signature(failure)
+    known = [whole, replace(whole, diagnostics=""), replace(whole, operator=""), replace(whole, diagnostics="", operator="")]
     known += [replace(one, origin="") for one in known if failure.kind == "crash"]
     return {digest for one in known for digest in (one.digest, one.named)}
 

@@ -12,6 +12,7 @@ from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...repro_templates.processes import Processes
 from ...store.errors import StoreError
 from ...store.index import Index, Retest, RetestResult
+from ...store.matching import FailureMatcher
 from ..consent import refuse
 from ..oracle.replay import LIMIT, replay
 from ..regression.retest import RetestOptions, collect, installation, keep, run
@@ -82,7 +83,7 @@ def _graph(index: Index, capture_id: int, options: MinifyOptions) -> tuple[Retes
             pool = resources.workers(case)
             pool.scratch.put(index.blobs.view(case.storages))
             for way in variants(case):
-                shown = replay(pool, way, failure, runs=options.replays, limit=limit)
+                shown = replay(pool, way, FailureMatcher((failure,)), runs=options.replays, limit=limit)
                 if shown.reproduced:
                     return RetestResult.FAILING, ""
                 others += [] if shown.passes else [shown.reason.replace("\n", "; ")]

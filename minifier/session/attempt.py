@@ -128,7 +128,7 @@ class EntryAttempt:
         return ScriptOracle(
             self.session.capture,
             self.session.shown.failures[0],
-            self.session.is_shown,
+            self.session.script_matcher,
             self.timeout,
             self.session.pool.scratch,
             self.session.processes,
@@ -282,7 +282,7 @@ class EntryAttempt:
 
     def emitter(self, case: Case) -> Emitter:
         return Emitter(
-            self.session.index, self.session.capture, self.session.is_shown, self.margin.alarm(case),
+            self.session.index, self.session.capture, self.session.script_matcher, self.margin.alarm(case),
             self.session.processes,
         )  # fmt: skip
 

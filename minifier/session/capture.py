@@ -20,9 +20,10 @@ from ...store.document.case import Case, operators, tag
 from ...store.failure import EAGER, METADATA, Failure, FailureKind
 from ...store.index import CaptureInfo, Index, State
 from ...store.masking import mask
+from ...store.matching import FailureMatcher
 from ...store.signature import Match, signature
 from ..oracle.oracle import LongerLimit
-from ..oracle.replay import LIMIT, Likeness, Replay, Shown, healthy, replay
+from ..oracle.replay import LIMIT, Replay, Shown, healthy, replay
 from ..oracle.scheduler import Budget
 from ..oracle.verdict import Outcome, Verdict
 from ..reducer.guess import guess
@@ -105,8 +106,8 @@ class _CaptureWork:
     budget: Budget
 
     @property
-    def likeness(self) -> Likeness:
-        return Likeness(self.failure, Match(self.options.match), self.options.error_regex)
+    def matcher(self) -> FailureMatcher:
+        return _matcher(self.failure, self.options)
 
     @property
     def limit(self) -> float:
@@ -121,7 +122,7 @@ class _CaptureWork:
         self.listener(HeadStartBegan(self.capture.id))
         jobs = self.options.jobs or (max(1, self.pool.jobs - 1) if isinstance(self.pool, Pool) else 1)
         found = look(
-            self.index, self.capture.id, self.pool, case, self.likeness, jobs=jobs, budget=self.budget
+            self.index, self.capture.id, self.pool, case, self.matcher, jobs=jobs, budget=self.budget
         )  # fmt: skip
         if found.case is None:
             return None
@@ -175,10 +176,8 @@ class _CaptureWork:
         return replay(
             self.pool,
             case,
-            self.failure,
+            self.matcher,
             runs=self.options.replays,
-            match=Match(self.options.match),
-            error_regex=self.options.error_regex,
             prefer=entry_to_resume(self.index, self.capture.id, self.options, self.begun),
             limit=self.limit,
             again=again(self.index, self.capture.id),
@@ -226,7 +225,11 @@ class _CaptureWork:
 
     def _emitter(self) -> Emitter:
         limit = self.options.timeout or _GUESS_LIMIT
-        return Emitter(self.index, self.capture, self.likeness.holds, limit, self.resources.processes)
+        return Emitter(self.index, self.capture, self.matcher, limit, self.resources.processes)
+
+
+def _matcher(failure: Failure, options: MinifyOptions) -> FailureMatcher:
+    return FailureMatcher((failure,), Match(options.match), options.error_regex)
 
 
 def _first_guess(
@@ -241,8 +244,8 @@ def _first_guess(
 
     Where it names none, the imports of the script are done in that time: they are those of any graph of one operator.
     """
-    likeness = Likeness(failure, Match(options.match), options.error_regex)
-    emitter = Emitter(index, capture, likeness.holds, options.timeout or _GUESS_LIMIT, resources.processes)
+    matcher = _matcher(failure, options)
+    emitter = Emitter(index, capture, matcher, options.timeout or _GUESS_LIMIT, resources.processes)
 
     def make() -> Draft | None:
         found = guess(case, failure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psutil
 
@@ -11,10 +11,10 @@ from ...backends.provenance.installed import Installed
 from ...backends.provenance.spec import BackendSpec
 from ...repro_templates.processes import Processes
 from ...store.document.case import Case
-from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index, StepInfo
+from ...store.matching import FailureMatcher
 from ...store.signature import Signature
-from ..oracle.replay import Likeness, Replay
+from ..oracle.replay import Replay
 from ..oracle.scheduler import Budget
 from ..oracle.verdict import Verdict
 from ..sandbox.pool import Ended, Pool, Workers
@@ -88,11 +88,10 @@ class CaptureSession:
     def spent(self) -> bool:
         return bool(self.budget.spent())
 
-    def is_shown(self, failure: Failure) -> bool:
-        """Whether a failure seen in a fresh process is the captured one, or one of those that the replays showed."""
-        target = self.shown.target
-        likeness = Likeness(self.shown.failures[0], target.match, target.error_regex)
-        return target.shows(failure) or likeness.holds(failure)
+    @property
+    def script_matcher(self) -> FailureMatcher:
+        """Find in what a script showed the captured failure, as the replays showed it."""
+        return replace(self.shown.matcher, strict=False)
 
     def add_other_failure(self, case: Case, verdict: Verdict) -> None:
         """Remember that ``case`` shows another failure. Of each signature only the smallest case is remembered.

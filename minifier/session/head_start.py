@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from ...store.document.case import Case
 from ...store.failure import Failure, FailureKind, Phase
 from ...store.index import Index
+from ...store.matching import FailureMatcher
 from ...store.signature import signature
 from ..candidate.hop_calls import with_distinct_names
 from ..candidate.trace import Trace
 from ..oracle import first_node, tasks
-from ..oracle.oracle import FailureTarget, Oracle
-from ..oracle.replay import Likeness, numbers_of_threads
+from ..oracle.oracle import Oracle
+from ..oracle.replay import numbers_of_threads
 from ..oracle.scheduler import Budget, MemoryLog, QueryScheduler
 from ..oracle.verdict import Verdict
 from ..passes import Pass, nodes
@@ -65,20 +66,6 @@ class HeadStart:
         return () if self.case is None else tuple(node.name for node in self.case.graph.compute)
 
 
-@dataclass(frozen=True, slots=True)
-class _Captured:
-    """The captured failure as the target of an oracle."""
-
-    likeness: Likeness
-
-    def seen_in(self, failure: Failure) -> Failure | None:
-        found = self.likeness.seen_in(failure)
-        if found is None or self.likeness.error_regex is not None:
-            return found
-        known = FailureTarget((signature(self.likeness.captured),))
-        return None if known.is_other_matter(signature(found)) else found
-
-
 class _Log(MemoryLog):
     """Remembers which pass asked, and which answers were needed."""
 
@@ -102,11 +89,11 @@ def is_worth(case: Case, captured: Failure) -> bool:
 
 
 def look(
-    index: Index, capture_id: int, pool: Workers, case: Case, likeness: Likeness, *, jobs: int, budget: Budget
+    index: Index, capture_id: int, pool: Workers, case: Case, matcher: FailureMatcher, *, jobs: int, budget: Budget
 ) -> HeadStart:
     """Look for a small part of ``case`` that shows the captured failure. The storages of ``case`` are in the pool's
     scratch directory. Raises `SandboxError` where the workers cannot work."""
-    captured = likeness.captured
+    (captured,) = matcher.examples
     start = with_distinct_names(case)
     reply = pool.submit("record", tasks.record_argument(start), timeout=LIMIT).result()
     if reply.ended is not Ended.DONE:
@@ -121,7 +108,7 @@ def look(
     for threads in numbers_of_threads(case):
         others.clear()
         log = _Log()
-        oracle = Oracle(pool, _Captured(likeness), timeout=LIMIT, entry=entry, threads=threads)
+        oracle = Oracle(pool, matcher, timeout=LIMIT, entry=entry, threads=threads)
         scheduler = QueryScheduler(oracle, jobs=jobs, log=log, budget=budget)
         shrinker = Shrinker(
             scheduler, pool.scratch, passes=(_GUESSES,), hints=hints, blamed=blamed(start, [captured], first),

@@ -15,10 +15,11 @@ from ...repro_templates.verify import verify
 from ...store.document.case import Blobs, Case
 from ...store.failure import Failure
 from ...store.index import CaptureInfo
+from ...store.matching import FailureMatcher
 from ...store.signature import signature
 from ..oracle.oracle import Votes
 from ..oracle.verdict import Outcome, Verdict
-from ..reporting.emit import START, Shows
+from ..reporting.emit import START
 from ..reporting.export import embedded_from, search_path
 from ..reporting.record import make_header
 
@@ -27,11 +28,12 @@ class ScriptOracle:
     """``timeout`` is in seconds, without the start of a process; ``blobs`` has the storages of every candidate."""
 
     def __init__(
-        self, capture: CaptureInfo, failure: Failure, shows: Shows, timeout: float, blobs: Blobs, processes: Processes
+        self, capture: CaptureInfo, failure: Failure, matcher: FailureMatcher, timeout: float, blobs: Blobs,
+        processes: Processes,
     ) -> None:
         self.capture = capture
         self.failure = failure
-        self.shows = shows
+        self.matcher = matcher
         self.votes = Votes()
         self.timeout = timeout
         self.blobs = blobs
@@ -50,11 +52,11 @@ class ScriptOracle:
             return Verdict(Outcome.INVALID, detail=str(error))
         files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
         done = verify(
-            rendered.text, self.shows, runs=votes.runs, fresh=votes.runs, timeout=self.timeout + START,
+            rendered.text, self.matcher.shows, runs=votes.runs, fresh=votes.runs, timeout=self.timeout + START,
             search_path=search_path(case), files=files, embedded=embedded_from(case), processes=self.processes,
         )  # fmt: skip
         seen = [failure for failure in done.failures if failure is not None]
-        failure = next(filter(self.shows, seen), next(iter(seen), None))
+        failure = next(filter(self.matcher.shows, seen), next(iter(seen), None))
         if done.shown and failure is not None:
             outcome = Outcome.SAME if done.shown >= votes.needed else Outcome.FLAKY
             return Verdict(outcome, signature(failure), failure, detail=f"{done.shown} of {done.runs} runs")

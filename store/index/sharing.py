@@ -25,7 +25,7 @@ from ..document.decode import InvalidDocument, parse_value, validate
 from ..document.names import UnknownName
 from ..errors import ForeignValue, StoreError, explain
 from ..failure import Failure
-from ..masking import first_error_line
+from ..diagnosis import first_error
 from ..scrubbing import MASKED, Mask, masked_case, masked_failure, masked_json, masked_provenance
 from ..signature import signature
 from . import sqlite
@@ -234,7 +234,7 @@ class _Sharing:
     def _failure(self, failure: Failure) -> Failure:
         """``failure`` masked, with the one line of standard error that its signature is made of, where that is all."""
         masked = masked_failure(failure, self._masks.text, self._masks.name)
-        line = replace(masked, diagnostics=first_error_line(masked.diagnostics, generic=masked.is_generic()))
+        line = replace(masked, diagnostics=first_error(masked.diagnostics, generic=masked.is_generic())[0])
         return line if signature(line) == signature(masked) else masked
 
     def _bug(self, row: CaptureRow) -> None:

@@ -143,8 +143,8 @@ def test_a_run_goes_on_though_its_replays_show_another_signature(
     def other(*args: Any, **options: Any) -> Replay:
         shown = replay(*args, **options)
         assert options["prefer"] == first.config["entry"]
-        another = replace(shown.target.allowed[0], type="AnotherError")
-        return replace(shown, target=replace(shown.target, allowed=(*shown.target.allowed, another)))
+        another = replace(shown.failures[0], type="AnotherError")
+        return replace(shown, matcher=replace(shown.matcher, examples=(*shown.failures, another)))
 
     monkeypatch.setattr(capture, "replay", other)
     (result,) = fxminify.minify(copy, options=QUICK)

@@ -14,6 +14,7 @@ from fxminify.minifier.oracle.verdict import Outcome
 from fxminify.minifier.sandbox.pool import Pool
 from fxminify.store.document.case import Case
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
+from fxminify.store.matching import FailureMatcher
 from fxminify.store.signature import Signature, signature
 
 ERROR = Failure(
@@ -39,7 +40,7 @@ def captured(pool: Pool, backend: str, function: Callable[..., object] = relu) -
 
 
 def test_a_healthy_graph_is_healthy(pool: Pool) -> None:
-    found = replay(pool, healthy(captured(pool, "healthy")), ERROR, runs=1)
+    found = replay(pool, healthy(captured(pool, "healthy")), FailureMatcher((ERROR,)), runs=1)
     assert (found.reproduced, found.rate) == (False, 0.0)
 
 
@@ -55,7 +56,7 @@ def test_a_healthy_graph_is_healthy(pool: Pool) -> None:
 )  # fmt: skip
 def test_from_capture_to_verdicts(pool: Pool, backend: str, failure: Failure) -> None:
     case = captured(pool, backend)
-    found = replay(pool, case, failure, runs=2)
+    found = replay(pool, case, FailureMatcher((failure,)), runs=2)
     assert (found.reproduced, found.rate) == (True, 1.0)
     oracle = found.oracle(pool)
     assert oracle.ask(case).same
@@ -70,7 +71,7 @@ def test_a_slip_is_another_bug(pool: Pool) -> None:
         FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", "compilation failed",
         frames=(Frame("faulty_backends.py", "generic"),),
     )  # fmt: skip
-    oracle = replay(pool, captured(pool, "generic"), failure, runs=1).oracle(pool)
+    oracle = replay(pool, captured(pool, "generic"), FailureMatcher((failure,)), runs=1).oracle(pool)
     verdict = oracle.ask(captured(pool, "generic", lambda x: torch.sin(x * 2)))
     assert verdict.outcome is Outcome.OTHER
     assert verdict.signature is not None
@@ -79,7 +80,7 @@ def test_a_slip_is_another_bug(pool: Pool) -> None:
 
 def test_a_real_hang_is_replayed_within_its_time(pool: Pool) -> None:
     case = captured(pool, "hangs")
-    found = replay(pool, case, HANG, runs=1, limit=3.0)
+    found = replay(pool, case, FailureMatcher((HANG,)), runs=1, limit=3.0)
     assert (found.reproduced, found.timeout) == (True, 3.0)
     assert found.oracle(pool).ask(captured(pool, "hangs", torch.cos)).outcome is Outcome.PASS
     assert signature(found.failures[0]) == Signature("hang", "compile")
@@ -91,7 +92,7 @@ def test_a_flaky_backend_is_voted_on(pool: Pool) -> None:
         frames=(Frame("faulty_backends.py", "every_other"),),
     )  # fmt: skip
     case = captured(pool, "every_other")
-    found = replay(pool, case, failure, runs=3)
+    found = replay(pool, case, FailureMatcher((failure,)), runs=3)
     assert found.reproduced
     assert 0 < found.rate < 1
     assert math.isclose(found.rate, 0.5, abs_tol=0.2)

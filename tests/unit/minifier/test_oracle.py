@@ -9,7 +9,7 @@ import pytest
 from replies import Scripted, fails, failure_of, passes
 
 from fxminify.minifier.oracle.observation import Observation, Seen
-from fxminify.minifier.oracle.oracle import FailureTarget, Oracle, Votes, tally, text
+from fxminify.minifier.oracle.oracle import Oracle, Votes, tally
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Reply
@@ -17,6 +17,7 @@ from fxminify.minifier.sandbox.stacks import StackSampling
 from fxminify.store import codec
 from fxminify.store.document.case import Case, Graph, Json, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase, divergence
+from fxminify.store.matching import FailureMatcher
 from fxminify.store.signature import Match, Signature, signature
 
 CASE = Case(Graph((Node("output", "output", "output", (None,)),)), ())
@@ -49,8 +50,8 @@ def verdict(
     fresh: bool = False,
 ) -> Verdict:
     pool = Scripted(*replies)
-    target = FailureTarget((signature(captured or error()),), match, error_regex)
-    answer = Oracle(pool, target, timeout=10, votes=votes).ask(CASE, fresh=fresh)
+    matcher = FailureMatcher((captured or error(),), match, error_regex, strict=True)
+    answer = Oracle(pool, matcher, timeout=10, votes=votes).ask(CASE, fresh=fresh)
     assert pool.replies == []
     return answer
 
@@ -149,7 +150,7 @@ def test_numbers_that_eager_has_not_are_no_wrong_numbers() -> None:
 
 
 def test_what_goes_wrong_while_an_answer_is_judged_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FailureTarget, "shows", lambda *_: 1 / 0)
+    monkeypatch.setattr(FailureMatcher, "find", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         verdict(fails(error()))
 
@@ -179,7 +180,7 @@ def test_a_regular_expression_overrides_the_signature() -> None:
     assert verdict(fails(nested), error_regex=r"no function for aten\.foo").same
     assert verdict(fails(error("failed"), stderr="error: aten.foo\n"), error_regex="aten.foo").same
     assert verdict(fails(error()), error_regex="aten.foo").outcome is Outcome.OTHER
-    assert text(nested) == "RuntimeError: failed\nDispatchError: no function for aten.foo"
+    assert nested.text() == "RuntimeError: failed\nDispatchError: no function for aten.foo"
 
 
 def test_a_captured_crash_is_same_only_with_its_signal() -> None:
@@ -214,7 +215,7 @@ def test_dying_while_results_are_compared_is_our_own_trouble() -> None:
 
 def test_our_own_trouble_is_retried_once_in_a_fresh_worker() -> None:
     pool = Scripted(INFRA, fails(error()))
-    assert Oracle(pool, FailureTarget((signature(error()),)), timeout=10).ask(CASE).same
+    assert Oracle(pool, FailureMatcher((error(),)), timeout=10).ask(CASE).same
     assert pool.fresh == [False, True]
     answer = verdict(INFRA, INFRA)
     assert (answer.outcome, answer.detail, answer.seconds) == (Outcome.INFRA, "our mistake", 2.0)
@@ -227,7 +228,7 @@ def test_an_answer_that_is_no_observation_is_our_own_trouble() -> None:
 
 def test_fresh_runs_in_a_fresh_worker() -> None:
     pool = Scripted(PASSES)
-    Oracle(pool, FailureTarget(()), timeout=10).ask(CASE, fresh=True)
+    Oracle(pool, FailureMatcher(()), timeout=10).ask(CASE, fresh=True)
     assert pool.fresh == [True]
 
 
@@ -283,7 +284,7 @@ def test_a_cancelled_question_withdraws_what_waits() -> None:
         ) -> Future[Reply]:
             return waiting
 
-    future = Oracle(Waits(), FailureTarget(()), timeout=10).submit(CASE)
+    future = Oracle(Waits(), FailureMatcher(()), timeout=10).submit(CASE)
     assert future.cancel()
     assert waiting.cancelled()
     with pytest.raises(CancelledError):
@@ -292,7 +293,7 @@ def test_a_cancelled_question_withdraws_what_waits() -> None:
 
 def test_questions_may_come_from_several_threads() -> None:
     pool = Scripted(*[PASSES] * 64)
-    oracle = Oracle(pool, FailureTarget(()), timeout=10)
+    oracle = Oracle(pool, FailureMatcher(()), timeout=10)
     outcomes: list[Outcome] = []
     threads = [
         threading.Thread(target=lambda: outcomes.extend(oracle.ask(CASE).outcome for _ in range(8))) for _ in range(8)

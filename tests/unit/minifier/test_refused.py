@@ -2,19 +2,19 @@
 
 import pytest
 
-from fxminify.minifier.oracle.oracle import FailureTarget
 from fxminify.minifier.oracle.replay import Replay
 from fxminify.minifier.session.capture import is_refused
 from fxminify.store.failure import METADATA, Failure, FailureKind, Phase
+from fxminify.store.matching import FailureMatcher
 
-REFUSED = Replay(False, FailureTarget(()), refused="IndexError: index out of range in self")
+REFUSED = Replay(False, FailureMatcher(()), refused="IndexError: index out of range in self")
 CRASH = Failure(FailureKind.CRASH, Phase.FORWARD, message="the process died of SIGABRT")
 
 
 def test_eager_raised_for_the_values_of_the_program() -> None:
     assert is_refused({"data": "full"}, CRASH, REFUSED)
     assert is_refused({}, CRASH, REFUSED)
-    assert not is_refused({}, CRASH, Replay(False, FailureTarget(()), passes=True))
+    assert not is_refused({}, CRASH, Replay(False, FailureMatcher(()), passes=True))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FailureKind if kind is not FailureKind.DIVERGENCE])

@@ -1,0 +1,299 @@
+"""Find the words of a text that tell one bug from another.
+
+Compilers put one sentence before every bug (``Compilation failed. See diagnostics.``) and print much after it: the
+graph, the stack of modules, advice. So of a message only its *head* is compared: the lines up to the first one that
+says something of its own. A line does not if it has no word besides those with which every compiler reports any failure.
+Where a whole message is like this it is *generic*, and the first error on file descriptor 2 is its diagnosis. Of the
+lines after the head and after a diagnosis only the operator counts that they name in a form of which that is known:
+``target: aten.foo.default``, ``see current operation: "torch.operator"() {name = "torch.aten.foo"}``.
+
+All functions take linear time; messages can have megabytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .signature_rules import installed
+
+#: The most characters and lines of a text that are read.
+LONGEST, MOST_LINES = 64_000, 400
+#: The most lines of a head and of what is compared after it, and the most characters of a line.
+_MOST_HEAD, _MOST_TAIL, _MOST_LINE = 40, 20, 4000
+#: Lines after an error that can belong to it.
+_NOTES = 12
+
+#: Words with which any compiler reports any failure, and the names of compilers, of their parts and forms of code.
+_GENERIC_WORDS = frozenset(
+    """
+    a an the this that these those it its there here of to in into on onto at by for from with without within and or nor
+    not no as if when while whilst during after before because due than then so but be is are was were been being has
+    have had do does did done can cannot could can't couldn't would will may might must should shall unable able try
+    tried trying please you your we our us i they them their which what who how why where while only also more most
+    some any all each every other another same first last next previous new old one two
+    error errors errored fail fails failed failing failure failures exception exceptions occurred occurs happened
+    encountered encounter raised raises raise caught catch thrown throw throws threw unexpected unexpectedly unknown
+    internal external fatal invalid bad wrong unhandled uncaught problem problems issue issues crash crashed abort
+    aborted aborting something went gone terminated died exited exit exits returned return returns code status non-zero
+    nonzero zero assert asserts assertion check checks checked checking violated reason reasons cause caused causes
+    compile compiles compiled compiling compilation compilations compiler compilers recompile build builds built
+    building rebuild lower lowers lowered lowering convert converts converted converting conversion translate translated
+    translating translation codegen generate generated generating generation code codes legalize legalized legalization
+    run runs ran running execute executes executed executing execution invoke invoked invoking call called calling
+    optimize optimized optimizing optimization optimizations optimizer parse parsed parsing parser load loaded loading
+    create created creating creation initialize initialized initialization process processed processing perform
+    import imports imported importing importer export exports exported exporting exporter trace traced tracing tracer
+    pass passes pipeline pipelines manager passmanager stage stages step steps phase phases task tasks job jobs
+    subprocess process processes command commands module modules graph graphs graphmodule subgraph subgraphs model
+    models function functions program programs network networks engine engines kernel kernels partition partitions
+    source sources file files input inputs output outputs node nodes operation operations operator operators op ops
+    instruction instructions frontend backend backends front-end back-end front back end api component system
+    following follows followed below above see look refer diagnostic diagnostics detail details detailed log logs
+    logging output message messages info information note notes hint warning warnings stderr stdout standard console
+    report reported reporting reports bug bugs file filed supported support supports unsupported implemented handled
+    device devices host target targets runtime driver platform hardware accelerator
+    ir fx jit aot mlir llvm hlo mhlo shlo xla stablehlo linalg tosa torch pytorch torchscript torchfx onnx onnxruntime
+    tensorrt trt triton inductor dynamo aotautograd tvm relay relax iree openvino cpp c c++ cxx nvcc gcc g++ clang
+    clang++ ptxas ptx cubin cuda hip rocm gpu cpu tpu xpu npu mps metal coreml executorch thunder nvfuser torchdynamo
+    spirv vulkan opencl llvmir torchmlir python py true false none null n/a
+    buf tmp arg args main forward backward joint inference fused entry region block
+    """.split()
+)
+#: A class of exceptions, or a call of the compiler itself.
+_GENERIC_NAME = re.compile(r"\w*(?:Error|Exception|Failure|Warning)|\w*PassManager(?:::run)?|line|lines")
+_WORD = re.compile(r"[A-Za-z_](?:[\w+'-]|::|\.(?=\w))*")
+#: Masked text, paths, quoted commands and places in files, which say nothing of their own.
+_SILENT = re.compile(
+    r"<\w+>|(?:[\w.~+-]*+/)+[\w.+@-]*|\b[\w-]+\.(?:py|cc?|cpp|cu|h|hpp|mlir|ll|so|log|txt|json|onnx|pt|pb)\b(?::\d+)*|"
+    r"\b0x[0-9a-fA-F]+|\bhttps?:\S+"
+)
+#: A number at the end of a name.
+_NUMBERED = re.compile(r"[_.]?\d+$")
+#: What follows is the graph, a stack or advice.
+_TRAILER = re.compile(
+    r"\s*(Set TORCH|While executing|Original traceback|from user code|Traceback \(most recent|target:|  args\[|"
+    r"GraphModule:|You can suppress|Hint:|Developer debug|Found from|Exception raised from|C\+\+ CapturedTraceback|"
+    r"graph\(\):|graph\(%|(class \w+\(torch\.nn\.Module\)|def forward\(self)|"
+    r"%\w+ : .*= (placeholder|call_\w+|get_attr)\[|opcode +name +target|frame #\d|Stack trace\b|Stack:|"
+    r"File \"[^\"]*\", line \d|\[bt\]|\s*\d+: (?:0x|_Z|tvm::|mlir::)|--->|"
+    r"note: |Command:|CUDA kernel errors might|Compile with `?TORCH_USE|For debugging consider)"
+)
+_GRAPH = re.compile(r"^\s*(?:graph\(|class \w+\(torch|def forward|%\w+ : |opcode +name|Traceback|module \{|func\.func)", re.MULTILINE)
+#: A line that lists one thing: a name after a bullet, or indented.
+_BULLET = re.compile(r"\s*(?:[-*•]+|\d+[.)])\s+(\S.*)|\s{2,}(?=\S)(\S.*)")
+
+_ERROR_LINE = re.compile(
+    r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called after|panicked at)\b|"
+    r"^\[?[EF]\d{4} "
+)
+#: The form in which compilers print errors, and nothing else does.
+_DEFINITE = re.compile(
+    r"(?:^|: |\) ?|> ?)(?:fatal )?error(?: *: |\[E\d+\])|\bLLVM ERROR: |Assertion [`'].*failed|^[\w./-]+:\d+: \w+.*Assertion "
+)
+#: The message of the C++ runtime for an uncaught exception.
+_WHAT = re.compile(r"what\(\): .*")
+#: A warning, or a log line below error level: Python's, glog's, a C++ compiler's.
+_WARNING = re.compile(r"Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |^(WARNING|INFO|DEBUG)\b")
+#: Messages that Dynamo logs about its own work, which it also raises.
+_DYNAMO = re.compile(r"^\[?[EF]\d{4} .*\btorch/(_guards|_dynamo/(?!backends/)[\w/]+)\.py:\d+\]")
+#: What `faulthandler` prints; its frames become `Failure.frames`.
+_FAULT = re.compile(r"Fatal Python error: |Current thread |Thread 0x|Stack \(most recent|Extension modules: ")
+_LOG_PREFIX = re.compile(r"^\[?[EF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] ")
+
+#: How the operator is named that a text is about: by FX's interpreter, Inductor's lowerings, MLIR, and by a word before.
+_EXECUTING = re.compile(r"While executing %\w+ : .{0,2000}?= call_(?:function|method)\[target=([\w.]+)\]", re.DOTALL)
+_TARGET = re.compile(r"^\s*target: ([\w.:]+)\s*$", re.MULTILINE)
+_CURRENT = re.compile(
+    r"see current operation: (?:%\S+ = )?\"?([\w.]+)\"?(?: \"([\w.:]+)\")?(?:[^\n]{0,3000}?\{[^\n]{0,500}?\bname = \"([\w.:]+)\")?"
+)
+_KEYED = re.compile(
+    r"(?i)\b(?:op_?types?|op_?names?|operators?|operations?|ops?|primitives?|layer type)\b['\"]?\s{0,2}[:=]?\s{0,2}['\"`]?"
+    r"((?:\w+(?:\.|::))*[A-Za-z_]\w*)"
+)
+#: A frame of C or C++ in a stack that the C library, LLVM, torch or Python printed.
+_C_FRAME = re.compile(
+    r"^\s*(?:frame )?#\d+:? +(?:0x[0-9a-f]+ +)?(?:in +)?(?P<named>[A-Za-z_~][^\s(+]*)|"
+    r"^\s*(?:Binary file \"[^\"\n]*\", at |[^\s()]+\()(?P<symbol>[A-Za-z_]\w*)\+0x[0-9a-f]+"
+)
+#: Frames of the end of a process, whatever ended it.
+_ENDING = re.compile(
+    r"_*(?:GI_)*(?:abort|raise|gsignal|kill|killpg|pthread_kill\w*|assert_fail\w*|libc_\w+|restore_rt|sigaction|clone3?|"
+    r"start_thread|kernel_rt_sigreturn|malloc_printerr|libc_message|int_free|Unwind_\w+|cxa_\w+)$|std::terminate|"
+    r"llvm::sys::|\w*[Ss]ignal_?[Hh]andler|\w*PrintStackTrace|faulthandler_|_Py_Dump|_PyErr_|c10::(?:get_backtrace|Error)|"
+    r"__interceptor|<unknown|_ZN4llvm3sys|_ZSt9terminate|_ZN10__cxxabiv1"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The lines of a message up to the first that says something of its own, the ``items`` of a list below it, and the
+    ``rest``.
+
+    ``generic``: no line does. ``operator`` is the one that the lines after the head name.
+    """
+
+    text: str
+    items: tuple[str, ...]
+    generic: bool
+    operator: str
+    rest: str
+
+
+def is_trailer(line: str) -> bool:
+    """Return True where the graph, a stack, a command or advice begins."""
+    return _TRAILER.match(line) is not None
+
+
+def is_telling(line: str) -> bool:
+    """Return True if ``line`` has a word besides those with which any compiler reports any failure."""
+    return any(_is_own(word) for word in _WORD.findall(_SILENT.sub(" ", line[:_MOST_LINE])))
+
+
+def _is_own(word: str) -> bool:
+    known = _NUMBERED.sub("", word).lower() in _GENERIC_WORDS or word.lower() in _GENERIC_WORDS
+    return not (known or _GENERIC_NAME.fullmatch(word))
+
+
+def head(text: str) -> Head:
+    """Return the head of a message.
+
+    A line that ends with a colon speaks of the next one. A list below it, one item in a line, belongs to it as a whole.
+    """
+    text = text[:LONGEST].strip()
+    everything = installed().generic.search(text) is not None
+    lines = text.splitlines()[:MOST_LINES]
+    taken: list[str] = []
+    items: list[str] = []
+    for line in lines:
+        if (taken and not line.strip()) or _TRAILER.match(line) or len(taken) + len(items) == _MOST_HEAD:
+            break
+        last = (taken or [":"])[-1]
+        if last.endswith(":") and taken and (item := _BULLET.match(line)) and not line.rstrip().endswith(":"):
+            items.append((item[1] or item[2]).rstrip()[:_MOST_LINE])
+            continue
+        if items or not (last.endswith(":") or not is_telling(last)):
+            break
+        taken.append(line.strip()[:_MOST_LINE])
+    rest = "\n".join(lines[len(taken) + len(items) :])
+    generic = everything or not any(map(is_telling, taken + items))
+    return Head("\n".join(taken), tuple(items), generic, operator_in(rest, executing=generic), rest)
+
+
+def told_in(rest: str) -> tuple[str, ...]:
+    """Return the lines after a head that say something of their own, up to what is always the graph or a stack."""
+    out: list[str] = []
+    for line in rest.splitlines()[:_MOST_TAIL]:
+        if not line.strip() or _TRAILER.match(line):
+            break
+        if is_telling(line):
+            out.append(line.strip()[:_MOST_LINE])
+    return tuple(out)
+
+
+def operator_in(text: str, *, executing: bool = False) -> str:
+    """Return the operator that ``text`` names in a form in which only an operator is named, empty if there is none.
+
+    ``executing``: also the one that FX's interpreter executed.
+    """
+    text = text[:LONGEST]
+    for pattern in (_TARGET, _CURRENT):
+        if found := pattern.search(text):
+            return plain_operator(next(name for name in reversed(found.groups()) if name))
+    before = text[: end.start()] if (end := _GRAPH.search(text)) else text
+    for found in _KEYED.finditer(before):
+        if _is_own(found[1]):
+            return plain_operator(found[1])
+    found = _EXECUTING.search(text) if executing else None
+    return plain_operator(found[1]) if found else ""
+
+
+def plain_operator(name: str) -> str:
+    """Return ``lgamma`` for ``torch.ops.aten.lgamma.default``, ``torch.aten.lgamma``, ``aten::lgamma`` and ``lgamma_``:
+    one operator has these names at the levels of a compiler."""
+    parts = re.split(r"\.|::", name)
+    if len(parts) > 2 and parts[-3] in ("aten", "prims", "prim"):
+        parts = parts[:-1]  # an overload
+    return parts[-1].rstrip("_") or name
+
+
+def error_lines(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each line of captured standard error that reports an error, and the lines that belong to it.
+
+    The message of an uncaught C++ exception comes first: threads that die together garble the lines before it.
+    """
+    if last_words := _WHAT.search(text):
+        yield last_words[0], ""
+    rules, lines = installed(), text.splitlines()
+    for number in _own_lines(lines):
+        if _is_error(lines[number]):
+            line = rules.prefixes.sub("", _LOG_PREFIX.sub("", lines[number].strip()))
+            yield line, "\n".join(_notes(lines[number + 1 : number + 1 + _NOTES]))
+
+
+def first_error(text: str, *, generic: bool = False) -> tuple[str, str]:
+    """Return the first of `error_lines`, two empty texts if there is none.
+
+    Where the message of the exception is ``generic`` and no line reports an error, it is the first that is no noise.
+    """
+    if (first := next(error_lines(text), None)) is not None or not generic:
+        return first or ("", "")
+    lines = text.splitlines()
+    left = (number for number in _own_lines(lines) if lines[number].strip())
+    number = next(left, None)
+    return ("", "") if number is None else (lines[number].strip(), "\n".join(lines[number + 1 : number + 1 + _NOTES]))
+
+
+def is_definite(line: str) -> bool:
+    """Return True for an error in the form that compilers print: it is part of a failure whatever its message says."""
+    return _DEFINITE.search(line[:_MOST_LINE]) is not None or _WHAT.match(line) is not None
+
+
+def c_frame(text: str) -> str:
+    """Return the innermost function of C or C++ in a stack that a dying process printed, empty if there is none.
+
+    Frames of the end of the process are passed over. Template arguments are left out.
+    """
+    for line in text.splitlines():
+        if found := _C_FRAME.match(line[:_MOST_LINE]):
+            name = found["named"] or found["symbol"]
+            if not _ENDING.match(name):
+                return name.partition("<")[0]
+    return ""
+
+
+def _own_lines(lines: list[str]) -> Iterator[int]:
+    """The numbers of the lines that are no warnings, log lines below error level or of Dynamo, tracebacks of Python or
+    parts of the dump of ``faulthandler``."""
+    inside = ""  # what the indented lines that follow belong to
+    for number, line in enumerate(lines):
+        if inside and (not line.strip() or line[0].isspace()):
+            continue
+        if line.startswith("Traceback (most recent"):
+            inside = "traceback"
+        elif inside == "traceback":
+            inside = ""  # its last line is the exception, which the program has caught or reports itself
+        elif _is_noise(line[:_MOST_LINE]):
+            inside = "warning"
+        else:
+            inside = ""
+            yield number
+
+
+def _is_noise(line: str) -> bool:
+    found = (pattern.search(line) for pattern in (_WARNING, _DYNAMO, installed().noise))
+    return any(found) or _FAULT.match(line) is not None
+
+
+def _is_error(line: str) -> bool:
+    line = line[:_MOST_LINE]
+    return (_ERROR_LINE.search(line) or installed().errors.search(line)) is not None
+
+
+def _notes(lines: list[str]) -> Iterator[str]:
+    """The lines after an error up to the next one."""
+    for line in lines:
+        if _is_error(line) and "note: " not in line:
+            return
+        yield line
