@@ -2,9 +2,9 @@
 
 Compilers put one sentence before every bug (``Compilation failed. See diagnostics.``) and print much after it: the
 graph, the stack of modules, advice. So of a message only its *head* is compared: the lines up to the first one that
-says something of its own. A line does not if it has no word besides those with which every compiler reports any failure.
-Where a whole message is like this it is *generic*, and the first error on file descriptor 2 is its diagnosis. Of the
-lines after the head and after a diagnosis only the operator counts that they name in a form of which that is known:
+says something of its own. A line says nothing of its own if all its words are those with which any compiler reports any
+failure. Where a whole message is like this it is *generic*, and the first error on file descriptor 2 is its diagnosis.
+Of the lines after the head and after a diagnosis, only the operator counts that they name in a known form:
 ``target: aten.foo.default``, ``see current operation: "torch.operator"() {name = "torch.aten.foo"}``.
 
 All functions take linear time; messages can have megabytes.
@@ -27,39 +27,45 @@ _NOTES = 12
 
 #: Words with which any compiler reports any failure, and the names of compilers, of their parts and forms of code.
 _GENERIC_WORDS = frozenset(
-    """
-    a an the this that these those it its there here of to in into on onto at by for from with without within and or nor
-    not no as if when while whilst during after before because due than then so but be is are was were been being has
-    have had do does did done can cannot could can't couldn't would will may might must should shall unable able try
-    tried trying please you your we our us i they them their which what who how why where while only also more most
-    some any all each every other another same first last next previous new old one two
-    error errors errored fail fails failed failing failure failures exception exceptions occurred occurs happened
-    encountered encounter raised raises raise caught catch thrown throw throws threw unexpected unexpectedly unknown
-    internal external fatal invalid bad wrong unhandled uncaught problem problems issue issues crash crashed abort
-    aborted aborting something went gone terminated died exited exit exits returned return returns code status non-zero
-    nonzero zero assert asserts assertion check checks checked checking violated reason reasons cause caused causes
-    compile compiles compiled compiling compilation compilations compiler compilers recompile build builds built
-    building rebuild lower lowers lowered lowering convert converts converted converting conversion translate translated
-    translating translation codegen generate generated generating generation code codes legalize legalized legalization
-    run runs ran running execute executes executed executing execution invoke invoked invoking call called calling
-    optimize optimized optimizing optimization optimizations optimizer parse parsed parsing parser load loaded loading
-    create created creating creation initialize initialized initialization process processed processing perform
-    import imports imported importing importer export exports exported exporting exporter trace traced tracing tracer
-    pass passes pipeline pipelines manager passmanager stage stages step steps phase phases task tasks job jobs
-    subprocess process processes command commands module modules graph graphs graphmodule subgraph subgraphs model
-    models function functions program programs network networks engine engines kernel kernels partition partitions
-    source sources file files input inputs output outputs node nodes operation operations operator operators op ops
-    instruction instructions frontend backend backends front-end back-end front back end api component system
-    following follows followed below above see look refer diagnostic diagnostics detail details detailed log logs
-    logging output message messages info information note notes hint warning warnings stderr stdout standard console
-    report reported reporting reports bug bugs file filed supported support supports unsupported implemented handled
-    device devices host target targets runtime driver platform hardware accelerator
-    ir fx jit aot mlir llvm hlo mhlo shlo xla stablehlo linalg tosa torch pytorch torchscript torchfx onnx onnxruntime
-    tensorrt trt triton inductor dynamo aotautograd tvm relay relax iree openvino cpp c c++ cxx nvcc gcc g++ clang
-    clang++ ptxas ptx cubin cuda hip rocm gpu cpu tpu xpu npu mps metal coreml executorch thunder nvfuser torchdynamo
-    spirv vulkan opencl llvmir torchmlir python py true false none null n/a
-    buf tmp arg args main forward backward joint inference fused entry region block
-    """.split()
+    re.findall(
+        r"\S+",
+        """
+        a able abort aborted aborting above accelerator after all also an and another any aot aotautograd api
+        are arg args as assert assertion asserts at back back-end backend backends backward bad be because
+        been before being below block buf bug bugs build building builds built but by c c++ call called
+        calling can can't cannot catch caught cause caused causes check checked checking checks clang clang++
+        code codegen codes command commands compilation compilations compile compiled compiler compilers
+        compiles compiling component console conversion convert converted converting converts coreml could
+        couldn't cpp cpu crash crashed create created creating creation cubin cuda cxx detail detailed details
+        device devices diagnostic diagnostics did died do does done driver due during dynamo each encounter
+        encountered end engine engines entry error errored errors every exception exceptions execute executed
+        executes executing execution executorch exit exited exits export exported exporter exporting exports
+        external fail failed failing fails failure failures false fatal file filed files first followed
+        following follows for forward from front front-end frontend function functions fused fx g++ gcc
+        generate generated generating generation gone gpu graph graphmodule graphs had handled happened
+        hardware has have here hint hip hlo host how i if implemented import imported importer importing
+        imports in inductor inference info information initialization initialize initialized input inputs
+        instruction instructions internal into invalid invoke invoked invoking ir iree is issue issues it its
+        jit job jobs joint kernel kernels last legalization legalize legalized linalg llvm llvmir load loaded
+        loading log logging logs look lower lowered lowering lowers main manager may message messages metal
+        mhlo might mlir model models module modules more most mps must n/a network networks new next no node
+        nodes non-zero none nonzero nor not note notes npu null nvcc nvfuser occurred occurs of old on one
+        only onnx onnxruntime onto op opencl openvino operation operations operator operators ops optimization
+        optimizations optimize optimized optimizer optimizing or other our output outputs parse parsed parser
+        parsing partition partitions pass passes passmanager perform phase phases pipeline pipelines platform
+        please previous problem problems process processed processes processing program programs ptx ptxas py
+        python pytorch raise raised raises ran reason reasons rebuild recompile refer region relax relay
+        report reported reporting reports return returned returns rocm run running runs runtime same see shall
+        shlo should so some something source sources spirv stablehlo stage stages standard status stderr
+        stdout step steps subgraph subgraphs subprocess support supported supports system target targets task
+        tasks tensorrt terminated than that the their them then there these they this those threw throw thrown
+        throws thunder tmp to torch torchdynamo torchfx torchmlir torchscript tosa tpu trace traced tracer
+        tracing translate translated translating translation tried triton trt true try trying tvm two unable
+        uncaught unexpected unexpectedly unhandled unknown unsupported us violated vulkan warning warnings was
+        we went were what when where which while whilst who why will with within without would wrong xla xpu
+        you your zero
+        """,
+    )
 )
 #: A class of exceptions, or a call of the compiler itself.
 _GENERIC_NAME = re.compile(r"\w*(?:Error|Exception|Failure|Warning)|\w*PassManager(?:::run)?|line|lines")
@@ -78,39 +84,51 @@ _TRAILER = re.compile(
     r"graph\(\):|graph\(%|(class \w+\(torch\.nn\.Module\)|def forward\(self)|"
     r"%\w+ : .*= (placeholder|call_\w+|get_attr)\[|opcode +name +target|frame #\d|Stack trace\b|Stack:|"
     r"File \"[^\"]*\", line \d|\[bt\]|\s*\d+: (?:0x|_Z|tvm::|mlir::)|--->|"
-    r"note: |Command:|CUDA kernel errors might|Compile with `?TORCH_USE|For debugging consider)"
+    r"note: |Command:|For [\w-]+ developers|Add '-mlir-|Python Frames:|CUDA kernel errors might|"
+    r"Compile with `?TORCH_USE|For debugging consider)"
 )
-_GRAPH = re.compile(r"^\s*(?:graph\(|class \w+\(torch|def forward|%\w+ : |opcode +name|Traceback|module \{|func\.func)", re.MULTILINE)
+_GRAPH = re.compile(
+    r"^\s*(?:graph\(|class \w+\(torch|def forward|%\w+ : |opcode +name|Traceback|module \{|func\.func)",
+    re.MULTILINE,
+)
 #: A line that lists one thing: a name after a bullet, or indented.
 _BULLET = re.compile(r"\s*(?:[-*•]+|\d+[.)])\s+(\S.*)|\s{2,}(?=\S)(\S.*)")
 
 _ERROR_LINE = re.compile(
-    r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called after|panicked at)\b|"
-    r"^\[?[EF]\d{4} "
+    r"(?i)\b(error|fatal|assert(ion)?|abort(ed)?|check failed|failed to|exception|terminate called after|panicked at)"
+    r"\b|^\[?[EF]\d{4} "
 )
 #: The form in which compilers print errors, and nothing else does.
 _DEFINITE = re.compile(
-    r"(?:^|: |\) ?|> ?)(?:fatal )?error(?: *: |\[E\d+\])|\bLLVM ERROR: |Assertion [`'].*failed|^[\w./-]+:\d+: \w+.*Assertion "
+    r"(?:^|: |\) ?|> ?)(?:fatal )?error(?: *: |\[E\d+\])|\bLLVM ERROR: |Assertion [`'].*failed|"
+    r"^[\w./-]+:\d+: \w+.*Assertion "
 )
 #: The message of the C++ runtime for an uncaught exception.
 _WHAT = re.compile(r"what\(\): .*")
 #: A warning, or a log line below error level: Python's, glog's, a C++ compiler's.
-_WARNING = re.compile(r"Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |^(WARNING|INFO|DEBUG)\b")
+_WARNING = re.compile(
+    r"Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |^(?:\([\w ]+=\d+\) )?(WARNING|INFO|DEBUG)\b|\[[IWDV]\] "
+)
 #: Messages that Dynamo logs about its own work, which it also raises.
 _DYNAMO = re.compile(r"^\[?[EF]\d{4} .*\btorch/(_guards|_dynamo/(?!backends/)[\w/]+)\.py:\d+\]")
 #: What `faulthandler` prints; its frames become `Failure.frames`.
 _FAULT = re.compile(r"Fatal Python error: |Current thread |Thread 0x|Stack \(most recent|Extension modules: ")
-_LOG_PREFIX = re.compile(r"^\[?[EF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] ")
+#: What log lines begin with: the process, the level, the time and the place in the compiler's own code.
+_LOG_PREFIX = re.compile(
+    r"^(?:\(\w+ pid=\d+\) |\[rank\d+\]:\s?)*(?:\[?[EF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] |"
+    r"(?:ERROR|CRITICAL|FATAL) [\d-]+ [\d:]+ \[[\w./-]+:\d+\]\s|\[[\d/:. -]+\] (?:\[[A-Z]+\] )*\[E\] )?"
+)
 
-#: How the operator is named that a text is about: by FX's interpreter, Inductor's lowerings, MLIR, and by a word before.
+#: How a text names the operator that it is about: by FX's interpreter, Inductor's lowerings, MLIR, a word before it.
 _EXECUTING = re.compile(r"While executing %\w+ : .{0,2000}?= call_(?:function|method)\[target=([\w.]+)\]", re.DOTALL)
 _TARGET = re.compile(r"^\s*target: ([\w.:]+)\s*$", re.MULTILINE)
 _CURRENT = re.compile(
-    r"see current operation: (?:%\S+ = )?\"?([\w.]+)\"?(?: \"([\w.:]+)\")?(?:[^\n]{0,3000}?\{[^\n]{0,500}?\bname = \"([\w.:]+)\")?"
+    r"see current operation: (?:%\S+ = )?\"?([\w.]+)\"?(?: \"([\w.:]+)\")?"
+    r"(?:[^\n]{0,3000}?\{[^\n]{0,500}?\bname = \"([\w.:]+)\")?"
 )
 _KEYED = re.compile(
-    r"(?i)\b(?:op_?types?|op_?names?|operators?|operations?|ops?|primitives?|layer type)\b['\"]?\s{0,2}[:=]?\s{0,2}['\"`]?"
-    r"((?:\w+(?:\.|::))*[A-Za-z_]\w*)"
+    r"(?i)\b(?:op_?types?|op_?names?|operators?|operations?|ops?|primitives?|layer type)\b"
+    r"['\"]?\s{0,2}[:=]?\s{0,2}['\"`]?((?:\w+(?:\.|::))*[A-Za-z_]\w*)"
 )
 #: A frame of C or C++ in a stack that the C library, LLVM, torch or Python printed.
 _C_FRAME = re.compile(
@@ -179,6 +197,14 @@ def head(text: str) -> Head:
     rest = "\n".join(lines[len(taken) + len(items) :])
     generic = everything or not any(map(is_telling, taken + items))
     return Head("\n".join(taken), tuple(items), generic, operator_in(rest, executing=generic), rest)
+
+
+def in_one_line(text: str) -> str:
+    """Return the line of the head of a message that says most, with the items of the list below it."""
+    found = head(text)
+    lines = found.text.splitlines()
+    telling = [line for line in lines if is_telling(line)]
+    return " ".join([(telling or lines or [""])[-1 if telling else 0], "; ".join(found.items)]).strip()
 
 
 def told_in(rest: str) -> tuple[str, ...]:

@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from .diagnosis import error_lines, first_error, head, is_telling, is_trailer, operator_in
+from .diagnosis import (
+    c_frame,
+    error_lines,
+    first_error,
+    head,
+    in_one_line,
+    is_definite,
+    is_telling,
+    is_trailer,
+    operator_in,
+)
 from .masking import readable
 from .signature_rules import installed
 from .text import without_addresses
@@ -133,15 +143,29 @@ class Failure:
         if self.kind is FailureKind.DIVERGENCE:
             said, what = self.message.partition("\n")[0], str(self.detail.get("class", "value"))
             return said if what == "value" or what in said else f"{what}: {said}"
-        text = _INTERPRETED.sub(r"while executing \1", self.message.strip()).splitlines()
         if self.causes and installed().wrappers.search(self.message):
             return self.root_cause()
-        if self.kind is FailureKind.CRASH and (printed := self.diagnosis()):
-            return f"{text[0] if text else self.kind}: {printed}"
-        if text and self.is_generic() and (printed := self.diagnosis()):
-            printed = printed.removeprefix("error: ")
-            text = [printed if text[0].endswith(".") else f"{text[0]}: {printed}"]
-        return f"{self.type}: {text[0]}" if text and self.type else self.type or (text[0] if text else str(self.kind))
+        text = in_one_line(_INTERPRETED.sub(r"while executing \1", self.message.strip()))
+        if self.kind is FailureKind.CRASH:
+            died = self.diagnosis() or (f"in {found}" if (found := c_frame(self.diagnostics)) else "")
+            return f"{text or self.kind}: {died}" if died else text or self.type or str(self.kind)
+        if self.kind in _RAISED and self.is_generic():
+            text = self._diagnosed(text)
+        name = self.type.rpartition(".")[2]
+        if name and not text and self.frames:
+            return f"{name} in {self.frames[-1].function}"
+        return f"{name}: {text}" if text and name else name or text or str(self.kind)
+
+    def _diagnosed(self, text: str) -> str:
+        """What tells this failure from others whose message is ``text``, with that message if it is short."""
+        if said := next((line for _, cause in self.causes if is_telling(line := in_one_line(cause))), ""):
+            return said
+        if not (printed := self.diagnosis().removeprefix("error: ")):
+            return text
+        _, operator = self.printed_error()
+        printed += f" ({operator})" if operator and operator not in printed else ""
+        text = _CLASSES.sub("", text).rstrip(":.")
+        return f"{text}: {printed}" if 0 < len(text) <= _SHORT else printed
 
     def diagnosis(self) -> str:
         """The first error that the compiler printed, in one line, without paths of this machine."""
@@ -154,13 +178,15 @@ class Failure:
 
         That of a generic message stands in what follows its head, such as a C++ compiler's, or on file descriptor 2.
         """
-        if generic := self.is_generic():
-            for text in self.texts():
-                if (found := next(error_lines(rest := head(text).rest), None)) is not None:
-                    return found[0], operator_in(found[1])
-                if (line := next(filter(is_telling, _prose(rest)), "")):
-                    return line.strip(), ""
-        line, notes = first_error(self.diagnostics, generic=generic)
+        line, notes = first_error(self.diagnostics)
+        if self.is_generic():
+            rests = [head(text).rest for text in self.texts()]
+            told = [found for rest in rests for found in error_lines(rest)]
+            if (definite := next((found for found in told if is_definite(found[0])), None)) is not None:
+                line, notes = definite
+            elif not line:
+                prose = ((line.strip(), "") for rest in rests for line in _prose(rest) if is_telling(line))
+                line, notes = next(iter([*told, *prose]), None) or first_error(self.diagnostics, generic=True)
         return line, operator_in(notes)
 
     def texts(self) -> tuple[str, ...]:
@@ -214,6 +240,8 @@ def divergence(found: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) ->
     return Failure(FailureKind.DIVERGENCE, Phase(found["phase"]), message=message, detail=detail)
 
 
+#: A generic message of so many characters stands before its diagnosis; the classes of exceptions before it do not.
+_SHORT, _CLASSES = 24, re.compile(r"^(?:\w+(?:Error|Exception): )+")
 #: Kinds of failures that an exception is.
 _RAISED = (FailureKind.COMPILE_ERROR, FailureKind.RUNTIME_ERROR)
 
@@ -229,5 +257,5 @@ def _prose(rest: str) -> Iterator[str]:
 #: A message that only the interpreter of FX wrote, because the exception had none.
 _INTERPRETED = re.compile(r"\AWhile executing %\w+ : .*= call_\w+\[target=([\w.]+)\].*")
 #: A masked position in a source nobody else has, and a run of masked operands.
-_PLACE = re.compile(r"^<place>: (?=(?:fatal )?error: )|<path>(?:/[\w.-]+)?, ")
+_PLACE = re.compile(r"^<place>: |<path>(?:/[\w.-]+)?, ")
 _ALIKE = re.compile(r"(<value>)(?:, <value>){2,}")

@@ -68,8 +68,9 @@ _SCALAR = (
     r"(?:at|c10)::(?:Half|BFloat16|complex<\w+>)|__nv_bfloat16|bfloat16)"
 )
 _DTYPES = r"(?:BFloat16|ComplexDouble|ComplexFloat|ComplexHalf|Double|Float|Half|Long|Short|Bool|Byte|Char|Int)"
-#: A place in the text of ``loc()``, in which strings and two levels of parentheses occur.
-_LOCATED = r"(?:\"(?:[^\"\\\n]|\\.)*+\"|[^()\"\n]|\((?:\"(?:[^\"\\\n]|\\.)*+\"|[^()\"\n]|\((?:\"(?:[^\"\\\n]|\\.)*+\"|[^()\"\n])*+\))*+\))*+"
+#: What stands in ``loc()``: strings, and two levels of parentheses.
+_STRING = r"\"(?:[^\"\\\n]|\\.)*+\"|[^()\"\n]"
+_LOCATED = rf"(?:{_STRING}|\((?:{_STRING}|\((?:{_STRING})*+\))*+\))*+"
 
 #: No pattern may try a long word again from each of its letters: messages of megabytes exist.
 BEFORE_ADAPTERS = (
@@ -78,11 +79,11 @@ BEFORE_ADAPTERS = (
     MaskingRule("location", rf"\bloc\({_LOCATED}\)", "<place>", 'at loc("a.py":4:0)', "at <place>"),
     MaskingRule(
         "place-of-error",
-        r"(?m)^(?:\"[^\"\n]*+\"|<\w+>|[^\s:\"]*+)(?:\((?:\"[^\"\n]*+\"|[^)\n\"])*+\))?(?:(?::\d+){1,2}|\(\d+\)):? ?"
-        r"(?=(?:fatal )?(?:error|note)\b)",
-        "<place>: ",
-        "kernel.mlir:4:10: error: no",
-        "<place>: error: no",
+        r"(?m)^(?:\"[^\"\n]*+\"|<\w+>|[^\s:\"]*+)(?:\((?:\"[^\"\n]*+\"|[^)\n\"])*+\))?(?:(?::\d+){1,2}|\(\d+\))?:? ?"
+        r"(?=(?:fatal )?(?:error|note): )|(?<=error: )(?:unknown|\"[^\"\n]*+\"(?::\d+)+): ",
+        "",
+        "kernel.mlir:4:10: error: unknown: no",
+        "error: no",
     ),
     # torch.fx.Node.format_node: only operator kind and target survive other edits of the node.
     MaskingRule(
@@ -165,7 +166,7 @@ BEFORE_ADAPTERS = (
         "operand-name",
         r"\b((?:in|out)puts?)(\s?[=:]\s?)([\"'])[^\"'\n]*+\3",
         r"\1\2<name>",
-        "node=input: \"add\"",
+        'node=input: "add"',
         "node=input: <name>",
     ),
     MaskingRule("generated-file", r"\bc[a-z0-9]{49,52}\b", "<generated>", f"module c{'a1' * 25}", "module <generated>"),
@@ -173,9 +174,12 @@ BEFORE_ADAPTERS = (
 #: Applied after the rules of adapters, which may contain numbers.
 AFTER_ADAPTERS = (
     MaskingRule("ir-value", r"%\w+(?:[:#]\d+)?", "<value>", "operand %12:2 is", "operand <value> is"),
+    MaskingRule("source-of-value", r"\blocation=[\w.]*@[\w./]+:\d+", "<place>", "location=f@a.py:3", "<place>"),
     MaskingRule("dynamo-input", r"\b[lL]_\w*_\b", "<input>", "L_self_weight_ is", "<input> is"),
     MaskingRule("mlir-shape", r"(?<=tensor<)(?:[\d?]+x)+", "<shape>x", "tensor<4x?xf32>", "tensor<<shape>xf32>"),
-    MaskingRule("index-in-name", r"(?<=[A-Za-z_])\.\d+(?=\.[A-Za-z_]|(?![\w.]))", "", "%fusion.3 of a.0.b", "%fusion of a.b"),
+    MaskingRule(
+        "index-in-name", r"(?<=[A-Za-z_])\.\d+(?=\.[A-Za-z_]|(?![\w.]))", "", "%fusion.3 of a.0.b", "%fusion of a.b"
+    ),
     MaskingRule("name-suffix", r"(?<=[A-Za-z0-9])_\d+(?=_|\b)", "", "relu_3 of", "relu of"),
     MaskingRule("numbered-name", r"\b(<numbered>)\d+\b", r"\1", "buf12 is", "buf is"),
     # A letter and a number: a symbolic size (s77, u0) or an index (x0), but not a dtype (f16, si64).
@@ -271,7 +275,9 @@ def mask(text: str) -> str:
 
 
 #: The rules after which a text is still one for a person.
-_READABLE = frozenset({"color", "location", "place-of-error", "address", "path", "generated-file", "ir-value", "spaces"})
+_READABLE = frozenset(
+    {"color", "location", "place-of-error", "address", "path", "generated-file", "ir-value", "spaces"}
+)
 
 
 def readable(text: str) -> str:

@@ -1,9 +1,9 @@
 """Replay a capture before its reduction: whether the failure shows again, through which entry, how often and how fast.
 
 The capture is run ``runs`` times through both entries to the backend. The faster entry that shows the failure is kept.
-The failures that are seen become the examples of the oracle's *matcher*, their rate gives its *votes*, and their time its
-*timeout*: five times the slowest replay, at least 10 s. For a hang the timeout is five times what a healthy graph of
-that size should take, estimated from a graph of one node in a fresh worker. Where the failure does not show,
+The failures that are seen become the examples of the oracle's *matcher*, their rate gives its *votes*, and their time
+its *timeout*: five times the slowest replay, at least 10 s. For a hang the timeout is five times what a healthy graph
+of that size should take, estimated from a graph of one node in a fresh worker. Where the failure does not show,
 ``reproduced`` is False and ``reason`` says what was seen.
 """
 
@@ -115,8 +115,10 @@ def replay(
     meanwhile: Callable[[], None] = lambda: None,
     ran: Callable[[int], None] = lambda number: None,
 ) -> Replay:
-    """Replay ``case``, whose storages are in ``pool.scratch``. ``matcher`` has the captured failure. ``prefer`` names the entry to take where it
-    shows the failure as often as any. ``limit`` is the longest a run may take, in seconds: for a hang the time after
+    """Replay ``case``, whose storages are in ``pool.scratch``. ``matcher`` has the captured failure.
+
+    ``prefer`` names the entry to take where it shows
+    the failure as often as any. ``limit`` is the longest a run may take, in seconds: for a hang the time after
     which the capture was given up. ``again`` is the command that replays it again, for the reason why it did not show.
     ``meanwhile`` is called now and then, ``ran`` after each run with its number, from 1. Raises `SandboxError` when the
     workers cannot work."""

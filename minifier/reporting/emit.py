@@ -223,7 +223,8 @@ def _again(
     index: Index, capture: CaptureInfo, case: Case, text: str, runs: int, timeout: float, processes: Processes
 ) -> Verification:
     _, files, _ = stored_repro(index, capture.id, "script", unverified=True)
+    matcher = FailureMatcher((capture.to_show(),))
     return verify(
-        text, FailureMatcher((capture.to_show(),)).shows, runs=runs, timeout=timeout, search_path=search_path(case), files=files,
+        text, matcher.shows, runs=runs, timeout=timeout, search_path=search_path(case), files=files,
         embedded=embedded_from(case), processes=processes,
     )  # fmt: skip

@@ -81,7 +81,12 @@ def named(script: str) -> str | None:
 def digests(failure: Failure) -> set[str]:
     """The digests of the signature of ``failure``, whole and without what a capture may lack."""
     whole = signature(failure)
-    known = [whole, replace(whole, diagnostics=""), replace(whole, operator=""), replace(whole, diagnostics="", operator="")]
+    known = [
+        whole,
+        replace(whole, diagnostics=""),
+        replace(whole, operator=""),
+        replace(whole, diagnostics="", operator=""),
+    ]
     known += [replace(one, origin="") for one in known if failure.kind == "crash"]
     return {digest for one in known for digest in (one.digest, one.named)}
 

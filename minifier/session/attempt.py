@@ -17,7 +17,7 @@ from ...backends.provenance.spec import CannotLoad
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import NeedsData
 from ...store.document.case import Case, operators
-from ...store.failure import FailureKind
+from ...store.failure import Failure, FailureKind
 from ...store.index import State
 from ...store.signature import signature
 from ..candidate.hop_calls import with_distinct_names
@@ -83,8 +83,8 @@ class Printed:
     """What a reduction ended with, and what became of its script. ``case`` is that with all that the script needs.
 
     ``share`` is the share of its runs in which the script showed the failure, ``shown_fresh`` whether the case showed
-    it in a fresh worker. Where it is not ``printable``, there is no script to disagree with: another entry would not
-    help.
+    it in a fresh worker, and ``failure`` what it showed there. Where it is not ``printable``, there is no script to
+    disagree with: another entry would not help.
     """
 
     found: ReductionResult
@@ -93,6 +93,7 @@ class Printed:
     reason: str
     share: float = 0.0
     shown_fresh: bool = False
+    failure: Failure | None = None
     printable: bool = True
 
 
@@ -200,7 +201,7 @@ class EntryAttempt:
             if self.session.options.explain and complete:
                 self.explain(done)
             if complete:
-                self.ask_about_the_rest(start, trace, done.case)
+                self.ask_about_the_rest(start, trace, done)
         if not self.session.spent():
             seen = illustrations.find(self.session.pool, done.case, self.entry, self.timeout)
             if seen:
@@ -367,9 +368,10 @@ class EntryAttempt:
         verdict = self.scheduler.ask_once(key, EXPLAIN, lambda: oracle.ask(done.found.case, votes=votes))
         return Luck(*verdict.counted)
 
-    def ask_about_the_rest(self, start: Case, trace: Trace, minimal: Case) -> None:
-        """Find out what ``start`` does without the operations that ``minimal`` has. This is asked at the end of
+    def ask_about_the_rest(self, start: Case, trace: Trace, done: Printed) -> None:
+        """Find out what ``start`` does without the operations that the minimal case has. This is asked at the end of
         each complete attempt and, like the replays, not counted as a query."""
+        minimal = done.case
         if self.hangs or self.entry == SCRIPT or self.session.spent():
             return
         try:
@@ -379,6 +381,10 @@ class EntryAttempt:
             case, called = found
             self.listen(minimal.graph.count, "looking at the rest of the graph")
             verdict = self.oracle.ask(case)
+            if verdict.same and done.failure is not None and verdict.failure is not None:
+                own = replace(self.session.shown.matcher, examples=(done.failure,))
+                if not own.shows(verdict.failure):  # of a list of operators it names others
+                    verdict = replace(verdict, outcome=Outcome.OTHER)
         except SandboxError as error:  # the script is verified already: this must not cost it
             self.session.note(f"the rest of the graph could not be asked about: {error}")
             return
@@ -395,7 +401,7 @@ class EntryAttempt:
         self.session.pool.scratch.put(blobs)
         hang = self.margin.failure(case)
         last = self.oracle.ask(case, fresh=True) if hang is None else Verdict(Outcome.SAME, signature(hang), hang)
-        done = replace(done, shown_fresh=last.same)
+        done = replace(done, shown_fresh=last.same, failure=last.failure if last.same else None)
         try:
             draft = partial(
                 emitter.draft,

@@ -28,7 +28,12 @@ class ScriptOracle:
     """``timeout`` is in seconds, without the start of a process; ``blobs`` has the storages of every candidate."""
 
     def __init__(
-        self, capture: CaptureInfo, failure: Failure, matcher: FailureMatcher, timeout: float, blobs: Blobs,
+        self,
+        capture: CaptureInfo,
+        failure: Failure,
+        matcher: FailureMatcher,
+        timeout: float,
+        blobs: Blobs,
         processes: Processes,
     ) -> None:
         self.capture = capture

@@ -20,12 +20,12 @@ from sqlalchemy.orm import Session
 
 from ... import __version__
 from .. import codec
+from ..diagnosis import first_error
 from ..document.case import Case, to_json
 from ..document.decode import InvalidDocument, parse_value, validate
 from ..document.names import UnknownName
 from ..errors import ForeignValue, StoreError, explain
 from ..failure import Failure
-from ..diagnosis import first_error
 from ..scrubbing import MASKED, Mask, masked_case, masked_failure, masked_json, masked_provenance
 from ..signature import signature
 from . import sqlite

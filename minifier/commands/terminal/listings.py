@@ -46,19 +46,35 @@ def table(bugs: Sequence[BugInfo], db: str, *, more: str = "", console: Console 
     widths = [min(max(cell_len(row[i]) for row in cells), most) for i, most in enumerate(_WIDTHS)]
     widths[3] = max(min(widths[3], console.width - sum(widths) + widths[3] - 2 * (len(widths) - 1)), 7)
     console.print(_cells(cells[0], widths, "bold"), no_wrap=True, overflow="ellipsis")
-    for row, bug, (state, _) in zip(cells[1:], found, states, strict=True):
+    lines = told_apart([_what(bug) for bug in found], console.width - widths[0] - 2)
+    for row, line, (state, _) in zip(cells[1:], lines, states, strict=True):
         console.print(_cells(row, widths, "", STATES.get(state, "")), no_wrap=True, overflow="ellipsis")
-        line = Text(f"{'':{widths[0]}}  {_what(bug)}", style="dim" if console.is_terminal else "")
-        console.print(line, no_wrap=True, overflow="ellipsis")
+        told = Text(f"{'':{widths[0]}}  {line}", style="dim" if console.is_terminal else "")
+        console.print(told, no_wrap=True, overflow="ellipsis")
     if more:
         console.print(Text(f"These are not all. The next: minify list {name} {more}"))
 
 
 def _what(bug: BugInfo) -> str:
-    """Which line of the program fails, where it is known, and the error, on one line."""
-    message = printable(bug.headline, 1000)
+    """The error and the line of the program that fails, where it is known, on one line."""
+    message = " ".join(printable(bug.headline, 1000).split())
     place = re.split(r" \(|, | and ", bug.comes_from)[0]
-    return " ".join(f"{printable(place, 100)}: {message}".split() if place else message.split())
+    return f"{message} ({printable(place, 100)})" if place else message
+
+
+def told_apart(lines: Sequence[str], width: int) -> list[str]:
+    """``lines`` with the middle left out of those that would be alike once they are cut to ``width`` columns."""
+    out = []
+    for line in lines:
+        alike = [other for other in lines if other != line and other[: width - 1] == line[: width - 1]]
+        if alike and len(line) > width:
+            pairs = (zip(line, other, strict=False) for other in alike)
+            at = min(next((i for i, (mine, theirs) in enumerate(pair) if mine != theirs), width) for pair in pairs)
+            begin = max(0, line.rfind(" ", 0, at) + 1)
+            out.append(f"{line[: min(begin, width // 2)]}… {line[begin:]}")
+        else:
+            out.append(line)
+    return out
 
 
 #: The most columns of each cell of a listing.

@@ -23,7 +23,6 @@ from fxminify.minifier.oracle import ablation, first_node
 from fxminify.minifier.reporting import explanation, illustrations, record
 from fxminify.store.index import BugStatus, Index, RetestResult, State, StoreError, TaskState, upgrade
 from fxminify.store.index.upgrade import BACKUP
-from fxminify.store.signature import signature
 
 #: The file of the first edition.
 FIRST = "0003"

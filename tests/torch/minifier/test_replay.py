@@ -76,8 +76,12 @@ def test_a_capture_that_fails_differently_is_not_reproduced_and_says_how() -> No
         'compile, once: RuntimeError: cannot lower sin (another message: "sin" in the place of "relu")\n'
         "type and raising frame agree; to take that for the same failure: minify run --again --match origin"
     )
-    assert replay(ByEntry(direct=fails(other), compile=fails(other)), CASE, FailureMatcher((ERROR,), Match.ORIGIN)).reproduced
-    assert replay(ByEntry(direct=fails(other), compile=passes()), CASE, FailureMatcher((ERROR,), error_regex="lower sin")).reproduced
+    assert replay(
+        ByEntry(direct=fails(other), compile=fails(other)), CASE, FailureMatcher((ERROR,), Match.ORIGIN)
+    ).reproduced
+    assert replay(
+        ByEntry(direct=fails(other), compile=passes()), CASE, FailureMatcher((ERROR,), error_regex="lower sin")
+    ).reproduced
 
 
 def test_what_eager_refuses_is_told_and_not_run_again() -> None:

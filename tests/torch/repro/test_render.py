@@ -129,7 +129,7 @@ def about(failure: Failure) -> str:
 def test_an_error_that_does_not_fit_the_first_line_stands_whole_below_it_and_once() -> None:
     assert " ".join(about(LONG).splitlines()).split("  ") == [
         "inductor: compile error: InductorError",
-        "torch._inductor.exc.InductorError: LoweringException: AssertionError: expected a size that 4 divides, "
+        "InductorError: LoweringException: AssertionError: expected a size that 4 divides, "
         "found 17, in the lowering of aten.convolution.default "
         "On standard error: error: no member named 'foo'",
     ]
