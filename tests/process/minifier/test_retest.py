@@ -127,7 +127,7 @@ def test_another_failure_is_news_once(shelf: Shelf) -> None:
     shelf.compiler(DIES)
     code, (row,) = shelf.json()
     assert (code, row["result"], row["message"]) == (1, "changed", "exit 7: the process left with exit code 7")
-    assert row["other_signature"].startswith("v2:")
+    assert row["other_signature"].startswith("v3:")
     assert shelf.results() == (0, ["changed"])
 
 

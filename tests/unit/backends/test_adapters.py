@@ -101,7 +101,7 @@ def test_one_message_for_every_bug_is_told_apart_by_the_diagnosis_alone() -> Non
         return Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "RuntimeError", message, diagnostics=diagnostics)
 
     assert signature(failed("unknown op 'torch.aten.foo'")).diagnostics == "unknown op 'torch.aten.foo'"
-    assert signature(failed("unknown op 'torch.aten.foo'", "cannot lower")).diagnostics == ""
+    assert signature(failed("unknown op 'torch.aten.foo'", "cannot lower relu")).diagnostics == ""
 
 
 def test_the_core_knows_no_compiler_by_name() -> None:

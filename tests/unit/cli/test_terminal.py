@@ -102,9 +102,9 @@ def test_the_minimal_graph_and_the_next_command_are_shown_and_the_rest_on_demand
         "    script  minify repro repro.db 1 -o repro.py\n      more  minify show repro.db 1 --details\n"
     )
     assert "torch.tanh" in desk.invoke("show", "repro.db", 1, "--captured").stdout
-    assert " signature  v2:" in desk.invoke("show", "repro.db", 1, "--details").stdout
+    assert " signature  v3:" in desk.invoke("show", "repro.db", 1, "--details").stdout
     pending = desk.invoke("show", "repro.db", 2).stdout
-    assert " signature  v2:" in pending
+    assert " signature  v3:" in pending
     assert pending.endswith("      next  minify run repro.db 2\n")
 
 

@@ -59,13 +59,13 @@ def test_of_a_node_only_the_place_is_kept() -> None:
 @pytest.mark.parametrize(
     ("stored", "shown"),
     [
-        ("model.py:16 forward (module up), b.py:2 g", "model.py:16 forward: RuntimeError: planted"),
+        ("model.py:16 forward (module up), b.py:2 g", "RuntimeError: planted (model.py:16 forward)"),
         ("", "RuntimeError: planted"),
         ({"not": "text"}, "RuntimeError: planted"),
-        ("a.py:1 f\x1b[31m", "a.py:1 f?[31m: RuntimeError: planted"),
+        ("a.py:1 f\x1b[31m", "RuntimeError: planted (a.py:1 f?[31m)"),
     ],
 )
-def test_a_listing_begins_with_the_place(tmp_path: Path, stored: object, shown: str) -> None:
+def test_a_listing_says_the_error_and_then_the_place(tmp_path: Path, stored: object, shown: str) -> None:
     path = str(tmp_path / "repro.db")
     with Index.open(path, create=True) as index:
         id = index_tasks.add(index, *index_tasks.small_case(), text="planted")
