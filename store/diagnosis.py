@@ -30,6 +30,7 @@ _GENERIC_WORDS = frozenset(
     re.findall(
         r"\S+",
         """
+        triggered device-side unspecified launch encountered tool tools core proc procs root
         a able abort aborted aborting above accelerator after all also an and another any aot aotautograd api
         are arg args as assert assertion asserts at back back-end backend backends backward bad be because
         been before being below block buf bug bugs build building builds built but by c c++ call called
@@ -68,7 +69,19 @@ _GENERIC_WORDS = frozenset(
     )
 )
 #: A class of exceptions, or a call of the compiler itself.
-_GENERIC_NAME = re.compile(r"\w*(?:Error|Exception|Failure|Warning)|\w*PassManager(?:::run)?|line|lines")
+_GENERIC_NAME = re.compile(
+    r"\w*(?:Error|Exception|Failure|Warning)|\w*PassManager(?:::run)?|lines?|\w+-(?:compile|opt|translate|mlir)"
+)
+#: A message that sends its reader to what was printed.
+_POINTS = re.compile(
+    r"(?i)\b(?:see|check|look at|refer to) (?:\w+ ){0,4}(?:above|below|logs?|diagnostics?|stderr|output)\b|"
+    r"\bfollowing (?:diagnostics|errors?|output)\b"
+)
+#: The stack of the compiler's own frames, or the source of a kernel, with which a message begins.
+_LEADING_SOURCE = re.compile(
+    r"\A(?:at \d+:\d+:|File \"[^\"\n]*\", line \d+[^\n]*)\n(?:[^\n]*\n){0,400}?[ \t]*\^[ \t^~]*(?:\n|\Z)"
+)
+_LEADING_STACK = re.compile(r"\A(?:Traceback \(most recent call last\)|Stack trace):[^\n]*\n(?:[ \t]+[^\n]*\n)*+")
 _WORD = re.compile(r"[A-Za-z_](?:[\w+'-]|::|\.(?=\w))*")
 #: Masked text, paths, quoted commands and places in files, which say nothing of their own.
 _SILENT = re.compile(
@@ -115,7 +128,7 @@ _DYNAMO = re.compile(r"^\[?[EF]\d{4} .*\btorch/(_guards|_dynamo/(?!backends/)[\w
 _FAULT = re.compile(r"Fatal Python error: |Current thread |Thread 0x|Stack \(most recent|Extension modules: ")
 #: What log lines begin with: the process, the level, the time and the place in the compiler's own code.
 _LOG_PREFIX = re.compile(
-    r"^(?:\(\w+ pid=\d+\) |\[rank\d+\]:\s?)*(?:\[?[EF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] |"
+    r"^(?:python[\d.]*: )?(?:\(\w+ pid=\d+\) |\[rank\d+\]:\s?)*(?:\[?[EF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] |"
     r"(?:ERROR|CRITICAL|FATAL) [\d-]+ [\d:]+ \[[\w./-]+:\d+\]\s|\[[\d/:. -]+\] (?:\[[A-Z]+\] )*\[E\] )?"
 )
 
@@ -149,7 +162,7 @@ class Head:
     """The lines of a message up to the first that says something of its own, the ``items`` of a list below it, and the
     ``rest``.
 
-    ``generic``: no line does. ``operator`` is the one that the lines after the head name.
+    ``generic``: no line does, or one sends the reader to what was printed. ``operator`` is the one that the lines after the head name.
     """
 
     text: str
@@ -179,7 +192,7 @@ def head(text: str) -> Head:
 
     A line that ends with a colon speaks of the next one. A list below it, one item in a line, belongs to it as a whole.
     """
-    text = text[:LONGEST].strip()
+    text = _LEADING_SOURCE.sub("", _LEADING_STACK.sub("", text[:LONGEST].strip())).strip()
     everything = installed().generic.search(text) is not None
     lines = text.splitlines()[:MOST_LINES]
     taken: list[str] = []
@@ -196,6 +209,7 @@ def head(text: str) -> Head:
         taken.append(line.strip()[:_MOST_LINE])
     rest = "\n".join(lines[len(taken) + len(items) :])
     generic = everything or not any(map(is_telling, taken + items))
+    generic = generic or bool(taken and not items and _POINTS.search(taken[-1]))
     return Head("\n".join(taken), tuple(items), generic, operator_in(rest, executing=generic), rest)
 
 

@@ -181,7 +181,7 @@ class Failure:
         line, notes = first_error(self.diagnostics)
         if self.is_generic():
             rests = [head(text).rest for text in self.texts()]
-            told = [found for rest in rests for found in error_lines(rest)]
+            told = [found for rest in rests for found in error_lines(rest) if not is_trailer(found[0])]
             if (definite := next((found for found in told if is_definite(found[0])), None)) is not None:
                 line, notes = definite
             elif not line:

@@ -62,7 +62,7 @@ def _base(found: re.Match[str]) -> str:
 
 
 _COMPILER_SOURCE = re.compile(r"[A-Za-z_][\w-]*\.(?:cc|cpp|cxx|cu|cuh|hpp|hh?|inl|inc)")
-_TEMPORARY = re.compile(r"/te?mp[/_]|/var/|cache|torchinductor|c[a-z0-9]{40,}|\.main\.cpp|/home/|~")
+_TEMPORARY = re.compile(r"/te?mp[/_]|cache|torchinductor|c[a-z0-9]{40,}|\.main\.cpp")
 _SCALAR = (
     r"(?:float|double|bool|char|short|int|long(?: long)?|unsigned(?: \w+)?|u?int(?:8|16|32|64)_t|__half|half|"
     r"(?:at|c10)::(?:Half|BFloat16|complex<\w+>)|__nv_bfloat16|bfloat16)"

@@ -238,7 +238,10 @@ def test_warnings_on_standard_error_do_not_enter_the_signature() -> None:
             "[E:onnxruntime:, sequential_executor.cc:505 Run] Non-zero status for Relu",
         ),
         ("terminate called after throwing an instance of 'std::bad_alloc'", None),
-        ("python: lower.cpp:12: void lower(): Assertion `n > 0' failed.", None),
+        (
+            "python3.11: lower.cpp:12: void lower(): Assertion `n > 0' failed.",
+            "lower.cpp:12: void lower(): Assertion `n > 0' failed.",
+        ),
         ("loading plugin\nFATAL: no such target", "FATAL: no such target"),
     ],
 )
