@@ -162,7 +162,8 @@ class Head:
     """The lines of a message up to the first that says something of its own, the ``items`` of a list below it, and the
     ``rest``.
 
-    ``generic``: no line does, or one sends the reader to what was printed. ``operator`` is the one that the lines after the head name.
+    ``generic``: no line does, or the last one sends the reader to what was printed. ``operator`` is the one that the
+    lines after the head name.
     """
 
     text: str

@@ -1,16 +1,16 @@
-"""Of what compilers print, two runs of one bug are one bug, and two bugs are two: all of the corpus, without exception."""
+"""Two runs of one bug are one bug and two bugs are two, for all messages of the corpus, without exception."""
 
 from collections import Counter
 from itertools import permutations
 
-import corpus
+import compiler_messages
 import pytest
-from corpus import Bug
+from compiler_messages import Bug
 
 from fxminify.store.matching import FailureMatcher
 from fxminify.store.signature import signature
 
-BUGS = corpus.bugs()
+BUGS = compiler_messages.bugs()
 
 
 def test_the_corpus_has_more_than_a_hundred_messages_of_more_than_ten_compilers() -> None:
