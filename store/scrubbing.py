@@ -40,6 +40,8 @@ def masked_case(case: Case, mask: Mask, folder: Callable[[str], str]) -> Case:
     backend = _masked_origin(case.backend, mask, folder)
     if isinstance(source := backend.get("source"), dict):
         backend["source"] = _masked_origin(source, mask, folder)
+    if isinstance(copied := backend.get("copied"), dict) and isinstance(source := copied.get("source"), dict):
+        backend["copied"] = {**copied, "source": _masked_origin(source, mask, folder)}
     imports = tuple(_masked_origin(item, mask, folder) for item in case.imports)
     return replace(case, graph=_masked_graph(case.graph, mask), backend=backend, imports=imports)
 

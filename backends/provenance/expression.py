@@ -215,22 +215,22 @@ def _kept(init: Any) -> dict[str, str]:
     for statement in node.body:
         for target, value in _assignments(statement):
             own = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == me
-            if own and len(found := _forwarded(value) & (names - rebound)) == 1:
+            if own and len(found := forwarded(value) & (names - rebound)) == 1:
                 kept.setdefault(found.pop(), target.attr)  # type: ignore[attr-defined]
     return kept
 
 
-def _forwarded(value: ast.expr) -> set[str]:
+def forwarded(value: ast.expr) -> set[str]:
     """Names of arguments that ``value`` may be: as they are, or converted so that converting again changes nothing."""
     match value:
         case ast.Name(id=name):
             return {name}
         case ast.BoolOp(op=ast.Or(), values=[first, _]):
-            return _forwarded(first)
+            return forwarded(first)
         case ast.IfExp(body=one, orelse=other):
             return {branch.id for branch in (one, other) if isinstance(branch, ast.Name)}
         case ast.Call(func=ast.Name(id=converter), args=[given], keywords=[]) if converter in _CONVERTERS:
-            return _forwarded(given)
+            return forwarded(given)
     return set()
 
 

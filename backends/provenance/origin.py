@@ -2,8 +2,9 @@
 
 `spec_of` never raises. If a backend cannot be re-created, ``BackendSpec.problem`` says why. An object is described, in
 this order, by a registered name, as an importable attribute, as a structure of importable parts (partial,
-``aot_autograd(...)``, method, dataclass), or by the embedded source of a function that is defined in the running script
-or inside another function.
+``aot_autograd(...)``, method, dataclass), by the call of an importable factory that returned it, or by the embedded
+source of a function that is defined in the running script or inside another function. Where a factory is called, the
+spec has the embedded source, too: it may turn out that the call makes another backend.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from . import modules, private, registry, syntax, variables
+from . import factories, modules, private, registry, syntax, variables
 from .embedded_source import Embedder
 from .expression import Expression, constructor_arguments
+from .factories import FactoryCall
 from .modules import CannotEmbed, reimportable
-from .spec import BackendSpec
+from .spec import BackendSpec, CopiedBackend
 
 _LONGEST = 2000
 
@@ -43,7 +45,9 @@ def spec_of(backend: Any, *, compile_kwargs: Mapping[str, Any] | None = None) ->
         name = found.name or shown(found.backend)
         given = {"options": found.options, "mode": found.mode, "dynamic": found.dynamic}
         given |= {k: v for k, v in (compile_kwargs or {}).items() if k in given and v is not None}
-        return _Origin().spec(found.backend, **given)
+        origin = _Origin()
+        spec = origin.spec(found.backend, **given)
+        return _with_copy(spec, found.backend, given) if origin.calls_factory else spec
     except CannotEmbed as exc:
         return BackendSpec(name=name, problem=f"backend {name!r} cannot be re-created: {exc}")
     except Exception as exc:  # noqa: BLE001  a backend is any object; looking at it may raise anything
@@ -55,10 +59,27 @@ def express(value: Any) -> Expression:
     return _Origin()._express_inside(value)
 
 
-class _Origin:
-    """The analysis of one backend. One `Embedder` collects the source to embed."""
+def _with_copy(spec: BackendSpec, backend: Any, given: Mapping[str, Any]) -> BackendSpec:
+    """``spec``, which calls a factory, and the embedded source in place of the call, if the backend has any."""
+    try:
+        copy = _Origin(factories=False).spec(backend, **given)
+    except CannotEmbed:
+        return spec
+    path = tuple(dict.fromkeys((*spec.search_path, *copy.search_path)))
+    read = tuple(sorted({*spec.variables, *copy.variables}))
+    copied = CopiedBackend(copy.how, copy.target, copy.options, copy.source)
+    return replace(spec, copied=copied, search_path=path, variables=read)
 
-    def __init__(self) -> None:
+
+class _Origin:
+    """The analysis of one backend. One `Embedder` collects the source to embed. ``factories`` says whether importable
+    factories are called."""
+
+    def __init__(self, *, factories: bool = True) -> None:
+        self._factories = factories
+        self.calls_factory = False
+        #: Factories that return something that they made of a closure which was met.
+        self._wrapping: list[FactoryCall] = []
         self._embedder = Embedder(self._express_inside)
         self._inside = False
         self._path: list[str] = []
@@ -102,7 +123,16 @@ class _Origin:
             backend = registry.registered()[backend]
         if not callable(backend):
             raise CannotEmbed(f"it is {type(backend).__name__}, not callable")
+        mark, before = self._embedder.mark(), self.calls_factory
         target = self.express(backend)
+        if len(self._wrapping) == 1:
+            try:
+                self._embedder.reset(mark)
+                target = self._called(self._wrapping[0])
+            except CannotEmbed:
+                self.calls_factory = before
+                self._embedder.reset(mark)
+                target = self.express(backend)
         label = name or shown(backend)
         how = _how(backend, target)
         embedded = self._embedder.embedded()
@@ -169,6 +199,8 @@ class _Origin:
         if structure is not None:
             return structure
         mark = self._embedder.mark()
+        if (made := self._made_by_factory(value)) is not None:
+            return made
         try:
             return self._carry(value)
         except CannotEmbed:
@@ -179,6 +211,32 @@ class _Origin:
             module, name, directory = again
             self._path.append(directory)
             return {"import": [module, name]}
+
+    def _made_by_factory(self, value: Any) -> Expression | None:
+        """The call of the importable factory that returned ``value``, None if none is known to have."""
+        found = factories.call_of(value) if self._factories and isinstance(value, types.FunctionType) else None
+        if found is None:
+            return None
+        if found.wraps:
+            self._wrapping += [] if found in self._wrapping else [found]
+            return None
+        mark = self._embedder.mark()
+        try:
+            return self._called(found)
+        except CannotEmbed:
+            self._embedder.reset(mark)
+            return None
+
+    def _called(self, factory: FactoryCall) -> Expression:
+        """The calls of a factory as an expression. Raises `CannotEmbed`."""
+        made: Expression = {"import": [factory.module, factory.path]}
+        if factory.owner is not None:
+            made = {"get": [self._owner(factory.owner), factory.path.rpartition(".")[2]]}
+        for args, kwargs in factory.arguments:
+            named = {name: self.express(value) for name, value in kwargs.items()}
+            made = {"call": {"func": made, "args": [self.express(value) for value in args], "kwargs": named}}
+        self.calls_factory = True
+        return made
 
     def _carry(self, value: Any) -> Expression:
         if isinstance(value, types.FunctionType):
@@ -296,7 +354,9 @@ def _how(backend: Any, target: Expression) -> str:
         return "method"
     if tag == "call" and isinstance(backend, functools.partial):
         return "partial"
-    return "aot_autograd" if registry.is_aot_autograd(backend) else "instance"
+    if registry.is_aot_autograd(backend):
+        return "aot_autograd"
+    return "factory" if isinstance(backend, types.FunctionType) else "instance"
 
 
 def _torch_atom(value: Any) -> Expression:

@@ -14,7 +14,7 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ...store import codec
@@ -52,6 +52,16 @@ class SpecSource:
 
 
 @dataclass(frozen=True, slots=True)
+class CopiedBackend:
+    """The fields of a `BackendSpec` that copies what another one calls a factory for."""
+
+    how: str = "source"
+    target: Expression = None
+    options: Expression = None
+    source: EmbeddedSource | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BackendSpec:
     """How to load a backend.
 
@@ -59,9 +69,10 @@ class BackendSpec:
     registered name, or the backend itself. ``module`` is imported first, because it registers the name. torch's own
     names need none, and torch itself finds the ``entry_point`` of an installed ``distribution``. ``how`` names the way
     in one word: ``registered``, ``entry_point``, ``attribute``, ``partial``, ``aot_autograd``, ``instance``,
-    ``method``, ``source`` (embedded) or ``unknown``. ``search_path`` has directories of this machine, which are never
-    printed. ``variables`` are the names of environment variables that were set and that the backend reads. ``problem``
-    says why the backend cannot be loaded elsewhere, or is empty.
+    ``method``, ``factory``, ``source`` (embedded) or ``unknown``. ``search_path`` has directories of this machine,
+    which are never printed. ``variables`` are the names of environment variables that were set and that the backend
+    reads. ``problem`` says why the backend cannot be loaded elsewhere, or is empty. ``copied`` is to be used where the
+    factory that ``target`` calls makes another backend: see `ways`.
     """
 
     name: str = ""
@@ -77,12 +88,14 @@ class BackendSpec:
     search_path: tuple[str, ...] = field(default=(), compare=False)
     variables: tuple[str, ...] = field(default=(), compare=False)
     problem: str = ""
+    copied: CopiedBackend | None = None
 
     def to_json(self) -> Json:
         """The spec as a JSON object, without fields that have their default."""
         defaults = {f.name: f.default for f in fields(self)}
         out: Json = {k: v for k, v in codec.dump(self).items() if v != defaults[k]}
-        for holder, key in ((out, "search_path"), (out, "variables"), (out.get("source", {}), "imports")):
+        sources = [doc["source"] for doc in (out, out.get("copied", {})) if doc.get("source")]
+        for holder, key in ((out, "search_path"), (out, "variables"), *((source, "imports") for source in sources)):
             if key in holder:
                 holder[key] = list(holder[key])  # JSON has no tuples
         return out
@@ -106,6 +119,13 @@ class BackendSpec:
             return str(self.target["import"][1])
         return self.entry_point.partition(":")[2]
 
+    def ways(self) -> list[BackendSpec]:
+        """The specs to try in order: this one, then the one with copied source, if there is one."""
+        if (copy := self.copied) is None:
+            return [self]
+        called = replace(self, copied=None)
+        return [called, replace(called, how=copy.how, target=copy.target, options=copy.options, source=copy.source)]
+
     def modules(self) -> list[str]:
         """The modules, other than torch's, that loading the backend imports."""
         names = [self.module, *imported(self.target), *imported(self.options)]
@@ -114,6 +134,9 @@ class BackendSpec:
 
     def executes(self) -> list[str]:
         """All that loading and calling this backend runs, in lines for a person to agree to; source has one each."""
+        if len(ways := self.ways()) > 1:
+            first, copied = (way.executes() for way in ways)
+            return [*first, "where that does not show the failure:", *(line for line in copied if line not in first)]
         lines = searches(self.search_path)
         if self.source is not None:
             lines += runs(self.source, "that define the backend")

@@ -43,9 +43,8 @@ def search_path(case: Case) -> list[str]:
 
 
 def embedded_from(case: Case) -> str:
-    """The file from which the script copies its backend. Empty where the script imports the backend."""
-    source = BackendSpec.from_json(case.backend).source
-    return source.file if source is not None else ""
+    """The file from which the script copies its backend, or may do so. Empty where the script imports the backend."""
+    return next((way.source.file for way in BackendSpec.from_json(case.backend).ways() if way.source is not None), "")
 
 
 class NotMinified(StoreError):

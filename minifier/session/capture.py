@@ -68,16 +68,17 @@ def reduce_capture(
     spec = BackendSpec.from_json(case.backend)
     if spec.problem:
         return CaptureOutcome(State.BLOCKED, spec.problem)
-    begun, ways = None, variants(case)
+    begun = None
     if options.from_step is not None:
         reduction, case = begin_at(index, capture.id, options.from_step)
-        begun, ways = (reduction, options.from_step), [case]
+        begun = (reduction, options.from_step)
     budget = Budget(options.max_queries, options.budget)
     early = EarlyScript(listener, resources.processes)
     if begun is None and index.repros.get(capture.id, "script") is None:
         early.begin(*_first_guess(index, capture, case, failure, options, resources))
     try:
-        pool = resources.workers(case)
+        case, pool = _loaded(case, resources)
+        ways = variants(case) if begun is None else [case]
         pool.scratch.put(index.blobs.view(case.storages))
         work = _CaptureWork(index, capture, failure, options, listener, resources, pool, early, begun, budget)
         return work.from_head_start(ways[0]) or work.from_the_whole(ways)
@@ -88,6 +89,18 @@ def reduce_capture(
     except SandboxError as error:
         resources.end_workers()
         return CaptureOutcome(State.BLOCKED, f"the workers cannot work: {error}")
+
+
+def _loaded(case: Case, resources: SharedResources) -> tuple[Case, Workers]:
+    """Workers that have loaded the backend of ``case``, and the case; that with the copied source of the backend where
+    its factory cannot be called. Raises `SandboxError`."""
+    called, *copied = backends(case)
+    try:
+        return case, resources.workers(called)
+    except BackendImportError:
+        if not copied:
+            raise
+        return copied[0], resources.workers(copied[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +319,19 @@ def variants(case: Case) -> list[Case]:
 
     A graph with symbolic sizes is first compiled with ``dynamic=True``, then as the program compiled it. The compiled
     graph is first called once, then as often as the program called it, and at last with the inputs of earlier calls.
+    All of that is done with a backend that a factory is called for, then with its copied source.
     """
+    return [way for with_backend in backends(case) for way in _variants(with_backend)]
+
+
+def backends(case: Case) -> list[Case]:
+    """``case`` with each way to have its backend back, the plainest first."""
+    if "copied" not in case.backend:
+        return [case]
+    return [replace(case, backend=way.to_json()) for way in BackendSpec.from_json(case.backend).ways()]
+
+
+def _variants(case: Case) -> list[Case]:
     symbolic = any(tag(value) == "sym" for value in case.inputs) and case.backend.get("dynamic") is None
     dynamic = replace(case, backend={**case.backend, "dynamic": True})
     ways = [dynamic, case] if symbolic else [case]

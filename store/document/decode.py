@@ -402,7 +402,7 @@ class _Reader:
     def backend(self, doc: object) -> None:
         self.where = "backend"
         self.plain(doc, 0)
-        self.fields(doc, "", f"{_BACKEND_TEXTS} target options mode dynamic source search_path variables")
+        self.fields(doc, "", f"{_BACKEND_TEXTS} target options mode dynamic source search_path variables copied")
         assert isinstance(doc, dict)
         for name in _BACKEND_TEXTS.split():
             self.where = f"backend.{name}"

@@ -169,11 +169,21 @@ def check_backend(doc: Mapping[str, Any]) -> None:
     if options is not None and (type(options) is not dict or set(options) != {"dict"}):
         raise ValueError("backend.options is not a dict")
     if (source := doc.get("source")) is not None:
-        if type(source) is not dict or set(source) - {"imports", "text", "file"}:
-            raise ValueError("backend.source is no object with imports, text and file")
-        check_source(source.get("imports", []), source.get("text", ""), source.get("file", ""))
+        _check_embedded(source)
+    if (copied := doc.get("copied")) is not None:
+        if type(copied) is not dict or set(copied) - {"how", "target", "options", "source"}:
+            raise ValueError("backend.copied is no object with how, target, options and source")
+        if type(copied.get("how", "")) is not str:
+            raise ValueError("backend.copied.how is not a string")
+        check_backend({key: value for key, value in copied.items() if key != "how"})
     if odd := [name for name in doc.get("variables", ()) if not (name.isidentifier() and name.isascii())]:
         raise ValueError(f"not the name of an environment variable: {odd[0]!r:.80}")
+
+
+def _check_embedded(source: Any) -> None:
+    if type(source) is not dict or set(source) - {"imports", "text", "file"}:
+        raise ValueError("backend.source is no object with imports, text and file")
+    check_source(source.get("imports", []), source.get("text", ""), source.get("file", ""))
 
 
 def check_import(item: Any) -> None:
