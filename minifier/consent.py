@@ -31,7 +31,7 @@ def question(capture: CaptureInfo, case: Case, *, script: str = "") -> str:
     """
     spec = BackendSpec.from_json(case.backend)
     lines = [*libraries.executes(case.imports), *spec.executes()]
-    if read := sorted({*spec.variables, *(variables.named(script) if script else ())}):
+    if read := sorted({*spec.variables, *(variables.named(script) if script else ())} - {*spec.environment}):
         lines.append(f"gives it these environment variables of yours, as far as they are set: {', '.join(read)}")
     settings = ambient.to_source(case.context)
     if stated := [*settings.setup, *(f"with {manager}" for manager in settings.managers)]:

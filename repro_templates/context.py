@@ -99,6 +99,9 @@ class Context:
     headline: str
     about: list[str]
     advice: str
+    environment: list[str]
+    sets: dict[str, str]
+    required: list[str]
     imports: list[str]
     setup: list[str]
     ambient: list[str]
@@ -170,7 +173,7 @@ def about(case: Case, header: Header) -> list[str]:
     lines += _wrapped(", ".join(versions(header)) + "." if versions(header) else "")
     lines += _wrapped(needs(header.installed))
     lines += _wrapped(copied(case))
-    lines += _wrapped(variables.sentence(case.backend.get("variables", ())), 2000)
+    lines += _wrapped(variables.sentence(not_set(case)), 2000)
     return [docstring(line) for line in lines if line]
 
 
@@ -220,6 +223,11 @@ def needs(installed: Installed) -> str:
     return one_line(f"Needs: {'; '.join(parts)}.", 600) if parts else ""
 
 
+def not_set(case: Case) -> list[str]:
+    """The environment variables that the backend reads and the script does not set."""
+    return [name for name in case.backend.get("variables", ()) if name not in case.backend.get("environment", {})]
+
+
 def copied(case: Case) -> str:
     """A sentence on the file from which the script copies its backend, empty where it imports the backend."""
     source = BackendSpec.from_json(case.backend).source
@@ -239,11 +247,13 @@ def requirements(header: Header) -> list[str]:
     return [pinned, *(p.source for p in header.installed.packages if p.source and p.direct)]
 
 
-def advice(failure: Failure, hang: int) -> str:
+def advice(failure: Failure, hang: int, *, required: bool = False) -> str:
+    """How to run the script, and what its exit code says. ``required``: it ends where a variable is not set."""
     how = f"SIGALRM ends it after {hang} s" if hang else "it fails"
     if failure.signal and not hang:
         how = f"it dies of {signal_name(failure.signal)}"
-    return f"Run it: {how} while the bug is there; exit code 0 means the bug is gone."
+    cannot = f", {variables.CODE} that it cannot run here" if required else ""
+    return f"Run it: {how} while the bug is there; exit code 0 means the bug is gone{cannot}."
 
 
 def first_node(found: dict[str, Any] | None) -> str:
@@ -311,7 +321,7 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
         "versions": versions(header),
         "system": system(header),
         "needs": needs(header.installed),
-        "variables": one_line(variables.sentence(case.backend.get("variables", ())), 2000),
+        "variables": one_line(variables.sentence(not_set(case)), 2000),
     }
 
 

@@ -32,6 +32,7 @@ _NEUTRAL = re.compile(r"(?:/masked|/home/user)(?:/|$)")
 _PACKAGES = re.compile(r"^.*?[/\\](?:site|dist)-packages[/\\](.+)$")
 #: A single part is a path only if it is a usual directory; ``/2`` and ``and/or`` are none.
 _SINGLE = re.compile(r"^/(?:home|root|tmp|usr|var|opt|mnt|etc|data|srv)/?$")
+_SETTING = re.compile(r"(?m)^os\.environ\[.*$")
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>()\[\]{}]+")
 #: Each begins only where a word does, and gives nothing back: the time must grow as the text does.
 _SECRETS = (
@@ -103,8 +104,11 @@ def _without_paths(text: str, short: Callable[[str], str]) -> str:
 
 
 def revealing(text: str) -> Iterator[str]:
-    """A few words on each value of this machine, absolute path and likely secret in ``text``. They do not repeat it."""
-    yield from here().found(text)
+    """A few words on each value of this machine, absolute path and likely secret in ``text``. They do not repeat it.
+
+    The values of environment variables that a script sets are public (`fxminify.backends.provenance.variables`).
+    """
+    yield from here().found(_SETTING.sub("", text))
     bare = _ADDRESS.sub("", text)
     if any(_shortened(m[0]) != m[0] and not _NEUTRAL.match(m[0]) for m in _PATH.finditer(bare)):
         yield "an absolute path"

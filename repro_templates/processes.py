@@ -338,7 +338,8 @@ class _Answers:
 
 
 def split(text: str) -> tuple[str, str]:
-    """The import statements at the head of a script, one a line, and the script with empty lines in their place.
+    """The import statements at the head of a script, one a line, and the script with empty lines in their place. Among
+    them are those that set environment variables, which an import may read.
 
     There are none where torch is not the first of them besides modules of Python, where they cannot be cut off, and
     where the script names an accelerator, because an import may begin to use it and that does not survive a fork.
@@ -352,17 +353,27 @@ def split(text: str) -> tuple[str, str]:
     start = int(bool(body) and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant))
     head = []
     for statement in body[start:]:
-        if not isinstance(statement, ast.Import | ast.ImportFrom):
+        if not isinstance(statement, ast.Import | ast.ImportFrom) and not _sets_variable(statement):
             break
         head.append(statement)
     lines = text.split("\n")
     last = head[-1].end_lineno or 0 if head else 0
     following = body[start + len(head) :][:1]
-    names = [name for one in head for name in _imported(one)]
+    names = [name for one in head if isinstance(one, ast.Import | ast.ImportFrom) for name in _imported(one)]
     foreign = [name for name in names if name not in sys.stdlib_module_names]
     if foreign[:1] != ["torch"] or "__future__" in names or (following and following[0].lineno <= last):
         return "", text
     return "\n".join(map(ast.unparse, head)), "\n".join(["\n" * (last - 1), *lines[last:]])
+
+
+def _sets_variable(statement: ast.stmt) -> bool:
+    """Whether the statement is ``os.environ[NAME] = VALUE`` with two constants."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Subscript(ast.Attribute(ast.Name("os"), "environ"), ast.Constant())], value=ast.Constant()
+        ):
+            return True
+    return False
 
 
 def _imported(statement: ast.Import | ast.ImportFrom) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from ..backends.provenance import libraries
+from ..backends.provenance import libraries, variables
 from ..backends.provenance.spec import BackendSpec
 from ..backends.running import ambient
 from ..store.document.case import Blobs, Case, Json
@@ -82,7 +82,8 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         raise Unprintable(str(error)) from error
     imports, setup = split(libraries.to_source(case.imports))
     setup = [*backend.setup, *setup]
-    taken = OWN | backend.names | bound([*imports, *setup])
+    environment = variables.lines(spec.environment, spec.required)
+    taken = OWN | backend.names | bound([*environment, *imports, *setup])
     printed = print_graph(case, reserved=taken)
     names = {*taken, printed.name, *(c.name for c in printed.constants)}
     inputs = print_inputs(
@@ -117,14 +118,18 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         ]
         functions = with_device(functions, only)
         action = Action(with_device(action.inputs, only), with_device(action.body, only))
-    lines, how = about(case, header), advice(failure, hang)
+    lines, how = about(case, header), advice(failure, hang, required=bool(spec.required))
     alarm = [f"signal.alarm({hang})"] if hang else []
-    code = ["\n".join([*imports, "", *alarm, *setup, *surroundings.setup]), functions, action.inputs, action.body]
+    head = [*environment, "", *(line for line in imports if line not in environment), "", *alarm]
+    code = ["\n".join([*head, *setup, *surroundings.setup]).strip("\n"), functions, action.inputs, action.body]
     first = headline(case, failure)
     context = Context(
         headline=first,
         about=lines,
         advice=how,
+        environment=environment,
+        sets=dict(spec.environment),
+        required=list(spec.required),
         imports=imports,
         setup=setup,
         ambient=surroundings.setup,
@@ -138,7 +143,9 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         codes=(0, *exit_codes(failure)),
         needle=" ".join(distinctive(failure).split()),
         timeout=header.timeout,
-        isolated=bool(dies or hang or failure.kind in (FailureKind.CRASH, FailureKind.OUT_OF_MEMORY)),
+        isolated=bool(
+            dies or hang or spec.environment or failure.kind in (FailureKind.CRASH, FailureKind.OUT_OF_MEMORY)
+        ),
         requirements=requirements(header),
         cells=cells([f"### {phrases.code(first)}", "", fence("\n".join([*lines, how]))], code),
         **sentences(case, header),
@@ -212,6 +219,8 @@ def _fill_own(text: str, context: Context) -> str:
 
 def _source(value: object) -> str:
     """The source of ``value``. Strings without double quotes are in double quotes."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_source(key)}: {_source(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple) and value:
         inner = ", ".join(map(_source, value))
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"

@@ -18,6 +18,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from ..backends.provenance import variables
 from ..backends.running import deaths
 from ..store import codec
 from ..store.failure import Failure, FailureKind, Phase
@@ -92,7 +93,7 @@ def verify(
     mismatch = _mismatch(*others[0]) if others else ""
     log = "\n".join([*(_log("reported", ended) for ended in reported), _log("plain", plainly)])
     passed = failures.count(None) + (plainly.code == 0) if runs > 1 else int(plainly.code == 0)
-    blocked = next((text for ended in reported if (text := str((ended.report or {}).get("blocked_reason", "")))), "")
+    blocked = next((text for ended in reported if (text := _blocked(ended))), "")
     blocked = here().mask(blocked)
     versions = next((found for ended in reported if (found := _versions(ended.report))), {})
     if not seen:
@@ -146,6 +147,15 @@ def failure_of_run(ended: EndedRun, timeout: float) -> Failure | None:
     return deaths.crash(phase, exit_code=ended.code, diagnostics=ended.output)
 
 
+def _blocked(ended: EndedRun) -> str:
+    """Why a run could not show anything; empty if it could."""
+    if ended.code == variables.CODE:
+        lines = ended.output.splitlines()
+        said = (line.removeprefix(variables.CANNOT_RUN) for line in lines if line.startswith(variables.CANNOT_RUN))
+        return next(said, f"it ends with exit code {ended.code}")
+    return str((ended.report or {}).get("blocked_reason", ""))
+
+
 def _readings(ended: EndedRun, timeout: float) -> list[Failure]:
     """The failures that the run may have shown. A process that ended without a stack does not say in which phase."""
     failure = failure_of_run(ended, timeout)
@@ -181,6 +191,8 @@ def _versions(report: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def _mismatch(ended: EndedRun, failure: Failure | None) -> str:
+    if ended.code == variables.CODE:
+        return f"{variables.CANNOT_RUN}{_blocked(ended)}"
     return f"it ends with {_status(ended)}" if failure is None else f"it shows another failure: {failure.headline()}"
 
 

@@ -149,6 +149,10 @@ class PrivateValues:
         inside = next((home for home in homes if f"{path}/".startswith(f"{home}/")), None)
         return path if inside is None else f"~{path[len(inside) :]}"
 
+    def besides(self, variable: str) -> PrivateValues:
+        """These values without that of the environment variable ``variable``."""
+        return PrivateValues(tuple(value for value in self.values if value.what != f"{_OF_VARIABLE}{variable}"))
+
     def found(self, text: str) -> list[str]:
         """What of these values is in ``text``, each once, without repeating it."""
         if (pattern := self._pattern(text)) is None:
@@ -238,7 +242,7 @@ def of(
     for env in environments:
         for variable, content in sorted(env.items()):
             what = f"{_OF_VARIABLE}{variable}"
-            secret = bool(_SECRET.search(variable)) and variable not in _FOLDERS
+            secret = names_secret(variable) and variable not in _FOLDERS
             for text, hidden in _parts(variable, content, secret):
                 inside = hidden or len(text) >= _LONG
                 found += [
@@ -247,6 +251,11 @@ def of(
     own = {value.what for value in found}
     common = tuple(what for what in ("the user name", "the host name", "the home directory") if what not in own)
     return PrivateValues(tuple(dict.fromkeys(found)), common)
+
+
+def names_secret(variable: str) -> bool:
+    """Whether the name of an environment variable says that its value is a secret."""
+    return _SECRET.search(variable) is not None
 
 
 def covers(masked: str, text: str) -> bool:

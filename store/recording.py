@@ -37,13 +37,17 @@ class Recording:
         )
 
 
+#: Fields of a backend that depend on the process in which it was captured.
+_OF_ONE_PROCESS = ("search_path", "variables", "environment", "required")
+
+
 def backend_of(case: Case | None, provenance: Json) -> Json:
-    """The backend of a capture without what only one machine has."""
+    """The backend of a capture without what only one machine or process has."""
     if case is None:
         named: Json = plain({"name": provenance.get("backend", "")})
         return named
     backend: Json = plain(case.backend)
-    return {key: value for key, value in backend.items() if key not in ("search_path", "variables")}
+    return {key: value for key, value in backend.items() if key not in _OF_ONE_PROCESS}
 
 
 def shape_of(case: Case | None, graph_text: str, reason: str) -> str:

@@ -43,9 +43,12 @@ class FactoryCall:
 
 
 def call_of(value: FunctionType) -> FactoryCall | None:
-    """The call that returns ``value``, None if no importable factory is known to return it."""
+    """The call that returns ``value``, None if no importable factory is known to return it.
+
+    None for a function of the running script, too, whose decorators are factories: its own statement says all.
+    """
     inner = inspect.unwrap(value)
-    if not isinstance(inner, FunctionType):
+    if not isinstance(inner, FunctionType) or modules.is_script(inner.__globals__):
         return None
     found = _made(inner, decorated=inner is not value)
     return _made(value, decorated=False) if found is None and inner is not value else found
@@ -164,8 +167,8 @@ def _definitions(outer: ast.AST, names: list[str]) -> list[_Definition] | None:
 
 
 def _levels_to_call(definitions: list[_Definition], decorated: bool) -> tuple[int, bool]:
-    """How many of the outer ``definitions`` are called by a user of the factory, and whether the last one returns
-    something that was made of the closure."""
+    """Count the outer ``definitions`` that a user of the factory calls, and decide whether the last one returns
+    something that it made of the closure."""
     if not decorated and _decorators(definitions[-1]):
         return 1, True
     calls = 1

@@ -68,7 +68,8 @@ def _with_copy(spec: BackendSpec, backend: Any, given: Mapping[str, Any]) -> Bac
     path = tuple(dict.fromkeys((*spec.search_path, *copy.search_path)))
     read = tuple(sorted({*spec.variables, *copy.variables}))
     copied = CopiedBackend(copy.how, copy.target, copy.options, copy.source)
-    return replace(spec, copied=copied, search_path=path, variables=read)
+    given = {**copy.environment, **spec.environment}
+    return replace(spec, copied=copied, search_path=path, variables=read, environment=given)
 
 
 class _Origin:
@@ -95,7 +96,8 @@ class _Origin:
         spec = replace(spec, options=written, mode=mode, dynamic=dynamic, source=self._embedder.embedded())
         path = (*self._path, *modules.search_path(spec.modules()))
         spec = replace(spec, search_path=tuple(dict.fromkeys(path)))
-        return replace(spec, variables=variables.read_by(spec))
+        spec = replace(spec, variables=variables.read_by(spec))
+        return replace(spec, environment=variables.public_values(spec))
 
     def _named(self, name: str) -> BackendSpec | None:
         """A spec that uses a registered name, None if no import can repeat its registration."""

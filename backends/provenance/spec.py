@@ -14,7 +14,7 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from ...store import codec
@@ -71,8 +71,9 @@ class BackendSpec:
     in one word: ``registered``, ``entry_point``, ``attribute``, ``partial``, ``aot_autograd``, ``instance``,
     ``method``, ``factory``, ``source`` (embedded) or ``unknown``. ``search_path`` has directories of this machine,
     which are never printed. ``variables`` are the names of environment variables that were set and that the backend
-    reads. ``problem`` says why the backend cannot be loaded elsewhere, or is empty. ``copied`` is to be used where the
-    factory that ``target`` calls makes another backend: see `ways`.
+    reads, ``environment`` has the values of those that may be printed, and ``required`` names those without a value of
+    which it is known that the failure needs them. ``problem`` says why the backend cannot be loaded elsewhere, or is
+    empty. ``copied`` is to be used where the factory that ``target`` calls makes another backend: see `ways`.
     """
 
     name: str = ""
@@ -87,15 +88,18 @@ class BackendSpec:
     source: EmbeddedSource | None = None
     search_path: tuple[str, ...] = field(default=(), compare=False)
     variables: tuple[str, ...] = field(default=(), compare=False)
+    environment: Mapping[str, str] = field(default_factory=dict, compare=False)
+    required: tuple[str, ...] = field(default=(), compare=False)
     problem: str = ""
     copied: CopiedBackend | None = None
 
     def to_json(self) -> Json:
         """The spec as a JSON object, without fields that have their default."""
-        defaults = {f.name: f.default for f in fields(self)}
+        defaults = {f.name: f.default if f.default_factory is MISSING else f.default_factory() for f in fields(self)}
         out: Json = {k: v for k, v in codec.dump(self).items() if v != defaults[k]}
         sources = [doc["source"] for doc in (out, out.get("copied", {})) if doc.get("source")]
-        for holder, key in ((out, "search_path"), (out, "variables"), *((source, "imports") for source in sources)):
+        tuples = ("search_path", "variables", "required")
+        for holder, key in (*((out, key) for key in tuples), *((source, "imports") for source in sources)):
             if key in holder:
                 holder[key] = list(holder[key])  # JSON has no tuples
         return out
@@ -138,6 +142,7 @@ class BackendSpec:
             first, copied = (way.executes() for way in ways)
             return [*first, "where that does not show the failure:", *(line for line in copied if line not in first)]
         lines = searches(self.search_path)
+        lines += [f"sets the environment variable {name} to {value!r}" for name, value in self.environment.items()]
         if self.source is not None:
             lines += runs(self.source, "that define the backend")
         lines += [f"imports {name}" for name in self.modules()]

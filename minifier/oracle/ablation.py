@@ -139,13 +139,13 @@ def layers(
 
 
 def named(name: str, own: BackendSpec) -> BackendSpec:
-    """The backend registered as ``name``, compiling with the same ``dynamic``. Raises `StoreError`."""
+    """The backend registered as ``name``, with the same ``dynamic`` and environment. Raises `StoreError`."""
     from ...backends.provenance.origin import spec_of
 
     spec = spec_of(name)
     if spec.problem:
         raise StoreError(f"{spec.problem}; `minify backends` lists those that are there.")
-    return replace(spec, dynamic=own.dynamic)
+    return replace(spec, dynamic=own.dynamic, environment={**spec.environment, **own.environment})
 
 
 def others(own: str) -> list[str]:

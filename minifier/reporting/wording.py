@@ -268,6 +268,8 @@ def _argument(feature: Feature, given: str = "") -> str:
 def _setting(name: str, value: str) -> str:
     if name == "calls" and value != "1":
         return f"{value} calls"
+    if value in ("set", "not set"):
+        return f"{name} {value}"
     known = _SETTINGS.get((name, value))
     return known or (f"the default of {name}" if value == DEFAULT else f"{name} = {value}")
 

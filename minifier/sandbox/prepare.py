@@ -57,7 +57,7 @@ def prepare(setup: Setup) -> Ready:
     sys.path[:0] = [p for p in setup.path if p not in sys.path]
     if setup.backend is None:
         return Ready(os.getpid(), threads=threads())
-    os.environ.update(worker_environment())
+    os.environ.update({**setup.backend.get("environment", {}), **worker_environment()})
     gc.disable()  # imports make objects that stay: to look through them again and again is a sixth of the time
     for name in _TORCH:
         _import(name)

@@ -36,10 +36,12 @@ from ..reducer.validity import KnownValidity
 from ..reporting import explanation, illustrations
 from ..reporting.emit import Draft, Emitter
 from ..reporting.explain import Background, explain
+from ..reporting.features import Feature
 from ..reporting.luck import Luck, measuring
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Ended
 from ..tracing.content_address import content_addressed
+from . import needed_variables
 from .capture_session import CaptureSession, again
 from .events import ScriptVerified
 from .reduction import Reduction
@@ -115,6 +117,8 @@ class EntryAttempt:
         self.before = before
         self.started = time.monotonic()
         self.asked_first = session.head_start.looked_for_first
+        #: What was answered about environment variables.
+        self.variables: tuple[Feature, ...] = ()
 
     def _oracle(self) -> Oracle | ScriptOracle:
         if self.entry == SCRIPT:
@@ -195,6 +199,7 @@ class EntryAttempt:
         done = self.finish(found)
         if self.seldom(done) and not self.session.spent():
             done = self.more_reliable(done)
+        done = self.with_needed_variables(done)
         complete = done.found.complete
         if done.state is State.VERIFIED and not self.session.spent():
             self.begins(trace)
@@ -307,6 +312,19 @@ class EntryAttempt:
         self.reduction.keep(done.found.case)
         return self.finish(done.found)
 
+    def with_needed_variables(self, done: Printed) -> Printed:
+        """``done`` with a script that sets no environment variable that the failure does not need."""
+        wanted = done.state is State.VERIFIED and done.found.complete and bool(done.case.backend.get("variables"))
+        if not wanted or self.hangs or self.session.spent():
+            return done
+        self.listen(done.case.graph.count, "finding out which variables matter")
+        found = needed_variables.find(self.script_oracle(), done.found.case)
+        self.variables = found.features
+        if found.case == done.found.case:
+            return done
+        fewer = self.finish(replace(done.found, case=found.case))
+        return fewer if fewer.state is State.VERIFIED else self.finish(done.found)
+
     def begins(self, trace: Trace) -> str | None:
         """The first node whose value differs. This is asked once and, like the replays, not counted as a query."""
         known = first_node.stored(self.session.index, self.session.capture.id)
@@ -352,7 +370,9 @@ class EntryAttempt:
                 raise
             self.session.note(f"what matters could not be found out: {error!r}")
             return
-        explanation.keep(self.session.index, self.session.capture.id, replace(found, reduction=self.log.reduction))
+        features = (*self.variables, *found.features)
+        found = replace(found, features=features, reduction=self.log.reduction)
+        explanation.keep(self.session.index, self.session.capture.id, found)
 
     def again(self, case: Case, votes: Votes | None) -> Verdict:
         """The verdict on ``case`` in a fresh process."""

@@ -112,4 +112,5 @@ def _imports(case: Case) -> list[Any]:
     """What the workers of ``case`` import, and where from."""
     spec, own = BackendSpec.from_json(case.backend), case.backend
     modules = spec.modules() or [spec.name]
-    return [modules, adapter_of(spec.name).preload, own.get("search_path"), own.get("source"), case.imports]
+    given = [own.get(key) for key in ("search_path", "source", "environment")]
+    return [modules, adapter_of(spec.name).preload, *given, case.imports]

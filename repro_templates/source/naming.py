@@ -23,8 +23,8 @@ from ...store.document.names import table
 OWN = frozenset(
     {
         "actual", "compiled", "cotangents", "draw", "expected", "function", "generator", "gradients", "inf", "inputs",
-        "make_inputs", "math", "nan", "operator", "output", "outputs", "pathlib", "repro", "resource", "signal",
-        "storage", "subprocess", "sys", "torch", "DEVICE",
+        "make_inputs", "math", "nan", "operator", "os", "output", "outputs", "pathlib", "repro", "resource",
+        "signal", "storage", "subprocess", "sys", "torch", "DEVICE",
     }
 )  # fmt: skip
 RESERVED = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(dir(builtins)) | OWN

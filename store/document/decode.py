@@ -22,6 +22,7 @@ from .names import ANNOTATIONS, UnknownName, check_target, is_argument_name, is_
 _OPS = frozenset({"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"})
 #: The fields of a backend that are strings.
 _BACKEND_TEXTS = "name how module entry_point distribution problem"
+_BACKEND_FIELDS = "target options mode dynamic source copied search_path variables environment required"
 _KINDS = ("parameter", "buffer", "attribute")
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
 _DEVICE = re.compile(r"([a-z]{2,16})(:[0-9]{1,3})?\Z")
@@ -402,7 +403,11 @@ class _Reader:
     def backend(self, doc: object) -> None:
         self.where = "backend"
         self.plain(doc, 0)
-        self.fields(doc, "", f"{_BACKEND_TEXTS} target options mode dynamic source search_path variables copied")
+        self.fields(
+            doc,
+            "",
+            f"{_BACKEND_TEXTS} target options mode dynamic source search_path variables environment required copied",
+        )
         assert isinstance(doc, dict)
         for name in _BACKEND_TEXTS.split():
             self.where = f"backend.{name}"
@@ -413,7 +418,8 @@ class _Reader:
         self.need(doc.get("dynamic") is None or type(doc["dynamic"]) is bool, "dynamic is true, false or null")
         for path in self.items(doc.get("search_path", []), 1000):
             self.text(path)
-        for name in self.items(doc.get("variables", []), 1000):
+        self.need(type(doc.get("environment", {})) is dict, "environment is an object")
+        for name in (*self.items(doc.get("variables", []), 1000), *self.items(doc.get("required", []), 1000)):
             self.need(self.text(name).isascii() and name.isidentifier(), f"{brief(name)} is no name of a variable")
         self.recreated(recreation.check_backend, doc)
 

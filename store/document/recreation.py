@@ -65,6 +65,10 @@ LEADS_OUT = frozenset({
     "os", "pickle", "pkgutil", "posix", "pty", "runpy", "shutil", "signal", "site", "subprocess", "sys",
     "sysconfig", "tempfile", "threading", "webbrowser", "zipimport",
 })  # fmt: skip
+#: The values of environment variables that a document may set: numbers and words, never a path.
+PLAIN_VALUE = re.compile(r"-?[A-Za-z0-9][A-Za-z0-9_.,:=+-]{0,39}")
+#: Variables that say where a process finds programs and libraries, which a document never sets.
+LOADS_CODE = re.compile(r"(?:LD_|DYLD_|PYTHON|GCONV|BASH|CC|CXX|PATH|HOME|SHELL|TMP)")
 _KINDS = frozenset({"module", "library", "source", "processes"})
 #: The most processes of a group.
 _MOST_PROCESSES = 1 << 20
@@ -176,8 +180,12 @@ def check_backend(doc: Mapping[str, Any]) -> None:
         if type(copied.get("how", "")) is not str:
             raise ValueError("backend.copied.how is not a string")
         check_backend({key: value for key, value in copied.items() if key != "how"})
-    if odd := [name for name in doc.get("variables", ()) if not (name.isidentifier() and name.isascii())]:
+    named = (*doc.get("variables", ()), *doc.get("required", ()), *doc.get("environment", ()))
+    if odd := [name for name in named if not (type(name) is str and name.isidentifier() and name.isascii())]:
         raise ValueError(f"not the name of an environment variable: {odd[0]!r:.80}")
+    for name, value in dict(doc.get("environment", {})).items():
+        if LOADS_CODE.match(name) or type(value) is not str or not PLAIN_VALUE.fullmatch(value):
+            raise ValueError(f"not a setting in an environment variable: {name} = {value!r:.80}")
 
 
 def _check_embedded(source: Any) -> None:

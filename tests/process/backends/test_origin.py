@@ -102,7 +102,7 @@ def test_globals_filled_in_later_are_not_importable(script: Callable[[str], Modu
     import team_of_this_test as team
 
     team.late = team.make()
-    assert spec_of(team.late).how == "source"
+    assert spec_of(team.late).how == "factory"
     assert spec_of(team.early).how == "attribute"
 
 
