@@ -45,7 +45,7 @@ def test_what_is_not_needed_goes_at_once() -> None:
     oracle = Needs(frozenset())
     found = find(oracle, with_variables("TERM", A="2", B="on"))
     assert found.case.backend == {"name": "acme"}
-    assert [f.name for f in found.features if f.free] == ["A", "B", "TERM"]
+    assert [f.name for f in found.features if not f.matters] == ["A", "B", "TERM"]
     assert oracle.asked == [[]]
 
 
