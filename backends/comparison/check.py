@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter as preserve_version
 
 from ...store.failure import Failure, Phase
 from ..running import collectives
 from ..running.exceptions import failure_of, is_failure
-from ..running.execution import Run, copy_inputs, execute
-from .compare import CannotCompare, compare
+from ..running.execution import Run, execute
+from ..running.shared import SharedStorages, tensors_of
+from .compare import CannotCompare, Differences
 from .reference import Reference
 
 if TYPE_CHECKING:
@@ -51,9 +52,8 @@ def check(
     dtypes in which this backend is known to compute. No `Exception` is raised.
     """
     try:
-        with _unchanged(snapshot.attributes):
-            result: CheckResult = _check(snapshot, compiled, args, marked, short)
-            return result
+        result: CheckResult = _check(snapshot, compiled, args, marked, short)
+        return result
     except CannotCompare as exc:
         return CheckResult(unchecked=str(exc))
     except Exception as exc:  # noqa: BLE001  a check that fails must not reach the user's program
@@ -68,33 +68,27 @@ def _check(
     marked: Callable[[str], AbstractContextManager[Any]],
     short: Callable[[], frozenset[str]],
 ) -> CheckResult:
-    def fresh() -> list[Any]:
-        return copy_inputs(args, whole=snapshot.whole)
-
     with marked("eager"):
         graph = snapshot.module()
         if (node := collectives.communicates(graph)) is not None:
             raise CannotCompare(f"node {node!r} talks to other processes")
         backward = torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
+        shared = SharedStorages(graph, args, whole=snapshot.whole)
         try:
-            expected = execute(copy.deepcopy(graph), fresh(), backward)
+            expected = shared.eager(backward)
         except Exception as exc:
             raise CannotCompare(f"eager itself fails: {type(exc).__name__}: {exc}") from exc
-    with marked("forward"):
-        actual = _compiled_run(snapshot, compiled, fresh(), expected.gradients is not None)
+    with marked("forward"), _unchanged(graph, shared):
+        before = shared.checksums()
+        actual = _compiled_run(snapshot, compiled, shared.inputs(), expected.gradients is not None)
+        overwritten = shared.changed(before)
     if not isinstance(actual, Run):
         return actual
     with marked("eager"):
         ill: dict[str, str] = {}
-        found = compare(
-            expected,
-            actual,
-            Reference(graph, fresh, backward),
-            snapshot.tolerance,
-            short(),
-            ill,
-            strict=snapshot.strict,
-        )
+        differences = Differences(expected, replace(actual, overwritten=overwritten), snapshot.tolerance)
+        del expected, actual
+        found = differences.judged(Reference(shared), short(), ill, strict=snapshot.strict)
     if found is None:
         told = "; ".join(f"{snapshot.place(place)}: {said}" for place, said in ill.items())
         return CheckResult(unchecked=told and f"{told} (captured with --check strict)")
@@ -117,13 +111,13 @@ def _compiled_run(
 
 
 @contextmanager
-def _unchanged(attributes: dict[str, Any]) -> Iterator[None]:
-    """Restore, after the block, the values of the tensors that a graph owns, because they are the program's own."""
-    owned: dict[int, torch.Tensor] = {}
-    for value in attributes.values():
-        found = [*value.parameters(), *value.buffers()] if isinstance(value, torch.nn.Module) else [value]
-        owned |= {id(t): t for t in found if isinstance(t, torch.Tensor)}
-    before = [(t, t._version, t.detach().clone()) for t in owned.values() if not t.is_inference()]
+def _unchanged(graph: fx.GraphModule, shared: SharedStorages) -> Iterator[None]:
+    """Restore, after the block, the values of the tensors that a graph holds, because they are the program's own.
+
+    Of storages that are still ``shared`` after an eager run nothing is kept: the graph does not write to them.
+    """
+    owned = {id(t): t for t in tensors_of(graph) if not t.is_inference() and t not in shared}
+    before = [(t, t._version, t.detach().clone()) for t in owned.values()]
     try:
         yield
     finally:

@@ -16,9 +16,8 @@ reference), but the condition of the graph is measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -36,11 +35,23 @@ from ...store.failure import (
     divergence,
     precision_message,
 )
-from ...store.text import count
 from ..running.execution import Run, differentiable
-from .reference import Drawn, Reference
-from .values import FACTOR, FACTOR_UNREFERENCED, Judged, close, contradicted, judge, numbers, tolerance_of
+from .precision import Emulations, Evidence
+from .reference import Drawn, Place, Reference
+from .values import (
+    FACTOR,
+    FACTOR_UNREFERENCED,
+    Judged,
+    Judgement,
+    close,
+    contradicted,
+    is_same,
+    numbers,
+    tolerance_of,
+)
 
+#: The most values that are judged together where storages are shared.
+JUDGED = 1 << 25
 #: Classes of divergences; of several divergences, the first class is reported. ``nan``, ``inf``, ``value`` and
 #: ``number`` (a result that is no tensor) have the same rank: the first result counts, as in
 #: `torch.testing.assert_close`.
@@ -49,12 +60,14 @@ CLASSES = (
     ILL_CONDITIONED, PRECISION,
 )  # fmt: skip
 _RANK = {name: CLASSES.index("value" if name in ("nan", "inf", "number") else name) for name in CLASSES}
-#: The compiled, the float64 and the eager result as numbers, and a function that finds the result in another run.
-Evidence = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Callable[[Run], Any]]
 
 
 class CannotCompare(Exception):
-    """The results differ, or may differ, and cannot be judged. The message says why."""
+    """The results differ, or may differ, and cannot be judged. The message says why, and begins with the place."""
+
+    def __init__(self, reason: str, place: Place | None = None) -> None:
+        super().__init__(reason if place is None else f"{place}: {reason}")
+        self.place = place
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,46 +113,77 @@ def compare(
     of ``actual`` has a gradient while one of eager has; else this cannot be compared, because a backend may be made
     for inference. Raises `CannotCompare`.
     """
-    comparison = _Comparison(expected, actual, reference, tolerances, {} if ill is None else ill, strict)
-    found = list(comparison.forward())
-    if expected.gradients is not None and not any(f.kind in ("structure", "dtype", "shape") for f in found):
-        found += comparison.backward()
-    found = comparison.explained(found, {*short})
-    if not found:
-        if detached and (without := comparison.detached()) is not None:
-            return without
-        if comparison.doubts:
-            raise comparison.doubts[0]
-        return None
-    first = min(found, key=lambda f: (f.phase is Phase.BACKWARD, _RANK[f.kind]) if f.kind != PRECISION else (2, 0))
-    others = tuple(f for f in found if f is not first)
-    return Divergence(first.kind, first.where, first.message, first.phase, first.detail, others)
+    differences = Differences(expected, actual, tolerances, detached=detached)
+    return differences.judged(reference, short, {} if ill is None else ill, strict=strict)
 
 
-class _Comparison:
-    """One comparison. ``doubts`` has an exception for each result that could not be judged; the rest: see `compare`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Open:
+    """A result that differs by more than `torch.testing.assert_close` allows, and that is to be judged.
+
+    ``e`` and ``a`` are eager's result and the compiled one as numbers, ``dtype`` is that of eager's, None if it is no
+    tensor.
+    """
+
+    kind: str
+    place: Place
+    e: torch.Tensor
+    a: torch.Tensor
+    dtype: torch.dtype | None
+    tolerance: float | None
+    phase: Phase
+
+    def judgement(self, exact: Run | None, repeated: Run) -> Judgement:
+        """The judgement with the float64 run ``exact``; without it if that has no such result."""
+        value = None if exact is None else self.place.read(exact)
+        wide = None if value is None else numbers(value)
+        if wide is None or wide.shape != self.e.shape:
+            return self.unreferenced(repeated)
+        again = numbers(self.place.read(repeated))
+        return Judgement(self.e, self.a, wide, repeated=again, tolerance=self.tolerance)
+
+    def unreferenced(self, repeated: Run | None = None) -> Judgement:
+        """The judgement with eager's result as the truth."""
+        again = None if repeated is None else numbers(self.place.read(repeated))
+        return Judgement(
+            self.e, self.a, self.e, repeated=again, factor=FACTOR_UNREFERENCED, tolerance=self.tolerance
+        )  # fmt: skip
+
+    def see(self, judgement: Judgement, run: Run) -> bool:
+        """Let ``judgement`` see the result of ``run``. False if that has none of this shape."""
+        value = self.place.read(run)
+        if value is None or (wide := numbers(value)).shape != self.e.shape:
+            return False
+        judgement.see(wide)
+        return True
+
+
+class Differences:
+    """Where two runs differ. It holds the results that are to be judged, and nothing else of the runs."""
 
     def __init__(
         self,
         expected: Run,
         actual: Run,
-        reference: Reference | None,
-        tolerances: Mapping[str, float],
-        ill: dict[str, str],
-        strict: bool,
+        tolerances: Mapping[str, float] = MappingProxyType({}),
+        *,
+        detached: bool = False,
     ) -> None:
-        self.expected, self.actual, self.reference, self.tolerances = expected, actual, reference, tolerances
-        self.ill, self.strict = ill, strict
-        self.doubts: list[CannotCompare] = []
-        self.evidence: dict[str, Evidence] = {}
+        self._tolerances = tolerances
+        self._doubts: list[CannotCompare] = []
+        self._generators = expected.generator, actual.generator
+        self._detached = _detached(expected, actual) if detached else None
+        found = list(self._forward(expected, actual))
+        if expected.gradients is not None and not any(f.kind in ("structure", "dtype", "shape") for f in found):
+            found += self._backward(expected, actual)
+        self._found = found
 
-    def forward(self) -> Iterator[Divergence]:
-        expected, actual = self.expected, self.actual
+    def _forward(self, expected: Run, actual: Run) -> Iterator[Divergence | _Open]:
         if len(expected.outputs) != len(actual.outputs) or expected.structure != actual.structure:
             yield Divergence("structure", "outputs", f"eager returns {expected.structure}, compiled {actual.structure}")
             return
         for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
-            yield from self._result("value", f"output {i}", e, a, partial(_at, group="outputs", index=i))
+            yield from self._result("value", Place("outputs", i), e, a)
         for i, (e, a) in enumerate(zip(expected.outputs, actual.outputs, strict=True)):
             if _alike(e, a) and _strides(e) != _strides(a):
                 yield _attribute("stride", f"output {i}", list(e.stride()), list(a.stride()))
@@ -147,12 +191,14 @@ class _Comparison:
             if owners[0] != owners[1]:
                 yield _attribute("alias", f"output {i}", *owners)
         for i, (e, a) in enumerate(zip(expected.inputs, actual.inputs, strict=True)):
-            yield from self._result("mutation", f"input {i}", e, a, partial(_at, group="inputs", index=i))
+            if i in actual.overwritten:
+                yield _overwritten(Place("inputs", i), a)
+            else:
+                yield from self._result("mutation", Place("inputs", i), e, a)
 
-    def backward(self) -> Iterator[Divergence]:
-        expected, actual = self.expected, self.actual
+    def _backward(self, expected: Run, actual: Run) -> Iterator[Divergence | _Open]:
         if actual.gradients is None:
-            self.doubts.append(CannotCompare("the compiled outputs have no gradient"))
+            self._doubts.append(CannotCompare("the compiled outputs have no gradient"))
             return
         roots = [(differentiable(e), differentiable(a)) for e, a in zip(expected.outputs, actual.outputs, strict=True)]
         for i, (wanted, there) in enumerate(roots):
@@ -161,107 +207,187 @@ class _Comparison:
         if any(wanted != there for wanted, there in roots):
             return  # each run had other gradients of its outputs
         for i, (e, a) in enumerate(zip(expected.gradients or (), actual.gradients, strict=True)):
-            place = f"gradient of input {i}"
+            place = Place("gradients", i)
             if (e is None) != (a is None):
                 given = a if e is None else e
                 if given is not None and bool((given != 0).any()):
                     message = f"{place}: eager gives {_kind(e)}, compiled {_kind(a)}"
-                    yield Divergence("gradient", place, message, Phase.BACKWARD)
+                    yield Divergence("gradient", str(place), message, Phase.BACKWARD)
             elif e is not None:
-                read = partial(_at, group="gradients", index=i)
-                yield from self._result("value", place, e, a, read, Phase.BACKWARD)
-
-    def detached(self) -> Divergence | None:
-        """The divergence that no compiled output has a gradient, if that is so and one of eager has."""
-        if self.expected.gradients is None or self.actual.gradients is not None:
-            return None
-        place = next(f"output {i}" for i, e in enumerate(self.expected.outputs) if differentiable(e))
-        found = _attached(place, True)
-        return replace(found, detail={**found.detail, DETACHED: True})
+                yield from self._result("value", place, e, a, Phase.BACKWARD)
 
     def _result(
-        self, kind: str, place: str, e: Any, a: Any, read: Callable[[Run], Any], phase: Phase = Phase.FORWARD
-    ) -> Iterator[Divergence]:
-        """The divergence of one result, if there is one. ``read`` finds the result in another run."""
+        self, kind: str, place: Place, e: Any, a: Any, phase: Phase = Phase.FORWARD
+    ) -> Iterator[Divergence | _Open]:
+        """What differs in one result."""
         if isinstance(e, torch.Tensor) != isinstance(a, torch.Tensor):
             message = f"{place}: eager gives {_kind(e)}, compiled {_kind(a)}"
-            yield Divergence("structure", place, message, phase)
+            yield Divergence("structure", str(place), message, phase)
         elif isinstance(e, torch.Tensor) and e.dtype != a.dtype:
-            yield _attribute("dtype", place, _dtype(e), _dtype(a), phase)
+            yield _attribute("dtype", str(place), _dtype(e.dtype), _dtype(a.dtype), phase)
         elif isinstance(e, torch.Tensor) and e.shape != a.shape:
-            yield _attribute("shape", place, list(e.shape), list(a.shape), phase)
-        elif isinstance(e, torch.Tensor | bool | int | float | complex):
-            yield from self._value(kind, place, e, a, read, phase)
+            yield _attribute("shape", str(place), list(e.shape), list(a.shape), phase)
+        elif isinstance(e, torch.Tensor | bool | int | float | complex) and not is_same(e, a):
+            x, y, tolerance = numbers(e), numbers(a), tolerance_of(e, self._tolerances)
+            if x.dtype == y.dtype and x.shape == y.shape and not close(x, y, tolerance):
+                dtype = e.dtype if isinstance(e, torch.Tensor) else None
+                yield _Open(kind, place, x, y, dtype, tolerance, phase)
 
-    def _value(
-        self, kind: str, place: str, expected: Any, actual: Any, read: Callable[[Run], Any], phase: Phase
-    ) -> Iterator[Divergence]:
-        e, a = numbers(expected), numbers(actual)
-        tolerance = tolerance_of(expected, self.tolerances)
-        if e.dtype != a.dtype or e.shape != a.shape or close(e, a, tolerance):
-            return
-        exact, perturbed, repeated, factor = e, list[torch.Tensor](), None, FACTOR_UNREFERENCED
-        more: Callable[[], Iterable[torch.Tensor]] = partial(self._more, read, e.shape)
+    def judged(
+        self, reference: Reference | None, short: Iterable[str], ill: dict[str, str], *, strict: bool
+    ) -> Divergence | None:
+        """The divergence, see `compare`. Raises `CannotCompare`."""
+        judge = _Judge(reference, self._generators, self._doubts, ill, strict)
+        found = judge.judged(self._found, {*short})
+        if not found:
+            if self._detached is not None:
+                return self._detached
+            if self._doubts:
+                raise self._doubts[0]
+            return None
+        first = min(found, key=lambda f: (f.phase is Phase.BACKWARD, _RANK[f.kind]) if f.kind != PRECISION else (2, 0))
+        others = tuple(f for f in found if f is not first)
+        return Divergence(first.kind, first.where, first.message, first.phase, first.detail, others)
+
+
+class _Judge:
+    """Judges results that differ. ``doubts`` gets an exception for each that cannot be judged; the rest: see
+    `compare`."""
+
+    def __init__(
+        self,
+        reference: Reference | None,
+        generators: tuple[torch.Tensor, torch.Tensor],
+        doubts: list[CannotCompare],
+        ill: dict[str, str],
+        strict: bool,
+    ) -> None:
+        self.reference, self.generators, self.doubts, self.ill, self.strict = reference, generators, doubts, ill, strict
+        self.evidence: dict[Place, Evidence] = {}
+
+    def judged(self, found: Sequence[Divergence | _Open], short: set[str]) -> list[Divergence]:
+        """The divergences in ``found``, in their order."""
+        verdicts = self._verdicts([each for each in found if isinstance(each, _Open)])
+        divergences = [each if isinstance(each, Divergence) else verdicts.get(each.place) for each in found]
+        return self._explained([each for each in divergences if each is not None], short)
+
+    def _verdicts(self, results: Sequence[_Open]) -> dict[Place, Divergence]:
+        """The divergences among ``results``."""
+        found: dict[Place, Divergence] = {}
+        doubts: list[CannotCompare] = []
+        for batch in self._batches(results):
+            judgements = self._judgements(batch, doubts)
+            for result in (r for r in batch if r.place in judgements):
+                verdict = self._verdict(result, judgements.pop(result.place), doubts)
+                if verdict is not None:
+                    found[result.place] = verdict
+            if found:
+                break
+        order = {result.place: i for i, result in enumerate(results)}
+        self.doubts[:0] = sorted(doubts, key=lambda doubt: order.get(doubt.place, 0) if doubt.place else 0)
+        return found
+
+    def _batches(self, results: Sequence[_Open]) -> Iterator[list[_Open]]:
+        """``results`` in their order. Where storages are shared, only few values are judged at a time, and none after
+        the first divergence."""
+        batch: list[_Open] = []
+        for result in results:
+            large = self.reference is not None and self.reference.shared.numbers
+            if batch and large and sum(r.e.numel() for r in (*batch, result)) > JUDGED:
+                yield batch
+                batch = []
+            batch.append(result)
+        if batch:
+            yield batch
+
+    def _judgements(self, results: Sequence[_Open], doubts: list[CannotCompare]) -> dict[Place, Judgement]:
+        """The judgement of each result that can be judged; ``doubts`` gets the others."""
         reference = self.reference
-        if reference is not None:
-            repeated = numbers(read(reference.repeated))
-            if repeated.shape != e.shape or not close(e, repeated, tolerance):
-                self.doubts.append(CannotCompare(f"{place}: eager gives another result each time"))
-                return
-            random = reference.repeated.random and _is_drawn(reference.drawn, place)
-            if random and not self._drew_the_same():
-                message = f"{place}: differs, but it is random, and backends may draw other numbers"
-                self.doubts.append(CannotCompare(message))
-                return
-            wide = [run for run in (reference.exact, *reference.perturbed) if run is not None]
-            found = [numbers(r) for run in wide if (r := read(run)) is not None]
-            if random and any(not torch.equal(run.generator, self.expected.generator) for run in wide):
-                more = tuple  # float64 draws other numbers: its runs tell nothing
-            elif reference.exact is not None and [r.shape for r in found] == [e.shape] * len(wide):
-                exact, *perturbed = found
-                factor = FACTOR
-        judged = judge(e, a, exact, perturbed, more, repeated=repeated, factor=factor, tolerance=tolerance)
-        if judged is None:
-            if factor != FACTOR:
-                self.doubts.append(CannotCompare(f"{place}: differs, but there is no float64 run to compare with"))
-            elif (ill := contradicted(e, a, exact, tolerance)) is not None:
-                said = (
-                    f"eager and float64 give {ill.eager:.6g}, compiled {ill.compiled:.6g}, but inputs that differ in "
-                    "the last place change the result as much"
-                )
-                if self.strict:
-                    detail = {
-                        **_figures(ill.judged, expected),
-                        "eager": repr(ill.eager),
-                        "compiled": repr(ill.compiled),
-                    }
-                    kind = ILL_CONDITIONED if kind == "value" else kind
-                    yield Divergence(kind, place, f"{place}: {said}", phase, detail)
-                else:
-                    self.ill[place] = said
-            return
-        said = f"off by {judged.error:.3g} (eager by {judged.eager:.3g})"
-        if kind == "value":
-            kind = judged.kind if isinstance(expected, torch.Tensor) else "number"
-        if kind == "value" and factor == FACTOR:
-            self.evidence[place] = a, exact, e, read
-        message = f"{place} is {said} in {judged.count} of {count(judged.of, 'element')}"
-        yield Divergence(kind, place, message, phase, _figures(judged, expected))
+        if reference is None:
+            return {r.place: r.unreferenced() for r in results}
+        steady, repeated = self._steady(reference, results, doubts)
+        places = [r.place for r in steady]
+        drawn = {r.place for r in steady if repeated.random and _is_drawn(reference.drawn, r.place)}
+        exact = reference.exact(places) if places else None
+        moved = drawn if exact is not None and self._draws_other_numbers(exact) else set()
+        made = {r.place: r.judgement(None if r.place in moved else exact, repeated) for r in steady}
+        for run in reference.perturbed(places) if exact is not None else ():
+            moved = drawn if self._draws_other_numbers(run) else moved
+            for r in steady:
+                if made[r.place].factor == FACTOR and (r.place in moved or not r.see(made[r.place], run)):
+                    made[r.place] = r.unreferenced(repeated)
+        if exact is not None:
+            self._see_more(reference, [r for r in steady if r.place not in moved], made)
+        return made
 
-    def explained(self, found: list[Divergence], known: set[str]) -> list[Divergence]:
+    def _steady(
+        self, reference: Reference, results: Sequence[_Open], doubts: list[CannotCompare]
+    ) -> tuple[list[_Open], Run]:
+        """The results that a second eager run repeats and whose random numbers are known, and that run."""
+        repeated = reference.repeated([r.place for r in results])
+        steady = []
+        for r in results:
+            again = numbers(r.place.read(repeated))
+            if again.shape != r.e.shape or not close(r.e, again, r.tolerance):
+                doubts.append(CannotCompare("eager gives another result each time", r.place))
+            elif repeated.random and _is_drawn(reference.drawn, r.place) and not self._drew_the_same(reference):
+                said = "differs, but it is random, and backends may draw other numbers"
+                doubts.append(CannotCompare(said, r.place))
+            else:
+                steady.append(r)
+        return steady, repeated
+
+    def _see_more(self, reference: Reference, results: list[_Open], made: dict[Place, Judgement]) -> None:
+        """Take further runs on perturbed inputs into account, while they may change a judgement."""
+        doubtful = [r for r in results if made[r.place].is_in_doubt()]
+        for run in reference.more([r.place for r in doubtful]) if doubtful else ():
+            doubtful = [r for r in doubtful if not r.see(made[r.place], run) or made[r.place].differs()]
+            if not doubtful:
+                return
+
+    def _verdict(self, result: _Open, judgement: Judgement, doubts: list[CannotCompare]) -> Divergence | None:
+        """The divergence of a result, None if there is none. ``doubts`` gets the reason if it cannot be judged."""
+        place, judged, referenced = result.place, judgement.judged(), judgement.factor == FACTOR
+        if judged is not None:
+            kind = result.kind
+            if kind == "value":
+                kind = judged.kind if result.dtype is not None else "number"
+            if kind == "value" and referenced:
+                self.evidence[place] = Evidence(result.a, judgement.exact, result.e)
+            message = f"{place} is off by {judged.error:.3g} (eager by {judged.eager:.3g}) in {judged.elements()}"
+            return Divergence(kind, str(place), message, result.phase, _figures(judged, result.dtype))
+        if not referenced:
+            doubts.append(CannotCompare("differs, but there is no float64 run to compare with", place))
+        elif (ill := contradicted(result.e, result.a, judgement.exact, result.tolerance)) is not None:
+            said = (
+                f"eager and float64 give {ill.eager:.6g}, compiled {ill.compiled:.6g}, but inputs that differ in "
+                "the last place change the result as much"
+            )
+            if self.strict:
+                detail = {
+                    **_figures(ill.judged, result.dtype),
+                    "eager": repr(ill.eager),
+                    "compiled": repr(ill.compiled),
+                }
+                kind = ILL_CONDITIONED if result.kind == "value" else result.kind
+                return Divergence(kind, str(place), f"{place}: {said}", result.phase, detail)
+            self.ill[str(place)] = said
+        return None
+
+    def _explained(self, found: list[Divergence], known: set[str]) -> list[Divergence]:
         """``found``, with the class ``precision`` for values whose error is that of a shorter dtype.
 
         If one place shows the dtype, the size of the error suffices for the other places. Where too few errors show it,
         the class stays, and the details name the dtype.
         """
-        if self.reference is None:
+        if self.reference is None or not self.evidence:
             return found
-        explain, short, perhaps = self.reference.emulations.explain, dict[str, str](), dict[str, str]()
+        emulations = Emulations(self.reference.shared, self.evidence)
+        short, perhaps = dict[str, str](), dict[str, str]()
         for _ in range(2):
-            for place in self.evidence.keys() - short:
-                said, enough = explain(*self.evidence[place], known) or ("", False)
-                if said:
-                    (short if enough else perhaps)[place] = said
+            left = [place for place in self.evidence if str(place) not in short]
+            for place, (said, enough) in emulations.explain(left, known).items():
+                (short if enough else perhaps)[str(place)] = said
             if not short or known.issuperset(short.values()):
                 break
             known.update(short.values())
@@ -272,25 +398,21 @@ class _Comparison:
                 found[i] = replace(one, detail={**one.detail, ROUNDING: perhaps[one.where]})
         return found
 
-    def _drew_the_same(self) -> bool:
+    def _draws_other_numbers(self, run: Run) -> bool:
+        """Whether a run left the generator in another state than eager: if a result is random, it tells nothing."""
+        return not torch.equal(run.generator, self.generators[0])
+
+    def _drew_the_same(self, reference: Reference) -> bool:
         """Whether the compiled call drew the random numbers that eager drew, as its generator shows."""
-        if self.reference is None or not torch.equal(self.expected.generator, self.actual.generator):
-            return False
-        return self.reference.drawn.telling
-
-    def _more(self, read: Callable[[Run], Any], shape: torch.Size) -> Iterator[torch.Tensor]:
-        """The result in further runs on perturbed inputs."""
-        if self.reference is not None and self.reference.exact is not None:
-            found = (numbers(value) for run in self.reference.more() if (value := read(run)) is not None)
-            yield from (value for value in found if value.shape == shape)
+        return torch.equal(*self.generators) and reference.drawn.telling
 
 
-def _figures(judged: Judged, expected: Any) -> dict[str, Any]:
+def _figures(judged: Judged, dtype: torch.dtype | None) -> dict[str, Any]:
     """The details of a divergence of values."""
     detail: dict[str, Any] = {"error": repr(judged.error), "eager_error": repr(judged.eager)}
     detail |= {"allowed": repr(judged.allowed), "elements": judged.count, "of": judged.of}
     detail |= {UNDEFINED: judged.undefined} if judged.kind in NOT_FINITE else {}
-    return detail | ({"dtype": _dtype(expected)} if isinstance(expected, torch.Tensor) else {})
+    return detail | ({} if dtype is None else {"dtype": _dtype(dtype)})
 
 
 def _precision(found: Divergence, short: str) -> Divergence:
@@ -302,12 +424,6 @@ def _owners(run: Run) -> list[str]:
     """For each output, the input or earlier output whose storage it shares, as a text."""
     pairs = zip(run.aliases, run.shared, strict=True)
     return [f"input {i}" if i is not None else "no input" if o is None else f"output {o}" for i, o in pairs]
-
-
-def _at(run: Run, group: str, index: int) -> Any:
-    """One of the ``outputs``, ``inputs`` or ``gradients`` of a run, None if the group is empty or None."""
-    values = getattr(run, group)
-    return values[index] if values else None
 
 
 def _attribute(kind: str, place: str, expected: Any, actual: Any, phase: Phase = Phase.FORWARD) -> Divergence:
@@ -323,8 +439,8 @@ def _attached(place: str, wanted: bool) -> Divergence:
     return Divergence("gradient", place, f"{place} requires {said}", Phase.BACKWARD, detail)
 
 
-def _dtype(t: Any) -> str:
-    return str(t.dtype).removeprefix("torch.")
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _kind(value: Any) -> str:
@@ -342,9 +458,23 @@ def _strides(t: torch.Tensor) -> list[int] | None:
     return [stride for size, stride in zip(t.shape, t.stride(), strict=True) if size > 1]
 
 
-def _is_drawn(drawn: Drawn, place: str) -> bool:
+def _is_drawn(drawn: Drawn, place: Place) -> bool:
     """Whether the result at ``place`` depends on random numbers. A gradient depends on all outputs."""
-    where, _, index = place.rpartition(" ")
-    if where == "output":
-        return int(index) in drawn.outputs
-    return int(index) in drawn.inputs if where == "input" else drawn.gradients
+    if place.group == "outputs":
+        return place.index in drawn.outputs
+    return place.index in drawn.inputs if place.group == "inputs" else drawn.gradients
+
+
+def _overwritten(place: Place, value: Any) -> Divergence:
+    """The divergence of an input that only the compiled call wrote to. Its former values are lost."""
+    message = f"{place} is written to by the compiled call, not by eager"
+    return Divergence("mutation", str(place), message, Phase.FORWARD, {"dtype": _dtype(value.dtype)})
+
+
+def _detached(expected: Run, actual: Run) -> Divergence | None:
+    """The divergence that no compiled output has a gradient, if that is so and one of eager has."""
+    if expected.gradients is None or actual.gradients is not None:
+        return None
+    place = next(f"output {i}" for i, e in enumerate(expected.outputs) if differentiable(e))
+    found = _attached(place, True)
+    return replace(found, detail={**found.detail, DETACHED: True})

@@ -9,100 +9,165 @@ unless there are so few errors that it may by chance: those show no dtype that n
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Collection, Container, Mapping
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from ..running.execution import Run, execute
+from ..running.execution import execute
+from ..running.shared import SharedStorages
+from .reference import Place, indices
 
 #: Bits of mantissa and the name of the dtype. Values alone do not distinguish tf32 from float16.
 SHORT = {7: "bfloat16", 10: "tf32 or float16"}
-PLACES = ("operands", "products", "operands of mm", "products of mm", "everything")
+OF_MM = " of mm"
+PLACES = ("operands", "products", f"operands{OF_MM}", f"products{OF_MM}", "everything")
 #: The largest error, in multiples of the emulated one, and the largest part of it that may remain unexplained.
 _FACTOR = 8.0
 _LEFT = 0.75
 #: The fewest different errors of a result that show a dtype.
 _FEWEST = 8
+#: With shared storages, the least cosine of the error and that of rounded products with which more runs are made.
+_RELATED = 0.1
+#: The most elements of results that are kept of each run.
+_KEPT = 1 << 22
 #: The largest error, relative to the largest value, that rounding to 7 bits may explain.
 _LARGEST = 0.25
 _MM = ("mm", "addmm", "mv", "addmv", "dot", "linear", "linear_backward", "bmm", "baddbmm", "addbmm", "matmul")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """A divergent result: the compiled, the float64 and the eager one as numbers."""
+
+    compiled: torch.Tensor
+    exact: torch.Tensor
+    eager: torch.Tensor
+
+
 class Emulations:
-    """Eager runs of ``graph`` with rounding, each made when it is needed."""
+    """Eager runs of the graph of ``shared`` with rounding. Each is made when it is needed, and only its results at
+    these places are kept."""
 
-    def __init__(self, graph: torch.fx.GraphModule, fresh: Callable[[], list[Any]], backward: bool) -> None:
-        self._graph, self._fresh, self._backward = graph, fresh, backward
-        self._known: dict[tuple[int, str], Run | None] = {}
+    def __init__(self, shared: SharedStorages, evidence: Mapping[Place, Evidence]) -> None:
+        self._shared, self._evidence = shared, evidence
+        self._known: dict[tuple[int, str], dict[Place, torch.Tensor]] = {}
+        #: Whether operators were rounded that the places "of mm" leave out.
+        self._others = False
 
-    def explain(
-        self,
-        compiled: torch.Tensor,
-        exact: torch.Tensor,
-        eager: torch.Tensor,
-        read: Callable[[Run], Any],
-        known: Container[str] = (),
-    ) -> tuple[str, bool] | None:
-        """The shorter dtype in which ``compiled`` was computed, and whether its errors are enough to say so. None if no
-        rounding explains them.
+    def explain(self, places: Collection[Place], known: Container[str] = ()) -> dict[Place, tuple[str, bool]]:
+        """For each of ``places`` the shorter dtype in which the result was computed, and whether its errors are enough
+        to say so. A place that no rounding explains is left out.
 
-        ``exact`` and ``eager`` are the float64 and the eager result, and ``read`` finds the result in another run. For
-        dtypes in ``known``, which another result showed, the size of the error suffices.
+        For dtypes in ``known``, which another result showed, the size of the error suffices.
         """
-        if eager.dtype not in (torch.float32, torch.float64):
+        found: dict[Place, tuple[str, bool]] = {}
+        left = {place: error for place in places if (error := _Error.of(self._evidence[place], known)) is not None}
+        if self._shared.numbers and not known:
+            left = {place: error for place, error in left.items() if self._related(place, error)}
+        for bits, rounding in product(SHORT, PLACES):
+            if not left:
+                break
+            for place, emulated in self._run(bits, rounding).items():
+                if place in left and (enough := left[place].follows(emulated, bits, known)) is not None:
+                    found[place] = SHORT[bits], enough
+                    del left[place]
+        return found
+
+    def _related(self, place: Place, error: _Error) -> bool:
+        """Whether an error may come from rounding at all: two runs instead of ten tell."""
+        runs = [self._run(bits, "products") for bits in SHORT]
+        return any(place not in run or abs(error.cosine(run[place])) >= _RELATED for run in runs)
+
+    def _run(self, bits: int, rounding: str) -> dict[Place, torch.Tensor]:
+        """The results of a run at the places of the evidence; empty if the graph cannot run with rounding."""
+        if rounding.endswith(OF_MM) and not self._others:
+            rounding = rounding.removesuffix(OF_MM)  # nothing else was rounded
+        if (known := self._known.get((bits, rounding))) is None:
+            gradients = indices("gradients", self._evidence)
+            mode = _Rounding(bits, rounding)
+            try:
+                with mode:
+                    graph, inputs = self._shared.graph(), self._shared.inputs()
+                    run = execute(graph, inputs, bool(gradients), wanted=gradients)
+                    results = {place: place.read(run) for place in self._evidence}
+            except Exception:  # noqa: BLE001  the graph cannot run with rounding, for whatever reason
+                results = {}
+            self._others |= mode.others
+            known = {place: value.detach() for place, value in results.items() if isinstance(value, torch.Tensor)}
+            if sum(value.numel() for value in known.values()) <= _KEPT:
+                self._known[bits, rounding] = known
+        return known
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Error:
+    """The error of a result where that is a finite number, ``size`` is its norm."""
+
+    compiled: torch.Tensor
+    exact: torch.Tensor
+    finite: torch.Tensor
+    size: float
+
+    @classmethod
+    def of(cls, evidence: Evidence, known: Container[str]) -> _Error | None:
+        """None if there is no error, or one that rounding to 7 bits cannot explain."""
+        if evidence.eager.dtype not in (torch.float32, torch.float64):
             return None
-        a, r = compiled.double(), exact.double()
+        a, r = evidence.compiled.double(), evidence.exact.double()
         finite = a.isfinite() & r.isfinite()
-        error, size = _norm((a - r)[finite]), float(r[finite].abs().max()) if bool(finite.any()) else 0.0
-        if not error or (not known and float((a - r)[finite].abs().max()) > _LARGEST * size):
+        error, size = (a - r)[finite], float(r[finite].abs().max()) if bool(finite.any()) else 0.0
+        norm = _norm(error)
+        if not norm or (not known and float(error.abs().max()) > _LARGEST * size):
             return None
-        for bits, run in self._runs():
-            emulated = read(run)
-            if not isinstance(emulated, torch.Tensor) or emulated.shape != r.shape:
-                continue
-            m = emulated.detach().double()
-            both = finite & m.isfinite()
-            shift, envelope = (a - m)[both], (m - r)[both].abs()
-            reach = envelope + (float(envelope.square().mean().sqrt()) if envelope.numel() else 0.0)
-            within = bool(((a - r)[both].abs() <= _FACTOR * reach).all())
-            follows = SHORT[bits] in known or _norm(shift) <= _LEFT * error
-            if within and follows and bool(both.eq(finite).all()):
-                errors = (a - r)[both]
-                enough = SHORT[bits] in known or errors[errors != 0].unique().numel() >= _FEWEST
-                return SHORT[bits], enough
-        return None
+        return cls(a, r, finite, norm)
 
-    def _runs(self) -> Iterator[tuple[int, Run]]:
-        for bits in SHORT:
-            for place in PLACES:
-                if (bits, place) not in self._known:
-                    self._known[bits, place] = self._run(bits, place)
-                run = self._known[bits, place]
-                if run is not None:
-                    yield bits, run
+    def cosine(self, emulated: torch.Tensor) -> float:
+        """The cosine of the angle between the error and that of ``emulated``; 1 if they cannot be compared."""
+        if emulated.shape != self.exact.shape:
+            return 1.0
+        m = emulated.double()
+        both = self.finite & m.isfinite()
+        error, other = (self.compiled - self.exact)[both], (m - self.exact)[both]
+        norm = _norm(error) * _norm(other)
+        return float((error * other).sum()) / norm if norm else 1.0
 
-    def _run(self, bits: int, place: str) -> Run | None:
-        try:
-            with _Rounding(bits, place):
-                return execute(copy.deepcopy(self._graph), self._fresh(), self._backward)
-        except Exception:  # noqa: BLE001  the graph cannot run with rounding, for whatever reason
+    def follows(self, emulated: torch.Tensor, bits: int, known: Container[str]) -> bool | None:
+        """Whether the errors are enough to say that they come from this rounding; None if they do not."""
+        a, r = self.compiled, self.exact
+        if emulated.shape != r.shape:
             return None
+        m = emulated.double()
+        both = self.finite & m.isfinite()
+        shift, envelope = (a - m)[both], (m - r)[both].abs()
+        reach = envelope + (float(envelope.square().mean().sqrt()) if envelope.numel() else 0.0)
+        within = bool(((a - r)[both].abs() <= _FACTOR * reach).all())
+        follows = SHORT[bits] in known or _norm(shift) <= _LEFT * self.size
+        if not (within and follows and bool(both.eq(self.finite).all())):
+            return None
+        errors = (a - r)[both]
+        return SHORT[bits] in known or errors[errors != 0].unique().numel() >= _FEWEST
 
 
 class _Rounding(TorchDispatchMode):
+    """``others`` says whether it met a product that is no matrix product."""
+
     def __init__(self, bits: int, place: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._drop, self._place = bits, place
+        self.others = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func._schema.name.partition("::")[2]
         product = name in _MM or name.startswith("_addmm")
-        if not self._place.endswith(" of mm"):
-            product = product or "conv" in name or "attention" in name
+        other = "conv" in name or "attention" in name
+        self.others |= other
+        if not self._place.endswith(OF_MM):
+            product = product or other
         if product:
             args, kwargs = tree_map(self._rounded, (args, kwargs or {}))
         out = func(*args, **(kwargs or {}))
@@ -111,13 +176,40 @@ class _Rounding(TorchDispatchMode):
         return out
 
     def _rounded(self, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.dtype not in (torch.float32, torch.float64):
+        if not isinstance(value, torch.Tensor) or value.dtype not in _BITS:
             return value
         return rounded(value, self._drop)
 
 
+#: Integers of the size of a floating dtype, and its bits of mantissa.
+_BITS = {torch.float32: (torch.int32, 23), torch.float64: (torch.int64, 52)}
+#: Elements that are rounded at a time.
+_PIECE = 1 << 18
+
+
 def rounded(value: torch.Tensor, bits: int) -> torch.Tensor:
     """``value`` rounded to ``bits`` bits of mantissa, to nearest, ties to even. The range of exponents stays."""
+    made = value.clone()
+    if made.untyped_storage().nbytes() != made.numel() * made.element_size():
+        return made.copy_(_by_exponent(value, bits))
+    flat = torch.empty(0, dtype=made.dtype, device=made.device).set_(made.untyped_storage())
+    for piece in flat.split(_PIECE):
+        piece.copy_(_by_bits(piece, bits))
+    return made
+
+
+def _by_bits(value: torch.Tensor, bits: int) -> torch.Tensor:
+    """Round the integers whose bits the numbers are."""
+    integers, mantissa = _BITS[value.dtype]
+    if bool(((value.abs() < torch.finfo(value.dtype).tiny) & (value != 0)).any()):
+        return _by_exponent(value, bits)  # numbers with fewer bits than others
+    drop, whole = mantissa - bits, value.view(integers)
+    odd = (whole >> drop) & 1
+    out = ((whole + odd + ((1 << (drop - 1)) - 1)) & -(1 << drop)).view(value.dtype)
+    return torch.where(value.isfinite(), out, value)
+
+
+def _by_exponent(value: torch.Tensor, bits: int) -> torch.Tensor:
     mantissa, exponent = torch.frexp(value)
     scale = float(2 ** (bits + 1))
     out = torch.ldexp(torch.round(mantissa * scale) / scale, exponent)

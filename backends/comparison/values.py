@@ -8,18 +8,25 @@ differ, more perturbed runs are made, because a value next to a step may be on e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.testing._comparison import default_tolerances
 
+from ...store.text import count
+from ..running.execution import is_plain
+
 #: The multiple of the allowed error that is a divergence, with a float64 reference and without one.
 FACTOR = 10.0
 FACTOR_UNREFERENCED = 1000.0
 #: If at most one of so many values differs, more perturbed runs are made.
 _FEW = 100
+#: Of results with more values only those are looked at that may be divergent, and at most so many of them.
+MANY = 1 << 22
+#: Values whose errors are computed at a time.
+_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +35,7 @@ class Judged:
 
     ``error`` is the largest absolute error of the divergent values, ``eager`` the largest one of eager. ``allowed`` is
     the error that would have been allowed at the worst value (0 for integers and booleans). ``undefined``: eager has no
-    finite number at any of them.
+    finite number at any of them. If ``each`` is more than 1, only each so many divergent values were counted.
     """
 
     kind: str
@@ -38,6 +45,12 @@ class Judged:
     eager: float
     allowed: float
     undefined: bool = False
+    each: int = 1
+
+    def elements(self) -> str:
+        """In how many values the results differ, in words."""
+        counted = str(self.count) if self.each == 1 else f"about {self.count * self.each}"
+        return f"{counted} of {count(self.of, 'element')}"
 
 
 def numbers(t: Any) -> torch.Tensor:
@@ -63,6 +76,10 @@ def close(e: torch.Tensor, a: torch.Tensor, tolerance: float | None = None) -> b
     """Whether `torch.testing.assert_close` accepts two results of one dtype and shape. NaN equals NaN."""
     if not e.is_floating_point():
         tolerance = None
+    if e.numel() > MANY and e.dim():
+        rows = max(1, MANY * e.shape[0] // e.numel())
+        pieces = zip(e.split(rows), a.split(rows), strict=True)
+        return all(close(x, y, tolerance) for x, y in pieces) if rows < e.shape[0] else close(e[0], a[0], tolerance)
     try:
         torch.testing.assert_close(a, e, rtol=tolerance, atol=tolerance, equal_nan=True, check_stride=False)
     except AssertionError:
@@ -70,45 +87,71 @@ def close(e: torch.Tensor, a: torch.Tensor, tolerance: float | None = None) -> b
     return True
 
 
-def judge(
-    e: torch.Tensor,
-    a: torch.Tensor,
-    exact: torch.Tensor,
-    perturbed: Sequence[torch.Tensor],
-    more: Callable[[], Iterable[torch.Tensor]],
-    *,
-    repeated: torch.Tensor | None = None,
-    factor: float = FACTOR,
-    tolerance: float | None = None,
-) -> Judged | None:
-    """The divergence of the compiled result ``a`` from eager's ``e``, None if there is none.
+def is_same(e: Any, a: Any) -> bool:
+    """Whether two results are the same memory."""
+    return (
+        is_plain(e)
+        and is_plain(a)
+        and e.data_ptr() == a.data_ptr() != 0
+        and (e.dtype, e.shape, e.stride()) == (a.dtype, a.shape, a.stride())
+        and (e.is_conj(), e.is_neg()) == (a.is_conj(), a.is_neg())
+    )
 
-    ``exact`` is the float64 result, ``perturbed`` and ``more()`` are float64 results for perturbed inputs, and
-    ``repeated`` is the result of a second eager run.
+
+class Judgement:
+    """The judgement of the compiled result ``a``, eager's ``e``, while results of further runs come in.
+
+    ``exact`` is the float64 result, ``repeated`` the result of a second eager run. `see` takes float64 results for
+    perturbed inputs.
     """
-    if e.is_floating_point():
-        noise = _Noise(e, a, exact, repeated, factor, tolerance)
-        noise.see(perturbed)
-        bad = noise.bad()
-        if bool(bad.any()) and int(bad.sum()) * _FEW <= bad.numel():
-            for other in more():
-                noise.see([other])
-                if not (bad := noise.bad()).any():
-                    break
-        return noise.judged(bad) if bool(bad.any()) else None
-    truth = exact.to(e.dtype)
-    bad = (e != a) & (e == truth)
-    for other in perturbed:
-        bad &= other.to(e.dtype) == e
-    if bool(bad.any()):
-        for other in more():
-            bad &= other.to(e.dtype) == e
-            if not bad.any():
-                break
-    if not bad.any():
-        return None
-    distance = (a.to(torch.float64) - e.to(torch.float64)).abs()
-    return Judged("value", int(bad.sum()), e.numel(), float(distance[bad].max()), float((e != truth).sum()), 0.0)
+
+    def __init__(
+        self,
+        e: torch.Tensor,
+        a: torch.Tensor,
+        exact: torch.Tensor,
+        *,
+        repeated: torch.Tensor | None = None,
+        factor: float = FACTOR,
+        tolerance: float | None = None,
+    ) -> None:
+        self.e, self.a, self.exact, self.factor, self.tolerance = e, a, exact, factor, tolerance
+        results = _Results(e, a, exact, repeated, tolerance)
+        self._noise = _Noise(results, factor) if e.is_floating_point() else None
+        if self._noise is None:
+            self._truth = exact.to(e.dtype)
+            self._bad = (e != a) & (e == self._truth)
+
+    def see(self, other: torch.Tensor) -> None:
+        """Take the result of a run on perturbed inputs into account."""
+        if self._noise is not None:
+            self._noise.see(other)
+        else:
+            self._bad &= other.to(self.e.dtype) == self.e
+
+    def differs(self) -> bool:
+        """Whether a value is divergent after what was seen."""
+        return bool(self._divergent().any())
+
+    def is_in_doubt(self) -> bool:
+        """Whether more perturbed runs may show that there is no divergence: few values differ, or integers do."""
+        bad = self._divergent()
+        few = self._noise is None or int(bad.sum()) * _FEW <= bad.numel()
+        return few and bool(bad.any())
+
+    def judged(self) -> Judged | None:
+        """The divergence, None if there is none."""
+        bad = self._divergent()
+        if not bool(bad.any()):
+            return None
+        if self._noise is not None:
+            return self._noise.judged(bad)
+        distance = (self.a.to(torch.float64) - self.e.to(torch.float64)).abs()
+        wrong = float((self.e != self._truth).sum())
+        return Judged("value", int(bad.sum()), self.e.numel(), float(distance[bad].max()), wrong, 0.0)
+
+    def _divergent(self) -> torch.Tensor:
+        return self._bad if self._noise is None else self._noise.bad()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +169,9 @@ class IllConditioned:
 def contradicted(
     e: torch.Tensor, a: torch.Tensor, exact: torch.Tensor, tolerance: float | None = None
 ) -> IllConditioned | None:
-    """The difference of results that `judge` accepts, if eager agrees with float64 wherever they differ.
+    """The difference of results that `Judgement` accepts, if eager agrees with float64 wherever they differ.
 
-    Then the result is ill-conditioned: ``x % 3`` of a large ``x``. Arguments are those of `judge`.
+    Then the result is ill-conditioned: ``x % 3`` of a large ``x``. Arguments are those of `Judgement`.
     """
     truth = exact.to(e.dtype)
     right = (e == truth) | ((e != e) & (truth != truth))
@@ -142,66 +185,111 @@ def contradicted(
     return IllConditioned(e.flatten()[worst].item(), a.flatten()[worst].item(), judged)
 
 
-class _Noise:
-    """The error that is allowed for each value, after each further run."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Results:
+    """The results of one place: eager's, the compiled, the float64 and the repeated one, and a person's tolerance."""
 
-    def __init__(
-        self,
-        e: torch.Tensor,
-        a: torch.Tensor,
-        exact: torch.Tensor,
-        repeated: torch.Tensor | None,
-        factor: float,
-        tolerance: float | None,
-    ) -> None:
+    e: torch.Tensor
+    a: torch.Tensor
+    exact: torch.Tensor
+    repeated: torch.Tensor | None
+    tolerance: float | None
+
+    def pieces(self) -> Iterator[tuple[int, _Errors]]:
+        """The errors of some values after the other, each time with the index of the first."""
+        for begin in range(0, self.e.numel(), _PIECE):
+            yield begin, _Errors(self, slice(begin, begin + _PIECE))
+
+
+class _Errors:
+    """The errors of those values of ``results`` that ``chosen`` chooses, all if it is None."""
+
+    def __init__(self, results: _Results, chosen: slice | torch.Tensor | None) -> None:
+        def of(t: torch.Tensor) -> torch.Tensor:
+            return t if chosen is None else t.reshape(-1)[chosen]
+
+        e, a, exact, tolerance = of(results.e), of(results.a), of(results.exact), results.tolerance
         rounded = exact.to(e.dtype)
+        self.chosen, self.dtype = chosen, e.dtype
         self.kinds = _class(e), _class(a), _class(rounded)
         #: Values where eager and compiled differ in being finite, NaN or an infinity, and eager agrees with float64.
         self.unlike = (self.kinds[0] != self.kinds[1]) & (self.kinds[2] == self.kinds[0])
-        self.dtype, self.factor, self.margin = e.dtype, factor, factor if tolerance is None else 1.0
         rtol, atol = default_tolerances(rounded) if tolerance is None else (tolerance, tolerance)
-        self.e, self.a, self.r = (t.to(torch.float64) for t in (e, a, exact))
-        self.finite = self.e.isfinite() & self.a.isfinite() & self.r.isfinite()
-        self.unit = atol + rtol * self.r.abs()
-        self.zero = torch.zeros_like(self.r)
-        self.eager = torch.where(self.finite, (self.e - self.r).abs(), self.zero)
-        if repeated is not None:
-            again = (repeated.to(torch.float64) - self.r).abs()
+        wide, compiled, self.exact = (t.to(torch.float64) for t in (e, a, exact))
+        self.finite = wide.isfinite() & compiled.isfinite() & self.exact.isfinite()
+        self.unit = atol + rtol * self.exact.abs()
+        self.error, self.zero = (compiled - self.exact).abs(), torch.zeros_like(self.exact)
+        self.eager = torch.where(self.finite, (wide - self.exact).abs(), self.zero)
+        self.worse = self.error > self.eager
+        if results.repeated is not None:
+            again = (of(results.repeated).to(torch.float64) - self.exact).abs()
             self.eager = torch.where(self.finite & again.isfinite(), torch.maximum(self.eager, again), self.eager)
         self.moved = self.zero
 
-    def see(self, perturbed: Iterable[torch.Tensor]) -> None:
-        for other in perturbed:
-            self.unlike &= _class(other.to(self.dtype)) == self.kinds[2]
-            wide = other.double()
-            step = torch.where(self.finite & wide.isfinite(), (wide - self.r).abs(), self.zero)
-            self.moved = torch.maximum(self.moved, step)
+    def see(self, other: torch.Tensor) -> None:
+        other = other if self.chosen is None else other.reshape(-1)[self.chosen]
+        self.unlike &= _class(other.to(self.dtype)) == self.kinds[2]
+        wide = other.double()
+        step = torch.where(self.finite & wide.isfinite(), (wide - self.exact).abs(), self.zero)
+        self.moved = torch.maximum(self.moved, step)
+
+    def beyond(self, allowed: torch.Tensor) -> torch.Tensor:
+        """The values that are divergent if so much is ``allowed``."""
+        return self.unlike | (self.finite & self.worse & (self.error > allowed))
+
+
+class _Noise:
+    """The error that is allowed for each value, after each further run.
+
+    Of very many values, only those that may be divergent are looked at, or some of these. How much noise is typical is
+    then told by some of all values.
+    """
+
+    def __init__(self, results: _Results, factor: float) -> None:
+        self.of, self.factor = results.e.numel(), factor
+        self.margin = factor if results.tolerance is None else 1.0
+        self.step, self.largest = 1, 0.0
+        if self.of <= MANY:
+            self.errors = self.typical = _Errors(results, None)
+            return
+        suspects = []
+        for begin, errors in results.pieces():
+            self.largest = max(self.largest, float(errors.eager.max()))
+            suspects.append(errors.beyond(self.margin * errors.unit).nonzero().flatten() + begin)
+        found = torch.cat(suspects)
+        self.step = max(1, -(-found.numel() // MANY))
+        self.errors = _Errors(results, found[:: self.step])
+        self.typical = _Errors(results, torch.arange(0, self.of, -(-self.of // MANY), device=results.e.device))
+
+    def see(self, other: torch.Tensor) -> None:
+        self.errors.see(other)
+        if self.typical is not self.errors:
+            self.typical.see(other)
 
     def allowed(self) -> torch.Tensor:
-        noise = self.eager + self.moved
-        if float(self.unit.min()) > 0 if self.unit.numel() else False:
-            typical = _typical(self.eager / self.unit) + _typical(self.moved / self.unit)
-            noise = noise + typical * self.unit
-        return self.margin * self.unit + self.factor * noise
+        errors, typical = self.errors, self.typical
+        noise = errors.eager + errors.moved
+        if float(typical.unit.min()) > 0 if typical.unit.numel() else False:
+            usual = _typical(typical.eager / typical.unit) + _typical(typical.moved / typical.unit)
+            noise = noise + usual * errors.unit
+        return self.margin * errors.unit + self.factor * noise
 
     def bad(self) -> torch.Tensor:
-        error = (self.a - self.r).abs()
-        worse = error > torch.where(self.finite, (self.e - self.r).abs(), self.zero)
-        return self.unlike | (self.finite & worse & (error > self.allowed()))
+        return self.errors.beyond(self.allowed())
 
     def judged(self, bad: torch.Tensor) -> Judged:
-        finite = bad & self.finite
-        eager = float(self.eager.max())
-        unlike = bad & self.unlike
+        errors, number = self.errors, int(bad.sum())
+        eager = self.largest if self.typical is not errors else float(errors.eager.max())
+        unlike = bad & errors.unlike
         if bool(unlike.any()):
-            nan = bool(((self.kinds[0] == 1) | (self.kinds[1] == 1))[unlike].any())
+            nan = bool(((errors.kinds[0] == 1) | (errors.kinds[1] == 1))[unlike].any())
             kind = "nan" if nan else "inf"
-            undefined = bool((self.kinds[0][bad] != 0).all())
-            return Judged(kind, int(bad.sum()), bad.numel(), float("nan" if nan else "inf"), eager, 0.0, undefined)
-        error = torch.where(finite, (self.a - self.r).abs(), self.zero)
+            undefined = bool((errors.kinds[0][bad] != 0).all())
+            return Judged(kind, number, self.of, float("nan" if nan else "inf"), eager, 0.0, undefined, self.step)
+        error = torch.where(bad & errors.finite, errors.error, errors.zero)
         worst = int(error.argmax())
         allowed = float(self.allowed().flatten()[worst])
-        return Judged("value", int(bad.sum()), bad.numel(), float(error.max()), eager, allowed)
+        return Judged("value", number, self.of, float(error.max()), eager, allowed, False, self.step)
 
 
 def _class(t: torch.Tensor) -> torch.Tensor:

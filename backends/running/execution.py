@@ -11,7 +11,7 @@ Two runs are comparable for these reasons:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,8 @@ class Run:
     output, ``aliases`` has the index of the input, and ``shared`` that of the first earlier output, in the same storage
     (or None). ``gradients`` has an entry for every input, None for an input without a gradient; it is None if there was
     no backward pass. ``random`` says that the call drew random numbers, ``generator`` is the state in which it left the
-    CPU's generator.
+    CPU's generator. ``overwritten`` are the inputs, by position, that it wrote to although they are shared with other
+    runs (`backends.running.shared`).
     """
 
     outputs: tuple[Any, ...]
@@ -47,17 +48,24 @@ class Run:
     random: bool
     generator: torch.Tensor
     shared: tuple[int | None, ...] = ()
+    overwritten: frozenset[int] = frozenset()
 
 
 def execute(
-    function: Callable[..., Any], inputs: Sequence[Any], backward: bool = False, *, mark: Mark = lambda phase: None
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    backward: bool = False,
+    *,
+    mark: Mark = lambda phase: None,
+    wanted: Container[int] | None = None,
 ) -> Run:
     """Call ``function`` on ``inputs`` (which it may change) as Dynamo would, then compute gradients if ``backward``.
 
-    ``mark`` is called with ``"backward"`` when the backward pass begins. Raises what ``function`` raises.
+    ``mark`` is called with ``"backward"`` when the backward pass begins. ``wanted`` are the inputs whose gradients are
+    computed, all if None. Raises what ``function`` raises.
     """
     inputs = list(inputs)
-    sources = _sources(inputs) if backward else []
+    sources = _sources(inputs, wanted) if backward else []
     devices = sorted({t.device.index for t in tensors(inputs) if t.device.type == "cuda"})
     with torch.random.fork_rng(devices=devices), as_it_was():
         before = torch.get_rng_state()
@@ -109,13 +117,16 @@ def cotangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return made
 
 
-def _sources(inputs: Sequence[Any]) -> list[GradientEdge | None]:
+def _sources(inputs: Sequence[Any], wanted: Container[int] | None) -> list[GradientEdge | None]:
     """For each input the edge of the autograd graph at which its gradient arrives.
 
     Read it before the call, because an input that the call changes in place is a result of the graph afterwards.
     """
-    wants = [isinstance(t, torch.Tensor) and t.requires_grad for t in inputs]
-    return [get_gradient_edge(t) if wanted else None for t, wanted in zip(inputs, wants, strict=True)]
+    wants = [
+        isinstance(t, torch.Tensor) and t.requires_grad and (wanted is None or i in wanted)
+        for i, t in enumerate(inputs)
+    ]
+    return [get_gradient_edge(t) if asked else None for t, asked in zip(inputs, wants, strict=True)]
 
 
 def _gradients(outputs: Sequence[Any], sources: Sequence[GradientEdge | None]) -> tuple[torch.Tensor | None, ...]:
@@ -131,18 +142,18 @@ def _gradients(outputs: Sequence[Any], sources: Sequence[GradientEdge | None]) -
 def _aliases(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[int | None, ...]:
     owners: dict[int, int] = {}
     for index, value in enumerate(inputs):
-        if _plain(value):
+        if is_plain(value):
             owners.setdefault(value.untyped_storage()._cdata, index)
-    return tuple(owners.get(t.untyped_storage()._cdata) if _plain(t) else None for t in outputs)
+    return tuple(owners.get(t.untyped_storage()._cdata) if is_plain(t) else None for t in outputs)
 
 
 def _shared(outputs: Sequence[Any]) -> tuple[int | None, ...]:
     first: dict[int, int] = {}
-    found = [first.setdefault(t.untyped_storage()._cdata, i) if _plain(t) else i for i, t in enumerate(outputs)]
+    found = [first.setdefault(t.untyped_storage()._cdata, i) if is_plain(t) else i for i, t in enumerate(outputs)]
     return tuple(None if owner == i else owner for i, owner in enumerate(found))
 
 
-def _plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether it is an ordinary strided tensor with a storage that can be copied."""
     return (
         type(value) in (torch.Tensor, torch.nn.Parameter)
@@ -166,24 +177,32 @@ def span(values: Sequence[torch.Tensor]) -> tuple[int, int]:
 
 
 def copy_inputs(
-    values: Sequence[Any], *, wide: bool = False, noise: int | None = None, units: int = 8, whole: bool = False
+    values: Sequence[Any],
+    *,
+    wide: bool = False,
+    noise: int | None = None,
+    units: int = 8,
+    whole: bool = False,
+    shared: Container[int] = (),
 ) -> list[Any]:
     """``values`` with private copies of the tensors.
 
     The part of a storage that the tensors use is copied, or all of it if ``whole``, for ``as_strided``, which counts
     from its start. ``wide`` converts floating and complex tensors to float64 and complex128. Then the seed ``noise``
-    changes every element by up to ``units`` units in the last place of its original dtype.
+    changes every element by up to ``units`` units in the last place of its original dtype. Of ``shared`` storages
+    (`storage_of`) the tensors are new, and their memory is that of ``values``.
     """
     groups: dict[int, list[torch.Tensor]] = {}
     for t in values:
-        if _plain(t):
+        if is_plain(t):
             groups.setdefault(t.untyped_storage()._cdata, []).append(t)
     perturbation = (torch.Generator().manual_seed(noise), units) if noise is not None else None
     done: dict[int, Any] = {}
     with torch.no_grad():
-        for group in groups.values():
-            for original, bare in zip(group, _copy_storage(group, wide, perturbation, whole), strict=True):
-                done.setdefault(id(original), _like(original, bare))
+        for number, group in groups.items():
+            copies = map(view_of, group) if number in shared else _copy_storage(group, wide, perturbation, whole)
+            for original, bare in zip(group, copies, strict=True):
+                done.setdefault(id(original), as_leaf(original, bare))
         for t in values:
             if isinstance(t, torch.Tensor) and id(t) not in done:
                 if t._is_zerotensor() and not wide:  # nothing can write to it, and a clone would have memory
@@ -233,6 +252,12 @@ def widened(dtype: torch.dtype) -> torch.dtype:
     return torch.complex128 if dtype.is_complex else dtype
 
 
+def view_of(t: torch.Tensor) -> torch.Tensor:
+    """Another tensor over the storage of ``t``, which counts writes (``_version``) by itself."""
+    with torch.inference_mode(t.is_inference()):
+        return _view(t, t.untyped_storage(), t.dtype, 0)
+
+
 def _view(t: torch.Tensor, storage: torch.UntypedStorage, dtype: torch.dtype, low: int) -> torch.Tensor:
     """``t`` over a copy of its storage that begins at byte ``low`` of the original."""
     bare = torch.empty(0, dtype=dtype, device=t.device)
@@ -245,7 +270,7 @@ def _view(t: torch.Tensor, storage: torch.UntypedStorage, dtype: torch.dtype, lo
     return bare
 
 
-def _like(original: torch.Tensor, bare: torch.Tensor) -> torch.Tensor:
+def as_leaf(original: torch.Tensor, bare: torch.Tensor) -> torch.Tensor:
     """``bare`` with the autograd state of ``original``: leaf, parameter, inference tensor or result."""
     if isinstance(original, torch.nn.Parameter):
         return torch.nn.Parameter(bare, requires_grad=original.requires_grad)

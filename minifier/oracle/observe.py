@@ -27,6 +27,7 @@ from ...backends.provenance.spec import BackendSpec
 from ...backends.running import ambient
 from ...backends.running.exceptions import differentiates, failure_of, one_line
 from ...backends.running.execution import Run, copy_inputs, execute
+from ...backends.running.shared import SharedStorages
 from ...repro_templates.source.function import PrintedGraph, print_graph
 from ...repro_templates.source.naming import is_operation
 from ...store.document.case import Blobs, Case, tag
@@ -208,7 +209,7 @@ class _Observer:
     def compare(self, expected: Run, actual: Run) -> Observation:
         """Compare the results. What cannot be compared is invalid, not a pass."""
         self.phases("compare")
-        reference = Reference(self.build()[0], lambda: self.build()[1], self.case.backward)
+        reference = Reference(SharedStorages(*self.build()))
         try:
             with self.ambient():
                 divergence = compare(

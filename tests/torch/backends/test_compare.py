@@ -20,6 +20,7 @@ import fxminify
 from fxminify.backends.comparison.compare import CannotCompare, Divergence, compare
 from fxminify.backends.comparison.reference import Reference, drawn
 from fxminify.backends.running.execution import copy_inputs, cotangents, execute
+from fxminify.backends.running.shared import SharedStorages
 from fxminify.store.failure import DETACHED, Phase
 from fxminify.store.index import Index
 from fxminify.store.signature import signature
@@ -32,7 +33,7 @@ def judge(
     graph = fx.symbolic_trace(eager)
     expected = execute(graph, copy_inputs(inputs), backward)
     actual = execute(compiled, copy_inputs(inputs), backward)
-    return compare(expected, actual, Reference(graph, lambda: copy_inputs(inputs), backward))
+    return compare(expected, actual, Reference(SharedStorages(graph, inputs)))
 
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
