@@ -35,7 +35,7 @@ class Judged:
 
     ``error`` is the largest absolute error of the divergent values, ``eager`` the largest one of eager. ``allowed`` is
     the error that would have been allowed at the worst value (0 for integers and booleans). ``undefined``: eager has no
-    finite number at any of them. If ``each`` is more than 1, only each so many divergent values were counted.
+    finite number at any of them. ``about``: only some of very many values were counted.
     """
 
     kind: str
@@ -45,12 +45,11 @@ class Judged:
     eager: float
     allowed: float
     undefined: bool = False
-    each: int = 1
+    about: bool = False
 
     def elements(self) -> str:
         """In how many values the results differ, in words."""
-        counted = str(self.count) if self.each == 1 else f"about {self.count * self.each}"
-        return f"{counted} of {count(self.of, 'element')}"
+        return f"{'about ' if self.about else ''}{self.count} of {count(self.of, 'element')}"
 
 
 def numbers(t: Any) -> torch.Tensor:
@@ -118,6 +117,8 @@ class Judgement:
         self.e, self.a, self.exact, self.factor, self.tolerance = e, a, exact, factor, tolerance
         results = _Results(e, a, exact, repeated, tolerance)
         self._noise = _Noise(results, factor) if e.is_floating_point() else None
+        #: The values that are divergent after what was seen; None if that is not known yet.
+        self._bad: torch.Tensor | None = None
         if self._noise is None:
             self._truth = exact.to(e.dtype)
             self._bad = (e != a) & (e == self._truth)
@@ -126,8 +127,9 @@ class Judgement:
         """Take the result of a run on perturbed inputs into account."""
         if self._noise is not None:
             self._noise.see(other)
+            self._bad = None
         else:
-            self._bad &= other.to(self.e.dtype) == self.e
+            self._bad = self._divergent() & (other.to(self.e.dtype) == self.e)
 
     def differs(self) -> bool:
         """Whether a value is divergent after what was seen."""
@@ -136,7 +138,7 @@ class Judgement:
     def is_in_doubt(self) -> bool:
         """Whether more perturbed runs may show that there is no divergence: few values differ, or integers do."""
         bad = self._divergent()
-        few = self._noise is None or int(bad.sum()) * _FEW <= bad.numel()
+        few = self._noise is None or self._noise.number(bad) * _FEW <= self.e.numel()
         return few and bool(bad.any())
 
     def judged(self) -> Judged | None:
@@ -151,7 +153,10 @@ class Judgement:
         return Judged("value", int(bad.sum()), self.e.numel(), float(distance[bad].max()), wrong, 0.0)
 
     def _divergent(self) -> torch.Tensor:
-        return self._bad if self._noise is None else self._noise.bad()
+        if self._bad is None and self._noise is not None:
+            self._bad = self._noise.bad()
+        assert self._bad is not None
+        return self._bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,19 +282,23 @@ class _Noise:
     def bad(self) -> torch.Tensor:
         return self.errors.beyond(self.allowed())
 
+    def number(self, bad: torch.Tensor) -> int:
+        """The number of values that are ``bad``."""
+        return int(bad.sum()) * self.step
+
     def judged(self, bad: torch.Tensor) -> Judged:
-        errors, number = self.errors, int(bad.sum())
+        errors, number, about = self.errors, self.number(bad), self.step > 1
         eager = self.largest if self.typical is not errors else float(errors.eager.max())
         unlike = bad & errors.unlike
         if bool(unlike.any()):
             nan = bool(((errors.kinds[0] == 1) | (errors.kinds[1] == 1))[unlike].any())
             kind = "nan" if nan else "inf"
             undefined = bool((errors.kinds[0][bad] != 0).all())
-            return Judged(kind, number, self.of, float("nan" if nan else "inf"), eager, 0.0, undefined, self.step)
+            return Judged(kind, number, self.of, float("nan" if nan else "inf"), eager, 0.0, undefined, about)
         error = torch.where(bad & errors.finite, errors.error, errors.zero)
         worst = int(error.argmax())
         allowed = float(self.allowed().flatten()[worst])
-        return Judged("value", number, self.of, float(error.max()), eager, allowed, False, self.step)
+        return Judged("value", number, self.of, float(error.max()), eager, allowed, False, about)
 
 
 def _class(t: torch.Tensor) -> torch.Tensor:

@@ -175,7 +175,7 @@ def _checksum(group: Sequence[torch.Tensor]) -> int:
 
 def _checksum_of_words(words: torch.Tensor) -> int:
     """A checksum that is computed where the ``words`` are, piece by piece."""
-    total, factors = 0, torch.arange(1, 2 * min(PIECE, words.numel()), 2, device=words.device)
+    total, factors = 0, 2 * torch.arange(min(PIECE, words.numel()), device=words.device) + 1
     for begin in range(0, words.numel(), PIECE):
         piece = words[begin : begin + PIECE]
         total = (31 * total + int((piece * factors[: piece.numel()]).sum())) % 2**64

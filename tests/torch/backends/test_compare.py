@@ -29,11 +29,21 @@ from fxminify.store.signature import signature
 def judge(
     eager: Callable[..., Any], compiled: Callable[..., Any], inputs: list[Any], backward: bool = False
 ) -> Divergence | None:
-    """Compare two functions as if the second were the first one compiled."""
+    """Compare two functions as if the second were the first one compiled, without and with shared storages."""
     graph = fx.symbolic_trace(eager)
     expected = execute(graph, copy_inputs(inputs), backward)
     actual = execute(compiled, copy_inputs(inputs), backward)
-    return compare(expected, actual, Reference(SharedStorages(graph, inputs)))
+    shared = SharedStorages(graph, copy_inputs(inputs), large=1, copied=-1)
+    shared.eager(backward)
+    try:
+        found = compare(expected, actual, Reference(SharedStorages(graph, inputs)))
+    except CannotCompare as exc:
+        with pytest.raises(CannotCompare, match=re.escape(str(exc))):
+            compare(expected, actual, Reference(shared))
+        raise
+    other = compare(expected, actual, Reference(shared))
+    assert (found and (found.kind, found.where)) == (other and (other.kind, other.where))
+    return found
 
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
