@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import importlib
 import json
+import linecache
 import os
-import runpy
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.util import decode_source
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
+from ...store.index.documents import digest
 from . import recorder
 from .foreign_script import AFTER_AOT, AFTER_DYNAMO, CHECKPOINTS
 
@@ -31,13 +34,25 @@ def main(argument: str) -> NoReturn:
         for module in asked["modules"]:
             importlib.import_module(module)
         _replace_runners(file, asked["backend"], environment)
-        runpy.run_path(str(file), run_name="__main__")
+        _run(file, asked["digest"])
     except ModuleNotFoundError as exc:
         _refuse(f"{file.name} needs the module {exc.name!r}, which is not here; put its directory on PYTHONPATH")
     except Exception as exc:  # noqa: BLE001  the script is any program
         traceback.print_exc()
         _refuse(f"{file.name} fails before its graph reaches a backend: {type(exc).__name__}")
     _refuse(f"{file.name} ended without a call of run_repro")
+
+
+def _run(file: Path, agreed: str) -> None:
+    """Execute the script as ``python FILE`` does, if its bytes are those that a person agreed to."""
+    source = file.read_bytes()
+    if digest(source) != agreed:
+        _refuse(f"{file.name} is not what it was when you were asked about it: run the same command again")
+    module, text = ModuleType("__main__"), decode_source(source)
+    module.__file__ = str(file)
+    linecache.cache[str(file)] = len(text), None, text.splitlines(keepends=True), str(file)
+    sys.modules["__main__"] = module
+    exec(compile(source, str(file), "exec", dont_inherit=True), vars(module))  # noqa: S102  what importing is for
 
 
 def _replace_runners(file: Path, backend: Any, environment: dict[str, str]) -> None:

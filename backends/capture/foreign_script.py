@@ -18,6 +18,7 @@ from pathlib import Path
 from ...store.errors import StoreError
 from ...store.index import CaptureInfo
 from ...store.index.changes import Changes
+from ...store.index.documents import digest
 from ...store.parsing import parse
 from ..provenance.syntax import imported_modules
 from . import supervise
@@ -36,9 +37,10 @@ class NotForeign(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """What a script says before it runs. ``accuracy``: its failure is wrong numbers."""
+    """What a script says before it runs, and the digest of its bytes. ``accuracy``: its failure is wrong numbers."""
 
     path: Path
+    digest: str
     after: str
     accuracy: bool
     imports: tuple[str, ...]
@@ -52,7 +54,8 @@ class Foreign:
 def read(path: Path) -> Foreign:
     """Look at the file at ``path`` without running it. Raises `NotForeign`."""
     try:
-        tree = parse(path.read_bytes(), path.name)
+        content = path.read_bytes()
+        tree = parse(content, path.name)
     except OSError as error:
         raise NotForeign(f"cannot read {path}: {error.strerror}.") from error
     except (SyntaxError, ValueError) as error:
@@ -72,7 +75,7 @@ def read(path: Path) -> Foreign:
         )
     given = {k.arg: k.value.value for k in calls[0].keywords if k.arg and isinstance(k.value, ast.Constant)}
     tops = tuple(sorted({name.partition(".")[0] for name in imported_modules(tree)}))
-    return Foreign(path, after[0], bool(given.get("accuracy")), tops)
+    return Foreign(path, digest(content), after[0], bool(given.get("accuracy")), tops)
 
 
 def take(
@@ -96,7 +99,9 @@ def take(
     for script in found:
         if not confirm(script.question()):
             raise NotForeign(f"{script.path} was not run: it was not trusted (--trust).")
-        asked = {"file": os.path.abspath(script.path), "modules": list(modules), "backend": backend}
+        asked = {
+            "file": os.path.abspath(script.path), "digest": script.digest, "modules": list(modules), "backend": backend,
+        }  # fmt: skip
         argv = ["fxminify.backends.capture.foreign_run", json.dumps(asked)]
         settings = Settings(check=check or script.accuracy)
         captured = len(changes.rows())

@@ -18,7 +18,7 @@ from ...store.document.case import Blobs, Case, Json
 from ...store.errors import StoreError
 from ...store.index import Index, queue
 from ...store.matching import FailureMatcher
-from ..consent import Confirm, question, refuse
+from ..consent import NOT_TRUSTED, AgreedCase, Confirm, may_run, refuse
 from ..sandbox.launcher import BackendImportError, SandboxError
 from ..sandbox.pool import Pool
 from . import tasks
@@ -90,9 +90,12 @@ def ablate(
     """
     confinement = wanted(sandbox)
     with Index.open(db, readonly=True) as index:
+        agreed = may_run(id, index.stored(id).minimal(), trust=trust, confirm=confirm)
+        if agreed is None:
+            raise StoreError(f"capture {id} was {NOT_TRUSTED}")
         found = layers(
-            index, id, backends=backends, everything=everything, timeout=timeout, trust=trust,
-            confinement=confinement, confirm=confirm, done=done,
+            index, agreed, backends=backends, everything=everything, timeout=timeout, confinement=confinement,
+            done=done,
         )  # fmt: skip
     with Index.open(db) as index:
         index.artifacts.save(id, ARTIFACT, found.to_json())
@@ -101,25 +104,18 @@ def ablate(
 
 def layers(
     index: Index,
-    id: int,
+    agreed: AgreedCase,
     *,
     backends: Sequence[str] = (),
     everything: bool = False,
     timeout: float = 300.0,
-    trust: bool = False,
     confinement: Confinement | None = None,
-    confirm: Confirm = refuse,
     done: Callable[[AblationRow], None] = lambda row: None,
 ) -> Ablation:
-    """`ablate` without storing the answer."""
-    capture = index.captures.get(id)
-    failure = capture.failure
-    case = index.best(capture) or index.captures.case(id)
+    """`ablate` of an agreed case, without storing the answer."""
+    failure, case = index.captures.get(agreed.id).failure, agreed.case
     if failure is None:
-        raise StoreError(f"capture {id} has no failure to compare with")
-    trusted = trust or index.is_ours(id)
-    if not trusted and not confirm(question(capture, case)):
-        raise StoreError(f"capture {id} is not trusted: add --trust to run it")
+        raise StoreError(f"capture {agreed.id} has no failure to compare with")
     blobs = index.blobs.view(case.storages)
     own = BackendSpec.from_json(case.backend)
     specs = [(named(name, own), layer) for name, layer in LAYERS if name != own.name]

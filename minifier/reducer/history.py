@@ -15,7 +15,7 @@ from ...repro_templates.source.expressions import shown, shown_target
 from ...store.document.case import Case, Graph, Json, Node, TensorSpec, Value, tag
 from ...store.document.strides import contiguous
 from ...store.errors import StoreError
-from ...store.index import Index, StepInfo
+from ...store.index import Index, StepInfo, StoredCase
 from ..oracle.verdict import Outcome
 
 #: Queries under this name belong to the explanation, not to the reduction.
@@ -98,28 +98,29 @@ def problem_key(pass_name: str, text: str) -> str:
     return _PROBLEM + hashlib.sha256(f"{pass_name}\n{text}".encode()).hexdigest()[:32]
 
 
-def begin_at(index: Index, capture: int, number: int) -> tuple[int, Case]:
+def begin_at(index: Index, capture: int, number: int) -> tuple[int, StoredCase]:
     """The number of the last reduction of ``capture``, and the case of its step ``number`` as a start for another one.
 
     The case has the imports and the backend of the capture, because a person has trusted those. Raises `StoreError` if
     there is no such step, or its case was not kept.
     """
-    info = index.reductions.last(capture)
-    if info is None:
+    step = index.stored_step(capture, number)
+    if step is None:
         raise StoreError(f"capture {capture} was not minified yet: minify run {index.name} {capture}")
-    captured, case = index.captures.case(capture), index.reductions.step_case(info.id, number)
+    captured, case = index.stored(capture).captured(), step.case.case
     backend = {
         k: v
-        for k, v in captured.backend.items()
+        for k, v in captured.case.backend.items()
         if k not in ("dynamic", "options") and (k != "mode" or k in case.backend)
     }
     if case.backend.get("dynamic") in (True, False):
         backend["dynamic"] = case.backend["dynamic"]
     names = [item[0] for item in (case.backend.get("options") or {}).get("dict", [])]
-    kept = [item for item in (captured.backend.get("options") or {}).get("dict", []) if item[0] in names]
+    kept = [item for item in (captured.case.backend.get("options") or {}).get("dict", []) if item[0] in names]
     if kept:
         backend["options"] = {"dict": kept}
-    return info.id, replace(case, backend=backend, imports=captured.imports)
+    begun = replace(case, backend=backend, imports=captured.case.imports)
+    return step.reduction, StoredCase(begun, captured.ours and step.case.ours)
 
 
 def difference(before: Case, after: Case) -> str:

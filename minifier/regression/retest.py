@@ -26,11 +26,11 @@ from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification, verify
 from ...store.errors import StoreError
 from ...store.failure import FailureKind
-from ...store.index import CaptureInfo, Index, ReproInfo, Retest, RetestResult
+from ...store.index import CaptureInfo, Index, Retest, RetestResult, StoredCapture
 from ...store.index.database import now
 from ...store.matching import FailureMatcher
 from ...store.signature import signature
-from ..consent import Confirm, question, refuse
+from ..consent import NOT_TRUSTED, AgreedCase, Confirm, may_run, refuse
 from ..oracle.ablation import named
 from ..reporting.export import alarm, embedded_from, search_path, stored_repro
 from ..reporting.record import make_header
@@ -58,11 +58,16 @@ class RetestOptions:
 
 @dataclass(frozen=True, slots=True)
 class RetestCase:
-    """A minimal case and the backend to run it under. ``text`` is the script, ``files`` are stored beside it."""
+    """A minimal case and the backend to run it under.
+
+    ``agreed`` is what may run, None where nothing may. ``text`` is its script, or one rendered from its case, ``files``
+    are stored beside it.
+    """
 
     capture: CaptureInfo
     backend: str
     own: bool
+    agreed: AgreedCase | None = None
     text: str = ""
     files: tuple[tuple[str, bytes], ...] = ()
     search_path: tuple[str, ...] = ()
@@ -71,7 +76,7 @@ class RetestCase:
     #: How many runs are fresh processes at least, as `verify` counts them.
     fresh: int = 1
     #: Why there is no script to run.
-    blocked_reason: str = ""
+    blocked_reason: str = NOT_TRUSTED
     distribution: str = ""
 
     @property
@@ -164,23 +169,23 @@ def collect(
     """The cases to run, and an answer for each capture that has none."""
     cases, skipped = [], []
     for capture in index.captures.find(ids):
-        try:
-            repro = None if capture.problem else index.repros.get(capture.id, "script")
-        except StoreError as error:  # the others are run
-            cases.append(RetestCase(capture, capture.backend, own=True, blocked_reason=str(error)))
-            continue
         if capture.problem:
             cases.append(RetestCase(capture, capture.backend, own=True, blocked_reason=capture.problem))
             continue
-        if repro is None or not repro.verified:
+        try:
+            stored = index.stored(capture.id)
+        except StoreError as error:  # the others are run
+            cases.append(RetestCase(capture, capture.backend, own=True, blocked_reason=str(error)))
+            continue
+        if stored.script is None or not stored.script.repro.verified:
             case = RetestCase(capture, capture.backend, own=True)
             skipped.append(
-                RetestAnswer(case, None, expected=True, standing=None, message=_unminified(index, capture, repro))
+                RetestAnswer(case, None, expected=True, standing=None, message=_unminified(index, capture, stored))
             )
             continue
         for name in options.backends or ("",):
             try:
-                case = _retest_case(index, capture, repro, name, options, confirm)
+                case = retest_case(index, capture, stored, name, options, confirm)
             except (StoreError, InvalidSpec) as error:  # the others are run
                 own = name in ("", capture.backend)
                 case = RetestCase(capture, capture.backend if own else name, own, blocked_reason=str(error))
@@ -188,49 +193,54 @@ def collect(
     return cases, skipped
 
 
-def _unminified(index: Index, capture: CaptureInfo, repro: ReproInfo | None) -> str:
-    if repro is not None:
+def _unminified(index: Index, capture: CaptureInfo, stored: StoredCapture) -> str:
+    if stored.script is not None:
         return f"its script never showed the failure: {capture.reason or capture.state}"
     if capture.state == "unsupported":
         return f"it has no script, and cannot have one: {capture.reason}"
     return f"{capture.state}, it has no script: minify run {index.name} {capture.id}"
 
 
-def _retest_case(
+def retest_case(
     index: Index,
     capture: CaptureInfo,
-    repro: ReproInfo,
+    stored: StoredCapture,
     name: str,
     options: RetestOptions,
     confirm: Confirm,
 ) -> RetestCase:
-    captured = index.captures.case(capture.id)
-    own = name in ("", capture.backend)
-    best = index.best(capture) or captured
+    """The verified script of a capture, or its minimal case under the backend ``name``, as far as it may run. Raises
+    `StoreError` and `InvalidSpec`."""
+    assert stored.script is not None
+    repro, own = stored.script.repro, name in ("", capture.backend)
     case = RetestCase(
-        capture, capture.backend if own else name, own, search_path=(*search_path(captured), *python_path()),
-        runs=enough(repro.verified, repro.runs, options.runs),
-    )  # fmt: skip
-    trusted = options.trust or index.is_ours(capture.id)
-    refused = replace(case, blocked_reason="not run: it was made elsewhere, and was not trusted (--trust)")
+        capture, capture.backend if own else name, own, runs=enough(repro.verified, repro.runs, options.runs)
+    )
     failure = capture.to_show()
     if own:
-        if not (trusted or confirm(question(capture, captured, script=repro.text))):
-            return refused
-        _, files, _ = stored_repro(index, capture.id, "script")
-        distribution = BackendSpec.from_json(captured.backend).distribution
+        captured = stored.captured()
+        agreed = may_run(capture.id, captured, script=stored.script, trust=options.trust, confirm=confirm)
+        if agreed is None:
+            return case
+        _, files, _ = stored_repro(index, capture.id, "script", stored=stored)
         return replace(
             case,
-            text=repro.text,
+            agreed=agreed,
+            text=agreed.script,
             files=tuple(files.items()),
-            embedded=embedded_from(captured),
-            distribution=distribution,
+            search_path=(*search_path(agreed.case), *python_path()),
+            embedded=embedded_from(agreed.case),
+            distribution=BackendSpec.from_json(agreed.case.backend).distribution,
             fresh=0 if repro.verified == repro.runs else case.runs,
+            blocked_reason="",
         )
-    spec = named(name, BackendSpec.from_json(best.backend))
-    best = replace(best, backend=spec.to_json())
-    if not (trusted or confirm(question(capture, best))):
-        return refused
+    minimal = stored.minimal()
+    spec = named(name, BackendSpec.from_json(minimal.case.backend))
+    minimal = replace(minimal, case=replace(minimal.case, backend=spec.to_json()))
+    agreed = may_run(capture.id, minimal, trust=options.trust, confirm=confirm)
+    if agreed is None:
+        return case
+    best = agreed.case
     header = make_header(capture, best, failure, queries=capture.queries, timeout=alarm(repro.text))
     try:
         rendered = render(best, index.blobs.view(best.storages), header=header, embed=SIDE_FILE in repro.text)
@@ -238,8 +248,8 @@ def _retest_case(
         return replace(case, blocked_reason=f"no script can be printed: {error}")
     files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
     return replace(
-        case, text=rendered.text, files=tuple(files.items()), search_path=(*search_path(best), *python_path()),
-        distribution=spec.distribution,
+        case, agreed=agreed, text=rendered.text, files=tuple(files.items()),
+        search_path=(*search_path(best), *python_path()), distribution=spec.distribution, blocked_reason="",
     )  # fmt: skip
 
 
@@ -278,8 +288,8 @@ def run(case: RetestCase, timeout: float, processes: Processes) -> tuple[Retest,
     """Run a case in ``processes``. Returns the retest, not yet stored, and the log. Raises `Stopped` if these were."""
     started = time.monotonic()
     capture = case.capture
-    found = Verification(0, 0, blocked_reason=case.blocked_reason)
-    if not case.blocked_reason:
+    found = Verification(0, 0, blocked_reason=case.blocked_reason or NOT_TRUSTED)
+    if case.agreed is not None and not case.blocked_reason:
         found = verify(
             case.text,
             FailureMatcher((capture.to_show(),)).shows,

@@ -23,10 +23,10 @@ from ...store.document.case import Blobs, Case
 from ...store.document.program_lines import comes_from
 from ...store.errors import StoreError
 from ...store.failure import ILL_CONDITIONED, VALUES, Failure, FailureKind, Phase
-from ...store.index import CaptureInfo, Index, State
+from ...store.index import CaptureInfo, Index, State, StoredCapture
 from ...store.index.bugs import COMES_FROM
 from ...store.matching import FailureMatcher
-from ..consent import Confirm, question, refuse
+from ..consent import NOT_TRUSTED, AgreedCase, Confirm, may_run, refuse
 from ..reducer.guess import with_random_values
 from ..tracing.content_address import content_addressed
 from . import record
@@ -49,13 +49,21 @@ class Draft:
 
 
 class Emitter:
-    """Renders, verifies and stores the script of one capture. ``timeout`` is that of one query, in seconds."""
+    """Renders, verifies and stores the script of one capture, whose case is ``agreed``. ``timeout`` is that of one
+    query, in seconds."""
 
     def __init__(
-        self, index: Index, capture: CaptureInfo, matcher: FailureMatcher, timeout: float, processes: Processes
+        self,
+        index: Index,
+        capture: CaptureInfo,
+        agreed: AgreedCase,
+        matcher: FailureMatcher,
+        timeout: float,
+        processes: Processes,
     ) -> None:
         self.index = index
         self.capture = capture
+        self.agreed = agreed
         self.matcher = matcher
         self.timeout = timeout
         self.processes = processes
@@ -143,7 +151,7 @@ class Emitter:
         case, blobs = content_addressed(draft.case, draft.blobs)
         self.index.repros.save(
             self.capture.id, "script", draft.rendered.text, verified=done.shown, runs=done.runs, log=done.log,
-            case=case, blobs=blobs,
+            case=case, blobs=blobs, ours=self.agreed.ours,
         )  # fmt: skip
         record.keep(self.index, self.capture.id, draft.header)
         self.index.artifacts.save(self.capture.id, COMES_FROM, comes_from(draft.case.graph))
@@ -186,32 +194,32 @@ def verify_stored(
     with Index.open(db, readonly=True) as index, Processes(wanted(sandbox)) as processes:
         for capture in index.captures.find(ids):
             row = {"id": capture.id, "shown": 0, "runs": 0, "signature": capture.signature, "mismatch": ""}
+            if capture.problem:
+                answers.append({**row, "cannot_run": capture.problem})
+                continue
             try:
-                repro = None if capture.problem else index.repros.get(capture.id, "script")
+                stored = index.stored(capture.id)
             except StoreError as error:
                 answers.append({**row, "cannot_run": str(error)})
                 continue
-            if repro is None and capture.problem:
-                answers.append({**row, "cannot_run": capture.problem})
-                continue
-            if repro is None:
+            if stored.script is None:
                 if ids:
                     raise without_script(index, capture)
                 continue
             try:
-                case = index.captures.case(capture.id)
-                asked = question(capture, case, script=repro.text)
-                if not trust and not index.is_ours(capture.id) and not confirm(asked):
-                    raise StoreError(f"the script of capture {capture.id} is not trusted: add --trust to run it")
-                done = _again(index, capture, case, repro.text, runs, timeout, processes)
+                agreed = may_run(capture.id, stored.captured(), script=stored.script, trust=trust, confirm=confirm)
+                if agreed is None:
+                    raise StoreError(NOT_TRUSTED)
+                done = _again(index, capture, agreed, stored, runs, timeout, processes)
             except (StoreError, InvalidSpec) as error:  # the others are run
                 answers.append({**row, "cannot_run": str(error)})
                 continue
             if done.shown and capture.state is State.UNVERIFIED:
                 with Index.open(db) as writable:
                     writable.repros.save(
-                        capture.id, "script", repro.text, verified=done.shown, runs=done.runs, log=done.log
-                    )
+                        capture.id, "script", agreed.script, verified=done.shown, runs=done.runs, log=done.log,
+                        ours=agreed.ours,
+                    )  # fmt: skip
                     writable.captures.set_state(capture.id, State.VERIFIED)
             reason = "" if done.shown else done.blocked_reason
             row |= {"shown": done.shown, "runs": done.runs, "mismatch": done.mismatch, "cannot_run": reason}
@@ -220,11 +228,17 @@ def verify_stored(
 
 
 def _again(
-    index: Index, capture: CaptureInfo, case: Case, text: str, runs: int, timeout: float, processes: Processes
+    index: Index,
+    capture: CaptureInfo,
+    agreed: AgreedCase,
+    stored: StoredCapture,
+    runs: int,
+    timeout: float,
+    processes: Processes,
 ) -> Verification:
-    _, files, _ = stored_repro(index, capture.id, "script", unverified=True)
+    _, files, _ = stored_repro(index, capture.id, "script", unverified=True, stored=stored)
     matcher = FailureMatcher((capture.to_show(),))
     return verify(
-        text, matcher.shows, runs=runs, timeout=timeout, search_path=search_path(case), files=files,
-        embedded=embedded_from(case), processes=processes,
+        agreed.script, matcher.shows, runs=runs, timeout=timeout, search_path=search_path(agreed.case), files=files,
+        embedded=embedded_from(agreed.case), processes=processes,
     )  # fmt: skip

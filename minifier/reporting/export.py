@@ -17,7 +17,7 @@ from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...backends.running.confinement import wanted
 from ...repro_templates.anonymous import anonymous
 from ...repro_templates.context import Header
-from ...repro_templates.formats import UnknownFormat, find
+from ...repro_templates.formats import Runner, UnknownFormat, find
 from ...repro_templates.processes import Processes
 from ...repro_templates.render import TemplateError, render
 from ...repro_templates.source.expressions import Unprintable
@@ -25,8 +25,10 @@ from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import Verification
 from ...store.document.case import Blobs, Case
 from ...store.errors import StoreError
-from ...store.index import CaptureInfo, Index, State
+from ...store.failure import Failure
+from ...store.index import CaptureInfo, Index, State, StoredCapture
 from ...store.matching import FailureMatcher
+from ..consent import AgreedCase, may_run
 from . import record
 
 
@@ -83,13 +85,14 @@ class Export:
 
 
 def stored_repro(
-    index: Index, capture_id: int, format: str, *, unverified: bool = False
+    index: Index, capture_id: int, format: str, *, unverified: bool = False, stored: StoredCapture | None = None
 ) -> tuple[str, dict[str, bytes], dict[str, Any]]:
     """The text of a stored script or of another format, the files it needs beside it, and its record. Runs nothing.
 
-    Raises `StoreError` where there is no script yet, or none that was verified and ``unverified`` is False.
+    ``stored`` is the capture if it was read before. Raises `StoreError` where there is no script yet, or none that was
+    verified and ``unverified`` is False.
     """
-    found = prepared(index, capture_id, ExportRequest(format, unverified=unverified)).draw()
+    found = prepared(index, capture_id, ExportRequest(format, unverified=unverified), stored).draw()
     return found.text, dict(found.files), found.info
 
 
@@ -148,14 +151,16 @@ def without_script(index: Index, capture: CaptureInfo) -> StoreError:
             return NotMinified(f"capture {id} has no script yet ({capture.state}); make one: {run}")
 
 
-def prepared(index: Index, capture_id: int, request: ExportRequest) -> Prepared:
-    """What the index has for the requested text. Raises `StoreError` like `stored_repro`."""
+def prepared(index: Index, capture_id: int, request: ExportRequest, stored: StoredCapture | None = None) -> Prepared:
+    """What the index has for the requested text; ``stored`` is the capture if it was read before. Raises `StoreError`
+    like `stored_repro`."""
     try:
         find(request.format)
     except UnknownFormat as error:
         raise StoreError(str(error)) from error
     capture = index.captures.get(capture_id)
-    repro = index.repros.get(capture_id, "script")
+    stored = index.stored(capture_id) if stored is None else stored
+    repro = None if stored.script is None else stored.script.repro
     if repro is None:
         raise without_script(index, capture)
     if not repro.verified and not request.unverified:
@@ -164,11 +169,12 @@ def prepared(index: Index, capture_id: int, request: ExportRequest) -> Prepared:
         )
     info = {"id": capture_id, "format": request.format, "verified": repro.verified, "runs": repro.runs,
             "signature": capture.signature}  # fmt: skip
-    case, failure = index.best(capture), capture.failure
-    if case is None or failure is None:
+    smaller, failure = stored.smaller(), capture.failure
+    if smaller is None or failure is None:
         if not request.is_stored:
             raise StoreError(f"the case of the script of capture {capture_id} is not stored: minify it once more")
         return Prepared(request, repro.text, info)
+    case = smaller.case
     paths = tuple(search_path(case))
     if request.is_stored and SIDE_FILE not in repro.text:
         return Prepared(request, repro.text, info, search_path=paths)
@@ -196,31 +202,46 @@ def export(
     is *tentative* and says why.
     """
     with Index.open(db, readonly=True) as index:
-        ready = prepared(index, capture_id, request)
+        stored = index.stored(capture_id)
+        ready = prepared(index, capture_id, request, stored)
         run = find(request.format).run
         if run is None or request.template or request.is_stored:
             return ready.draw()
         name = f"{request.format}, renamed" if request.rename else request.format
         known = index.repros.get(capture_id, name)
-        trusted = trust or index.is_ours(capture_id)
-        made = ready.draw() if trusted or known is not None else None
+        agreed = may_run(capture_id, stored.minimal(), trust=trust)
+        made = ready.draw() if agreed is not None or known is not None else None
         if made is not None and known is not None and known.text == made.text and known.verified:
             return replace(made, info={**made.info, "verified": known.verified, "runs": known.runs})
-        if made is None or not trusted:
+        if made is None or agreed is None:
             why = "not run here, where the capture was not made: --trust runs it"
             return _doubtful(ready, Verification(0, 0, mismatch=why))
-        capture, case = index.captures.get(capture_id), index.captures.case(capture_id)
-        failure = capture.to_show()
-        with Processes(wanted(sandbox)) if processes is None else nullcontext(processes) as where:
-            done = run(
-                made.text, FailureMatcher((failure,)).shows, files=made.files, runs=runs, timeout=timeout,
-                search_path=search_path(case), embedded=embedded_from(case), processes=where,
-            )  # fmt: skip
+        done = _run(run, made, agreed, index.captures.get(capture_id).to_show(), runs, timeout, sandbox, processes)
         if not done.shown:
             return _doubtful(ready, done)
     with suppress(StoreError), Index.open(db) as index:  # a file that cannot be written is run anew each time
-        index.repros.save(capture_id, name, made.text, verified=done.shown, runs=done.runs, log=done.log)
+        index.repros.save(
+            capture_id, name, made.text, verified=done.shown, runs=done.runs, log=done.log, ours=agreed.ours
+        )
     return replace(made, info={**made.info, "verified": done.shown, "runs": done.runs}, tentative=done.mismatch)
+
+
+def _run(
+    run: Runner,
+    made: Export,
+    agreed: AgreedCase,
+    failure: Failure,
+    runs: int,
+    timeout: float,
+    sandbox: bool,
+    processes: Processes | None,
+) -> Verification:
+    """Run a text that was rendered from an agreed case as its receiver would."""
+    with Processes(wanted(sandbox)) if processes is None else nullcontext(processes) as where:
+        return run(
+            made.text, FailureMatcher((failure,)).shows, files=made.files, runs=runs, timeout=timeout,
+            search_path=search_path(agreed.case), embedded=embedded_from(agreed.case), processes=where,
+        )  # fmt: skip
 
 
 def template_text(path: Path | None) -> str:

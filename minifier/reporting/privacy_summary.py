@@ -49,7 +49,7 @@ class Provenience:
 
 def provenience(index: Index, capture: CaptureInfo) -> Provenience:
     """Where a capture comes from, as far as this user can know."""
-    ours = capture.nodes_before is not None and index.captures.is_ours(capture.id)
+    ours = capture.nodes_before is not None and index.stored(capture.id).captured().ours
     return Provenience(capture.id, ours, one_line(str(capture.provenance.get(MASKED, "")), 20))
 
 

@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from ...backends.provenance.spec import InvalidSpec
 from ...store import codec
 from ...store.errors import StoreError, is_temporary
-from ...store.index import Index, State, TaskInfo, TaskState, queue, signing
+from ...store.index import Index, State, StoredCase, TaskInfo, TaskState, queue, signing
 from ...store.index.leases import RENEWED, own_name
+from ..consent import NOT_TRUSTED, AgreedCase, may_run
 from ..oracle.ablation import layers
 from ..sandbox.processes import die_with_parent
 from ..session import events
@@ -112,8 +113,7 @@ def _minify(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
     if capture.state not in OPEN and not again:
         _finish(index, task, *outcome(task, capture.state, "it was minified before", job.can), log)
         return
-    index.captures.case(task.capture)  # raises where the case cannot be read
-    if not _may_run(index, task, job, log, ours=index.captures.is_ours(task.capture)):
+    if _agreed(index, task, job, log, index.stored(task.capture).captured()) is None:
         return
     reasons: list[str] = []
 
@@ -124,7 +124,9 @@ def _minify(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
 
     options = replace(job.options, again=again, budget=task.budget or job.options.budget)
     (result,) = minify(job.store, [task.capture], options=options, listener=listen)
-    if result.state is State.BLOCKED:
+    if result.state is State.BLOCKED and result.reason == NOT_TRUSTED:
+        _wait_for_trust(index, task, log)  # its row was changed meanwhile
+    elif result.state is State.BLOCKED:
         why = f"needs an environment: {result.reason}"
         index.tasks.give_back(task, why, seconds=BLOCKED)
         log("waits", why, task)
@@ -138,28 +140,22 @@ def _minify(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
 
 def _ablate(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
     """Find out at which layer the failure of a capture enters."""
-    if not _may_run(index, task, job, log, ours=index.is_ours(task.capture)):
-        return
     with _held(index, task, log) as held:
-        if held:
-            found = layers(
-                index,
-                task.capture,
-                trust=job.options.trust,
-                done=lambda row: log("layer", f"{row.backend}: {row.result}", task),
-            )
+        if held and (agreed := _agreed(index, task, job, log, index.stored(task.capture).minimal())) is not None:
+            found = layers(index, agreed, done=lambda row: log("layer", f"{row.backend}: {row.result}", task))
             index.artifacts.save(task.capture, queue.ABLATION, found.to_json())
             _finish(index, task, TaskState.DONE, f"enters at: {found.enters}", log)
 
 
 def _retest(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
     """Find out whether a bug is fixed here, or fails again."""
-    if not _may_run(index, task, job, log, ours=index.is_ours(task.capture)):
-        return
     with _held(index, task, log) as held:
         if not held:
             return
         found = retest_bug(index, task.capture, job.options)
+        if found is None:
+            _wait_for_trust(index, task, log)
+            return
         if found.is_fixed or found.fails:
             status = index.triage.retested(task.capture, found.versions, fixed=found.is_fixed)
             log("retested", f"bug {task.bug} is {status}", task, status=status.value)
@@ -181,13 +177,18 @@ def _work(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
         _finish(index, task, TaskState.FAILED, "this fxminify does not know what is to be done", log)
 
 
-def _may_run(index: Index, task: TaskInfo, job: Job, log: TaskLog, *, ours: bool) -> bool:
-    """Whether this worker runs what a task is about. Else it waits for one that does."""
-    if ours or job.options.trust:
-        return True
+def _agreed(index: Index, task: TaskInfo, job: Job, log: TaskLog, stored: StoredCase) -> AgreedCase | None:
+    """Return what the task is about if this worker may run it. Else give the task back."""
+    agreed = may_run(task.capture, stored, trust=job.options.trust)
+    if agreed is None:
+        _wait_for_trust(index, task, log)
+    return agreed
+
+
+def _wait_for_trust(index: Index, task: TaskInfo, log: TaskLog) -> None:
+    """Give a task back that only workers with `--trust` run."""
     index.tasks.give_back(task, queue.NEEDS_TRUST, needs=queue.for_trusting(task.needs))
     log("waits", queue.NEEDS_TRUST, task)
-    return False
 
 
 @contextmanager

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...repro_templates.processes import Processes
 from ...store.errors import StoreError
+from ...store.failure import Failure
 from ...store.index import Index, Retest, RetestResult
 from ...store.matching import FailureMatcher
-from ..consent import refuse
+from ..consent import AgreedCase, may_run, refuse
 from ..oracle.replay import LIMIT, replay
-from ..regression.retest import RetestOptions, collect, installation, keep, run
+from ..regression.retest import RetestOptions, installation, keep, retest_case, run
 from ..sandbox.launcher import BackendImportError, SandboxError
 from ..session.capture import variants
 from ..session.options import MinifyOptions
@@ -52,27 +53,30 @@ class BugRetest:
         return "; ".join(part for part in parts if part)
 
 
-def retest_bug(index: Index, capture_id: int, options: MinifyOptions) -> BugRetest:
+def retest_bug(index: Index, capture_id: int, options: MinifyOptions) -> BugRetest | None:
     """Run the script of a capture, whose lease this index holds, and perhaps its graph. The result of the script is
-    stored. Raises `StoreError` where there is no verified script."""
+    stored. Returns None where they may not run here. Raises `StoreError` where there is no verified script."""
     asked = RetestOptions(trust=options.trust)
-    cases, _ = collect(index, [capture_id], asked, refuse)
-    if not cases:
+    capture, stored = index.captures.get(capture_id), index.stored(capture_id)
+    if stored.script is None or not stored.script.repro.verified:
         raise StoreError(f"capture {capture_id} has no verified script")
-    (case,) = cases
+    case = retest_case(index, capture, stored, "", asked, refuse)
+    graph = may_run(capture_id, stored.captured(), trust=options.trust)
+    if graph is None or case.agreed is None:
+        return None
     with Processes(None) as processes:
         found, _ = run(case, asked.timeout, processes)
     found = keep(index, case, found)
     versions = {name: text for name, text in installation(case.distribution).items() if name != "python"}
     if found.result is not RetestResult.FIXED:
         return BugRetest(found, versions)
-    return BugRetest(found, versions, *_graph(index, capture_id, replace(options, replays=case.runs)))
-
-
-def _graph(index: Index, capture_id: int, options: MinifyOptions) -> tuple[RetestResult, str]:
-    """What the captured graph shows, and why it cannot run, if that is so."""
-    capture, case = index.captures.get(capture_id), index.captures.case(capture_id)
     failure = capture.to_show()
+    return BugRetest(found, versions, *_graph(index, graph, failure, replace(options, replays=case.runs)))
+
+
+def _graph(index: Index, agreed: AgreedCase, failure: Failure, options: MinifyOptions) -> tuple[RetestResult, str]:
+    """What the captured graph shows, and why it cannot run, if that is so."""
+    case = agreed.case
     if problem := BackendSpec.from_json(case.backend).problem:
         return RetestResult.CANNOT_RUN, problem
     seconds = failure.detail.get("seconds")
@@ -80,7 +84,7 @@ def _graph(index: Index, capture_id: int, options: MinifyOptions) -> tuple[Retes
     others: list[str] = []
     try:
         with SharedResources(options) as resources:
-            pool = resources.workers(case)
+            pool = resources.workers(agreed)
             pool.scratch.put(index.blobs.view(case.storages))
             for way in variants(case):
                 shown = replay(pool, way, FailureMatcher((failure,)), runs=options.replays, limit=limit)

@@ -154,7 +154,9 @@ class EntryAttempt:
             **({"timeout_factor": self.timeout_factor} if (self.timeout_factor or 1.0) != 1.0 else {}),
         }
         self.log = VerdictLog(
-            self.session, self.session.index.reductions.begin(self.session.capture.id, config).id, before=self.before
+            self.session,
+            self.session.index.reductions.begin(self.session.capture.id, config, ours=self.session.agreed.ours).id,
+            before=self.before,
         )
         head_start = self.session.head_start
         asked_alike = (self.entry, self.session.shown.threads) == (head_start.entry, head_start.threads)
@@ -288,8 +290,8 @@ class EntryAttempt:
 
     def emitter(self, case: Case) -> Emitter:
         return Emitter(
-            self.session.index, self.session.capture, self.session.script_matcher, self.margin.alarm(case),
-            self.session.processes,
+            self.session.index, self.session.capture, self.session.agreed, self.session.script_matcher,
+            self.margin.alarm(case), self.session.processes,
         )  # fmt: skip
 
     def seldom(self, done: Printed) -> bool:

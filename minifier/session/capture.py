@@ -22,12 +22,12 @@ from ...store.index import CaptureInfo, Index, State
 from ...store.masking import mask
 from ...store.matching import FailureMatcher
 from ...store.signature import Match, signature
+from ..consent import AgreedCase
 from ..oracle.oracle import LongerLimit
 from ..oracle.replay import LIMIT, Replay, Shown, healthy, replay
 from ..oracle.scheduler import Budget
 from ..oracle.verdict import Outcome, Verdict
 from ..reducer.guess import guess
-from ..reducer.history import begin_at
 from ..reporting.emit import Draft, Emitter
 from ..sandbox.launcher import BackendImportError, SandboxError
 from ..sandbox.pool import Pool, Workers
@@ -56,31 +56,32 @@ class CaptureOutcome:
 def reduce_capture(
     index: Index,
     capture: CaptureInfo,
+    agreed: AgreedCase,
     options: MinifyOptions,
     listener: Listener,
     resources: SharedResources,
+    begun: tuple[int, int] | None = None,
 ) -> CaptureOutcome:
-    """Minify one capture and store its script. The caller stores the outcome."""
-    case = index.captures.case(capture.id)
+    """Minify the agreed case of a capture and store its script. The caller stores the outcome.
+
+    ``begun`` names the reduction and the step that the case comes from, None for the captured case.
+    """
+    case = agreed.case
     failure = index.captures.get(capture.id).failure
     if failure is None:
         return CaptureOutcome(State.UNSUPPORTED, "no failure was recorded with it")
     spec = BackendSpec.from_json(case.backend)
     if spec.problem:
         return CaptureOutcome(State.BLOCKED, spec.problem)
-    begun = None
-    if options.from_step is not None:
-        reduction, case = begin_at(index, capture.id, options.from_step)
-        begun = (reduction, options.from_step)
     budget = Budget(options.max_queries, options.budget)
     early = EarlyScript(listener, resources.processes)
     if begun is None and index.repros.get(capture.id, "script") is None:
-        early.begin(*_first_guess(index, capture, case, failure, options, resources))
+        early.begin(*_first_guess(index, capture, agreed, failure, options, resources))
     try:
-        case, pool = _loaded(case, resources)
+        case, pool = _loaded(agreed, resources)
         ways = variants(case) if begun is None else [case]
         pool.scratch.put(index.blobs.view(case.storages))
-        work = _CaptureWork(index, capture, failure, options, listener, resources, pool, early, begun, budget)
+        work = _CaptureWork(index, capture, agreed, failure, options, listener, resources, pool, early, begun, budget)
         return work.from_head_start(ways[0]) or work.from_the_whole(ways)
     except BackendImportError as error:
         return CaptureOutcome(State.BLOCKED, str(error))
@@ -91,16 +92,16 @@ def reduce_capture(
         return CaptureOutcome(State.BLOCKED, f"the workers cannot work: {error}")
 
 
-def _loaded(case: Case, resources: SharedResources) -> tuple[Case, Workers]:
-    """Workers that have loaded the backend of ``case``, and the case; that with the copied source of the backend where
-    its factory cannot be called. Raises `SandboxError`."""
-    called, *copied = backends(case)
+def _loaded(agreed: AgreedCase, resources: SharedResources) -> tuple[Case, Workers]:
+    """Workers that have loaded the backend of an agreed case, and the case; that with the copied source of the backend
+    where its factory cannot be called. Raises `SandboxError`."""
+    called, *copied = backends(agreed.case)
     try:
-        return case, resources.workers(called)
+        return agreed.case, resources.workers(agreed, called)
     except BackendImportError:
         if not copied:
             raise
-        return copied[0], resources.workers(copied[0])
+        return copied[0], resources.workers(agreed, copied[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class _CaptureWork:
 
     index: Index
     capture: CaptureInfo
+    agreed: AgreedCase
     failure: Failure
     options: MinifyOptions
     listener: Listener
@@ -204,6 +206,7 @@ class _CaptureWork:
         return CaptureSession(
             self.index,
             self.capture,
+            self.agreed,
             case,
             shown,
             self.pool,
@@ -238,7 +241,7 @@ class _CaptureWork:
 
     def _emitter(self) -> Emitter:
         limit = self.options.timeout or _GUESS_LIMIT
-        return Emitter(self.index, self.capture, self.matcher, limit, self.resources.processes)
+        return Emitter(self.index, self.capture, self.agreed, self.matcher, limit, self.resources.processes)
 
 
 def _matcher(failure: Failure, options: MinifyOptions) -> FailureMatcher:
@@ -248,7 +251,7 @@ def _matcher(failure: Failure, options: MinifyOptions) -> FailureMatcher:
 def _first_guess(
     index: Index,
     capture: CaptureInfo,
-    case: Case,
+    agreed: AgreedCase,
     failure: Failure,
     options: MinifyOptions,
     resources: SharedResources,
@@ -257,8 +260,8 @@ def _first_guess(
 
     Where it names none, the imports of the script are done in that time: they are those of any graph of one operator.
     """
-    matcher = _matcher(failure, options)
-    emitter = Emitter(index, capture, matcher, options.timeout or _GUESS_LIMIT, resources.processes)
+    matcher, limit = _matcher(failure, options), options.timeout or _GUESS_LIMIT
+    emitter, case = Emitter(index, capture, agreed, matcher, limit, resources.processes), agreed.case
 
     def make() -> Draft | None:
         found = guess(case, failure)

@@ -14,6 +14,7 @@ from ...store.document.case import Case
 from ...store.index import CaptureInfo, Index, StepInfo
 from ...store.matching import FailureMatcher
 from ...store.signature import Signature
+from ..consent import AgreedCase
 from ..oracle.replay import Replay
 from ..oracle.scheduler import Budget
 from ..oracle.verdict import Verdict
@@ -39,6 +40,8 @@ class CaptureSession:
 
     index: Index
     capture: CaptureInfo
+    #: What may run here; ``case`` is it, or a variant or a step of it.
+    agreed: AgreedCase
     case: Case
     shown: Replay
     pool: Workers
@@ -126,7 +129,7 @@ class CaptureSession:
                     signature=verdict.signature,
                     provenance=provenance,
                     parent=self.capture.id,
-                    ours=self.index.captures.is_ours(self.capture.id),
+                    ours=self.agreed.ours,
                 )
             )
         return ids

@@ -11,7 +11,7 @@ from ...backends.provenance.spec import InvalidSpec
 from ...backends.running.confinement import NoConfinement
 from ...store.errors import LeaseLost, StoreError
 from ...store.index import CaptureInfo, Index, State
-from ..consent import Confirm, question, refuse
+from ..consent import NOT_TRUSTED, Confirm, may_run, refuse
 from ..reducer.history import begin_at
 from ..sandbox.cluster import connect
 from . import notebook_progress
@@ -103,13 +103,6 @@ def _script(index: Index, capture: CaptureInfo) -> str:
     return "" if repro is None else repro.text
 
 
-def _is_ours(index: Index, capture_id: int, from_step: int | None) -> bool:
-    """Whether this user made all that will run."""
-    info = None if from_step is None else index.reductions.last(capture_id)
-    step = from_step is None or (info is not None and index.reductions.is_our_step(info.id, from_step))
-    return step and index.captures.is_ours(capture_id)
-
-
 def _one(
     index: Index,
     capture: CaptureInfo,
@@ -119,20 +112,23 @@ def _one(
     resources: SharedResources,
 ) -> CaptureOutcome:
     """Minify one capture and write down its state, whatever happens."""
+    begun: tuple[int, int] | None = None
     try:
-        case = index.captures.case(capture.id)
-        asked = question(capture, case)
-        trusted = options.trust or _is_ours(index, capture.id, options.from_step)
+        if options.from_step is None:
+            stored = index.stored(capture.id).captured()
+        else:
+            reduction, stored = begin_at(index, capture.id, options.from_step)
+            begun = reduction, options.from_step
+        agreed = may_run(capture.id, stored, trust=options.trust, confirm=confirm)
     except (StoreError, InvalidSpec) as error:  # the others still get their turn
         index.captures.set_state(capture.id, State.BLOCKED, str(error))
         return CaptureOutcome(State.BLOCKED, str(error))
-    if not trusted and not confirm(asked):
-        outcome = CaptureOutcome(State.BLOCKED, "not run: it was captured elsewhere, and was not trusted (--trust)")
-        index.captures.set_state(capture.id, outcome.state, outcome.reason)
-        return outcome
+    if agreed is None:
+        index.captures.set_state(capture.id, State.BLOCKED, NOT_TRUSTED)
+        return CaptureOutcome(State.BLOCKED, NOT_TRUSTED)
     index.captures.set_state(capture.id, State.REDUCING)
     try:
-        outcome = reduce_capture(index, capture, options, listener, resources)
+        outcome = reduce_capture(index, capture, agreed, options, listener, resources, begun)
     except LeaseLost:
         raise
     except BaseException:

@@ -14,6 +14,7 @@ from ...backends.provenance.spec import BackendSpec
 from ...backends.running.confinement import wanted
 from ...repro_templates.processes import Processes
 from ...store.document.case import Case, Json
+from ..consent import AgreedCase
 from ..sandbox.cluster import Cluster
 from ..sandbox.launcher import Mode
 from ..sandbox.pool import Ended, Pool, Workers
@@ -44,11 +45,13 @@ class SharedResources:
         self._imports = ""
         self._backend: Json = {}
 
-    def workers(self, case: Case) -> Workers:
-        """Workers that have imported what ``case`` needs, and have answered nothing yet.
+    def workers(self, agreed: AgreedCase, way: Case | None = None) -> Workers:
+        """Workers that have imported what an agreed case needs, and have answered nothing yet.
 
-        Raises `BackendImportError`, or another `SandboxError`.
+        ``way`` is the case with one of the ways to have its backend back. Raises `BackendImportError`, or another
+        `SandboxError`.
         """
+        case = agreed.case if way is None else way
         mode: Mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
         imports = json.dumps([mode, *_imports(case)], sort_keys=True)
         if isinstance(self._workers, Pool) and imports == self._imports and self._serves(self._workers, case.backend):

@@ -61,12 +61,16 @@ class Repros:
         log: str,
         case: Case | None = None,
         blobs: Blobs | None = None,
+        ours: bool = False,
     ) -> None:
         """Store a rendered file, which replaces the one of the same format. The same text keeps its origin, and its
-        ``case``, if none is given."""
+        ``case``, if none is given.
+
+        ``ours``: it was rendered from a case that this user made. Only then is it signed.
+        """
 
         def put(session: Session) -> list[str]:
-            self._database.need(session, CaptureRow, capture_id)
+            identity = self._database.need(session, CaptureRow, capture_id).identity
             self._database.check_lease(session, capture_id)
             row = session.get(ReproRow, (capture_id, format))
             same = row if row is not None and row.text == text else None
@@ -77,7 +81,9 @@ class Repros:
             if staged is not None and case is not None:
                 self._cases.insert(session, [staged])
                 document, nodes, inputs = staged.key, case.graph.count, len(case.inputs)
-            origin = same.origin if same is not None and document == before else script_tag(text, document)
+            origin = same.origin if same is not None and document == before else ""
+            if ours:
+                origin = script_tag(text, document, identity)
             new = ReproRow(
                 capture=capture_id, format=format, text=text, log=here().mask(log), verified=verified, runs=runs
             )
@@ -105,13 +111,6 @@ class Repros:
             return dropped
 
         self._cases.sweep(self._database.write(remove))
-
-    def case(self, capture_id: int) -> Case | None:
-        """The case of the script, if that is verified and its case is known."""
-        script = self.get(capture_id)
-        if script is None or not script.verified or script.document is None:
-            return None
-        return self._cases.load(script.document, f"the script of capture {capture_id}")
 
     def get(self, capture_id: int, format: str = "script") -> ReproInfo | None:
         """The rendered file of that format, None if there is none."""

@@ -31,8 +31,9 @@ from .database import Database, now
 from .documents import dumps, loads, plain
 from .reductions import precedence
 from .signing import CaptureSigner
+from .stored import read as read_stored
 from .tables import ArtifactRow, CaptureRow, ReductionRow, ReproRow, State
-from .trust import is_ours, origin_tag, signed_tag
+from .trust import origin_tag, signed_tag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,14 +301,6 @@ class Captures:
             raise StoreError(f"capture {id} of {name} has no graph that can be run: {row.reason or 'not stored'}")
         return self._cases.load(row.document, f"capture {id}")
 
-    def is_ours(self, id: int) -> bool:
-        """Whether this user made the case of a capture, for this capture."""
-        case = self.case(id)
-        with self._database.reading() as session:
-            row = self._database.need(session, CaptureRow, id)
-        of_it = row.identity == identity_of(backend_of(case, {}), shape_of(case, "", ""), row.signature)
-        return of_it and is_ours(row.document or "", row.identity, loads(row.provenance).get("origin"))
-
     def signature(self, id: int) -> Signature | None:
         """The signature of a capture with all its parts."""
         with self._database.reading() as session:
@@ -354,8 +347,8 @@ class Captures:
 
     def needs(self, id: int) -> str:
         """The labels that a worker needs for a capture: see `fxminify.store.index.queue`."""
-        case, ours = self.case(id), self.is_ours(id)
-        return queue.needs_of(case, queue.whose(self.get(id).provenance, ours=ours))
+        found = read_stored(self._database, self._cases, id).captured()
+        return queue.needs_of(found.case, queue.whose(self.get(id).provenance, ours=found.ours))
 
     def known_needs(self, id: int) -> str:
         """`needs`, none of a capture that cannot be read: any worker finds out what is wrong with it."""

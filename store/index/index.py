@@ -13,7 +13,6 @@ from typing import Self
 
 from ..document.case import Case
 from ..errors import StoreError
-from . import trust
 from .artifacts import Artifacts, ReproInfo, Repros
 from .blobs import INLINE_LIMIT, BlobStore
 from .bugs import BugInfo, Bugs
@@ -28,6 +27,7 @@ from .leases import Leases
 from .reductions import ReductionInfo, Reductions, StepInfo
 from .retests import Retest, Retests
 from .sharing import Masks, Shared, share
+from .stored import StoredCapture, StoredCase, StoredScript, StoredStep, read, read_step
 from .tables import BugStatus, DeliveryState, RetestResult, State, TaskState
 from .tasks import TaskInfo, Tasks, WorkerInfo
 from .tokens import TokenInfo, Tokens, TokenScope
@@ -37,8 +37,9 @@ from .verdicts import StoredVerdict, Verdicts
 
 __all__ = [
     "BugInfo", "BugStatus", "CaptureInfo", "DeliveryInfo", "DeliveryState", "EventInfo", "Index", "ReductionInfo",
-    "Regrouped", "ReproInfo", "Retest", "RetestResult", "State", "StepInfo", "StoreError", "StoredVerdict", "TaskInfo",
-    "TaskState", "TokenInfo", "TokenScope", "WorkerInfo",
+    "Regrouped", "ReproInfo", "Retest", "RetestResult", "State", "StepInfo", "StoreError", "StoredCapture",
+    "StoredCase", "StoredScript", "StoredStep", "StoredVerdict", "TaskInfo", "TaskState", "TokenInfo", "TokenScope",
+    "WorkerInfo",
 ]  # fmt: skip
 
 #: The reason of a capture whose script is verified, although its minification was interrupted.
@@ -52,7 +53,7 @@ class Index:
         self._database = database
         #: The storages of all cases, by content.
         self.blobs = BlobStore(database, inline_limit)
-        cases = CaseStore(database, self.blobs)
+        self._cases = cases = CaseStore(database, self.blobs)
         #: One row for each failure.
         self.captures = Captures(database, cases)
         #: One row for captures that fail in the same way.
@@ -121,17 +122,17 @@ class Index:
         if isinstance(of, ReductionInfo):
             return self.reductions.best(of.id)
         if isinstance(of, CaptureInfo):
-            return self.repros.case(of.id) or self.reductions.best_of(of.id)
+            found = self.stored(of.id).smaller()
+            return None if found is None else found.case
         raise TypeError(f"best() takes a ReductionInfo or a CaptureInfo, not {of!r}")
 
-    def is_ours(self, id: int) -> bool:
-        """Whether this user made all that running a capture, its minimal case or its script executes."""
-        script = self.repros.get(id)
-        return (
-            self.captures.is_ours(id)
-            and self.reductions.is_ours(id)
-            and (script is None or trust.is_our_script(script.text, script.origin, script.document))
-        )
+    def stored(self, id: int) -> StoredCapture:
+        """What can be run of a capture, read once: see `fxminify.store.index.stored`."""
+        return read(self._database, self._cases, id)
+
+    def stored_step(self, id: int, number: int) -> StoredStep | None:
+        """The case of a step of the last reduction of a capture, read once; None if it was never reduced."""
+        return read_step(self._database, self._cases, id, number)
 
     def share(self, path: Path, ids: Sequence[int], masks: Masks, *, force: bool = False) -> Shared:
         """Write a new file with the captures ``ids`` (empty: all), scrubbed: see `fxminify.store.index.sharing`."""

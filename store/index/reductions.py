@@ -20,14 +20,13 @@ from sqlalchemy.orm import Session
 
 from .. import codec
 from ..document.case import Blobs, Case, Json, target_name
-from ..errors import StoreError
 from ..private_values import here
 from . import bugs
 from .cases import CaseStore
 from .database import Database, now
 from .documents import digest, dumps, loads
 from .tables import CaptureRow, ReductionRow, StepRow
-from .trust import is_ours, origin_tag
+from .trust import origin_tag
 from .verdicts import Verdicts
 
 #: The most characters of the difference of a step; the middle of a longer one is cut out.
@@ -85,9 +84,15 @@ class Reductions:
         self._database = database
         self._cases = cases
         self._verdicts = verdicts
+        #: Reductions that this process began of cases that its user made: what comes of them is signed.
+        self._ours: set[int] = set()
 
-    def begin(self, capture_id: int, config: Json) -> ReductionInfo:
-        """Resume the unfinished reduction of this capture with the same ``config``, or start one."""
+    def begin(self, capture_id: int, config: Json, *, ours: bool = False) -> ReductionInfo:
+        """Resume the unfinished reduction of this capture with the same ``config``, or start one.
+
+        ``ours``: the case that is reduced was made by this user. Only then are the cases of its steps signed, because
+        what comes of somebody else's case runs code of theirs.
+        """
         text = dumps(config)
         key = digest(text.encode())
         with self._database.writing() as session:
@@ -113,6 +118,7 @@ class Reductions:
                 )
                 session.add(row)
                 session.flush()
+            (self._ours.add if ours else self._ours.discard)(row.id)
             return _info(row, resumed=resumed)
 
     def finish(
@@ -141,7 +147,7 @@ class Reductions:
     def last(self, capture_id: int) -> ReductionInfo | None:
         """The reduction whose best case represents a capture: see `precedence`."""
         with self._database.reading() as session:
-            row = _last_row(session, capture_id)
+            row = last_row(session, capture_id)
             return None if row is None else _info(row, resumed=False)
 
     def unfinished(self, capture_id: int) -> list[ReductionInfo]:
@@ -158,30 +164,6 @@ class Reductions:
         """The smallest case so far of a reduction, None if there is none. Raises `StoreError`."""
         with self._database.reading() as session:
             row = self._database.need(session, ReductionRow, reduction_id)
-        return self._best(row)
-
-    def best_of(self, capture_id: int) -> Case | None:
-        """The smallest case of the reduction that represents a capture, None if there is none."""
-        with self._database.reading() as session:
-            row = _last_row(session, capture_id)
-        return None if row is None else self._best(row)
-
-    def is_ours(self, capture_id: int) -> bool:
-        """Whether this user made what `best_of` returns, for this capture. True if there is none."""
-        with self._database.reading() as session:
-            identity = self._database.need(session, CaptureRow, capture_id).identity
-            row = _last_row(session, capture_id)
-        return row is None or is_ours(row.best or "", identity, row.origin)
-
-    def is_our_step(self, reduction_id: int, number: int) -> bool:
-        """Whether this user made the case of a step, for the capture of that reduction."""
-        with self._database.reading() as session:
-            capture = self._database.need(session, ReductionRow, reduction_id).capture
-            identity = self._database.need(session, CaptureRow, capture).identity
-            row = session.get(StepRow, (reduction_id, number))
-        return row is not None and is_ours(row.document or "", identity, row.origin)
-
-    def _best(self, row: ReductionRow) -> Case | None:
         return None if row.best is None else self._cases.load(row.best, f"the best of reduction {row.id}")
 
     def accept(self, reduction_id: int, case: Case, blobs: Blobs, *, step: int | None = None) -> None:
@@ -194,7 +176,7 @@ class Reductions:
                 old, key = row.best, staged.key
                 self._cases.insert(session, [staged])
                 identity = self._database.need(session, CaptureRow, row.capture).identity
-                row.best, row.origin = key, origin_tag(key, identity)
+                row.best, row.origin = key, origin_tag(key, identity) if reduction_id in self._ours else ""
                 row.nodes_after, row.inputs_after = case.graph.count, len(case.inputs)
                 names = sorted({target_name(node) for node in case.graph.compute})
                 row.operators = ", ".join(names)[:LONGEST_OPERATORS]
@@ -241,19 +223,6 @@ class Reductions:
             ).all()
         return [row.to(StepInfo, kept=row.document is not None) for row in rows]
 
-    def step_case(self, reduction_id: int, number: int) -> Case:
-        """The validated case of a step. Raises `StoreError` if the step does not exist or its case was not stored."""
-        with self._database.reading() as session:
-            row = session.get(StepRow, (reduction_id, number)) if abs(number) < 1 << 63 else None
-            steps = session.scalars(
-                select(StepRow.number).where(StepRow.reduction == reduction_id, StepRow.document.is_not(None))
-            ).all()
-        if row is None or row.document is None:
-            what = "was not kept, it is too large" if row is not None else "does not exist"
-            have = f"; those kept are {', '.join(map(str, sorted(steps)))}" if steps else ""
-            raise StoreError(f"step {number} {what}{have}")
-        return self._cases.load(row.document, f"step {number} of reduction {reduction_id}")
-
     def _own(self, session: Session, reduction_id: int) -> ReductionRow:
         """The row of a reduction, which nobody else changes in this transaction."""
         row = self._database.need(session, ReductionRow, reduction_id, lock=True)
@@ -275,7 +244,8 @@ def precedence(row: ReductionRow) -> tuple[bool, str, int]:
     return row.finished is not None, row.finished or "", row.id
 
 
-def _last_row(session: Session, capture_id: int) -> ReductionRow | None:
+def last_row(session: Session, capture_id: int) -> ReductionRow | None:
+    """The reduction with a best case that represents a capture, None if there is none."""
     rows = session.scalars(
         select(ReductionRow).where(ReductionRow.capture == capture_id, ReductionRow.best.is_not(None))
     )

@@ -2,9 +2,10 @@
 
 Running a capture imports its backend and may execute source in the capture. So `minify run` asks before it runs a
 capture of somebody else. Every document of a case that this user's fxminify stored has an origin tag, an HMAC made with
-this user's key over the whole document and the capture it belongs to; a stored script has one over its text and its
-case. The key is in ``$XDG_STATE_HOME/fxminify/key`` and is made on first use. One that others may read or write, or
-that belongs to somebody else, proves nothing (`fxminify.store.index.keys`).
+this user's key over the whole document and the capture it belongs to. A stored script has one over its text, its case
+and the capture. What was made of somebody else's case has none. The key is in ``$XDG_STATE_HOME/fxminify/key`` and is
+made on first use. One that others may read or write, or that belongs to somebody else, proves nothing
+(`fxminify.store.index.keys`).
 """
 
 from __future__ import annotations
@@ -40,14 +41,16 @@ def signed_tag(signer: signing.CaptureSigner, document: str, capture: str) -> st
     return signer.sign(_case(document, capture))
 
 
-def script_tag(text: str, document: str | None = None) -> str:
-    """The tag to store with a script that was rendered here, of the case with the digest ``document``."""
-    return _tag(_script(text, document))
+def script_tag(text: str, document: str | None, capture: str) -> str:
+    """The tag for a script of a case that this user made: of its text, of the digest ``document`` of its case, and of
+    the capture with that identity."""
+    return _tag(_script(text, document, capture))
 
 
-def is_our_script(text: str, tag: object, document: str | None = None) -> bool:
-    """Whether ``tag``, as found in a file, proves that this user's fxminify rendered ``text``, of that case."""
-    return _proves(tag, _script(text, document))
+def is_our_script(text: str, tag: object, document: str | None, capture: str) -> bool:
+    """Whether ``tag``, as found in a file, proves that this user's fxminify rendered ``text``, of that case, for that
+    capture."""
+    return _proves(tag, _script(text, document, capture))
 
 
 def maker(*, create: bool = False) -> str:
@@ -56,8 +59,8 @@ def maker(*, create: bool = False) -> str:
     return hmac.new(key, b"maker", hashlib.sha256).hexdigest()[:16] if key else ""
 
 
-def _script(text: str, document: str | None) -> bytes:
-    return _SCRIPT + f"{document or ''}\0{text}".encode(errors="replace")
+def _script(text: str, document: str | None, capture: str) -> bytes:
+    return _SCRIPT + f"{document or ''}\0{capture}\0{text}".encode(errors="replace")
 
 
 def _tag(content: bytes) -> str:

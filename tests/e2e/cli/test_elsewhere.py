@@ -53,7 +53,7 @@ def test_blocked_without_its_module_and_trusted_by_another_user(captured: Desk, 
     assert captured.row()["state"] == "verified"
     refused = captured.minify("verify", "repro.db", 1, **stranger)
     assert refused.returncode == 3
-    assert "the script of capture 1 is not trusted: add --trust to run it" in " ".join(refused.stdout.split())
+    assert "not run: it was captured elsewhere, and was not trusted (--trust)" in " ".join(refused.stdout.split())
 
 
 @pytest.mark.slow

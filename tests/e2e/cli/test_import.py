@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 import pytest
 import torch
 from desks import Desk, MakeDesk
 
+from fxminify.backends.capture.foreign_script import NotForeign, take
 from fxminify.store.index import Index
 from fxminify.store.live.build import build
 
@@ -65,6 +69,22 @@ def test_a_file_is_run_only_when_trusted(dynamo: Desk) -> None:
     assert "refused/refused.py is a program. Importing it\n  - runs it\n  - imports torch\nRun it?" in done.stderr
     assert done.stderr.endswith("Error: refused/refused.py was not run: it was not trusted (--trust).\n")
     assert not (dynamo.path / "new.db").exists()
+
+
+def test_a_file_that_is_another_one_by_the_time_it_runs_does_not_run(dynamo: Desk) -> None:
+    """It is exchanged while the question is shown."""
+    script, evil = dynamo.path / "asked.py", "import pathlib\npathlib.Path('evil').touch()\n"
+    good = (dynamo.path / "refused" / "refused.py").read_text()
+    script.write_text(good)
+
+    def confirm(question: str) -> bool:
+        script.write_text(evil + good)
+        return True
+
+    with contextlib.chdir(dynamo.path), pytest.raises(NotForeign, match=r"asked\.py could not be imported"):
+        take("asked.db", [Path("asked.py")], confirm=confirm)
+    assert not (dynamo.path / "evil").exists()
+    assert not (dynamo.path / "asked.db").exists()
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_a_first_script_is_kept_though_the_run_is_interrupted(
     with Index.open(str(db), readonly=True) as index:
         row = index.captures.get(1)
         assert (row.state, row.reason, row.nodes_after) == (State.VERIFIED, INTERRUPTED, 1)
-        assert index.is_ours(1)
+        assert index.stored(1).ours
         assert [node.name for node in index.best(row).graph.compute] == ["sin"]  # type: ignore[union-attr]
         assert "```python" in stored_repro(index, 1, "issue")[0]
         for name in ("script", "pytest", "notebook", "bisect"):

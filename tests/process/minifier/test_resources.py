@@ -5,6 +5,7 @@ from pathlib import Path
 
 import indexes
 import pytest
+from agreed import agreed
 
 from fxminify.minifier.oracle import tasks
 from fxminify.minifier.sandbox.launcher import BackendImportError
@@ -20,11 +21,11 @@ def test_captures_of_one_backend_share_its_imports() -> None:
     first = replace(indexes.chain(["sin"]), backend=EAGER)
     other = replace(first, backend={**EAGER, "name": "aot_eager", "target": "aot_eager"})
     with SharedResources(MinifyOptions()) as resources:
-        pool = resources.workers(first)
+        pool = resources.workers(agreed(first))
         assert pool.submit("observe", tasks.observe_argument(first, "direct"), timeout=60).result().ended is Ended.DONE
-        assert resources.workers(replace(indexes.chain(["cos"]), backend=EAGER)) is pool
+        assert resources.workers(agreed(replace(indexes.chain(["cos"]), backend=EAGER))) is pool
         assert pool.submit("observe", tasks.observe_argument(first, "direct"), timeout=60).result().ended is Ended.DONE
-        assert resources.workers(other) is not pool
+        assert resources.workers(agreed(other)) is not pool
 
 
 MODULE = """
@@ -55,12 +56,12 @@ def test_backends_of_one_module_share_its_imports(tmp_path: Path) -> None:
     }
     absent = {**one.backend, "name": "absent", "target": "absent"}
     with SharedResources(MinifyOptions()) as resources:
-        pool = resources.workers(one)
+        pool = resources.workers(agreed(one))
         for backend in ({**one.backend, "options": {"dict": [["fast", True]]}}, other, one.backend):
             case = replace(one, backend=backend)
-            assert resources.workers(case) is pool
+            assert resources.workers(agreed(case)) is pool
             assert (
                 pool.submit("observe", tasks.observe_argument(case, "direct"), timeout=60).result().ended is Ended.DONE
             )
         with pytest.raises(BackendImportError, match="importing two_backends registers no backend called 'absent'"):
-            resources.workers(replace(one, backend=absent))
+            resources.workers(agreed(replace(one, backend=absent)))

@@ -22,6 +22,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fxminify.cli import main
+from fxminify.minifier.consent import NOT_TRUSTED
 from fxminify.minifier.regression.retest import RetestOptions, classify, enough, retest
 from fxminify.repro_templates.verify import Verification
 from fxminify.store.document.case import Case, Graph, Node
@@ -65,7 +66,7 @@ class Shelf:
             )  # fmt: skip
             if verified:
                 text = script or "import toy\ntoy.compile()\n"
-                index.repros.save(id, "script", text, verified=verified, runs=3, log="")
+                index.repros.save(id, "script", text, verified=verified, runs=3, log="", ours=ours)
         return id
 
     def invoke(self, *args: object) -> Result:
@@ -161,7 +162,7 @@ def test_a_script_from_elsewhere_runs_only_when_trusted(shelf: Shelf) -> None:
     shelf.add("a", ours=False)
     code, (row,) = shelf.json()
     assert (code, row["result"]) == (3, "cannot run")
-    assert row["message"] == "not run: it was made elsewhere, and was not trusted (--trust)"
+    assert row["message"] == NOT_TRUSTED
     assert shelf.results("--trust") == (0, ["still failing"])
 
 

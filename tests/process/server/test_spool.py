@@ -68,7 +68,7 @@ def test_what_waits_is_sent_once_with_its_case_and_is_its_makers(served: Served)
     assert occurrences(served.index) == {"no sin": 1, "no cos": 1}
     assert one.case is not None
     assert dict(served.index.blobs.view(one.case.storages)) == one.blobs
-    assert served.index.is_ours(1)
+    assert served.index.stored(1).ours
     assert spools() == []
     assert Sender(spool).run(0).sent == 0
 

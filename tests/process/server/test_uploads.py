@@ -327,14 +327,14 @@ def test_without_space_for_it_an_upload_is_told_to_come_again(
 def test_what_comes_from_the_own_user_is_theirs_behind_a_server_as_well(served: Served, tmp_path: Path) -> None:
     tag = origin_tag(pack(SIN)[0], IDENTITY)
     served.upload(body_of(tmp_path, SIN, BOOM, origin=tag, maker=maker()))
-    assert served.index.is_ours(1)
+    assert served.index.stored(1).ours
     assert f"maker={maker()}" in served.index.tasks.get(1).needs.split()
 
 
 @pytest.mark.parametrize("lie", [{"origin": "0" * 64}, {"provenance": {"origin": "x", "maker": "y"}}, {"maker": "a b"}])
 def test_what_only_says_so_is_not(served: Served, tmp_path: Path, lie: dict[str, Any]) -> None:
     served.upload(body_of(tmp_path, SIN, BOOM, **{"maker": maker(create=True), **lie}))
-    assert not served.index.is_ours(1)
+    assert not served.index.stored(1).ours
 
 
 def test_a_token_may_have_what_it_sends_run_by_those_who_know_the_key(
@@ -348,11 +348,11 @@ def test_a_token_may_have_what_it_sends_run_by_those_who_know_the_key(
     assert f"signer={public}" in served.index.tasks.get(1).needs.split()
     tag = served.index.captures.get(1).provenance["origin"]
     document = pack(SIN)[0]
-    assert not served.index.is_ours(1)
+    assert not served.index.stored(1).ours
     signatures.accept(["0" * 63 + "1"])
-    assert not served.index.is_ours(1)
+    assert not served.index.stored(1).ours
     signatures.accept([public])
-    assert served.index.is_ours(1)
+    assert served.index.stored(1).ours
     assert is_ours(document, IDENTITY, tag)
     assert not is_ours("0" * 64, IDENTITY, tag)
     assert not is_ours(document, "0" * 64, tag)

@@ -75,7 +75,7 @@ def test_a_bug_is_fixed_where_its_script_and_its_graph_pass_and_regresses_where_
     team = Team(tmp_path)
     with Index.open(team.place, create=True) as index:
         id = add(index, team.case(), FAILURE, ours=True)
-        index.repros.save(id, "script", SCRIPT, verified=3, runs=3, log="")
+        index.repros.save(id, "script", SCRIPT, verified=3, runs=3, log="", ours=True)
         index.captures.set_state(id, State.VERIFIED)
         index.tasks.settle(id)
         for task in index.tasks.page([TaskState.QUEUED]):

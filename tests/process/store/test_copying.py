@@ -67,7 +67,7 @@ def is_whole(place: str) -> None:
     with Index.open(place) as index:
         case = index.captures.case(1)
         assert list(dict(index.blobs.view(case.storages)).values()) == [LARGE]
-        assert index.captures.is_ours(1)
+        assert index.stored(1).captured().ours
         assert add(index, chain(["tan"]), failing("no new")) == 6
 
 

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import sqlite3
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,12 @@ def test_too_many_versions_are_cut_down_when_they_are_written(path: str) -> None
     assert (len(kept.versions), {len(v) for v in kept.versions.values()}) == (100, {100})
 
 
+def is_our_step(index: Index) -> bool:
+    step = index.stored_step(1, 1)
+    assert step is not None
+    return step.case.ours
+
+
 @pytest.fixture
 def minimal(tmp_path: Path) -> str:
     """A capture of ours with a minimal case and a script of ours."""
@@ -124,13 +131,13 @@ def minimal(tmp_path: Path) -> str:
     with Index.open(path, create=True) as index:
         add(index, case, blobs, ours=True)
         add(index, *small_case(backend="another"))
-        reduction = index.reductions.begin(1, {})
+        reduction = index.reductions.begin(1, {}, ours=True)
         index.reductions.add_step(reduction.id, StepInfo(1, "nodes", "a", 1, 1), *small_case(1))
         best, values = small_case(1)
-        index.repros.save(1, "script", "raise 1", verified=3, runs=3, log="", case=best, blobs=values)
-        assert index.is_ours(1)
-        assert index.reductions.is_our_step(reduction.id, 1)
-        assert not index.is_ours(2)
+        index.repros.save(1, "script", "raise 1", verified=3, runs=3, log="", case=best, blobs=values, ours=True)
+        assert index.stored(1).ours
+        assert is_our_step(index)
+        assert not index.stored(2).ours
     return path
 
 
@@ -140,8 +147,9 @@ def minimal(tmp_path: Path) -> str:
         "UPDATE repros SET text = 'import os'",
         "UPDATE repros SET origin = NULL",
         "UPDATE repros SET document = (SELECT document FROM captures WHERE id = 2)",
-        "UPDATE reductions SET best = (SELECT document FROM captures WHERE id = 2)",
-        "UPDATE reductions SET origin = NULL",
+        # Without the case of the script, the best of the reduction is what runs.
+        "UPDATE repros SET verified = 0; UPDATE reductions SET best = (SELECT document FROM captures WHERE id = 2)",
+        "UPDATE repros SET verified = 0; UPDATE reductions SET origin = NULL",
         "UPDATE captures SET provenance = '{}'",
         "UPDATE captures SET document = (SELECT document FROM captures WHERE id = 2) WHERE id = 1",
         "UPDATE captures SET signature = 'v2:000000000000'",
@@ -151,9 +159,9 @@ def minimal(tmp_path: Path) -> str:
     ],
 )
 def test_what_was_changed_is_not_ours(minimal: str, change: str) -> None:
-    edit(minimal, change)
+    edit(minimal, *change.split("; "))
     with Index.open(minimal, readonly=True) as index:
-        assert not index.is_ours(1)
+        assert not index.stored(1).ours
 
 
 @pytest.mark.parametrize(
@@ -163,8 +171,8 @@ def test_what_was_changed_is_not_ours(minimal: str, change: str) -> None:
 def test_a_changed_step_is_not_ours(minimal: str, change: str) -> None:
     edit(minimal, change)
     with Index.open(minimal, readonly=True) as index:
-        assert index.is_ours(1)
-        assert not index.reductions.is_our_step(1, 1)
+        assert index.stored(1).ours
+        assert not is_our_step(index)
 
 
 def test_saving_a_changed_script_again_does_not_make_it_ours(minimal: str) -> None:
@@ -172,6 +180,37 @@ def test_saving_a_changed_script_again_does_not_make_it_ours(minimal: str) -> No
     edit(minimal, "UPDATE repros SET text = 'import os'")
     with Index.open(minimal) as index:
         index.repros.save(1, "script", "import os", verified=3, runs=3, log="")
-        assert not index.is_ours(1)
+        assert not index.stored(1).ours
         index.repros.save(1, "script", "raise 2", verified=3, runs=3, log="")
-        assert index.is_ours(1)
+        assert not index.stored(1).ours
+        index.repros.save(1, "script", "raise 2", verified=3, runs=3, log="", ours=True)
+        assert index.stored(1).ours
+
+
+def test_what_was_made_of_a_case_of_somebody_else_is_never_ours(minimal: str) -> None:
+    """Not even for a capture of this user: else one run of theirs that somebody agreed to would be all runs."""
+    theirs, values = small_case(1, backend="another")
+    with Index.open(minimal) as index:
+        reduction = index.reductions.begin(2, {})
+        index.reductions.add_step(reduction.id, StepInfo(1, "nodes", "a", 1, 1), theirs, values)
+        index.repros.save(2, "script", "raise 2", verified=3, runs=3, log="", case=theirs, blobs=values)
+        step, found = index.stored_step(2, 1), index.stored(2)
+        assert (step is not None and step.case.ours, found.script is not None and found.script.ours) == (False, False)
+    edit(minimal, "DELETE FROM repros WHERE capture = 1", "UPDATE repros SET capture = 1")
+    with Index.open(minimal, readonly=True) as index:
+        script = index.stored(1).script
+        assert (script is not None and script.text, script is not None and script.ours) == ("raise 2", False)
+
+
+def test_a_script_of_one_capture_is_not_ours_in_the_row_of_another(minimal: str) -> None:
+    with Index.open(minimal) as index:
+        other = add(index, *small_case(3), "no c", ours=True)
+        script = index.stored(1).script
+        assert script is not None
+        assert script.ours
+    edit(minimal, f"UPDATE repros SET capture = {other}")
+    with Index.open(minimal, readonly=True) as index:
+        moved = index.stored(other).script
+        assert moved is not None
+        assert moved.repro == replace(script.repro, capture=other)
+        assert not moved.ours

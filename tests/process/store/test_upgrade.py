@@ -70,7 +70,9 @@ def test_everything_in_it_is_read(tmp_path: Path, schema: str) -> None:
         (step,) = index.reductions.steps(1)
         assert (step.pass_name, step.difference, step.kept) == ("nodes", "- relu\n- cos", True)
         assert index.verdicts.find(1)["a"].outcome == "same"
-        assert index.best(first) == index.reductions.step_case(1, 1)
+        reduced = index.stored_step(1, 1)
+        assert reduced is not None
+        assert index.best(first) == reduced.case.case
         script = index.repros.get(1)
         assert script is not None
         assert (script.text, script.verified, script.runs) == ("raise SystemExit(1)\n", 3, 3)

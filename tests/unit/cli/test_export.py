@@ -32,11 +32,13 @@ def private(db: Path, **backend: object) -> Case:
         id = index.captures.add(
             case=case, blobs=blobs, failure=failure, signature=None, provenance={"program": f"{SECRET}.py"}, ours=True
         )
-        reduction = index.reductions.begin(id, {})
+        reduction = index.reductions.begin(id, {}, ours=True)
         index.reductions.accept(reduction.id, case, blobs)
         index.verdicts.asked(reduction.id, "one", "slices")
         index.verdicts.answered(reduction.id, "one", "same", None, 1.0, f"a worker said {SECRET}")
-        index.repros.save(id, "script", SCRIPT, verified=3, runs=3, log=f"log of {SECRET}", case=case, blobs=blobs)
+        index.repros.save(
+            id, "script", SCRIPT, verified=3, runs=3, log=f"log of {SECRET}", case=case, blobs=blobs, ours=True
+        )
         index.repros.save(id, "issue", f"about {SECRET}", verified=0, runs=0, log="")
         index.artifacts.save(id, "explanation", {"text": f"about {SECRET}"})
         index.captures.set_state(id, State.VERIFIED, f"because of {SECRET}")
@@ -49,18 +51,19 @@ def test_every_text_is_masked_and_what_is_local_left_out(desk: Desk, monkeypatch
     assert SECRET in texts(desk.db)
     done = desk.invoke("export", "repro.db", "--json")
     assert done.exit_code == 0, done.output
-    shared = texts(desk.path / "share.db")
-    assert SECRET not in shared
-    assert "/data/acme" not in shared
+    kept = texts(desk.path / "share.db")
+    assert SECRET not in kept
+    assert "/data/acme" not in kept
     assert json.loads(done.stdout)["found"] == {}
     with Index.open(str(desk.db), readonly=True) as old, Index.open(str(desk.path / "share.db"), readonly=True) as new:
         script = new.repros.get(1)
         assert script is not None
         assert script.text == SCRIPT.replace(SECRET, "<masked>").replace("/data/acme", "/masked")
         assert (script.log, script.origin, new.repros.get(1, "issue")) == ("", None, None)
-        assert old.is_ours(1)
-        assert not new.captures.is_ours(1)
-        assert not new.reductions.is_ours(1)
+        assert old.stored(1).ours
+        shared = new.stored(1)
+        assert not shared.captured().ours
+        assert not shared.minimal().ours
         assert new.captures.get(1).failure == failing(
             "no key <masked> in /masked/x.cpp:7", diagnostics="error: <masked>"
         )

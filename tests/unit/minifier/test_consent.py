@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hostile_documents import document
 
+import fxminify
 from fxminify.backends.provenance.variables import sentence
-from fxminify.minifier.consent import question
+from fxminify.minifier.consent import AgreedCase, Confirm, may_run, question
 from fxminify.store.document.case import Case, Json
 from fxminify.store.document.decode import InvalidDocument, validate
-from fxminify.store.index import CaptureInfo, State
+from fxminify.store.index import ReproInfo, StoredCase, StoredScript
 
-CAPTURE = CaptureInfo(
-    id=1, bug=1, parent=None, state=State.PENDING, kind="", phase="", backend="", signature="", occurrences=1,
-    nodes_before=None, inputs_before=None, headline="", reason="", created="", last_seen="", failure=None,
-    provenance={}, graph_text="",
-)  # fmt: skip
+REPRO = ReproInfo(1, "script", "", verified=3, runs=3, log="", created="", origin=None, document=None)
 EVIL = "x\n  - imports nothing\nRun it? \x1b[2K\u202e"
 
 
@@ -31,7 +31,7 @@ def case(**fields: Any) -> Case:
 
 def asked(**fields: Any) -> list[str]:
     """The lines between the first and the last."""
-    return question(CAPTURE, case(**fields)).split("\n")[1:-1]
+    return question(1, case(**fields)).split("\n")[1:-1]
 
 
 def test_modules_calls_arguments_options_paths_and_settings_are_listed() -> None:
@@ -67,7 +67,7 @@ def test_carried_source_and_the_stored_script_are_listed_line_by_line() -> None:
         "  - imports subprocess",
         "  - calls the backend f: torch.compile(backend=f)",
     ]  # fmt: skip
-    text = question(CAPTURE, case(), script="import os\n\nos.abort()\n")
+    text = question(1, case(), script="import os\n\nos.abort()\n")
     assert "  - runs the stored script instead of the case:\n  | import os\n  | \n  | os.abort()\n" in text
 
 
@@ -76,7 +76,7 @@ def test_variables_that_the_document_or_its_script_asks_for_are_listed() -> None
     line = "  - gives it these environment variables of yours, as far as they are set: "
     assert asked(backend=backend)[-1] == f"{line}TEAM_LEVEL"
     script = f'"""{sentence(["AWS_SECRET_ACCESS_KEY", "TEAM_LEVEL"])}"""\n'
-    assert f"\n{line}AWS_SECRET_ACCESS_KEY, TEAM_LEVEL\n" in question(CAPTURE, case(backend=backend), script=script)
+    assert f"\n{line}AWS_SECRET_ACCESS_KEY, TEAM_LEVEL\n" in question(1, case(backend=backend), script=script)
     assert not [line for line in asked() if "environment" in line]
 
 
@@ -143,3 +143,82 @@ def test_what_captures_hold_is_read(target: Json) -> None:
 def test_a_setting_of_another_module_is_refused() -> None:
     with pytest.raises(InvalidDocument, match="no valid 'config'"):
         case(context={"config": {"torch._dynamo.config": {"os.name": "x"}}})
+
+
+def test_only_the_gate_makes_what_may_run() -> None:
+    with pytest.raises(TypeError):
+        AgreedCase(1, case(), "", ours=True)  # type: ignore[call-arg]
+    made = may_run(1, StoredCase(case(), ours=True))
+    assert made is not None
+    assert (made.id, made.case, made.script, made.ours) == (1, case(), "", True)
+    with pytest.raises(TypeError):
+        replace(made, case=case(context={"grad": False}))
+    with pytest.raises(AttributeError):
+        made.ours = False  # type: ignore[misc]
+
+
+def test_the_gate_asks_only_about_what_this_user_did_not_make() -> None:
+    """And what is agreed to is what the question listed."""
+    asked: list[str] = []
+
+    def confirm(answer: bool) -> Confirm:
+        def note(question: str) -> bool:
+            asked.append(question)
+            return answer
+
+        return note
+
+    own, other = StoredCase(case(), ours=True), StoredCase(case(), ours=False)
+    script = StoredScript(replace(REPRO, text="import os"), ours=False)
+    assert may_run(1, own, confirm=confirm(False)) is not None
+    assert (may_run(1, other), may_run(1, other, confirm=confirm(False)), len(asked)) == (None, None, 1)
+    agreed = may_run(1, own, script=script, confirm=confirm(True))
+    assert agreed is not None
+    assert (agreed.script, agreed.ours, "| import os" in asked[1]) == ("import os", False, True)
+    trusted = may_run(1, other, trust=True, confirm=confirm(False))
+    assert trusted is not None
+    assert (trusted.ours, len(asked)) == (False, 2)
+
+
+#: All that starts what a capture executes: each takes what the gate made.
+RUNNERS = {
+    "minifier/session/resources.py": ["workers"], "minifier/session/capture.py": ["reduce_capture", "_first_guess"],
+    "minifier/oracle/ablation.py": ["layers"], "minifier/reporting/emit.py": ["__init__", "_again"],
+    "minifier/reporting/export.py": ["_run"], "minifier/service/fixed.py": ["_graph"],
+}  # fmt: skip
+
+
+def test_what_runs_takes_what_the_gate_made() -> None:
+    package = Path(fxminify.__file__).parent
+    trees = {
+        str(file.relative_to(package)): ast.parse(file.read_text())
+        for folder in ("minifier", "backends", "repro_templates", "store")
+        for file in (package / folder).rglob("*.py")
+    }
+    for module, names in RUNNERS.items():
+        taking = {
+            function.name
+            for function in ast.walk(trees[module])
+            if isinstance(function, ast.FunctionDef)
+            and any(ast.unparse(a.annotation) == "AgreedCase" for a in function.args.args if a.annotation)
+        }
+        assert set(names) <= taking, module
+    called = {
+        (module, ast.unparse(node.func))
+        for module, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+    }
+    assert {module for module, name in called if name == "Pool"} == {
+        "minifier/session/resources.py", "minifier/oracle/ablation.py",
+        "minifier/sandbox/dask_worker.py",  # what a driver sends to it
+    }  # fmt: skip
+    assert {module for module, name in called if name == "verify"} <= {
+        "minifier/reporting/emit.py", "minifier/regression/retest.py", "minifier/session/script_oracle.py",
+        "repro_templates/formats.py", "minifier/reporting/script_file.py",
+    }  # fmt: skip
+    made = {module for module, tree in trees.items() if "__new__(AgreedCase" in ast.unparse(tree)}
+    assert made == {"minifier/consent.py"}
+    assert {module for module, name in called if name in ("trust.is_ours", "trust.is_our_script")} == {
+        "store/index/stored.py"
+    }

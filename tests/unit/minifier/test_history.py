@@ -188,8 +188,8 @@ def test_going_on_from_a_step_runs_what_the_capture_names(tmp_path: Path) -> Non
             begin_at(index, 1, 2)
         number, found = begin_at(index, 1, 1)
     assert number == reduction
-    assert found.backend == {"name": "b", "module": "mine", "options": {"dict": [["b", 2]]}}
-    assert (found.imports, found.context) == (case.imports, {"grad": False})
+    assert found.case.backend == {"name": "b", "module": "mine", "options": {"dict": [["b", 2]]}}
+    assert (found.case.imports, found.case.context, found.ours) == (case.imports, {"grad": False}, False)
 
 
 def test_a_long_difference_says_how_many_of_what() -> None:

@@ -236,7 +236,8 @@ def test_scripts_that_are_forgotten_leave_nothing(index: Index) -> None:
     index.repros.save(1, "script", "raise 1", verified=1, runs=1, log="", case=smaller, blobs=values)
     index.repros.save(1, "pytest", "def test(): ...", verified=0, runs=0, log="")
     index.repros.forget(1)
-    assert (index.repros.get(1, "script"), index.repros.get(1, "pytest"), index.repros.case(1)) == (None, None, None)
+    assert (index.repros.get(1, "script"), index.repros.get(1, "pytest")) == (None, None)
+    assert index.best(index.captures.get(1)) is None
     assert index.captures.case(1) == start
     for gone in smaller.storages - start.storages:
         with pytest.raises(StoreError, match="has no storage"):

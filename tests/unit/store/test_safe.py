@@ -18,12 +18,14 @@ FILES = sorted(
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
 CALLS = {"torch.load", "torch.save", "eval", "exec", "sympy.sympify", "yaml.load", "builtins.eval", "builtins.exec"}
 SPEC, OBSERVE = "backends/provenance/spec.py", "minifier/oracle/observe.py"
+FOREIGN = "backends/capture/foreign_run.py"
 SERVER, PROCESSES = "repro_templates/fork_server.py", "repro_templates/processes.py"
 #: Where source is rendered and run, or embedded source is run, in a process made for it, and what such a process is
 #: sent: file -> reason.
 ALLOWED = {
     (SPEC, "exec"): "the source of a backend defined in the user's own script, after the user said so",
     (OBSERVE, "exec"): "source printed from a validated case, in a worker",
+    (FOREIGN, "exec"): "the script that a user imports, after the user said so, in a process that runs nothing else",
     (SERVER, "exec"): "the script that is verified, in a process that runs nothing else",
     (SERVER, "marshal"): "strings and numbers from the process that started it, in a private directory",
     (PROCESSES, "marshal"): "writes these; a JSON reader would be imported before the script",

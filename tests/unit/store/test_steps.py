@@ -33,7 +33,9 @@ def test_a_step_keeps_its_case_beside_the_best(index: Index) -> None:
         (2, "b", "- y\n+ z", True),
     ]
     assert index.reductions.steps(reduction.id)[1].to_json()["difference"] == ["- y", "+ z"]
-    assert index.reductions.step_case(reduction.id, 1) == first[0]
+    kept = index.stored_step(1, 1)
+    assert kept is not None
+    assert (kept.reduction, kept.case.case, kept.case.ours) == (reduction.id, first[0], False)
     assert dict(index.blobs.view(first[0].storages)) == first[1]
     assert index.best(reduction) == last[0]
     info = index.reductions.last(1)
@@ -60,9 +62,9 @@ def test_what_was_not_kept_is_said(index: Index) -> None:
     index.reductions.add_step(reduction.id, step(1, "a"), *small_case(8))
     index.reductions.add_step(reduction.id, step(2, "b"))
     with pytest.raises(Exception, match="step 2 was not kept, it is too large; those kept are 1"):
-        index.reductions.step_case(reduction.id, 2)
+        index.stored_step(1, 2)
     with pytest.raises(Exception, match="step 7 does not exist"):
-        index.reductions.step_case(reduction.id, 7)
+        index.stored_step(1, 7)
 
 
 def test_a_long_difference_is_cut(index: Index) -> None:

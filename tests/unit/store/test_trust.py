@@ -28,9 +28,9 @@ def test_own_capture_is_ours(tmp_path: Path) -> None:
     with Index.open(str(tmp_path / "repro.db"), create=True) as index:
         add(index, *small_case(1), "no a", ours=True)
         add(index, *small_case(2), "no b")
-        assert [index.is_ours(id) for id in (1, 2)] == [True, False]
+        assert [index.stored(id).ours for id in (1, 2)] == [True, False]
         assert add(index, *small_case(2), "no b", ours=True) == 2
-        assert not index.is_ours(2)  # the first case is kept, and that was of somebody else
+        assert not index.stored(2).ours  # the first case is kept, and that was of somebody else
 
 
 def test_another_document_or_capture_is_not_covered_by_the_tag() -> None:
