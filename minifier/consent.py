@@ -51,7 +51,7 @@ def may_run(
     trust: bool = False,
     confirm: Confirm = refuse,
 ) -> AgreedCase | None:
-    """Return what was read of the capture ``id``, its case or its ``script``, as something that may run here; else None.
+    """Return what was read of the capture ``id``, its case or its ``script``, as something that may run; else None.
 
     Raises `fxminify.backends.provenance.spec.InvalidSpec` where its backend cannot be read.
     """

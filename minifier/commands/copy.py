@@ -14,8 +14,9 @@ from .verbs import as_json, dump
 def copy(source: str, target: str, json_: bool) -> None:
     """Copy the index FROM to TO: a new file, or an empty database of a server.
 
-    Ids and signatures stay, and so does what proves that captures are yours. Others may use FROM meanwhile: the copy is
-    one state of it, which suits a backup. TO can be used when it is whole; interrupted, the same command goes on.
+    Ids and signatures stay, and so does what proves that captures are yours. Tokens are left out. Others may use FROM
+    meanwhile: the copy is one state of it, which suits a backup. TO can be used when it is whole; interrupted, the same
+    command goes on.
     """
     from ...store.errors import without_password
     from ...store.index.copying import copy as copied

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 
 import click
@@ -25,11 +24,12 @@ def send(server: str | None, wait: float, again: bool, json_: bool) -> None:
     """Send captures that wait in the spool of this user to the server at URL; without it, to each one's own.
 
     A program that is captured with FXMINIFY_DB=URL never waits for the server. A process in the background sends what
-    it captured; this does so now, as at the end of a job whose machine goes away. FXMINIFY_TOKEN is the token. Exit
-    code 1: something still waits, or was not wanted.
+    it captured; this does so now, as at the end of a job whose machine goes away. FXMINIFY_TOKEN is the token of the
+    server at URL, without that of the one that FXMINIFY_DB names; no other server gets it. Exit code 1: something still
+    waits, or was not wanted.
     """
     from ...store.errors import without_password
-    from ...store.spool.sender import TOKEN, CannotSend, Sender, Sending
+    from ...store.spool.sender import CannotSend, Sender, Sending, token_for
     from ...store.spool.spool import Spool, is_server, spools
     from ...store.text import count
 
@@ -41,7 +41,7 @@ def send(server: str | None, wait: float, again: bool, json_: bool) -> None:
         if again:
             spool.take_back()
         try:
-            done = Sender(spool, os.environ.get(TOKEN, "")).run(wait)
+            done = Sender(spool, token_for(spool.server, named=server)).run(wait)
         except CannotSend as error:
             done = Sending(left=len(spool.items()), why=str(error))
         answers.append({"server": without_password(spool.server), **asdict(done), "unwanted": len(spool.refused())})

@@ -14,7 +14,7 @@ SCOPES = ("submit", "run", "read", "triage", "work", "admin")
 @index_argument()
 @click.option("--new", metavar="NAME", help="Make a token and print it: it is stored nowhere.")
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="What the new token may do.")
-@click.option("--revoke", type=int, metavar="ID", help="This token counts no more.")
+@click.option("--revoke", type=int, metavar="ID", help="End this token.")
 @as_json
 def tokens(db: str, new: str | None, scopes: tuple[str, ...], revoke: int | None, json_: bool) -> None:
     """List the tokens of DB, make one or revoke one.
@@ -27,6 +27,10 @@ def tokens(db: str, new: str | None, scopes: tuple[str, ...], revoke: int | None
     triage  queue a bug again, ignore, merge, split and label bugs
     work    cancel and retry tasks
     admin   all of this but run
+
+    \b
+    A token is proved with the key of the user who makes it, so make it as the
+    user of the server.
     """
     from ...store.index import Index, TokenScope
     from .terminal import listings
@@ -55,4 +59,4 @@ def tokens(db: str, new: str | None, scopes: tuple[str, ...], revoke: int | None
             if json_:
                 dump(info.to_json())
             else:
-                click.echo(f"Token {revoke} counts no more.")
+                click.echo(f"Token {revoke} is revoked.")

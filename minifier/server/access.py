@@ -3,7 +3,7 @@
 A route names as its tags the scopes of which it needs one. One without tags is for administrators. A program of this
 machine needs no token if the server listens on a loopback address only, unless a page of another site or a proxy may be
 behind it: then the request says so in its headers. `run`, which makes workers execute what is sent, always needs a
-token. A browser has its token in a cookie, which counts for what is only read, and for the forms of our own pages.
+token. A browser has a session in a cookie, which counts for what is only read, and for the forms of our own pages.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...store.errors import StoreError
 from ...store.index import TokenInfo, TokenScope
 from ...store.spool.spool import is_loopback
-from .caller import EVERYTHING, Caller, Refused, form_key, token_of
+from .caller import EVERYTHING, Caller, Refused, form_key, session_of
 from .disk import DiskState
 from .html import refusal
 from .service import Service
+from .together import Together
 
 #: The tag of routes that say nothing of the index, for whoever asks.
 OPEN = "open"
@@ -66,7 +67,7 @@ class Admission:
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, name: str, needed: list[str]) -> None:
         headers = Headers(scope=scope)
-        caller = Caller("", frozenset(), form_key(token_of(headers) or self._service.form_secret))
+        caller = Caller("", frozenset(), form_key(session_of(headers) or self._service.form_secret))
         try:
             if OPEN not in needed or scope["method"] not in _READING:
                 _need_same_site(headers, scope)
@@ -95,13 +96,14 @@ class Admission:
         headers = Headers(scope=scope)
         kind, _, text = headers.get("authorization", "").partition(" ")
         if text:
-            token = await self._token(text.strip()) if kind.lower() == "bearer" else None
-            if token is None:
-                raise Refused(401, "this token is not known here, or was revoked", WWW_Authenticate="Bearer")
+            token = await _found(self._service.tokens, text.strip()) if kind.lower() == "bearer" else None
+            if problem := why_not(token):
+                raise Refused(401, problem, WWW_Authenticate="Bearer")
+            assert token is not None
             return Caller(token.name, token.scopes, form_key(text.strip()))
-        cookie = token_of(headers)
+        cookie = session_of(headers)
         if cookie and (scope["method"] in _READING or not scope["path"].startswith("/api/")):
-            token = await self._token(cookie)
+            token = await _found(self._service.sessions, cookie)
             if token is not None:
                 return Caller(token.name, token.scopes, form_key(cookie), signed_in=True)
         client = scope.get("client")
@@ -109,11 +111,22 @@ class Admission:
             return Caller("", EVERYTHING, form_key(self._service.form_secret))
         raise Refused(401, "a token is needed here: `minify tokens DB --new NAME` makes one", WWW_Authenticate="Bearer")
 
-    async def _token(self, text: str) -> TokenInfo | None:
-        try:
-            return await asyncio.wrap_future(self._service.tokens.ask(text))
-        except StoreError as error:
-            raise Refused(503, "the index does not answer: try again later", Retry_After="5") from error
+
+async def _found(asked: Together[str, TokenInfo | None], text: str) -> TokenInfo | None:
+    """The token of a text. Raises `Refused` where the index is away."""
+    try:
+        return await asyncio.wrap_future(asked.ask(text))
+    except StoreError as error:
+        raise Refused(503, "the index does not answer: try again later", Retry_After="5") from error
+
+
+def why_not(token: TokenInfo | None) -> str:
+    """Why a token is not accepted, empty if it is."""
+    if token is None:
+        return "this token is not known here, or was revoked"
+    if not token.proved:
+        return "this token was not made by the user of this server, or with another key: make a new one as that user"
+    return ""
 
 
 def _need_same_site(headers: Mapping[str, str], scope: Scope) -> None:

@@ -1,8 +1,8 @@
-"""Who asks, how a browser says so, and what those are told who may not.
+"""Who asks, how a browser says so, and the answer to a caller who may not.
 
-A program sends its token with each request. A browser has it in a cookie that no script can read and that other sites
-cannot send with a form. Each form of ours carries a key besides, which is made from that token, so that only a page
-that this server made for this browser can change anything.
+A program sends its token with each request. A browser has the id of a session (`fxminify.store.index.sessions`) in a
+cookie that no script can read and that other sites cannot send with a form. Each form of ours carries a key besides,
+which is made from that id, so that only a page that this server made for this browser can change anything.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse
 
 from ...store.index import TokenScope
 
-#: The cookie with the token of a person who signed in.
-COOKIE = "fxminify-token"
+#: The cookie with the session of a person who signed in.
+COOKIE = "fxminify-session"
 EVERYTHING = frozenset(TokenScope) - {TokenScope.RUN}
 
 
@@ -26,7 +26,7 @@ EVERYTHING = frozenset(TokenScope) - {TokenScope.RUN}
 class Caller:
     """Who asks: the name of a token, or nobody in particular of this machine.
 
-    ``form_key`` is what a form of this caller must carry, ``signed_in`` is true where a cookie has the token.
+    ``form_key`` is what a form of this caller must carry, ``signed_in`` is true for the session of a browser.
     """
 
     name: str
@@ -50,11 +50,11 @@ class Refused(Exception):
         return JSONResponse({"detail": str(self)}, self.status, self.headers)
 
 
-def token_of(headers: Mapping[str, str]) -> str:
-    """The token in the cookie of a request, empty if there is none."""
+def session_of(headers: Mapping[str, str]) -> str:
+    """The id of a session in the cookie of a request, empty if there is none."""
     return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
 
 
 def form_key(secret: str) -> str:
-    """The key of forms for those who have a token, or for all others by the secret of this process."""
+    """The key of forms for a caller with this token or session, or for all others by the secret of this process."""
     return hmac.new(secret.encode(), b"a form of fxminify", hashlib.sha256).hexdigest()

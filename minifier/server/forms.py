@@ -16,15 +16,16 @@ from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
 from ...store.index import BugStatus, TokenScope
+from ...store.index.sessions import LASTS
 from . import routes
-from .access import OPEN
-from .caller import COOKIE, Caller, Refused
+from .access import OPEN, why_not
+from .caller import COOKIE, Caller, Refused, session_of
 from .html import page
 from .pages import Id, Text, bug_line
 from .routes import TRIAGE, WORK, Asking, Served
 
-#: The most fields of a form, and the seconds for which a browser stays signed in.
-_FIELDS, _STAYS = 20, 7 * 86400
+#: The most fields of a form.
+_FIELDS = 20
 _LOCAL = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}\Z")
 _STATUSES = {"ignored": BugStatus.IGNORED, "obsolete": BugStatus.OBSOLETE, "open": BugStatus.OPEN}
 
@@ -141,26 +142,27 @@ def sign_in_page(served: Served, asking: Asking, back: Text = "/bugs") -> Respon
 
 @forms.post("/sign-in", tags=[OPEN])
 async def sign_in(request: Request, served: Served, asking: Asking, fields: Fields) -> Response:
-    """Keep a token in a cookie of this browser, if it may read."""
+    """Begin a session of this browser with a token that may read, and keep its id in a cookie."""
     text, back = fields.get("token", "").strip(), _local(fields, "/bugs")
     token = await run_in_threadpool(served.index.tokens.check, text)
-    if token is None or not Caller(token.name, token.scopes).may(TokenScope.READ):
-        sentence = "this token is not known here, or was revoked"
-        if token is not None:
-            sentence = f"the token {token.name} may not see pages: it lacks the scope read"
-        status = 401 if token is None else 403
+    sentence, status = why_not(token), 401
+    if token is not None and not sentence and not Caller(token.name, token.scopes).may(TokenScope.READ):
+        sentence, status = f"the token {token.name} may not see pages: it lacks the scope read", 403
+    if token is None or sentence:
         return page(served, asking, "page_sign_in.html.j2", status=status, sentence=sentence, back=back)
     answer = RedirectResponse(back, 303)
     answer.set_cookie(
-        COOKIE, text, max_age=_STAYS, path="/", httponly=True, samesite="lax",
+        COOKIE, await run_in_threadpool(served.index.sessions.begin, token), max_age=LASTS, path="/", httponly=True,
+        samesite="lax",
         secure=request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://"),
     )  # fmt: skip
     return answer
 
 
 @forms.post("/sign-out", tags=[OPEN])
-def sign_out() -> Response:
-    """Forget the token of this browser."""
+def sign_out(request: Request, served: Served) -> Response:
+    """End the session of this browser."""
+    served.index.sessions.end(session_of(request.headers))
     answer = RedirectResponse("/sign-in", 303)
     answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="lax")
     return answer

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import tempfile
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -37,9 +39,17 @@ class SentBefore(Exception):
         self.capture = capture
 
 
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The body of an upload in a file, and the digest of its bytes, both without its compression."""
+
+    path: Path
+    digest: str
+
+
 @asynccontextmanager
-async def arrived(request: Request, service: Service, key: str) -> AsyncIterator[Path]:
-    """The body of ``request`` in a file, without its compression. The file is gone after the block.
+async def arrived(request: Request, service: Service, key: str, said: str) -> AsyncIterator[Body]:
+    """The body of ``request`` in a file, which is gone after the block. ``said`` is the digest that the sender names.
 
     Raises `SentBefore` for a long one that need not come to its end.
     """
@@ -47,34 +57,43 @@ async def arrived(request: Request, service: Service, key: str) -> AsyncIterator
         try:
             file = stack.enter_context(tempfile.NamedTemporaryFile(dir=service.folder))
             async with asyncio.timeout(SLOWEST):
-                await _write(request, file, service, key)
+                digest = await _write(request, file, service, key, said)
         except TimeoutError:
             raise Refused(408, f"the upload did not come within {SLOWEST:.0f} s") from None
         except ClientDisconnect:
             raise Refused(400, "the upload was broken off") from None
         except OSError as error:  # above all, no space is left
             raise explained(error, str(service.folder)) from error
-        yield Path(file.name)
+        yield Body(Path(file.name), digest)
 
 
-async def store(service: Service, path: Path, caller: Caller, key: str) -> Stored:
-    """Store the upload in a file, together with others. Returns what it is. Raises `Refused`."""
+async def store(service: Service, body: Body, caller: Caller, key: str) -> Stored:
+    """Store an upload, together with others. Returns what it is. Raises `Refused`."""
     for look in (True, False):
-        async with _arriving(service, path, caller, key, look=look) as arrival:
+        async with _arriving(service, body, caller, key, look=look) as arrival:
             (stored,) = await asyncio.wrap_future(service.storing.ask([arrival]))
         if stored is not None:
+            if stored.conflict:
+                raise another_body()
             return stored
     raise AssertionError
 
 
+def another_body() -> Refused:
+    """The answer where a key was used for something else."""
+    return Refused(409, "something else was sent under this Idempotency-Key before: send it under a new one")
+
+
 @asynccontextmanager
-async def _arriving(service: Service, path: Path, caller: Caller, key: str, *, look: bool) -> AsyncIterator[Arrival]:
-    """The upload in a file, read and ready to be stored inside the block."""
+async def _arriving(service: Service, body: Body, caller: Caller, key: str, *, look: bool) -> AsyncIterator[Arrival]:
+    """An upload, read and ready to be stored inside the block."""
     signer = service.signer if TokenScope.RUN in caller.scopes else None
 
     def enter() -> tuple[AbstractContextManager[Arrival], Arrival]:
-        met = form.read(path).with_origin()
-        context = service.index.captures.arriving(met, signer=signer, key=key, actor=caller.name, look=look)
+        met = form.read(body.path).with_origin()
+        context = service.index.captures.arriving(
+            met, signer=signer, key=key, body=body.digest, actor=caller.name, look=look
+        )
         return context, context.__enter__()
 
     context, arrival = await _in_thread(service, enter)
@@ -105,8 +124,9 @@ def _turn(service: Service) -> Iterator[None]:
         service.uploads.release()
 
 
-async def _write(request: Request, file: IO[bytes], service: Service, key: str) -> None:
-    most, looked = service.options.max_upload, False
+async def _write(request: Request, file: IO[bytes], service: Service, key: str, said: str) -> str:
+    """Write the body to ``file``. Returns the digest of what was written."""
+    most, looked, digest = service.options.max_upload, not said, hashlib.sha256()
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise Refused(415, "an upload is sent as it is, or compressed with gzip")
@@ -120,19 +140,26 @@ async def _write(request: Request, file: IO[bytes], service: Service, key: str) 
             raise _too_large(most)
         if received > _SHORT and not looked:
             looked, known = True, await run_in_threadpool(service.index.uploads.find, key)
+            if known is not None and not known.is_same(said):
+                raise another_body()
             if known is not None:
-                raise SentBefore(known)
+                raise SentBefore(known.capture)
         for piece in [chunk] if inflater is None else _inflated(inflater, chunk):
             written += len(piece)
             if written > most:
                 raise _too_large(most)
             if len(piece) <= _SHORT:
+                digest.update(piece)
                 file.write(piece)
             else:
+                await run_in_threadpool(digest.update, piece)
                 await run_in_threadpool(file.write, piece)
     if inflater is not None and not inflater.eof:
         raise Refused(400, "the upload was cut short")
+    if said not in ("", digest.hexdigest()):
+        raise Refused(400, "the upload has another digest than its sender says")
     file.flush()
+    return digest.hexdigest()
 
 
 def _inflated(inflater: zlib._Decompress, chunk: bytes) -> Iterator[bytes]:

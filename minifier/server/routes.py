@@ -34,7 +34,7 @@ from ...store.index.bugs import BugFilter, Sighting
 from .access import OPEN
 from .caller import Caller, Refused
 from .disk import DiskState
-from .intake import SentBefore, arrived, store
+from .intake import SentBefore, another_body, arrived, store
 from .script import of_bug
 from .service import Service
 from .stream import events as event_stream
@@ -176,6 +176,13 @@ Id = Annotated[int, Path(ge=1, lt=1 << 31)]
 After = Annotated[int, Query(ge=0, lt=1 << 31, description="The last id of the page before.")]
 Limit = Annotated[int, Query(ge=1, le=PAGE)]
 Key = Annotated[str, Header(alias="Idempotency-Key", pattern=r"^[A-Za-z0-9_-]{8,64}$")]
+Digest = Annotated[
+    str,
+    Header(
+        alias="Fxminify-Digest", pattern=r"^([0-9a-f]{64})?$",
+        description="The sha256 of the body before compression: what was sent before need not be sent to its end.",
+    ),
+]  # fmt: skip
 
 
 @probes.get("/healthz", tags=[OPEN])
@@ -224,11 +231,14 @@ def status(served: Served) -> Status:
         }
     },
 )
-async def submit_capture(request: Request, response: Response, served: Served, asking: Asking, key: Key) -> Submitted:
-    """Store a capture, or count one more occurrence: 200 where it is known. The same key never counts twice."""
+async def submit_capture(
+    request: Request, response: Response, served: Served, asking: Asking, key: Key, digest: Digest = ""
+) -> Submitted:
+    """Store a capture, or count one more occurrence: 200 where it is known. The same key never counts twice, and is
+    refused with another body (409)."""
     try:
-        async with arrived(request, served, key) as path:
-            stored = await store(served, path, asking, key)
+        async with arrived(request, served, key, digest) as body:
+            stored = await store(served, body, asking, key)
     except SentBefore as known:
         info = await run_in_threadpool(served.index.captures.get, known.capture)
         stored = Stored(info.id, info.bug, info.occurrences)
@@ -241,11 +251,16 @@ async def count_known(served: Served, seen: Annotated[list[SeenAgain], Body(max_
     """Count occurrences of captures that are known here. What is not must be sent whole."""
     arrivals = [
         Arrival(
-            identity=one.identity, provenance={"torch": one.torch, "python": one.python}, times=one.times, key=one.key
+            identity=one.identity,
+            provenance={"torch": one.torch, "python": one.python},
+            times=one.times,
+            key=one.key,
         )
         for one in seen
     ]
     stored = await asyncio.wrap_future(served.storing.ask(arrivals))
+    if any(found is not None and found.conflict for found in stored):
+        raise another_body()
     return [Known(one.key, None if found is None else found.capture) for one, found in zip(seen, stored, strict=True)]
 
 

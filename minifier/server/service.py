@@ -82,11 +82,13 @@ class Service:
     #: What many requests do at the same time.
     storing: Together[Sequence[Arrival], Sequence[Stored | None]] = field(init=False)
     tokens: Together[str, TokenInfo | None] = field(init=False)
+    sessions: Together[str, TokenInfo | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.index, self.disk)
         self.storing = Together("storing", self._store, most=STORED, size=len)
         self.tokens = Together("tokens", self.index.tokens.check_all, most=LOOKED_UP)
+        self.sessions = Together("sessions", self.index.sessions.check_all, most=LOOKED_UP)
 
     def _store(self, together: Sequence[Sequence[Arrival]]) -> Sequence[Sequence[Stored | None]]:
         stored = iter(self.index.captures.store([one for arrivals in together for one in arrivals]))

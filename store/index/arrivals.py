@@ -11,7 +11,7 @@ storages, bugs, and all of a kind by one key. Who has locked a bug is the only o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import select
@@ -23,6 +23,7 @@ from .bugs import BugCount
 from .cases import CaseStore, StagedCase
 from .database import Database, insert, now, table_of, update_each
 from .tables import CaptureRow, MergedRow, State
+from .uploads import Sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +46,15 @@ class Arrival:
     """A failure that was met ``times`` times, with the versions in its ``provenance``.
 
     ``identity`` is that of `fxminify.store.recording`. Without ``new`` it is counted only if it is known. What arrived
-    under a ``key`` before is neither stored nor counted again. ``actor`` is who sent it.
+    under a ``key`` before is neither stored nor counted again. ``body`` is the digest of what was sent under the key.
+    ``actor`` is who sent it.
     """
 
     identity: str
     provenance: Json
     times: int = 1
     key: str = ""
+    body: str = ""
     actor: str = ""
     new: NewCapture | None = None
 
@@ -59,11 +62,12 @@ class Arrival:
 @dataclass(frozen=True, slots=True)
 class Stored:
     """The capture that a failure is, and how often that was met. ``bug`` is None for one of an index that was
-    upgraded."""
+    upgraded. In a ``conflict`` the key was used for something else, and nothing was stored or counted."""
 
     capture: int
     bug: int | None
     occurrences: int
+    conflict: bool = False
 
 
 @dataclass(slots=True)
@@ -115,8 +119,11 @@ def _write(session: Session, database: Database, cases: CaseStore, arrivals: Seq
     ]
     met = {bug.id: bug.occurrences + bug.times for bug in counts.values()}
     queue.put_first(session, tasks, met, [bug.id for bug in counts.values() if bug.empty])
-    done |= {one.key: captures[one.identity].id for one in fresh if one.key and one.identity in captures}
-    uploads.note(session, {one.key: done[one.key] for one in fresh if one.key in done})
+    sent = {
+        one.key: Sent(captures[one.identity].id, one.body or None)
+        for one in fresh if one.key and one.identity in captures
+    }  # fmt: skip
+    uploads.note(session, sent)
     told = [
         {"kind": "capture", "text": new[identity].columns["headline"], "actor": firsts[identity].actor,
          "bug": capture.bug, "capture": capture.id}
@@ -124,7 +131,7 @@ def _write(session: Session, database: Database, cases: CaseStore, arrivals: Seq
         if not new[identity].is_refused
     ]  # fmt: skip
     events.note_all(session, told)
-    return _stored(session, arrivals, captures, done)
+    return _stored(session, arrivals, captures, done | sent)
 
 
 def _once(arrivals: Iterable[Arrival], done: Collection[str]) -> list[Arrival]:
@@ -182,14 +189,29 @@ def _count(
 
 
 def _stored(
-    session: Session, arrivals: Sequence[Arrival], captures: Mapping[str, _Capture], done: Mapping[str, int]
+    session: Session, arrivals: Sequence[Arrival], captures: Mapping[str, _Capture], done: Mapping[str, Sent]
 ) -> list[Stored | None]:
-    """What each arrival is now."""
+    """What each arrival is now. ``done`` has what was sent under keys, before and now."""
     found = {one.id: Stored(one.id, one.bug, one.occurrences) for one in captures.values()}
-    others = sorted({id for key, id in done.items() if id not in found and any(key == one.key for one in arrivals)})
+    identities = {capture.id: identity for identity, capture in captures.items()}
+    keys = {one.key for one in arrivals}
+    others = sorted({sent.capture for key, sent in done.items() if sent.capture not in found and key in keys})
     if others:
-        columns = select(CaptureRow).options(load_only(CaptureRow.bug, CaptureRow.occurrences))
-        rows = session.scalars(columns.where(CaptureRow.id.in_(others)))
+        columns = select(CaptureRow).options(
+            load_only(CaptureRow.identity, CaptureRow.bug, CaptureRow.occurrences)
+        )  # fmt: skip
+        rows = session.scalars(columns.where(CaptureRow.id.in_(others))).all()
         found |= {row.id: Stored(row.id, row.bug, row.occurrences) for row in rows}
-    ids = {identity: capture.id for identity, capture in captures.items()}
-    return [found.get(done.get(one.key, 0) or ids.get(one.identity, 0)) for one in arrivals]
+        identities |= {row.id: row.identity for row in rows}
+    stored: list[Stored | None] = []
+    for one in arrivals:
+        sent = done.get(one.key)
+        if sent is None:
+            capture = captures.get(one.identity)
+            stored.append(None if capture is None else found[capture.id])
+        elif (known := found.get(sent.capture)) is not None:
+            is_same = sent.is_same(one.body) and identities[sent.capture] == one.identity
+            stored.append(known if is_same else replace(known, conflict=True))
+        else:
+            stored.append(None)
+    return stored

@@ -141,13 +141,15 @@ class Captures:
         ours: bool = False,
         signer: CaptureSigner | None = None,
         key: str = "",
+        body: str = "",
         actor: str = "",
         look: bool = True,
     ) -> AbstractContextManager[Arrival]:
         """A failure as a program recorded it, to `store` inside the block.
 
         One with a case and a reason becomes ``BLOCKED``, one that eager has as well ``EAGER_REFUSES``. Workers that
-        accept the key of a ``signer`` may run it. What was stored under a ``key`` before is not stored again
+        accept the key of a ``signer`` may run it. What was stored under a ``key`` before is not stored again; ``body``
+        is the digest of what was sent under it
         (`fxminify.store.index.uploads`). ``actor`` is who sent it. With ``look``, a large one that is known is only
         counted; if it turns out to be gone, do it again without. Raises `ValueError` for a case that contradicts its
         blobs or is too large.
@@ -159,7 +161,16 @@ class Captures:
         elif met.case is not None and met.reason:
             columns["state"] = State.BLOCKED.value
         return self._arriving(
-            columns, met.case, met.blobs, met.provenance, ours=ours, signer=signer, key=key, actor=actor, look=look
+            columns,
+            met.case,
+            met.blobs,
+            met.provenance,
+            ours=ours,
+            signer=signer,
+            key=key,
+            body=body,
+            actor=actor,
+            look=look,
         )
 
     def store(self, arrivals: Sequence[Arrival]) -> list[Stored | None]:
@@ -189,10 +200,11 @@ class Captures:
         look: bool,
         signer: CaptureSigner | None = None,
         key: str = "",
+        body: str = "",
         actor: str = "",
     ) -> Iterator[Arrival]:
         identity = columns["identity"]
-        arrival = Arrival(identity=identity, provenance=provenance, key=key, actor=actor)
+        arrival = Arrival(identity=identity, provenance=provenance, key=key, body=body, actor=actor)
         if case is None:
             yield replace(arrival, new=NewCapture(columns=columns, staged=None, needs=""))
             return

@@ -1,6 +1,7 @@
 """`minify copy FROM TO`: a whole index, from a file to a server, back, or as a copy to keep, while others use it.
 
-The copy is one consistent state, with the same ids, identities and tags. It cannot be opened before it is whole: a file
+The copy is one consistent state, with the same ids, identities and tags of origin. Tokens and sessions of a server are
+left out: a copy grants nothing. It cannot be opened before it is whole: a file
 appears under its name in the end, a server has a schema version until then that nobody opens. Where copying was
 interrupted, it goes on: storages and documents, which are named by their content, stay, and all other rows are copied
 again, because they may have changed.
@@ -39,13 +40,15 @@ from .database import (
     insert as insert_new,
 )
 from .sharing import put_in_place
-from .tables import SCHEMA, Base, BlobRow, DocumentRow
+from .tables import SCHEMA, Base, BlobRow, DocumentRow, SessionRow, TokenRow
 
 #: Rows of one transaction, and documents or storages of one.
 _ROWS, _LARGE = 500, 20
 #: The suffix of a copy that is not whole yet.
 _DRAFT = ".copying"
 _CLASSES: dict[Any, type[Base]] = {mapper.local_table: mapper.class_ for mapper in Base.registry.mappers}
+#: Rows that grant something on a server. They stay where they are.
+LEFT_OUT = (SessionRow.__tablename__, TokenRow.__tablename__)
 #: Rows that are named by their content: those that are there are the same.
 _CONTENT = (BlobRow.__tablename__, DocumentRow.__tablename__)
 
@@ -93,6 +96,7 @@ def _back_up(reading: Database, source: Path, target: Path) -> Copied:
     try:
         ready = folder / "ready.db"
         sqlite.back_up(source, ready, 30.0)
+        sqlite.empty(ready, LEFT_OUT, 30.0)
         _copy_files(source, target)  # those that came meanwhile
         copied = _counted(ready, target)
         put_in_place(ready, folder / "none", target, force=False)
@@ -198,7 +202,7 @@ class _Copying:
             for table in Base.metadata.sorted_tables:
                 if table.name == BlobRow.__tablename__:
                     self._storages(read)
-                else:
+                elif table.name not in LEFT_OUT:
                     self._rows(read, table)
         return self._copied
 

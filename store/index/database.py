@@ -25,7 +25,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool, Pool, QueuePool
 
-from ..errors import ForeignValue, LeaseLost, StoreError, UnknownRow, explained
+from ..errors import ForeignValue, LeaseLost, StoreError, UnknownRow, UnreadableRow, explained
 from . import sqlite
 from .tables import SCHEMA, Base, BugRow, CaptureRow, LeaseRow, ReductionRow, RoundRow, TokenRow
 
@@ -135,6 +135,29 @@ class Database:
             raise StoreError(f"{self.name} was opened before this process was forked: open it again here")
         with _explained(self.name):
             yield
+
+    def apart(
+        self,
+        ids: Sequence[int],
+        read: Callable[[Session, Sequence[int]], list[_T]],
+        bad: Callable[[int, str], _T | None] = lambda id, problem: None,
+    ) -> list[_T]:
+        """Return what ``read`` makes of the rows with these ids, in their order.
+
+        Where one of them cannot be read the others are. Of that one the result has what ``bad`` makes of its id and of
+        the reason, nothing for None.
+        """
+        if not ids:
+            return []
+        try:
+            with self.reading() as session:
+                return read(session, ids)
+        except UnreadableRow as error:
+            if len(ids) == 1:
+                found = bad(ids[0], str(error))
+                return [] if found is None else [found]
+        half = len(ids) // 2
+        return [*self.apart(ids[:half], read, bad), *self.apart(ids[half:], read, bad)]
 
     def need(self, session: Session, table: type[_Row], key: int, *, lock: bool = False) -> _Row:
         """The row ``key`` of ``table``; with ``lock``, no other transaction changes it before this one ends.

@@ -26,6 +26,7 @@ from .installations import Installations
 from .leases import Leases
 from .reductions import ReductionInfo, Reductions, StepInfo
 from .retests import Retest, Retests
+from .sessions import Sessions
 from .sharing import Masks, Shared, share
 from .stored import StoredCapture, StoredCase, StoredScript, StoredStep, read, read_step
 from .tables import BugStatus, DeliveryState, RetestResult, State, TaskState
@@ -76,6 +77,8 @@ class Index:
         self.artifacts = Artifacts(database)
         #: Who may ask a server for what.
         self.tokens = Tokens(database)
+        #: Browsers that are signed in.
+        self.sessions = Sessions(database)
         #: What senders have sent.
         self.uploads = Uploads(database)
         #: What happened.

@@ -10,6 +10,9 @@ from pathlib import Path
 
 log = logging.getLogger("fxminify")
 
+#: The bytes of a key, and the fewest different ones among them: random ones have fewer once in 10^20 keys.
+_BYTES, _VARIED = 32, 12
+
 
 def secret(name: str, *, create: bool) -> bytes:
     """The key ``name``; empty if there is none, or others may know it. With ``create`` a missing one is made."""
@@ -20,7 +23,7 @@ def secret(name: str, *, create: bool) -> bytes:
             path.parent.mkdir(parents=True, exist_ok=True)
             draft = path.with_name(f"{name}.{os.getpid()}.{secrets.token_hex(4)}")
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(secrets.token_bytes(32))
+                file.write(secrets.token_bytes(_BYTES))
             with contextlib.suppress(FileExistsError):  # of two processes making a key one wins, and both read it
                 os.link(draft, path)
             draft.unlink()
@@ -29,6 +32,10 @@ def secret(name: str, *, create: bool) -> bytes:
             if stat.st_uid != os.geteuid() or stat.st_mode & 0o077:
                 log.warning("%s is not private to you, so it proves nothing: remove it, and a new one is made", path)
                 return b""
-            return file.read()
+            content = file.read(_BYTES + 1)
+        if len(content) != _BYTES or len(set(content)) < _VARIED:
+            log.warning("%s is no key of ours, so it proves nothing: remove it, and a new one is made", path)
+            return b""
+        return content
     except OSError:
         return b""

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 _PREFIX = "ed25519:"
 _TAG = re.compile(rf"{_PREFIX}([0-9a-f]{{64}}):([0-9a-f]{{128}})\Z")
 _PUBLIC = re.compile(r"[0-9a-f]{64}\Z")
-#: The file with the secret key of a server.
-_FILE = "signing-key"
+#: The file with the secret key of a server, and what to do where it cannot be had.
+FILE = "signing-key"
+NO_KEY = f"there is no key to sign with: make ~/.local/state/fxminify/{FILE} private to you, or remove it"
 #: The public keys that this process accepts.
 _accepted: set[str] = set()
 
@@ -32,11 +33,9 @@ class CaptureSigner:
     """The key pair of this user. Raises `StoreError` where there is none and none can be made."""
 
     def __init__(self) -> None:
-        seed = keys.secret(_FILE, create=True)
-        if len(seed) != 32:
-            raise StoreError(
-                f"there is no key to sign with: make ~/.local/state/fxminify/{_FILE} private to you, or remove it"
-            )
+        seed = keys.secret(FILE, create=True)
+        if not seed:
+            raise StoreError(NO_KEY)
         self._key: Ed25519PrivateKey = _library().Ed25519PrivateKey.from_private_bytes(seed)
         #: The public key, in hexadecimal digits.
         self.public = self._key.public_key().public_bytes_raw().hex()
@@ -54,6 +53,8 @@ def accept(public: Iterable[str]) -> None:
     for key in public:
         if not _PUBLIC.match(key):
             raise StoreError(f"{key[:80]!r} is no public key, 64 digits as in /api/v1/status of the server")
+        if _is_weak(bytes.fromhex(key)):
+            raise StoreError(f"{key} is a weak key, whose signatures anybody can make: no server has it, do not use it")
         _library().Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
         _accepted.add(key)
 
@@ -76,6 +77,29 @@ def proves(tag: object, content: bytes) -> bool:
     except InvalidSignature:
         return False
     return True
+
+
+#: The prime and the constant of the curve edwards25519 (RFC 8032, 5.1).
+_P = 2**255 - 19
+_D = -121665 * pow(121666, -1, _P) % _P
+
+
+def _is_weak(key: bytes) -> bool:
+    """Say whether a public key is a point of small order, or no point in the one form that RFC 8032 gives it.
+
+    With a point of small order a signature exists that belongs to many messages, and needs no secret. Eight times such
+    a point is the neutral element, the only one with y = 1. x squared follows from y, so x itself is not needed.
+    """
+    y = int.from_bytes(key, "little") & ((1 << 255) - 1)
+    if y >= _P:
+        return True
+    for _ in range(3):
+        square = (y * y - 1) * pow(_D * y * y + 1, -1, _P) % _P
+        denominator = (1 - _D * square * y * y) % _P
+        if denominator == 0:
+            return True
+        y = (y * y + square) * pow(denominator, -1, _P) % _P
+    return y == 1
 
 
 def _library() -> ModuleType:

@@ -21,7 +21,7 @@ from ..errors import ForeignValue
 _T = TypeVar("_T")
 
 #: The newest revision under ``migrations/versions``. Revisions are numbers, so that they can be compared.
-SCHEMA = "0010"
+SCHEMA = "0011"
 
 
 class State(StrEnum):
@@ -372,7 +372,8 @@ class DeliveryRow(Base):
 
 
 class TokenRow(Base):
-    """Who may ask a server for what: see `fxminify.store.index.tokens`. ``digest`` is the sha256 of the secret."""
+    """Who may ask a server for what: see `fxminify.store.index.tokens`. ``digest`` is the sha256 of the secret,
+    ``proof`` proves the row (`fxminify.store.index.rights`)."""
 
     __tablename__ = "tokens"
 
@@ -382,16 +383,30 @@ class TokenRow(Base):
     scopes: Mapped[str]
     created: Mapped[str] = mapped_column(String(32))
     revoked: Mapped[str | None] = mapped_column(String(32))
+    proof: Mapped[str | None] = mapped_column(String(64))
+
+
+class SessionRow(Base):
+    """A browser that is signed in with a token ``until`` a Unix time: see `fxminify.store.index.sessions`."""
+
+    __tablename__ = "sessions"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    token: Mapped[int] = mapped_column(ForeignKey("tokens.id"), index=True)
+    until: Mapped[int] = mapped_column(BigInteger)
+    proof: Mapped[str] = mapped_column(String(64))
 
 
 class UploadRow(Base):
-    """What a sender sent under a ``key`` of its own, so that it counts once: see `fxminify.store.index.uploads`."""
+    """What a sender sent under a ``key`` of its own, so that it counts once: see `fxminify.store.index.uploads`.
+    ``body`` is the digest of what was sent."""
 
     __tablename__ = "uploads"
 
     key: Mapped[str] = mapped_column(String(64), primary_key=True)
     capture: Mapped[int] = mapped_column(ForeignKey("captures.id"))
     day: Mapped[str] = mapped_column(String(10), index=True)
+    body: Mapped[str | None] = mapped_column(String(64))
 
 
 class EventRow(Base):

@@ -11,6 +11,7 @@ on.
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import logging
@@ -25,16 +26,17 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
 from . import upload
-from .spool import AGAIN, CAPTURE, Again, Spool, SpoolItem, is_loopback, read_again
+from .spool import AGAIN, CAPTURE, Again, Spool, SpoolItem, is_loopback, is_server, read_again
 
 log = logging.getLogger("fxminify")
 
-#: The variable with the token of a server.
-TOKEN = "FXMINIFY_TOKEN"
+#: The variable with the token of a server, and that with the address of the server.
+TOKEN, DATABASE = "FXMINIFY_TOKEN", "FXMINIFY_DB"
 #: Seconds for which the process of a captured program waits for a server that does not answer.
 PATIENCE = 600.0
 #: Seconds that one request may stand still, and between two tries.
@@ -45,7 +47,7 @@ _LINGER = 2.0
 _OFFERED = 100
 _PIECE = 1 << 20
 #: Answers that mean that the capture itself is not wanted, and those after which the same is tried again.
-_UNWANTED = (413, 415, 422)
+_UNWANTED = (409, 413, 415, 422)
 _LATER = (400, 408, 425, 429)
 
 
@@ -150,7 +152,10 @@ class Sender:
         for item in items:
             seen = read_again(item) if item.kind == AGAIN else Again(1, upload.versions(item.path))
             asked.append({"key": item.key, "identity": item.identity, "times": seen.times, **_both(seen.versions)})
-        answer = self._ask("POST", "/captures/known", json.dumps(asked).encode(), "application/json")
+        try:
+            answer = self._ask("POST", "/captures/known", json.dumps(asked).encode(), "application/json")
+        except Unwanted as error:  # it is about all of them
+            raise CannotSend(f"{self._spool.server}: {error}") from error
         known = {one["key"] for one in answer if one["capture"] is not None}
         for item in items:
             if item.key in known:
@@ -167,18 +172,27 @@ class Sender:
             return
         if size > self._most:
             raise Unwanted(f"it has {size:,} bytes, and the server takes {self._most:,}")
-        self._ask("POST", "/captures", _packed(item.path), "application/octet-stream", item.key)
+        try:
+            with item.path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            return
+        more = {"Idempotency-Key": item.key, "Content-Encoding": "gzip", "Fxminify-Digest": digest}
+        self._ask("POST", "/captures", _packed(item.path), "application/octet-stream", more)
         item.path.unlink(missing_ok=True)
         self.done.sent += 1
 
     def _ask(
-        self, method: str, path: str, body: bytes | Iterator[bytes] | None = None, kind: str = "", key: str = ""
+        self,
+        method: str,
+        path: str,
+        body: bytes | Iterator[bytes] | None = None,
+        kind: str = "",
+        more: Mapping[str, str] = MappingProxyType({}),
     ) -> Any:
-        headers = {"User-Agent": "fxminify", **({"Content-Type": kind} if kind else {})}
+        headers = {"User-Agent": "fxminify", **({"Content-Type": kind} if kind else {}), **more}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
-        if key:
-            headers |= {"Idempotency-Key": key, "Content-Encoding": "gzip"}
         url = f"{self._spool.server}/api/v1{path}"
         try:
             request = urllib.request.Request(url, body, headers, method=method)
@@ -233,6 +247,14 @@ def _both(versions: Mapping[str, str]) -> dict[str, str]:
     return {name: versions.get(name, "")[:100] for name in ("torch", "python")}
 
 
+def token_for(server: str, *, named: str | None = None) -> str:
+    """Return the token of ``FXMINIFY_TOKEN`` if it is that of this server: the one that was ``named``, else that of
+    ``FXMINIFY_DB``. Another one would learn it, and could use it there.
+    """
+    own = (named or os.environ.get(DATABASE, "")).rstrip("/")
+    return os.environ.get(TOKEN, "") if server == own else ""
+
+
 def start(spool: Spool) -> None:
     """Start a process that sends, unless there is one. It outlives this one and is no child of it, which the program
     might wait for. It has this process's imports and not its hook."""
@@ -248,10 +270,11 @@ def start(spool: Spool) -> None:
 
 def main(server: str) -> int:
     spool = Spool(server)
+    named = None if is_server(os.environ.get(DATABASE, "")) else server  # else the program names it
     try:
         done = Sending()
         while not done.why:  # what came when it was about to end found it at work, and started no other
-            done = Sender(spool, os.environ.get(TOKEN, "")).run(PATIENCE, linger=_LINGER)
+            done = Sender(spool, token_for(spool.server, named=named)).run(PATIENCE, linger=_LINGER)
             if not done.left:
                 break
     except CannotSend as error:

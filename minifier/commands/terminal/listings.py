@@ -183,8 +183,16 @@ def tokens(found: Sequence[TokenInfo], db: str) -> None:
             "name": token.name,
             "scopes": " ".join(sorted(token.scopes)),
             "made": token.created[:10],
-            "state": f"revoked {token.revoked[:10]}" if token.revoked else "counts",
+            "state": _state_of(token),
         }
         for token in found
     ]
     rows(table, console=console)
+
+
+def _state_of(token: TokenInfo) -> str:
+    if token.problem:
+        return token.problem
+    if token.revoked:
+        return f"revoked {token.revoked[:10]}"
+    return "active" if token.proved else "not made with the key of this user: it may do nothing here"

@@ -121,7 +121,7 @@ def test_a_job_is_captured_while_it_runs_and_needs_a_token_elsewhere(desk: Desk,
         here = {"FXMINIFY_DB": at, "FXMINIFY_SPOOL": str(spool), "FXMINIFY_TOKEN": token}
         assert desk.run([sys.executable, "job.py"], **here).returncode == 3
         until(lambda: arrived(desk) == [2])
-        assert desk.minify("tokens", desk.db, "--revoke", 1).stdout == "Token 1 counts no more.\n"
+        assert desk.minify("tokens", desk.db, "--revoke", 1).stdout == "Token 1 is revoked.\n"
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 143
     with Index.open(str(desk.db), readonly=True) as index:

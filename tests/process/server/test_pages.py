@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from fxminify.minifier.server.forms import forms, previews
 from fxminify.minifier.server.pages import BUGS, pages
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 from fxminify.store.index import BugStatus, Index, State, TaskState, TokenScope
+from fxminify.store.index.sessions import LASTS
 
 #: Every page with an id that there is, and the scopes of which it needs one.
 PAGES = sorted(
@@ -303,21 +305,23 @@ def test_tasks_and_workers_are_shown_cancelled_and_queued_again(person: Person) 
 
 
 def test_every_page_asks_for_a_token_and_for_its_scope(closed: Served) -> None:
-    tokens = {scope: closed.index.tokens.new(scope, [scope])[1] for scope in TokenScope}
+    tokens = {scope: closed.index.tokens.new(scope, [scope]) for scope in TokenScope}
+    sessions = {scope: closed.index.sessions.begin(info) for scope, (info, _) in tokens.items()}
+    read = sessions[TokenScope.READ]
     assert {scopes for _, _, scopes in PAGES} == {("open",), ("read",), ("triage",), ("work",)}
     assert len(PAGES) == 20
     before = closed.index.events.last()
     for method, path, needed in PAGES:
         address = path + QUERIES.get(path, "") if method == "GET" else path
-        for wrong in ("", "fxm_1_" + "x" * 43, "x", tokens[TokenScope.READ][:-1]):
-            sent = {"Cookie": f"fxminify-token={wrong}"} if wrong else {}
+        for wrong in ("", "fxs_1_" + "x" * 43, "x", read[:-1], tokens[TokenScope.READ][1]):
+            sent = {"Cookie": f"fxminify-session={wrong}"} if wrong else {}
             answer = closed.ask(method, address, b"" if method == "POST" else None, Accept="text/html", **sent)
             if needed != ("open",):
                 assert answer.status == 401, (method, path, wrong)
                 assert b"no sin" not in answer.body
                 assert 'action="/sign-in"' in answer.body.decode()
-        for scope, token in tokens.items():
-            cookie = {"Cookie": f"fxminify-token={token}"}
+        for scope, session in sessions.items():
+            cookie = {"Cookie": f"fxminify-session={session}"}
             answer = closed.ask(method, address, b"" if method == "POST" else None, Accept="text/html", **cookie)
             allowed = needed == ("open",) or scope in needed or scope is TokenScope.ADMIN
             if method == "POST":  # it has no key
@@ -385,17 +389,48 @@ def test_a_person_signs_in_and_out(closed: Served) -> None:
     assert person.cookies == {}
     page = person.send("/sign-in", token=f" {text} ")
     assert (person.path, lines(page)) == ("/bugs?q=no+cos&order=new", ["/bugs/2"])
-    assert person.cookies == {"fxminify-token": text}
+    (session,) = person.cookies.values()
+    assert person.cookies == {"fxminify-session": session}
+    assert text not in session
     assert "Minify again" not in person.open("/bugs/2").text  # a form that would be refused is not shown
-    cookie = {"Cookie": f"fxminify-token={text}"}
+    cookie = {"Cookie": f"fxminify-session={session}"}
     assert closed.get("/events?seconds=0", **cookie).status == 200
     assert closed.post("/bugs/2/reduce", **cookie).status == 401  # the interface takes no cookie for what changes
+    assert replace(closed, token=session).get("/bugs").status == 401  # a session is no token
     assert (person.send("/sign-out").text, person.cookies) == (person.page.text, {})
+    assert closed.get("/events?seconds=0", **cookie).status == 401  # it is over, whoever has kept its id
     assert person.open("/bugs").forms.keys() == {"post /sign-in 0"}
     person.send("/sign-in", token=text)
     closed.index.tokens.revoke(info.id)
     person.open("/bugs")
     assert person.answer.status == 401
+
+
+def test_a_session_is_worth_nothing_on_another_server_after_its_time_and_where_it_was_planted(
+    closed: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info, _ = closed.index.tokens.new("ann", [TokenScope.READ])
+    sessions = closed.index.sessions
+    first, second = sessions.begin(info), sessions.begin(info)
+    assert [found and found.name for found in sessions.check_all([first, second, first[:-1], ""])] == [
+        "ann", "ann", None, None,
+    ]  # fmt: skip
+
+    def change(statement: str) -> None:
+        closed.index._database.write(lambda session: session.connection().exec_driver_sql(statement))
+
+    change("UPDATE sessions SET proof = (SELECT proof FROM sessions WHERE id = 2) WHERE id = 1")
+    assert [found is not None for found in sessions.check_all([first, second])] == [False, True]
+    change("UPDATE sessions SET until = until + 1")
+    assert sessions.check_all([second]) == [None]
+    third = sessions.begin(info)
+    with monkeypatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(tmp_path / "of another server"))
+        assert sessions.check_all([third]) == [None]
+    assert sessions.check_all([third]) != [None]
+    later = time.time() + LASTS + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert sessions.check_all([third]) == [None]
 
 
 def test_the_cookie_is_for_this_server_and_for_no_script(closed: Served) -> None:

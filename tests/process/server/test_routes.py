@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import json
 import zipfile
@@ -292,6 +293,46 @@ def test_a_revoked_token_counts_no_more(closed: Served) -> None:
     closed.index.tokens.revoke(info.id)
     answer = replace(closed, token=text).get("/bugs")
     assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+def test_a_row_is_no_right(closed: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes to the index plants a token, gives scopes to one, and undoes that one was revoked."""
+    tokens = closed.index.tokens
+    own = tokens.new("ci", [TokenScope.READ])[1]
+    revoked, old = tokens.new("old", [TokenScope.READ])
+    tokens.revoke(revoked.id)
+    planted, digest = "fxm_77_" + "x" * 43, hashlib.sha256(("fxm_77_" + "x" * 43).encode()).hexdigest()
+    for statement in (
+        f"INSERT INTO tokens VALUES (77, 'planted', '{digest}', 'run submit', '2026-01-01', NULL, NULL)",
+        "UPDATE tokens SET revoked = NULL WHERE name = 'old'",
+    ):
+        closed.index._database.write(lambda session: session.connection().exec_driver_sql(statement))  # noqa: B023
+    sentence = "this token was not made by the user of this server, or with another key: make a new one as that user"
+    answer = replace(closed, token=planted).post("/captures")
+    assert (answer.status, answer.detail) == (401, sentence)
+    assert replace(closed, token=old).get("/bugs").detail == "this token is not known here, or was revoked"
+    assert [(token.name, token.proved) for token in tokens.find()] == [("ci", True), ("old", False), ("planted", False)]
+    assert replace(closed, token=own).get("/bugs").status == 200
+    for statement in (
+        "UPDATE tokens SET scopes = 'admin read run submit' WHERE name = 'ci'",
+        "UPDATE tokens SET proof = (SELECT proof FROM tokens WHERE name = 'ci') WHERE id = 77",
+    ):
+        closed.index._database.write(lambda session: session.connection().exec_driver_sql(statement))  # noqa: B023
+        assert [replace(closed, token=text).get("/bugs").status for text in (own, planted)] == [401, 401]
+    fresh = tokens.new("new", [TokenScope.READ])[1]
+    assert replace(closed, token=fresh).get("/bugs").status == 200
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "of another user"))
+    assert replace(closed, token=fresh).get("/bugs").detail == sentence
+
+
+def test_a_row_of_a_token_that_cannot_be_read_stops_no_other(closed: Served) -> None:
+    own = closed.index.tokens.new("ci", [TokenScope.READ])[1]
+    closed.index.tokens.new("bad", [TokenScope.READ])
+    closed.index._database.write(
+        lambda session: session.connection().exec_driver_sql("UPDATE tokens SET scopes = 'odd' WHERE name = 'bad'")
+    )
+    assert closed.index.tokens.check_all([own, "fxm_2_" + "x" * 43])[0] is not None
+    assert [bool(token.problem) for token in closed.index.tokens.find()] == [False, True]
 
 
 def test_the_index_has_no_secret_of_a_token(closed: Served) -> None:

@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
@@ -96,6 +98,54 @@ def test_more_occurrences_of_what_is_not_known_are_dropped(served: Served) -> No
     assert (spool.items(), spool.recall("b" * 16), occurrences(served.index)) == ([], "", {})
 
 
+class Heard(BaseHTTPRequestHandler):
+    """Notes which token each server was sent, and refuses all."""
+
+    tokens: ClassVar[dict[str, list[str | None]]] = {}
+
+    def do_POST(self) -> None:
+        self.tokens.setdefault(f"http://{self.headers['Host']}", []).append(self.headers.get("Authorization"))
+        self.send_error(403)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.mark.parametrize("named", [None, 0, 1])
+def test_a_token_is_sent_to_the_server_that_it_belongs_to(named: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of FXMINIFY_DB, and the one that is named: `minify send` empties the spools of all."""
+    Heard.tokens.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Heard) as first, ThreadingHTTPServer(("127.0.0.1", 0), Heard) as other:
+        servers = [f"http://127.0.0.1:{each.server_address[1]}" for each in (first, other)]
+        for each in (first, other):
+            threading.Thread(target=each.serve_forever, daemon=True).start()
+        for server in servers:
+            Spool(server).put(met("sin"))
+        monkeypatch.setenv("FXMINIFY_DB", f"{servers[0]}/")
+        monkeypatch.setenv("FXMINIFY_TOKEN", "fxm_1_secret")
+        done = CliRunner().invoke(main, ["send", *([] if named is None else [servers[named]])])
+        for each in (first, other):
+            each.shutdown()
+    assert done.exit_code == 1
+    own, foreign = ["Bearer fxm_1_secret"], [None]
+    heard = [Heard.tokens.get(server) for server in servers]
+    assert heard == {None: [own, foreign], 0: [own, None], 1: [None, own]}[named]
+
+
+@pytest.mark.parametrize(("place", "sent"), [("", True), ("repro.db", True), ("URL", True), ("https://other", False)])
+def test_the_process_of_a_program_has_the_token_of_its_server(
+    place: str, sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+    monkeypatch.setenv("FXMINIFY_DB", DEAD if place == "URL" else place)
+    monkeypatch.setenv("FXMINIFY_TOKEN", "fxm_1_secret")
+    monkeypatch.setattr(sender, "PATIENCE", 0)
+    monkeypatch.setattr(Sender, "__init__", lambda self, spool, token="": given.append(token))
+    monkeypatch.setattr(Sender, "run", lambda self, patience, linger: sender.Sending(left=1, why="x"))
+    assert sender.main(DEAD) == 1
+    assert given == ["fxm_1_secret" if sent else ""]
+
+
 class Wire:
     """Between a sender and its server: ``cut`` says of each connection, by number, after how many bytes of the request
     it breaks, or with None that it breaks when the answer comes."""
@@ -164,7 +214,7 @@ def test_a_network_that_breaks_loses_nothing_and_sends_nothing_twice(served: Ser
         spool.put(met("y" * number))
     done = Sender(spool).run(60)
     wire.close()
-    assert (done.left, done.refused) == (0, [])
+    assert (done.left, done.refused, done.why) == (0, [], "")
     assert wire.broken > 3
     assert list(occurrences(served.index).values()) == [1] * 12
     assert served.left() == []

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from fxminify.store.errors import StoreError
 from fxminify.store.failure import Failure
 from fxminify.store.index import Index, State, TokenScope
 from fxminify.store.index import signing as signatures
-from fxminify.store.index.documents import pack
+from fxminify.store.index.documents import digest, pack
 from fxminify.store.index.trust import is_ours, maker, origin_tag
 from fxminify.store.recording import backend_of, identity_of, shape_of
 from fxminify.store.signature import signature
@@ -75,10 +76,46 @@ def test_what_is_sent_twice_under_one_key_counts_once(served: Served, tmp_path: 
     body = body_of(tmp_path, SIN, BOOM)
     before = [served.upload(body, "key-of-one").json for _ in range(3)]
     assert before == [{"capture": 1, "bug": 1, "occurrences": 1}] * 3
-    long = served.upload(b" " * (1 << 20), "key-of-one")  # it is not read to its end
+    long = served.upload(b" " * (1 << 20), "key-of-one", Fxminify_Digest=digest(body))  # it is not read to its end
     assert (long.status, long.json) == (201, before[0])
     assert served.upload(body, "key-of-two").json["occurrences"] == 2
     assert rows(served.index)["uploads"] == 2
+
+
+def test_something_else_under_a_used_key_is_a_conflict(served: Served, tmp_path: Path) -> None:
+    body, other = body_of(tmp_path, SIN, BOOM), body_of(tmp_path, chain(["cos"]), failing("no cos"))
+    assert served.upload(body, "key-of-one").status == 201
+    sentence = "something else was sent under this Idempotency-Key before: send it under a new one"
+    for sent, headers in (
+        (other, {}), (gzip.compress(other), {"Content_Encoding": "gzip"}), (body + b"\0", {}),
+        (b" " * (1 << 20), {"Fxminify_Digest": "0" * 64}),
+    ):  # fmt: skip
+        answer = served.upload(sent, "key-of-one", **headers)
+        expected = (422,) if sent == body + b"\0" else (409,)
+        assert (answer.status, *([answer.detail] if answer.status == 409 else [])) == (
+            *expected, *([sentence] if expected == (409,) else []),
+        )  # fmt: skip
+    assert served.upload(body, "key-of-one").status == 201
+    assert rows(served.index)["captures"] == 1
+    assert [row.occurrences for row in served.index.captures.find()] == [1]
+    seen = {"key": "key-of-many", "identity": IDENTITY, "times": 2, "torch": "2.13.0", "python": "3.11"}
+    assert served.post("/captures/known", [seen]).status == 200
+    assert served.post("/captures/known", [{**seen, "identity": "f" * 64}]).status == 409
+    assert served.upload(other, "key-of-many").status == 409
+    assert served.index.captures.get(1).occurrences == 3
+    wrong = served.upload(body, "key-of-more", Fxminify_Digest="0" * 64)
+    assert (wrong.status, wrong.detail) == (400, "the upload has another digest than its sender says")
+    assert served.left() == []
+
+
+def test_of_two_bodies_under_one_key_at_the_same_time_one_is_stored(served: Served, tmp_path: Path) -> None:
+    bodies = [body_of(tmp_path, chain([name]), failing(f"no {name}")) for name in ("sin", "cos", "tan")]
+    with ThreadPoolExecutor(3) as together:
+        found = sorted(
+            answer.status for answer in together.map(lambda body: served.upload(body, "the-one-key"), bodies)
+        )
+    assert found == [201, 409, 409]
+    assert rows(served.index)["captures"] == 1
 
 
 @ON_BOTH
@@ -114,7 +151,7 @@ def test_known_captures_are_counted_without_their_body(served: Served, tmp_path:
 def test_keys_are_forgotten_in_the_end(served: Served, tmp_path: Path) -> None:
     served.upload(body_of(tmp_path, SIN, BOOM), "key-of-one")
     served.index.uploads.forget()
-    assert served.index.uploads.find("key-of-one") == 1
+    assert served.index.uploads.find("key-of-one") is not None
     with served.index._database.writing() as session:
         session.connection().exec_driver_sql("UPDATE uploads SET day = '2020-01-01'")
     served.index.uploads.forget()

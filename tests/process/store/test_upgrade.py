@@ -1,7 +1,7 @@
 """A file of an older schema, written by code of its time, is read after an upgrade.
 
-Git commits 0a2aa78, f0017db and 8c5bea8 wrote them; those of 0006 to 0009 are the first one, upgraded by 9558f4d,
-44aac9b, a941a4b and 9d3d5e5.
+Git commits 0a2aa78, f0017db and 8c5bea8 wrote them; those of 0006 to 0010 are the first one, upgraded by 9558f4d,
+44aac9b, a941a4b, 9d3d5e5 and e4fe7a7.
 """
 
 import os
@@ -49,7 +49,7 @@ def test_without_it_an_old_file_is_refused_and_left_alone(path: str, look: Calla
     assert os.listdir(os.path.dirname(path)) == ["repro.db"]
 
 
-@pytest.mark.parametrize("schema", [FIRST, "0004", "0005", "0006", "0007", "0008", "0009"])
+@pytest.mark.parametrize("schema", [FIRST, "0004", "0005", "0006", "0007", "0008", "0009", "0010"])
 def test_everything_in_it_is_read(tmp_path: Path, schema: str) -> None:
     path = old(schema, tmp_path)
     backup = Path(f"{path}{BACKUP}{schema}")
