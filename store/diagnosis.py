@@ -234,7 +234,7 @@ def told_in(rest: str) -> tuple[str, ...]:
 
 
 def operator_in(text: str, *, executing: bool = False) -> str:
-    """Return the operator that ``text`` names in a form in which only an operator is named, empty if there is none.
+    """Return the operator that ``text`` names in a form in which only an operator is named, or an empty text.
 
     ``executing``: also the one that FX's interpreter executed.
     """
@@ -274,7 +274,7 @@ def error_lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def first_error(text: str, *, generic: bool = False) -> tuple[str, str]:
-    """Return the first of `error_lines`, two empty texts if there is none.
+    """Return the first of `error_lines`, or two empty texts.
 
     Where the message of the exception is ``generic`` and no line reports an error, it is the first that is no noise.
     """
@@ -292,7 +292,7 @@ def is_definite(line: str) -> bool:
 
 
 def c_frame(text: str) -> str:
-    """Return the innermost function of C or C++ in a stack that a dying process printed, empty if there is none.
+    """Return the innermost function of C or C++ in a stack that a dying process printed, or an empty text.
 
     Frames of the end of the process are passed over. Template arguments are left out.
     """

@@ -157,7 +157,7 @@ class Failure:
         return f"{name}: {text}" if text and name else name or text or str(self.kind)
 
     def _diagnosed(self, text: str) -> str:
-        """What tells this failure from others whose message is ``text``, with that message if it is short."""
+        """Return the words that tell this failure from others whose message is ``text``, and that message if it is short."""
         if said := next((line for _, cause in self.causes if is_telling(line := in_one_line(cause))), ""):
             return said
         if not (printed := self.diagnosis().removeprefix("error: ")):
@@ -176,7 +176,7 @@ class Failure:
     def printed_error(self) -> tuple[str, str]:
         """Return the first error that the compiler printed, and the operator that the lines after it name.
 
-        That of a generic message stands in what follows its head, such as a C++ compiler's, or on file descriptor 2.
+        For a generic message it stands below its head, as that of a C++ compiler, or on file descriptor 2.
         """
         line, notes = first_error(self.diagnostics)
         if self.is_generic():
@@ -190,7 +190,7 @@ class Failure:
         return line, operator_in(notes)
 
     def texts(self) -> tuple[str, ...]:
-        """Return the message and those of its causes."""
+        """Return the message and the messages of the causes."""
         return (self.message, *(text for _, text in self.causes))
 
     def text(self) -> str:

@@ -91,7 +91,7 @@ class FailureMatcher:
         seen = signature(failure)
         seen = replace(
             seen,
-            diagnostics=self._diagnostics(known, seen, failure),
+            diagnostics=self._diagnostics(example, known, seen, failure),
             origin=seen.origin if known.origin or known.kind != FailureKind.CRASH else "",
         )
         for part in ("message", "diagnostics"):
@@ -105,17 +105,18 @@ class FailureMatcher:
                 return Difference("message", "\n".join(sorted(said - more)), "\n".join(sorted(more - said)))
         return None
 
-    def _diagnostics(self, known: Signature, seen: Signature, failure: Failure) -> str:
-        """The diagnosis to compare: the known one if it stands among the errors that were printed, in any order."""
-        if not known.diagnostics and not self.strict:
-            return ""
+    def _diagnostics(self, example: Failure, known: Signature, seen: Signature, failure: Failure) -> str:
+        """The diagnosis to compare: the known one if it stands among the errors that were printed, in any order, and
+        where that need not be, because a program may write more meanwhile than its backend and the message tells."""
+        if not self.strict and not (known.diagnostics and (example.is_generic() or example.kind is FailureKind.CRASH)):
+            return known.diagnostics
         if known.diagnostics == seen.diagnostics or not (known.diagnostics and seen.diagnostics):
             return seen.diagnostics
         printed = (mask(line) for line, _ in error_lines(failure.diagnostics))
         return known.diagnostics if known.diagnostics in printed else seen.diagnostics
 
     def _is_other_matter(self, failure: Failure) -> bool:
-        """Return True for wrong values that are none of this failure although their signatures may agree: a backend
+        """Return True for wrong values of another failure although their signatures may agree: a backend
         that rounds shows that in every graph, and what it makes of eager's own 0 / 0 is another matter."""
         if failure.detail.get(ROUNDING) and not any(example.detail.get(ROUNDING) for example in self.examples):
             return True

@@ -120,7 +120,7 @@ def signature(failure: Failure) -> Signature:
 
     A divergence is known by its class. NaN, infinities and wrong numbers are one: as a graph shrinks one becomes the
     other. One of precision is known by the types and not by its phase: it is one finding about the backend. A hang and
-    a failure for want of memory are known by their phase alone: where exactly the clock or the allocation struck is
+    a lack of memory are known by their phase alone: where exactly the clock or the allocation struck is
     chance.
     """
     if failure.kind is FailureKind.DIVERGENCE:
@@ -197,7 +197,7 @@ def _message(failure: Failure, *, plain: bool) -> str:
 
 
 def _listed(items: Iterable[str]) -> str:
-    """Items as a list in order, each once; nothing if there are none."""
+    """Return items as a list in order, each once, and an empty text for no item."""
     known = sorted({item.translate(_NO_LIST) for item in items})
     return f"[{'; '.join(known)}]" if known else ""
 

@@ -56,8 +56,10 @@ def _arm(settings: str) -> None:
     if not os.path.isdir(asked["journal"]):  # the parent has ended already
         return
     _armed = True
-    from . import hook
+    from . import hook, standard_error
     from .journal import Journal
+
+    standard_error.use(asked.get("relay"))
 
     journal = Journal(asked["journal"])
     if not faulthandler.is_enabled():  # the stack of a crash goes to the parent, not to the terminal

@@ -14,11 +14,11 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
-from . import seam
+from . import seam, standard_error
 from .journal import Journal
 from .settings import Settings, SettingsKeywords
 
@@ -210,11 +210,12 @@ class _Hook:
         self.thread.graph = self.thread.without_guards = None
         around, self.thread.compiling = self.thread.compiling, graph
         try:
-            with graph.marked("compile"):
+            with standard_error.recorded() as written, graph.marked("compile"):
                 compiled = call()
         except BaseException as exc:
             if _is_failure(exc) and seam.first_to_see(unwrap(exc), entry):
                 failure, derivative = failure_of(exc, Phase.COMPILE), differentiates(exc)
+                failure = replace(failure, diagnostics=written())
                 graph.record(failure, kept, snapshot.rng, derivative=derivative)
             raise
         finally:

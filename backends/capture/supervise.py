@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -33,6 +33,7 @@ from ..running import deaths
 from ..running.processor_wait import ProcessorWait, stretched
 from . import child, ending, journal
 from .settings import Settings
+from .standard_error import STDERR, Relay
 
 #: Signals with which a person or a scheduler ends a program. They are no crash.
 _ENDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGQUIT}
@@ -56,17 +57,18 @@ def run(
     call. ``hint`` adds the next command to the report. The program runs even where nothing can be written.
     """
     command = [sys.executable, *(["-m"] if module else []), *argv]
+    relay = Relay.create()
     try:
-        directory = _directory(db, settings)
+        directory = _directory(db, settings, relay)
     except OSError as exc:
         _warn(f"nothing can be captured ({exc}); the program runs without it")
-        process, _ = _supervise(command, dict(os.environ), Path(), None)
+        process, _ = _supervise(command, dict(os.environ), Path(), None, None)
         return _exit_code(process)
     try:
-        process, stuck = _supervise(command, _environment(directory), directory, timeout)
+        process, stuck = _supervise(command, _environment(directory), directory, timeout, relay)
         died: list[tuple[str, str]] = []
         try:
-            died = _post_mortem(db, directory, process, stuck, timeout)
+            died = _post_mortem(db, directory, process, stuck, timeout, relay)
         except StoreError as exc:
             _warn(f"the end of the program could not be stored: {exc}")
         facts = ending.Facts.read(partial(journal.told, directory))
@@ -89,22 +91,25 @@ def _exit_code(process: subprocess.Popen[bytes]) -> int:
     return 128 - code if code < 0 else code
 
 
-def _directory(db: str, settings: Settings) -> Path:
+def _directory(db: str, settings: Settings, relay: Relay | None) -> Path:
     """A new folder with the journal and what each process needs to start: beside the index if that is a file and can
     be written there, else among the temporary ones. Raises `OSError`."""
     if "://" not in db:
         with suppress(OSError):
-            return _prepared(Path(db).resolve().parent, f"{Path(db).name}.inflight-", os.path.abspath(db), settings)
-    return _prepared(None, "minify-", db if "://" in db else os.path.abspath(db), settings)
+            return _prepared(
+                Path(db).resolve().parent, f"{Path(db).name}.inflight-", os.path.abspath(db), settings, relay
+            )
+    return _prepared(None, "minify-", db if "://" in db else os.path.abspath(db), settings, relay)
 
 
-def _prepared(folder: Path | None, kind: str, place: str, settings: Settings) -> Path:
+def _prepared(folder: Path | None, kind: str, place: str, settings: Settings, relay: Relay | None) -> Path:
     made = Path(tempfile.mkdtemp(prefix=temporary.prefix(kind, None if folder is None else str(folder)), dir=folder))
     try:
         (made / "blobs").mkdir()
         (made / "site").mkdir()
         (made / "site" / "sitecustomize.py").write_text(child.SITECUSTOMIZE)
-        asked = {"db": place, "journal": str(made), "settings": asdict(settings)}
+        described = None if relay is None else relay.described()
+        asked = {"db": place, "journal": str(made), "settings": asdict(settings), "relay": described}
         (made / "site" / child.SETTINGS).write_text(json.dumps(asked))
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
@@ -118,20 +123,42 @@ def _environment(directory: Path) -> dict[str, str]:
 
 
 def _supervise(
-    command: Sequence[str], environment: dict[str, str], directory: Path, timeout: float | None
+    command: Sequence[str],
+    environment: dict[str, str],
+    directory: Path,
+    timeout: float | None,
+    relay: Relay | None,
 ) -> tuple[subprocess.Popen[bytes], journal.InFlight | None]:
-    """Run the program. Returns it, and the operation for which it was killed if that hung."""
-    with _signals_held() as wait:
-        process = subprocess.Popen(command, env=environment)
+    """Run the program, and pass on what its backends write. Returns it, and the operation for which it was killed if
+    that hung."""
+    inherited = () if relay is None else (relay.data, relay.state)
+    with _signals_held() as wait, _passing_on(relay) as pass_on:
+        process = subprocess.Popen(command, env=environment, pass_fds=inherited)
         stopwatch = _Stopwatch(directory, timeout)
         while process.poll() is None:
             for number in wait(_POLL):
                 process.send_signal(number)
+            pass_on()
             stuck = stopwatch.stuck()
             if stuck is not None:
                 _kill(process)
                 return process, stuck
         return process, None
+
+
+@contextmanager
+def _passing_on(relay: Relay | None) -> Iterator[Callable[[], None]]:
+    """Give a function that passes on what backends have written. What is left at the end is passed on, too."""
+
+    def pass_on() -> None:
+        if relay is not None:
+            with suppress(OSError):  # nobody reads it any more
+                relay.pass_on(STDERR)
+
+    try:
+        yield pass_on
+    finally:
+        pass_on()
 
 
 class _Stopwatch:
@@ -219,10 +246,17 @@ def _post_mortem(
     process: subprocess.Popen[bytes],
     stuck: journal.InFlight | None,
     timeout: float | None,
+    relay: Relay | None,
 ) -> list[tuple[str, str]]:
     """Capture what was in flight when processes died. Returns the id and the kind of each capture."""
+
+    def written(found: journal.InFlight) -> str:
+        """What the backend wrote while it compiled."""
+        compiles = relay is not None and _phase(found) is Phase.COMPILE
+        return relay.text(relay.began(), relay.size()) if compiles and relay is not None else ""
+
     if stuck is not None:
-        return _capture(db, directory, stuck, deaths.hang(_phase(stuck), timeout or 0.0))
+        return _capture(db, directory, stuck, deaths.hang(_phase(stuck), timeout or 0.0, diagnostics=written(stuck)))
     if process.returncode < 0 and -process.returncode in _ENDED:
         return []
     captured = []
@@ -231,9 +265,10 @@ def _post_mortem(
         captured += _capture_outside(db, directory, process.pid, -process.returncode)
     for pid, found in sorted(in_flight.items()):
         if pid == process.pid and process.returncode < 0:
-            died = deaths.crash(_phase(found), signal=-process.returncode, diagnostics=journal.stack(directory, pid))
+            said = f"{written(found)}\n{journal.stack(directory, pid)}"
+            died = deaths.crash(_phase(found), signal=-process.returncode, diagnostics=said)
         elif pid == process.pid:  # it left in the middle of a call: os._exit, or exit() in a backend
-            died = deaths.crash(_phase(found), exit_code=process.returncode)
+            died = deaths.crash(_phase(found), exit_code=process.returncode, diagnostics=written(found))
         elif psutil.pid_exists(pid) or process.returncode == 0:
             continue
         else:  # a process of the program; how it ended is known to its parent only

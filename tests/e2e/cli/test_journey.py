@@ -119,7 +119,7 @@ def test_the_line_of_the_program_is_kept(minified: Desk, rows: dict[int, dict[st
     """The culprit of row 1 is ``torch.relu`` of ``two_bugs``: whatever tells of the failure names its line."""
     assert rows[1]["comes_from"] == "program.py:17 two_bugs"
     assert rows[4]["comes_from"] == ""  # not minified
-    assert "program.py:17 two_bugs: " in minified.invoke("list", "repro.db").output
+    assert " (program.py:17 two_bugs)\n" in minified.invoke("list", "repro.db").output
     assert "comes from  program.py:17 two_bugs\n" in minified.invoke("show", "repro.db", 1).output
     assert "\nFrom program.py:17 two_bugs of the program.\n" in minified.invoke("repro", "repro.db", 1).output
     issue = minified.invoke("repro", "repro.db", 1, "--format", "issue").output
