@@ -157,7 +157,7 @@ class Failure:
         return f"{name}: {text}" if text and name else name or text or str(self.kind)
 
     def _diagnosed(self, text: str) -> str:
-        """Return the words that tell this failure from others with the message ``text``, and ``text`` if it is short."""
+        """Return what tells this failure from others with the message ``text``, after ``text`` if that is short."""
         if said := next((line for _, cause in self.causes if is_telling(line := in_one_line(cause))), ""):
             return said
         if not (printed := self.diagnosis().removeprefix("error: ")):
