@@ -97,7 +97,7 @@ class Relay:
         return int.from_bytes(os.pread(self.state, _WORD, place * _WORD), "big")
 
 
-class _Recording:
+class _Redirection:
     """The compilations of this process that are being recorded. Descriptor 2 is the relay as long as there are some."""
 
     def __init__(self) -> None:
@@ -128,26 +128,26 @@ class _Recording:
                 os.close(self.own)
 
 
-_recording = _Recording()
+_redirection = _Redirection()
 _threads = threading.Lock()
 
 
 def use(described: Json | None) -> None:
     """Record through the relay of the parent, which `Relay.described` describes, if this process has it."""
-    _recording.relay = None if described is None else Relay.inherited(described)
+    _redirection.relay = None if described is None else Relay.inherited(described)
 
 
 @contextmanager
 def recorded() -> Iterator[Callable[[], str]]:
     """Record descriptor 2 inside the block. Gives a function that returns what was written, after the block too."""
-    relay = _recording.relay
-    if relay is not None and os.path.sameopenfile(relay.data, STDERR) and _recording.count == 0:
+    relay = _redirection.relay
+    if relay is not None and os.path.sameopenfile(relay.data, STDERR) and _redirection.count == 0:
         relay = None  # this process was forked from one that compiled, and its descriptor stays the relay
     if relay is None:
         yield _in_file()
         return
     try:
-        start = _recording.begin(relay)
+        start = _redirection.begin(relay)
     except OSError:  # no descriptor is left
         yield str
         return
@@ -157,7 +157,7 @@ def recorded() -> Iterator[Callable[[], str]]:
     finally:
         end = relay.size()
         with suppress(OSError):
-            _recording.end(relay)
+            _redirection.end(relay)
 
 
 def _in_file() -> Callable[[], str]:
