@@ -30,7 +30,8 @@ _GENERIC_WORDS = frozenset(
     re.findall(
         r"\S+",
         """
-        triggered device-side unspecified launch encountered tool tools core proc procs root
+        wasn't weren't isn't aren't hasn't didn't doesn't fully partially properly correctly completely
+        successfully summary found triggered device-side unspecified launch encountered tool tools core proc procs root
         a able abort aborted aborting above accelerator after all also an and another any aot aotautograd api
         are arg args as assert assertion asserts at back back-end backend backends backward bad be because
         been before being below block buf bug bugs build building builds built but by c c++ call called
@@ -82,7 +83,7 @@ _LEADING_SOURCE = re.compile(
     r"\A(?:at \d+:\d+:|File \"[^\"\n]*\", line \d+[^\n]*)\n(?:[^\n]*\n){0,400}?[ \t]*\^[ \t^~]*(?:\n|\Z)"
 )
 _LEADING_STACK = re.compile(r"\A(?:Traceback \(most recent call last\)|Stack trace):[^\n]*\n(?:[ \t]+[^\n]*\n)*+")
-_WORD = re.compile(r"[A-Za-z_](?:[\w+'-]|::|\.(?=\w))*")
+_WORD = re.compile(r"[A-Za-z_](?:[\w+-]|['.](?=\w)|::)*")
 #: Masked text, paths, quoted commands and places in files, which say nothing of their own.
 _SILENT = re.compile(
     r"<\w+>|(?:[\w.~+-]*+/)+[\w.+@-]*|\b[\w-]+\.(?:py|cc?|cpp|cu|h|hpp|mlir|ll|so|log|txt|json|onnx|pt|pb)\b(?::\d+)*|"
@@ -140,8 +141,9 @@ _CURRENT = re.compile(
     r"(?:[^\n]{0,3000}?\{[^\n]{0,500}?\bname = \"([\w.:]+)\")?"
 )
 _KEYED = re.compile(
-    r"(?i)\b(?:op_?types?|op_?names?|operators?|operations?|ops?|primitives?|layer type)\b"
-    r"['\"]?\s{0,2}[:=]?\s{0,2}['\"`]?((?:\w+(?:\.|::))*[A-Za-z_]\w*)"
+    r"(?i)\b(?:op_?types?|op_?names?|operators?|operations?|ops?|primitives?|layer type)\b['\"]?\s{0,2}"
+    r"(?:[:=]\s{0,2}['\"`]?((?:\w+(?:\.|::))*[A-Za-z_]\w*)|['\"`]((?:\w+(?:\.|::))*[A-Za-z_]\w*)['\"`]|"
+    r"((?:\w+(?:\.|::))+[A-Za-z_]\w*))"
 )
 #: A frame of C or C++ in a stack that the C library, LLVM, torch or Python printed.
 _C_FRAME = re.compile(
@@ -219,7 +221,8 @@ def in_one_line(text: str) -> str:
     found = head(text)
     lines = found.text.splitlines()
     telling = [line for line in lines if is_telling(line)]
-    return " ".join([(telling or lines or [""])[-1 if telling else 0], "; ".join(found.items)]).strip()
+    line = (telling or lines or [""])[-1 if telling or found.items else 0]
+    return f"{line} {'; '.join(found.items)}".strip()
 
 
 def told_in(rest: str) -> tuple[str, ...]:
@@ -244,8 +247,9 @@ def operator_in(text: str, *, executing: bool = False) -> str:
             return plain_operator(next(name for name in reversed(found.groups()) if name))
     before = text[: end.start()] if (end := _GRAPH.search(text)) else text
     for found in _KEYED.finditer(before):
-        if _is_own(found[1]):
-            return plain_operator(found[1])
+        name = next(filter(None, found.groups()))
+        if _is_own(name):
+            return plain_operator(name)
     found = _EXECUTING.search(text) if executing else None
     return plain_operator(found[1]) if found else ""
 

@@ -22,7 +22,7 @@ from .diagnosis import (
     is_trailer,
     operator_in,
 )
-from .masking import readable
+from .masking import readable, without_places
 from .signature_rules import installed
 from .text import without_addresses
 
@@ -149,9 +149,12 @@ class Failure:
         if self.kind is FailureKind.CRASH:
             died = self.diagnosis() or (f"in {found}" if (found := c_frame(self.diagnostics)) else "")
             return f"{text or self.kind}: {died}" if died else text or self.type or str(self.kind)
-        if self.kind in _RAISED and self.is_generic():
-            text = self._diagnosed(text)
         name = self.type.rpartition(".")[2]
+        text = without_places(text).removeprefix("error: ").removeprefix(f"{name}: ")
+        if self.kind in _RAISED and (self.is_generic() or not is_telling(text)):
+            text = self._diagnosed(text)
+        elif (operator := head(self.message).operator) and operator not in text:
+            text = f"{text} ({operator})"
         if name and not text and self.frames:
             return f"{name} in {self.frames[-1].function}"
         return f"{name}: {text}" if text and name else name or text or str(self.kind)

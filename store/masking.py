@@ -274,6 +274,16 @@ def mask(text: str) -> str:
     return text[:1000]
 
 
+def without_places(line: str) -> str:
+    """Return a line that reports an error without the place before it, as in ``<stdin>:4:1: error: no``."""
+    return _place_of_error().sub("", line)
+
+
+@cache
+def _place_of_error() -> re.Pattern[str]:
+    return re.compile(next(rule.pattern for rule in BEFORE_ADAPTERS if rule.name == "place-of-error"))
+
+
 #: The rules after which a text is still one for a person.
 _READABLE = frozenset(
     {"color", "location", "place-of-error", "address", "path", "generated-file", "ir-value", "spaces"}

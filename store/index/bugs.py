@@ -1,8 +1,8 @@
 """The bugs of an index: captures of one backend that fail in the same way.
 
-Divergences have few signatures. Once minified, they are one bug only if their smallest graphs call the same operators,
-so such a capture goes to another bug when its minification has ended. Captures without a signature are told apart by
-their text.
+Divergences, hangs and failures for lack of memory have few signatures. Once minified, they are one bug only if their
+smallest graphs call the same operators, so such a capture goes to another bug when its minification has ended. Captures
+without a signature are told apart by their text.
 
 People may say that bugs are one all the same (`fxminify.store.index.triage`): then captures of the one, also those to
 come, are counted under the other, and each remembers which bug is its own.
@@ -291,9 +291,13 @@ class Bugs:
             return [Sighting(day, versions_of(versions), int(count)) for day, versions, count in session.execute(query)]
 
 
+#: Kinds of failures with few signatures: reduced ones are one bug if their smallest graphs call the same operators.
+_ALIKE = (FailureKind.DIVERGENCE, FailureKind.HANG, FailureKind.OUT_OF_MEMORY)
+
+
 def columns(capture: Mapping[str, Any], operators: str = "") -> dict[str, Any]:
     """The columns of the bug of a capture with these columns, but for the counters."""
-    own = operators if capture["kind"] == FailureKind.DIVERGENCE else ""
+    own = operators if capture["kind"] in _ALIKE else ""
     headline = capture["headline"] or capture["reason"]
     text = "" if capture["signature"] else headline
     same = [capture["backend"], capture["signature"], capture["kind"], text, own]

@@ -3,6 +3,7 @@
 The messages are those of real failures (torch 2.13, onnxruntime, IREE), shortened.
 """
 
+import random
 import re
 import time
 from dataclasses import replace
@@ -15,6 +16,7 @@ import fxminify
 from fxminify.store.diagnosis import first_error, head
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 from fxminify.store.masking import AFTER_ADAPTERS, BEFORE_ADAPTERS, MaskingRule, mask
+from fxminify.store.matching import FailureMatcher
 from fxminify.store.signature import Match, Signature, signature
 
 
@@ -324,6 +326,30 @@ def test_an_exception_without_a_message_is_called_by_what_was_executed() -> None
     assert raised.headline() == "NotImplementedError: while executing torch.logspace"
     said = replace(raised, message=f"no rule\n\nWhile executing {node}")
     assert said.headline() == "NotImplementedError: no rule"
+
+
+@pytest.mark.parametrize("words", ["unsupported operator foo in", "Unable to parse module:\nerror: no rule for foo in"])
+def test_a_message_of_a_megabyte_that_differs_in_each_run_is_known_by_its_words(words: str) -> None:
+    before = time.process_time()
+    draw = random.Random(0)
+
+    def noise(kind: str) -> str:
+        if kind == "lines":
+            return "\n" + "\n".join(
+                f"%v{draw.random()} = node_{draw.random()} {draw.randbytes(9)!r}" for _ in range(20_000)
+            )
+        return {
+            "hex": draw.randbytes(500_000).hex(),
+            "numbers": " ".join(map(str, draw.sample(range(10**6), 150_000))),
+        }[kind]
+
+    for kind in ("lines", "hex", "numbers"):
+        runs = [error(f"{words} {noise(kind)}") for _ in range(2)]
+        other = error(f"{words.replace('foo', 'bar')} {noise(kind)}")
+        assert signature(runs[0]) == signature(runs[1])
+        assert signature(runs[0]) != signature(other)
+        assert FailureMatcher((runs[0],), strict=kind != "lines").shows(runs[1])
+    assert time.process_time() - before < 30, "a second or two is usual"
 
 
 def test_masking_a_huge_message_is_quick_and_bounded() -> None:
