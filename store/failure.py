@@ -148,7 +148,8 @@ class Failure:
         text = in_one_line(_INTERPRETED.sub(r"while executing \1", self.message.strip()))
         if self.kind is FailureKind.CRASH:
             died = self.diagnosis() or (f"in {found}" if (found := c_frame(self.diagnostics)) else "")
-            return f"{text or self.kind}: {died}" if died else text or self.type or str(self.kind)
+            said = text or str(self.kind)
+            return f"{said}: {died}" if died else f"{self.type}: {said}" if self.type else said
         name = self.type.rpartition(".")[2]
         text = without_places(text).removeprefix("error: ").removeprefix(f"{name}: ")
         if self.kind in _RAISED and (self.is_generic() or not is_telling(text)):
@@ -161,14 +162,14 @@ class Failure:
 
     def _diagnosed(self, text: str) -> str:
         """Return what tells this failure from others with the message ``text``, after ``text`` if that is short."""
-        if said := next((line for _, cause in self.causes if is_telling(line := in_one_line(cause))), ""):
-            return said
-        if not (printed := self.diagnosis().removeprefix("error: ")):
+        told = next((line for _, cause in self.causes if is_telling(line := in_one_line(cause))), "")
+        if not told and (told := self.diagnosis().removeprefix("error: ")):
+            _, operator = self.printed_error()
+            told += f" ({operator})" if operator and operator not in told else ""
+        if not told:
             return text
-        _, operator = self.printed_error()
-        printed += f" ({operator})" if operator and operator not in printed else ""
         text = _CLASSES.sub("", text).rstrip(":.")
-        return f"{text}: {printed}" if 0 < len(text) <= _SHORT else printed
+        return f"{text}: {told}" if 0 < len(text) <= _SHORT else told
 
     def diagnosis(self) -> str:
         """The first error that the compiler printed, in one line, without paths of this machine."""

@@ -39,7 +39,7 @@ def test_a_capture_comes_back_whole(path: str) -> None:
     assert (info.id, info.parent, info.state, info.occurrences) == (1, None, State.PENDING, 1)
     assert (info.kind, info.phase, info.backend) == ("runtime_error", "forward", "inductor")
     assert (info.nodes_before, info.inputs_before, info.nodes_after, info.verified) == (1, 1, None, 0)
-    assert (info.headline, info.provenance) == ("ValueError: no", {"argv": ["a", "b"]})
+    assert (info.headline, info.provenance) == ("ValueError: no: x", {"argv": ["a", "b"]})
     assert info.signature == signature(failure).digest
 
 
