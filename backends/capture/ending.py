@@ -26,18 +26,24 @@ _QUOTED = 160
 class Facts:
     """``captured``: pairs of a capture and the kind of its failure. ``refused``: pairs of a capture and what eager
     raised for it. ``watched``: the backend of each compiled graph. ``compared``: the number of calls that were compared
-    with eager. ``unchecked``: why calls could not be compared."""
+    with eager. ``unchecked``: why calls could not be compared. ``lost``: failures that could not be stored, each with
+    the reason. ``complete``: every fact could be noted."""
 
     captured: tuple[tuple[str, str], ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
+    lost: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
     compared: int = 0
     unchecked: tuple[str, ...] = ()
+    complete: bool = True
 
     @classmethod
-    def read(cls, noted: Callable[[str], Sequence[str]]) -> Facts:
-        """Read the lists; ``noted`` returns the lines of one by name."""
+    def read(cls, noted: Callable[[str], Sequence[str]], *, complete: bool = True) -> Facts:
+        """Read the lists; ``noted`` returns the lines of one by name. What was lost and ``found`` later is not lost."""
+        found = set(noted("found"))
         return cls(
+            complete=complete,
+            lost=tuple(line for line in dict.fromkeys(noted("lost")) if line not in found),
             captured=_pairs(noted("captured")),
             refused=_pairs(noted("refused")),
             watched=tuple(noted("watched")),
@@ -52,7 +58,7 @@ def _pairs(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def failures(facts: Facts, db: str, *, hint: bool = True, ids: bool = False) -> list[str]:
-    """Return a sentence about the captured failures and one about those that eager has, too.
+    """Return sentences about the captured failures, those that eager has, too, and those that could not be stored.
 
     With ``hint`` the first ends with the next command, which with ``ids`` names the captures.
     """
@@ -73,6 +79,12 @@ def failures(facts: Facts, db: str, *, hint: bool = True, ids: bool = False) -> 
         fault = "the program is wrong, not the backend"
         then = "" if sent else f": minify show {place} {capture}"
         lines.append(f"eager mode fails, too, for {count(number, 'failing graph')} ({said}{more}); {fault}{then}")
+    if facts.lost:
+        more = f" (and {count(len(facts.lost) - 1, 'other')})" if len(facts.lost) > 1 else ""
+        lines.append(f"{count(len(facts.lost), 'failure')} could not be stored: {printable(facts.lost[0])}{more}")
+    if not facts.complete:
+        then = "" if sent else f": minify list {place}"
+        lines.append(f"not all that happened could be noted, because the disk is full or cannot be written{then}")
     return lines
 
 

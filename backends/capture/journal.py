@@ -8,8 +8,10 @@ process id:
 * ``GRAPH.json`` has the case of that graph with the values of its last recorded call, or the reason why it has none.
 
 ``blobs`` has the storages of all processes, named by their content. ``faults.PID`` has the Python stack of a process
-that died of a signal. ``captured``, ``watched``, ``compared``, ``unchecked`` and ``uncaught`` are lists that the parent
-reports at the end. Nothing is synchronized to disk: the journal survives the death of a process, not of the machine.
+that died of a signal. ``captured``, ``refused``, ``lost``, ``found``, ``watched``, ``compared``, ``unchecked`` and
+``uncaught`` are lists that the parent reports at the end. `RESERVE` keeps space for them on a disk that becomes full,
+and `COMPLETE` is removed where a line is lost nevertheless. Nothing is synchronized to disk: the journal survives the
+death of a process, not of the machine.
 
 A journal that cannot be written, on a full disk for instance, says so once and then writes nothing: the program runs
 on, and what its backends raise is captured without it.
@@ -17,6 +19,7 @@ on, and what its backends raise is captured without it.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -32,6 +35,9 @@ from ...store.document.case import Json
 log = logging.getLogger("fxminify")
 
 SLOT = 64
+#: A file whose space is for the lists, and its bytes; a file that is there as long as the lists have all lines.
+RESERVE, RESERVED = "reserve", 16 << 10
+COMPLETE = "complete"
 IDLE = ""
 
 
@@ -87,14 +93,25 @@ class Journal:
 
     def tell(self, what: str, line: str) -> None:
         """Append a line to the list ``what`` that the parent reads at the end."""
-        if self._given_up:
-            return
         with self._writable():
-            descriptor = os.open(self.directory / what, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            data = (json.dumps(line) + "\n").encode()
             try:
-                os.write(descriptor, (json.dumps(line) + "\n").encode())
-            finally:
-                os.close(descriptor)
+                self._append(what, data)
+            except OSError:
+                (self.directory / RESERVE).unlink(missing_ok=True)
+                try:
+                    self._append(what, data)
+                except OSError:
+                    (self.directory / COMPLETE).unlink(missing_ok=True)
+                    raise
+
+    def _append(self, what: str, data: bytes) -> None:
+        descriptor = os.open(self.directory / what, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            if os.write(descriptor, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(descriptor)
 
     def faults(self) -> int:
         """A file descriptor for the stack that `faulthandler` writes when this process dies."""
@@ -183,11 +200,18 @@ def in_flight(directory: Path) -> dict[int, InFlight]:
 
 
 def told(directory: Path, what: str) -> list[str]:
-    """The lines of the list ``what``, in order."""
+    """The lines of the list ``what``, in order, without those that were not written to their end."""
     try:
-        return [json.loads(line) for line in (directory / what).read_text().splitlines()]
+        text = (directory / what).read_text()
     except FileNotFoundError:
         return []
+    found = []
+    for line in text.splitlines():
+        try:
+            found.append(str(json.loads(line)))
+        except ValueError:  # the disk was full
+            continue
+    return found
 
 
 class JournalBlobs(Mapping[str, bytes]):

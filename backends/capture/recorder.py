@@ -22,6 +22,7 @@ import torch
 
 from ...store.document.case import Json, to_json
 from ...store.document.decode import InvalidDocument, validate
+from ...store.errors import StoreError
 from ...store.failure import EAGER, METADATA, PRECISION, Failure, FailureKind, Phase
 from ...store.live import ipython
 from ...store.live.encode import Unsupported, graph_text
@@ -64,6 +65,7 @@ class CaptureRecorder:
         self._known: dict[tuple[str, str, str], CaptureName] = {}
         self._again: dict[CaptureName, int] = {}
         self._short: dict[str, set[str]] = {}
+        self._lost: dict[str, str] = {}
         self._pid = os.getpid()
         atexit.register(self.flush)
 
@@ -94,7 +96,7 @@ class CaptureRecorder:
                 failure = masked_failure(failure, here().mask)
                 self._record(snapshot, spec(), inputs, rng, failure, below, level, asked, eager)
         except Exception as exc:  # noqa: BLE001  whatever goes wrong here must not reach the user's program
-            log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
+            self._lose(failure, exc)
 
     def refuse(self, spec: Callable[[], BackendSpec], failure: Failure, reason: str) -> None:
         """Store ``failure`` of a graph that could not be kept for ``reason``."""
@@ -104,7 +106,16 @@ class CaptureRecorder:
                 self._add(Taken(reason=reason), failure, self._provenance(None, backend), "")
                 log.warning("fxminify could not keep a failing graph: %s", reason)
         except Exception as exc:  # noqa: BLE001  see record
-            log.warning("fxminify could not record a failure (%s): %s", failure.headline(), _said(exc))
+            self._lose(failure, exc)
+
+    def _lose(self, failure: Failure, exc: Exception) -> None:
+        """Note that ``failure`` could not be stored because of ``exc``."""
+        headline, why = failure.headline(), str(exc) if isinstance(exc, StoreError) else _said(exc)
+        log.warning("fxminify could not record a failure (%s): %s", headline, why)
+        line = f"{headline}: {why}"
+        if line not in self._lost.values():
+            self._lost[signature(failure).digest] = line
+            self._note("lost", line)
 
     def write_ahead(
         self,
@@ -284,6 +295,8 @@ class CaptureRecorder:
             )
         )  # fmt: skip
         STORED.append(capture)
+        if (line := self._lost.pop(signature(failure).digest, None)) is not None:
+            self._note("found", line)
         if failure.refused:
             self._note("refused", f"{capture} {failure.refused}")
         else:

@@ -66,19 +66,19 @@ def run(
         return _exit_code(process)
     try:
         process, stuck = _supervise(command, _environment(directory), directory, timeout, relay)
+        complete = (directory / journal.COMPLETE).exists()
         died: list[tuple[str, str]] = []
+        lost = ""
         try:
             died = _post_mortem(db, directory, process, stuck, timeout, relay)
         except StoreError as exc:
-            _warn(f"the end of the program could not be stored: {exc}")
-        facts = ending.Facts.read(partial(journal.told, directory))
+            lost = f"the end of the program could not be stored: {exc}"
+        facts = ending.Facts.read(partial(journal.told, directory), complete=complete)
         facts = replace(facts, captured=(*facts.captured, *died))
-        if reasons := ending.unchecked(facts):
-            _warn(reasons)
-        if found := ending.failures(facts, db, hint=hint):
-            for line in found:
-                _warn(line)
-        elif process.returncode >= 0:
+        lines = [ending.unchecked(facts), *ending.failures(facts, db, hint=hint), lost]
+        for line in filter(None, lines):
+            _warn(line)
+        if process.returncode >= 0 and not any(lines[1:]):
             ended = _ended(journal.told(directory, "uncaught"), process.pid)
             _warn(ending.watched(facts, checks=bool(settings.check), ended=ended))
     finally:
@@ -107,6 +107,8 @@ def _prepared(folder: Path | None, kind: str, place: str, settings: Settings, re
     try:
         (made / "blobs").mkdir()
         (made / "site").mkdir()
+        (made / journal.RESERVE).write_bytes(bytes(journal.RESERVED))
+        (made / journal.COMPLETE).touch()
         (made / "site" / "sitecustomize.py").write_text(child.SITECUSTOMIZE)
         described = None if relay is None else relay.described()
         asked = {"db": place, "journal": str(made), "settings": asdict(settings), "relay": described}

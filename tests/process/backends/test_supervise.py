@@ -266,8 +266,42 @@ def test_a_program_does_not_notice_that_nothing_can_be_noted(tmp_path: Path, how
     assert (done.returncode, done.stdout) == (0, "healthy\nBackendCompilerFailed\n")
     assert done.stderr.count("fxminify cannot note what runs") == 1
     assert "Traceback" not in done.stderr
+    said = "not all that happened could be noted" if "rmtree" in how else "1 failure could not be stored: RuntimeError"
+    assert done.stderr.splitlines()[-1].startswith(f"minify: {said}")
     if "rmtree" in how:  # what a backend raises is captured without a journal
         assert [(row.kind, row.backend) for row in captures(tmp_path / "repro.db")] == [("compile_error", "fails")]
+
+
+#: Runs a command in an empty directory $0 on a disk of 60 kB, of which $1 are used.
+SMALL = """
+mount -t tmpfs -o size=60k none "$0" && cp program.py "$0" && cd "$0" &&
+head -c "$1" /dev/zero > used && shift && exec "$@"
+"""
+TWO_FAIL = """
+def fails(gm, inputs):
+    raise RuntimeError(f"no kernel for {[n.name for n in gm.graph.nodes][1]}")
+for function in (torch.sin, torch.cos, torch.sin):
+    try:
+        torch.compile(lambda x: function(x), backend=fails)(torch.ones(3))
+    except Exception as exc:
+        print(type(exc).__name__)
+"""
+
+
+@pytest.mark.parametrize("used", [12_000, 24_000])
+def test_a_failure_that_a_full_disk_cannot_hold_is_said_with_the_reason(tmp_path: Path, used: int) -> None:
+    write(tmp_path, "program.py", TWO_FAIL)
+    (tmp_path / "disk").mkdir()
+    small = ["unshare", "-Urm", "sh", "-c", SMALL, str(tmp_path / "disk"), str(used)]
+    done = subprocess.run([*small, *command("program.py")], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "BackendCompilerFailed\n" * 3
+    why = (
+        f"no space left to write {tmp_path / 'disk' / 'repro.db'}: nothing was stored half; "
+        "free some space and run the same command again"
+    )
+    assert done.stderr.splitlines()[-1] == (
+        f"minify: 2 failures could not be stored: RuntimeError: no kernel for sin: {why} (and 1 other)"
+    )
 
 
 FULL = """

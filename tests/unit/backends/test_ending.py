@@ -11,12 +11,13 @@ NOTED = {
     "refused": ["2 ValueError: no such gradient", "5 IndexError: index 9"],
     "watched": ["inductor", "eager", "inductor"],
     "compared": ["inductor", "inductor"],
+    "lost": ["E: no kernel: the disk is full", "E: no space: the disk is full"],
     "unchecked": ["no float64", "it communicates", "no float64"],
 }
 
 
-def facts(*names: str) -> Facts:
-    return Facts.read(lambda name: NOTED[name] if name in names else [])
+def facts(*names: str, complete: bool = True) -> Facts:
+    return Facts.read(lambda name: NOTED[name] if name in names else [], complete=complete)
 
 
 def test_each_capture_is_counted_once_and_the_next_command_is_named() -> None:
@@ -70,3 +71,18 @@ def test_the_last_reason_why_a_call_could_not_be_compared_stands_for_the_others(
     assert unchecked(facts()) == ""
     said = "not all could be judged against eager: it communicates (and 1 other reason)"
     assert unchecked(facts("unchecked")) == said
+
+
+def test_a_failure_that_could_not_be_stored_is_one_with_its_reason() -> None:
+    assert failures(facts("lost"), "repro.db") == [
+        "2 failures could not be stored: E: no kernel: the disk is full (and 1 other)"
+    ]
+    later = {**NOTED, "found": NOTED["lost"][:1]}
+    found = Facts.read(lambda name: later[name] if name in ("lost", "found") else [])
+    assert failures(found, "repro.db") == ["1 failure could not be stored: E: no space: the disk is full"]
+
+
+def test_where_not_all_could_be_noted_the_index_says_what_was_captured() -> None:
+    assert failures(facts("watched", complete=False), "repro.db") == [
+        "not all that happened could be noted, because the disk is full or cannot be written: minify list repro.db"
+    ]
