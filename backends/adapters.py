@@ -64,12 +64,17 @@ class BackendAdapter:
     #: Names of backends that an ablation does not try: they need a device, print, or call other backends.
     not_tried: tuple[str, ...] = ()
 
+    #: Names of backends that fail on purpose, for tests. A chain does not capture their failures.
+    fails_on_purpose: tuple[str, ...] = ()
+
     #: Whether the compiler is given graphs of AOTAutograd, whatever operators the program calls.
     lowers_with_aot_autograd: bool = False
     #: Directories of the compiler's source, relative to site-packages, that only a compilation passes through.
     source_directories: tuple[str, ...] = ()
     #: For names of backends whose package may be missing: a module that is there if it is not, and how to install it.
     needs: Mapping[str, tuple[str, str]] = {}
+    #: Types of exceptions with which the compiler says that a tool is missing, such as a C++ compiler.
+    missing_tools: tuple[str, ...] = ()
 
     #: The heading of `illustrations` in a report, and a module that a worker has imported once there may be some.
     illustration_heading: str = ""
@@ -115,6 +120,11 @@ def broken() -> dict[str, str]:
 
 def _fault(adapter: object) -> str:
     return "" if isinstance(adapter, BackendAdapter) else f"it is a {type(adapter).__name__}, not a BackendAdapter"
+
+
+def fails_on_purpose(backend: object) -> bool:
+    """Whether the backend that is registered as ``backend`` fails on purpose."""
+    return any(backend in adapter.fails_on_purpose for adapter in adapters().values())
 
 
 def adapter_of(backend: object) -> BackendAdapter:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -45,6 +45,8 @@ UNTRACED = "untraced"
 #: In the details of an exception: what eager raised for the same call, type and first line, empty if it raised nothing.
 #: Absent if eager was not asked.
 EAGER = "eager"
+#: In the details of an exception: why the backend cannot run in the installation where it raised.
+ABSENT = "absent"
 #: Classes of divergences that a script can show alone, whatever else of its call diverges.
 ALONE = ("alias", "mutation")
 #: The most other places that the message of a divergence names.
@@ -96,7 +98,8 @@ class Failure:
     ``frames`` run from the outermost to the one that raised. ``causes`` are the ``(type, message)`` pairs of the
     chained exceptions, outermost cause first. ``diagnostics`` is what was written to file descriptor 2 meanwhile.
     ``detail`` holds the comparison of a divergence: ``{"class": "value"|"dtype"|..., "where": str, ...}``, and of an
-    exception ``{"nodes": {name: operation}}``, the nodes of the graph that its text names, `UNTRACED` and `EAGER`.
+    exception ``{"nodes": {name: operation}}``, the nodes of the graph that its text names, `UNTRACED`, `EAGER` and
+    `ABSENT`.
     """
 
     kind: FailureKind
@@ -113,6 +116,11 @@ class Failure:
     def refused(self) -> str:
         """What eager raised for the same call: type and first line. Empty if it raised nothing or was not asked."""
         return str(self.detail.get(EAGER, ""))
+
+    @property
+    def absent(self) -> str:
+        """Why the backend could not run where it raised, such as a package that was missing; empty if it could."""
+        return str(self.detail.get(ABSENT, ""))
 
     def each(self) -> tuple[Failure, ...]:
         """This failure, then each other divergence of the call that a script can show alone, as a failure of its own:
@@ -213,6 +221,11 @@ class Failure:
             return ""
         kind, text = self.causes[-1]
         return f"{kind.rpartition('.')[2]}: {text.strip().splitlines()[0] if text.strip() else ''}".rstrip(": ")
+
+
+def lacking(failure: Failure, why: str) -> Failure:
+    """``failure`` of a backend that cannot run in this installation, for the reason ``why``."""
+    return replace(failure, detail={**failure.detail, ABSENT: why})
 
 
 def precision_message(where: str, message: str, dtype: str, short: str) -> str:

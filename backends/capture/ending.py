@@ -25,12 +25,14 @@ _QUOTED = 160
 @dataclass(frozen=True, slots=True)
 class Facts:
     """``captured``: pairs of a capture and the kind of its failure. ``refused``: pairs of a capture and what eager
-    raised for it. ``watched``: the backend of each compiled graph. ``compared``: the number of calls that were compared
-    with eager. ``unchecked``: why calls could not be compared. ``lost``: failures that could not be stored, each with
-    the reason. ``complete``: every fact could be noted."""
+    raised for it. ``absent``: pairs of a capture and why its backend cannot run here. ``lost``: failures that could not
+    be stored, each with the reason. ``watched``: the backend of each compiled graph. ``compared``: the number of calls
+    that were compared with eager. ``unchecked``: why calls could not be compared. ``complete``: every fact could be
+    noted."""
 
     captured: tuple[tuple[str, str], ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
+    absent: tuple[tuple[str, str], ...] = ()
     lost: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
     compared: int = 0
@@ -46,6 +48,7 @@ class Facts:
             lost=tuple(line for line in dict.fromkeys(noted("lost")) if line not in found),
             captured=_pairs(noted("captured")),
             refused=_pairs(noted("refused")),
+            absent=_pairs(noted("absent")),
             watched=tuple(noted("watched")),
             compared=len(noted("compared")),
             unchecked=tuple(dict.fromkeys(noted("unchecked"))),
@@ -58,7 +61,7 @@ def _pairs(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def failures(facts: Facts, db: str, *, hint: bool = True, ids: bool = False) -> list[str]:
-    """Return sentences about the captured failures, those that eager has, too, and those that could not be stored.
+    """Return sentences about the captured failures, those that are not the backend's, and those that are not stored.
 
     With ``hint`` the first ends with the next command, which with ``ids`` names the captures.
     """
@@ -79,6 +82,7 @@ def failures(facts: Facts, db: str, *, hint: bool = True, ids: bool = False) -> 
         fault = "the program is wrong, not the backend"
         then = "" if sent else f": minify show {place} {capture}"
         lines.append(f"eager mode fails, too, for {count(number, 'failing graph')} ({said}{more}); {fault}{then}")
+    lines += [f"{printable(why)}; nothing to minify" for why in dict.fromkeys(why for _, why in facts.absent)]
     if facts.lost:
         more = f" (and {count(len(facts.lost) - 1, 'other')})" if len(facts.lost) > 1 else ""
         lines.append(f"{count(len(facts.lost), 'failure')} could not be stored: {printable(facts.lost[0])}{more}")

@@ -121,7 +121,7 @@ def observed(
     """
     from ..provenance import registry
 
-    captured = CapturedBackend(backend, _hook.everything or CaptureTarget(db, Settings()))
+    captured = CapturedBackend(backend, _hook.everything or CaptureTarget(db, Settings()), optional=True)
     wrapped = registry.wrap(captured, given.get("options"), given.get("mode"), None)
     seam.attach(_hook)
     compiled: Callable[..., Any] = _hook.compiling(wrapped, gm, inputs, lambda: wrapped(gm, inputs))
@@ -132,10 +132,19 @@ def observed(
 class CapturedBackend:
     """A backend whose failures are captured. It gets ``options`` and ``mode`` as without the wrapper."""
 
-    def __init__(self, backend: str | Callable[..., Any], target: CaptureTarget) -> None:
+    def __init__(self, backend: str | Callable[..., Any], target: CaptureTarget, *, optional: bool = False) -> None:
         self._backend = backend
         self._target = target
+        #: Whether another backend follows: then it is no failure that this one is not installed.
+        self.optional = optional
         self.__name__ = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+
+    @property
+    def is_deliberate(self) -> bool:
+        """Whether another backend follows, and this one fails on purpose."""
+        from ..adapters import fails_on_purpose
+
+        return self.optional and fails_on_purpose(self._backend)
 
     def __call__(self, gm: Any, inputs: Any, **kwargs: Any) -> Any:
         import torch
@@ -172,8 +181,9 @@ class _Hook:
     def compiling(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
         captured, given = _captured(wrapped)
         target = captured._target if captured is not None else self.everything
-        if target is None or seam.ours() or not _usable():
+        if target is None or seam.ours() or not _usable() or (captured is not None and captured.is_deliberate):
             return call()
+        from ..provenance.absent import absent
         from ..running.exceptions import differentiates, failure_of, unwrap
         from .compiled_graph import CompiledGraph
         from .graph_snapshot import GraphSnapshot, KeptInputs
@@ -197,7 +207,7 @@ class _Hook:
             refused = f"the graph could not be kept: {type(exc).__name__}: {exc}"
             log.warning("fxminify: %s", refused)
 
-        from ...store.failure import Failure, FailureKind, Phase
+        from ...store.failure import Failure, FailureKind, Phase, lacking
 
         if graph is None:
             try:
@@ -214,9 +224,11 @@ class _Hook:
                 compiled = call()
         except BaseException as exc:
             if _is_failure(exc) and seam.first_to_see(unwrap(exc), entry):
-                failure, derivative = failure_of(exc, Phase.COMPILE), differentiates(exc)
-                failure = replace(failure, diagnostics=written())
-                graph.record(failure, kept, snapshot.rng, derivative=derivative)
+                failure = replace(failure_of(exc, Phase.COMPILE), diagnostics=written())
+                if not (why := absent(exc, graph.spec().name)):
+                    graph.record(failure, kept, snapshot.rng, derivative=differentiates(exc))
+                elif captured is None or not captured.optional:
+                    graph.record(lacking(failure, why), kept, snapshot.rng)
             raise
         finally:
             self.thread.compiling = around

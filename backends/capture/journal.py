@@ -8,10 +8,9 @@ process id:
 * ``GRAPH.json`` has the case of that graph with the values of its last recorded call, or the reason why it has none.
 
 ``blobs`` has the storages of all processes, named by their content. ``faults.PID`` has the Python stack of a process
-that died of a signal. ``captured``, ``refused``, ``lost``, ``found``, ``watched``, ``compared``, ``unchecked`` and
-``uncaught`` are lists that the parent reports at the end. `RESERVE` keeps space for them on a disk that becomes full,
-and `COMPLETE` is removed where a line is lost nevertheless. Nothing is synchronized to disk: the journal survives the
-death of a process, not of the machine.
+that died of a signal. The other files are the lists that the parent reports at the end (`backends.capture.ending`).
+`RESERVE` keeps space for them on a disk that becomes full, and `COMPLETE` is removed where a line is lost nevertheless.
+Nothing is synchronized to disk: the journal survives the death of a process, not of the machine.
 
 A journal that cannot be written, on a full disk for instance, says so once and then writes nothing: the program runs
 on, and what its backends raise is captured without it.

@@ -299,6 +299,8 @@ class CaptureRecorder:
             self._note("found", line)
         if failure.refused:
             self._note("refused", f"{capture} {failure.refused}")
+        elif failure.absent:
+            self._note("absent", f"{capture} {failure.absent}")
         else:
             self._note("captured", f"{capture} {failure.kind}")
         return capture

@@ -11,9 +11,12 @@ from typing import Any
 
 import torch
 
+from ..adapters import fails_on_purpose
+from .absent import absent
+
 
 def run(name: str) -> str:
-    """``ok``, or the first failure as a short text."""
+    """Return ``ok``, or the first failure as a short text."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -24,7 +27,7 @@ def run(name: str) -> str:
             if not _agree(compiled(x), module(x)):
                 return "wrong numbers"
     except Exception as exc:  # noqa: BLE001  this is the answer
-        return f"fails: {_said(exc)}"
+        return _failed(name, exc)
     try:
         pairs = zip(_gradients(compiled, module, x), _gradients(module, module, x), strict=True)
         if not all(_agree(a, b) for a, b in pairs):
@@ -32,6 +35,13 @@ def run(name: str) -> str:
     except Exception as exc:  # noqa: BLE001  this is the answer
         return f"forward only: {_said(exc)}"
     return "ok"
+
+
+def _failed(name: str, exc: Exception) -> str:
+    """Whether the backend ``name``, which raised ``exc``, is not installed, fails on purpose, or just fails."""
+    if why := absent(exc, name):
+        return f"not installed: {why}"
+    return f"{'fails on purpose' if fails_on_purpose(name) else 'fails'}: {_said(exc)}"
 
 
 def _gradients(function: Any, module: torch.nn.Module, x: torch.Tensor) -> list[torch.Tensor]:

@@ -45,6 +45,10 @@ class Inductor(BackendAdapter):
     sets_variables = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_")
     lowers_with_aot_autograd = True
     source_directories = ("torch/_inductor/",)
+    missing_tools = (
+        "torch._inductor.exc.InvalidCxxCompiler", "torch._inductor.exc.TritonMissing",
+        "torch._inductor.exc.GPUTooOldForTriton",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._warm = False
@@ -167,6 +171,10 @@ class RegisteredByTorch(BackendAdapter):
         "ipex": ("intel_extension_for_pytorch", "pip install intel-extension-for-pytorch"),
     }
     backends = tuple(needs)
+    fails_on_purpose = (
+        "relu_compile_error_TESTING_ONLY", "relu_runtime_error_TESTING_ONLY", "relu_accuracy_error_TESTING_ONLY",
+        "non_leaf_compile_error_TESTING_ONLY",
+    )  # fmt: skip
     not_tried = ("cudagraphs", "openxla", "openxla_eval", "tvm")
 
 
@@ -177,6 +185,7 @@ class Own(BackendAdapter):
         "fxminify_chain", "fxminify_explain", "fxminify_faulty", "fxminify_print_graph", "fxminify_torchscript",
     )  # fmt: skip
     not_tried = backends
+    fails_on_purpose = ("fxminify_faulty",)
 
 
 own = Own()

@@ -46,7 +46,7 @@ def catch(
     """Run PROGRAM, minify its backend failures, and write a verified script for each.
 
     This is `minify capture`, `minify run` and `minify repro` in one. It exits with 1 if a backend failed, else with the
-    exit code of the program: also where eager mode fails as the backend does.
+    exit code of the program: also where eager mode fails as the backend does, or the backend is not installed.
     """
     from rich.console import Console
 
@@ -66,7 +66,9 @@ def catch(
     Index.check(db)
     changes = Changes(db)
     code = supervise.run(db, [program, *args], Settings(**settings), module=module, timeout=timeout, hint=False)
-    met = [row.id for row in changes.rows() if row.state != "eager_refuses"]
+    met = [
+        row.id for row in changes.rows() if row.state != "eager_refuses" and not (row.failure and row.failure.absent)
+    ]
     if not met:
         sys.exit(code)
     minify_with_progress(db, met, MinifyOptions(budget=budget), quiet=quiet, verbose=verbose, summary=False)

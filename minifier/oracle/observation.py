@@ -31,20 +31,23 @@ class Seen(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Observation:
     """``seconds`` maps each phase that began to its length; ``detail`` says why there is nothing to see;
-    ``refused`` is the exception of eager, where it raised one."""
+    ``refused`` is the exception of eager, where it raised one; ``absent`` why the backend cannot run here, if so."""
 
     seen: Seen
     failure: Failure | None = None
     detail: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     refused: str = ""
+    absent: str = ""
 
 
 def of_reply(reply: Reply) -> Observation:
     """The observation in the reply to an ``observe`` task, with what is private here masked as in a capture."""
     seen, mask = _of_reply(reply), here().mask
     failure = None if seen.failure is None else masked_failure(seen.failure, mask)
-    return replace(seen, failure=failure, detail=mask(seen.detail), refused=mask(seen.refused))
+    return replace(
+        seen, failure=failure, detail=mask(seen.detail), refused=mask(seen.refused), absent=mask(seen.absent)
+    )
 
 
 def _of_reply(reply: Reply) -> Observation:

@@ -23,6 +23,7 @@ import torch._dynamo
 
 from ...backends.comparison.compare import CannotCompare, compare
 from ...backends.comparison.reference import Reference
+from ...backends.provenance.absent import absent
 from ...backends.provenance.spec import BackendSpec
 from ...backends.running import ambient
 from ...backends.running.exceptions import differentiates, failure_of, one_line
@@ -118,6 +119,8 @@ class _Observer:
         except BaseException as exc:  # noqa: BLE001  whatever a backend raises is what we came for
             if self.phases.now == "trace":
                 return Observation(Seen.INVALID, detail=f"Dynamo, before the backend was called: {one_line(exc)}")
+            if why := absent(exc, str(self.case.backend.get("name", ""))):
+                return Observation(Seen.INVALID, detail=why, absent=why)
             failure = failure_of(exc, self.phases.phase)
             if differentiates(exc) and not self.case.backward:
                 return self.derivative() or Observation(Seen.FAILURE, failure)

@@ -59,9 +59,9 @@ class Replay:
     showed;
     ``threads`` is torch's number of threads; ``healthy``, for a hang, the seconds that a graph of one node takes, else
     0; ``reason`` says why it did not reproduce, for a person; ``passes`` that every run ended without a failure;
-    ``refused`` is what eager raised, where it did so in every run. ``anchor`` is where a hang hangs
-    (`fxminify.minifier.sandbox.stacks`), empty where that is not known. ``longer`` is the time limit of cases that are
-    larger than the one that was replayed.
+    ``refused`` is what eager raised, where it did so in every run, ``absent`` why the backend cannot run here.
+    ``anchor`` is where a hang hangs (`fxminify.minifier.sandbox.stacks`), empty where that is not known. ``longer`` is
+    the time limit of cases that are larger than the one that was replayed.
     """
 
     reproduced: bool
@@ -75,6 +75,7 @@ class Replay:
     reason: str = ""
     passes: bool = False
     refused: str = ""
+    absent: str = ""
     anchor: str = ""
     longer: LongerLimit | None = None
 
@@ -128,12 +129,14 @@ def replay(
     timeout = min(limit, hang_seconds(one_node, case.graph.count)) if hangs else limit
     session = _Runs(pool, case, matcher, timeout, meanwhile, ran)
     entries = session.first_sight(again=0 if hangs else runs - 1)
-    if not entries and not session.refused():
+    if not entries and not session.refused() and not session.absent():
         entries = session.second_sight(runs)
     if not entries:
         why = session.why_not(captured, again)
         passes, refused = session.all_pass(), session.refused()
-        return Replay(False, matcher, entries=session.shown(), reason=why, passes=passes, refused=refused)
+        return Replay(
+            False, matcher, entries=session.shown(), reason=why, passes=passes, refused=refused, absent=session.absent()
+        )
     entry = fastest(entries)
     if prefer in entries and entries[prefer].rate >= entries[entry].rate:
         entry = prefer
@@ -260,6 +263,11 @@ class _Runs:
     def refused(self) -> str:
         """What eager raised before the backend was called, where all runs ended so; else nothing."""
         said = {observation.refused for observation, _ in self._all()}
+        return said.pop() if len(said) == 1 else ""
+
+    def absent(self) -> str:
+        """Why the backend cannot run here, where it said so in every run; else nothing."""
+        said = {observation.absent for observation, _ in self._all()}
         return said.pop() if len(said) == 1 else ""
 
     def why_not(self, captured: Failure, again: str) -> str:

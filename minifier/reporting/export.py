@@ -145,6 +145,8 @@ def without_script(index: Index, capture: CaptureInfo) -> StoreError:
                 f"capture {id} has no script, because its failure did not show in the replay ({why}). "
                 f"What the replay showed: {look}; replay it again: {run} --again"
             )
+        case State.BLOCKED if capture.failure is not None and capture.failure.absent:
+            return StoreError(f"capture {id} has no script: {why}; then run the program again")
         case State.BLOCKED:
             return NotMinified(f"capture {id} has no script yet: {why}; then {run}")
         case _:

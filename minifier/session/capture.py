@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...backends.provenance import libraries
+from ...backends.provenance.absent import is_absent
 from ...backends.provenance.spec import BackendSpec, CannotLoad
 from ...store.document.case import Case, operators, tag
 from ...store.failure import EAGER, METADATA, Failure, FailureKind
@@ -73,6 +74,8 @@ def reduce_capture(
     spec = BackendSpec.from_json(case.backend)
     if spec.problem:
         return CaptureOutcome(State.BLOCKED, spec.problem)
+    if module := is_absent(failure):
+        return CaptureOutcome(State.BLOCKED, failure.absent or f"the module {module} is not installed here")
     budget = Budget(options.max_queries, options.budget)
     early = EarlyScript(listener, resources.processes)
     if begun is None and index.repros.get(capture.id, "script") is None:
@@ -180,12 +183,20 @@ class _CaptureWork:
         self.listener(replay_event(self.capture.id, shown))
         if shown.reproduced:
             return _attempts(self.session(case, shown, HeadStart()))
-        if self._culprit_alone_shows():
-            return CaptureOutcome(State.VERIFIED, "the culprit alone shows it, the whole graph does not")
+        if shown.absent:
+            return self._no_bug(State.BLOCKED, shown.absent)
         if is_refused(self.capture.provenance, self.failure, shown):
             why = f"eager refuses it, too: {shown.refused}\ncaptured: {self.failure.headline()}"
-            return CaptureOutcome(State.EAGER_REFUSES, why)
+            return self._no_bug(State.EAGER_REFUSES, why)
+        if self._culprit_alone_shows():
+            return CaptureOutcome(State.VERIFIED, "the culprit alone shows it, the whole graph does not")
         return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(self.capture))
+
+    def _no_bug(self, state: State, why: str) -> CaptureOutcome:
+        """The outcome for what is no failure of the backend: a script of a part of the graph is dropped."""
+        self.early.finish()
+        self.index.repros.forget(self.capture.id)
+        return CaptureOutcome(state, why)
 
     def replay(self, case: Case) -> Replay:
         return replay(

@@ -22,23 +22,22 @@ from . import bugs, events, queue, uploads
 from .bugs import BugCount
 from .cases import CaseStore, StagedCase
 from .database import Database, insert, now, table_of, update_each
-from .tables import CaptureRow, MergedRow, State
+from .tables import CaptureRow, MergedRow
 from .uploads import Sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCapture:
-    """What is stored of a failure that nobody has met before: the ``columns`` of its row; its case, if there is one,
-    and the labels that a worker needs for that."""
+    """A new failure: the ``columns`` of its row; its case, if there is one, and the labels that a worker needs for it.
+
+    If it is no bug, because eager has it as well or the backend was not installed, nothing is queued, and no one is
+    notified.
+    """
 
     columns: Mapping[str, Any]
     staged: StagedCase | None
     needs: str
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether eager fails as well: then nothing is queued, and no one is notified."""
-        return bool(self.columns["state"] == State.EAGER_REFUSES.value)
+    is_bug: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +114,7 @@ def _write(session: Session, database: Database, cases: CaseStore, arrivals: Seq
     tasks = [
         (capture.bug, capture.id, new[identity].needs)
         for capture, identity in made
-        if capture.bug is not None and new[identity].staged is not None and not new[identity].is_refused
+        if capture.bug is not None and new[identity].staged is not None and new[identity].is_bug
     ]
     met = {bug.id: bug.occurrences + bug.times for bug in counts.values()}
     queue.put_first(session, tasks, met, [bug.id for bug in counts.values() if bug.empty])
@@ -128,7 +127,7 @@ def _write(session: Session, database: Database, cases: CaseStore, arrivals: Seq
         {"kind": "capture", "text": new[identity].columns["headline"], "actor": firsts[identity].actor,
          "bug": capture.bug, "capture": capture.id}
         for capture, identity in made
-        if not new[identity].is_refused
+        if new[identity].is_bug
     ]  # fmt: skip
     events.note_all(session, told)
     return _stored(session, arrivals, captures, done | sent)

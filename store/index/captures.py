@@ -147,7 +147,8 @@ class Captures:
     ) -> AbstractContextManager[Arrival]:
         """A failure as a program recorded it, to `store` inside the block.
 
-        One with a case and a reason becomes ``BLOCKED``, one that eager has as well ``EAGER_REFUSES``. Workers that
+        One with a case and a reason becomes ``BLOCKED``, as does one of a backend that was not installed, and one that
+        eager has as well ``EAGER_REFUSES``: of these two no one is told, and no worker takes them up. Workers that
         accept the key of a ``signer`` may run it. What was stored under a ``key`` before is not stored again; ``body``
         is the digest of what was sent under it
         (`fxminify.store.index.uploads`). ``actor`` is who sent it. With ``look``, a large one that is known is only
@@ -158,20 +159,15 @@ class Captures:
         if met.failure.refused:
             said = f"eager refuses it, too: {met.failure.refused}\ncaptured: {met.failure.headline()}"
             columns |= {"state": State.EAGER_REFUSES.value, "reason": said}
+        elif met.failure.absent:
+            columns |= {"state": State.BLOCKED.value, "reason": met.failure.absent}
         elif met.case is not None and met.reason:
             columns["state"] = State.BLOCKED.value
+        is_bug = not (met.failure.refused or met.failure.absent)
         return self._arriving(
-            columns,
-            met.case,
-            met.blobs,
-            met.provenance,
-            ours=ours,
-            signer=signer,
-            key=key,
-            body=body,
-            actor=actor,
-            look=look,
-        )
+            columns, met.case, met.blobs, met.provenance,
+            ours=ours, signer=signer, key=key, body=body, actor=actor, look=look, is_bug=is_bug,
+        )  # fmt: skip
 
     def store(self, arrivals: Sequence[Arrival]) -> list[Stored | None]:
         """Store or count failures in one transaction. Returns what each is, None for one that is not known.
@@ -202,11 +198,12 @@ class Captures:
         key: str = "",
         body: str = "",
         actor: str = "",
+        is_bug: bool = True,
     ) -> Iterator[Arrival]:
         identity = columns["identity"]
         arrival = Arrival(identity=identity, provenance=provenance, key=key, body=body, actor=actor)
         if case is None:
-            yield replace(arrival, new=NewCapture(columns=columns, staged=None, needs=""))
+            yield replace(arrival, new=NewCapture(columns=columns, staged=None, needs="", is_bug=is_bug))
             return
         if look and is_large(case, blobs) and self._is_known(identity):
             yield arrival
@@ -218,8 +215,8 @@ class Captures:
             elif ours:
                 from_["origin"] = origin_tag(staged.key, identity)
             needs = queue.needs_of(case, queue.whose(from_, ours=ours))
-            new = NewCapture(columns={**columns, "provenance": dumps(plain(from_))}, staged=staged, needs=needs)
-            yield replace(arrival, new=new)
+            columns = {**columns, "provenance": dumps(plain(from_))}
+            yield replace(arrival, new=NewCapture(columns=columns, staged=staged, needs=needs, is_bug=is_bug))
 
     def _is_known(self, identity: str) -> bool:
         with self._database.reading() as session:

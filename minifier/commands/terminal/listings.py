@@ -102,7 +102,8 @@ def backends(items: Sequence[Mapping[str, Any]]) -> None:
         table[-1]["adapter"] = item["adapter"]
         if "test" in item:
             table[-1]["test"] = verdict
-        notes += [f"{item['name']}: {printable(text)}" for text in (item["problem"], message, item["needs"]) if text]
+        command = "" if item["needs"] in message else item["needs"]
+        notes += [f"{item['name']}: {printable(text)}" for text in (item["problem"], message, command) if text]
     rows(table)
     console = Console()
     for note in notes:
