@@ -215,8 +215,11 @@ def needs(installed: Installed) -> str:
     parts = []
     if sources := [p.source for p in installed.packages if p.source and p.direct]:
         parts.append(f"pip install {' '.join(sources)}")
-    if checkouts := [f"{p.name} {p.version}" for p in installed.packages if not p.source and p.direct]:
-        parts.append(f"a checkout of {', '.join(checkouts)}, which no package index has")
+    for from_, was in ((True, "a file"), (False, "a directory")):
+        if names := [
+            f"{p.name} {p.version}" for p in installed.packages if not p.source and p.direct and p.file is from_
+        ]:
+            parts.append(f"{', '.join(names)}, installed from {was}")
     if local := [name.partition(" ")[0] for name in installed.local]:
         what = f"module{'s' * (len(local) > 1)} {', '.join(local)}"
         parts.append(f"the {what} beside this file or on PYTHONPATH (no installed package has it)")

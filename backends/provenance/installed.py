@@ -11,7 +11,7 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -24,12 +24,15 @@ from .modules import distributions, tree_of
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION = re.compile(r"[A-Za-z0-9!+._-]{1,60}")
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)")
+#: The most modules of a package whose imports are read.
+_MOST_MODULES = 300
 _ADDRESS = re.compile(r"(?:git|hg|svn|bzr)\+https?://[A-Za-z0-9.-]+(?::\d+)?/[\w./~+-]+@[\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An installed distribution. ``source`` is the argument for pip to install it again, empty for a local checkout.
+    """An installed distribution. ``source`` is the argument for pip to install it again, empty if it was installed from
+    a directory, or from a ``file``: a wheel or an archive.
 
     ``direct`` says that no other package of the list requires it.
     """
@@ -38,6 +41,7 @@ class Package:
     version: str
     source: str = ""
     direct: bool = True
+    file: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +63,26 @@ class Installed:
         return replace(found, packages=tuple(p for p in found.packages if _is_plausible(p)))
 
 
-def describe(modules: Iterable[str]) -> Installed:
-    """The installation of this process: ``modules``, and what it imported since the first of them."""
+def describe(modules: Iterable[str], files: Iterable[str] = ()) -> Installed:
+    """The installation of this process: the packages that ``modules``, which it has loaded, need, and those of
+    ``files``, relative to site-packages, in which the failure arose.
+
+    What is only imported in a ``try`` that goes on without it is not needed.
+    """
     import torch
 
     owners = distributions()
-    wanted = _with_imported({name.partition(".")[0] for name in modules}, owners)
-    known = _closure(["torch"]) | _closure(["fxminify"])
-    order = [name for name in sys.modules if "." not in name]
-    new = [n for n in wanted if n in order and not known.issuperset(map(_normal, owners.get(n, ("",))))]
-    since = min(map(order.index, new), default=len(order))
-    loaded = set(order[since:]) - set(sys.stdlib_module_names)
+    modules = list(modules)
+    raised = {file.partition("/")[0].removesuffix(".py") for file in files}
+    wanted = _needed({name.partition(".")[0] for name in modules}, modules, owners)
+    wanted |= {top for top in raised if top in owners}
+    own = {_normal("fxminify")} if any(name.partition(".")[0] == "fxminify" for name in modules) else set()
+    known = (_closure(["torch"]) | _closure(["fxminify"])) - own
     packages = {}
-    for top in sorted(loaded | wanted):
+    for top in sorted(wanted):
         for owner in owners.get(top, ()):
-            if not _is_vendored(owner) and (top in wanted or _normal(owner) not in known):
+            if not _is_vendored(owner) and _normal(owner) not in known:
                 packages[_normal(owner)] = _package(owner)
-    packages.pop("torch", None)
     for name in packages:
         brought = set().union(*(_closure([other]) for other in packages if other != name))
         packages[name] = replace(packages[name], direct=name not in brought)
@@ -89,18 +96,42 @@ def describe(modules: Iterable[str]) -> Installed:
     )
 
 
-def _with_imported(modules: set[str], owners: Mapping[str, list[str]]) -> set[str]:
-    """``modules``, and what local ones of them import, which a crash may have kept them from importing."""
+def _needed(tops: set[str], modules: Sequence[str], owners: Mapping[str, list[str]]) -> set[str]:
+    """``tops``, and the packages and local modules that these import, from one to the next, and cannot do without.
+
+    A package that says what it requires is not read. Of fxminify only the ``modules`` are, which a failure may have
+    kept from being imported to their end.
+    """
     found: set[str] = set()
-    waiting = sorted(modules)
+    waiting = sorted(tops)
     while waiting:
-        if (name := waiting.pop()) in found or name in {*sys.stdlib_module_names, "torch", "fxminify"}:
+        if (top := waiting.pop()) in found or top in {*sys.stdlib_module_names, "torch"}:
             continue
-        found.add(name)
-        if name not in owners and (tree := tree_of(name)) is not None:
-            tops = (module.partition(".")[0] for module in syntax.imported_modules(tree))
-            waiting += [top for top in tops if top in owners or top in sys.modules]
+        found.add(top)
+        if top != "fxminify" and any(_requires(owner) for owner in owners.get(top, ())):
+            continue
+        for name in _loaded(top, modules):
+            if (tree := tree_of(name)) is not None:
+                imported = {module.partition(".")[0] for module in syntax.required_modules(tree)}
+                waiting += [new for new in sorted(imported) if new in owners or new in sys.modules]
     return found
+
+
+def _loaded(top: str, modules: Sequence[str]) -> list[str]:
+    """The modules of the package ``top`` whose imports count: all that are loaded, of fxminify those beside
+    ``modules``."""
+    if top != "fxminify":
+        return [name for name in sys.modules if name.partition(".")[0] == top][:_MOST_MODULES] or [top]
+    own = tuple(f"{name}." for name in modules if name.startswith("fxminify."))
+    return [name for name in sys.modules if f"{name}.".startswith(own)]
+
+
+def _requires(owner: str) -> bool:
+    """Whether the distribution ``owner`` says what it requires."""
+    try:
+        return bool(metadata.requires(owner))
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def _is_vendored(name: str) -> bool:
@@ -130,7 +161,7 @@ def _package(name: str) -> Package:
         return Package(package.name, package.version, _pinned(package))
     control = origin.get("vcs_info")
     if not isinstance(control, dict):
-        return package
+        return replace(package, file="dir_info" not in origin)
     address = re.sub(r"(?<=//)[^/@]*@", "", str(origin.get("url", "")))  # no user, no token
     source = f"{control.get('vcs', '')}+{address}@{control.get('commit_id', '')}"
     return Package(package.name, package.version, source if _ADDRESS.fullmatch(source) else "")

@@ -158,6 +158,22 @@ def imported_modules(tree: ast.AST) -> Iterator[str]:
             yield node.module
 
 
+def required_modules(tree: ast.Module) -> Iterator[str]:
+    """Names of the modules that ``tree`` imports and cannot do without, also inside of functions, without relative
+    imports. Imports in a ``try`` with a handler, in such a handler, and for type checkers are left out."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from imported_modules(node)
+        elif isinstance(node, ast.Try) and node.handlers:
+            waiting += [*node.orelse, *node.finalbody]
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            waiting += node.orelse
+        else:
+            waiting += ast.iter_child_nodes(node)
+
+
 def without_annotations(text: str) -> str:
     """``text`` without the annotations of its functions."""
     tree = parse(text)

@@ -22,8 +22,11 @@ from .spec import BackendSpec
 
 #: Variables that every process inherits, whatever its backend is.
 ORDINARY = (
-    "PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "CC",
-    "CXX", "XDG_CACHE_HOME",
+    "PATH", "HOME", "TMPDIR", "TMP", "TEMP", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TZ",
+    "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "CC", "CXX", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+    "TERM", "TERM_PROGRAM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "SHELL", "SHLVL",
+    "USER", "LOGNAME", "USERNAME", "HOSTNAME", "PWD", "OLDPWD", "DISPLAY", "EDITOR", "VISUAL", "PAGER", "BROWSER",
+    "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "JPY_PARENT_PID",
 )  # fmt: skip
 #: The exit code of a script that cannot run here, as of `git bisect run`, and how it says why.
 CODE = 125

@@ -96,10 +96,11 @@ def validity(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> J
 
 
 def describe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
-    """In a worker: an `Installed` as JSON. ``argument`` names the ``modules`` of the backend and the operators."""
+    """In a worker: an `Installed` as JSON. ``argument`` names the ``modules`` of the backend and of the operators, and
+    the ``files`` in which the failure arose."""
     from ...backends.provenance.installed import describe
 
-    return codec.dump(describe(argument["modules"]))
+    return codec.dump(describe(argument["modules"], argument["files"]))
 
 
 def load(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:

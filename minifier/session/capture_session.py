@@ -85,7 +85,9 @@ class CaptureSession:
         """The packages that a worker with the backend loaded finds installed; None if the worker fails."""
         modules = BackendSpec.from_json(self.case.backend).modules()
         modules += [str(item["module"]) for item in self.case.imports if "module" in item]
-        reply = self.pool.submit("describe", {"modules": modules}, timeout=60).result()
+        frames = (frame for failure in self.shown.matcher.examples for frame in failure.frames)
+        asked = {"modules": modules, "files": sorted({frame.file for frame in frames if "/" in frame.file})}
+        reply = self.pool.submit("describe", asked, timeout=60).result()
         return Installed.load(reply.result) if reply.ended is Ended.DONE else None
 
     def spent(self) -> bool:

@@ -42,3 +42,69 @@ def test_a_package_under_another_name_gives_no_directory(
     package.__path__ = [str(tmp_path / f"{alias}{name}")]
     monkeypatch.setitem(sys.modules, name, package)
     assert search_path([name]) == ((str(tmp_path),) if found else ())
+
+
+def distribution(place: Path, name: str, text: str, requires: str = "", url: str = "") -> None:
+    """An installed distribution with one module."""
+    about = place / f"{name}-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{requires}")
+    (about / "top_level.txt").write_text(f"{name}\n")
+    if url:
+        (about / "direct_url.json").write_text(url)
+    (place / f"{name}.py").write_text(text)
+
+
+BACKEND = """
+import needed_at_once
+try:
+    import optional_one
+except ImportError:
+    optional_one = None
+def compile_graph():
+    import needed_later
+"""
+
+
+def test_what_is_imported_in_a_try_is_not_needed_and_what_raised_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("needed_at_once", "optional_one", "needed_later", "raises", "unrelated"):
+        distribution(tmp_path, name, "")
+    (tmp_path / "backend_of_mine.py").write_text(BACKEND)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("backend_of_mine", "raises", "unrelated"):
+        importlib.import_module(name)
+    found = describe(["backend_of_mine"], ["raises/part.py", "torch/fx/graph.py", "json/decoder.py", "main.py"])
+    assert [package.name for package in found.packages] == ["needed_at_once", "needed_later", "raises"]
+    assert found.local == ("backend_of_mine",)
+
+
+def test_a_package_that_says_what_it_requires_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distribution(tmp_path, "declares", "import extra_of_it\n", "Requires-Dist: brought_by_it\n")
+    for name in ("extra_of_it", "brought_by_it"):
+        distribution(tmp_path, name, "")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("declares")
+    assert [package.name for package in describe(["declares"]).packages] == ["declares"]
+
+
+@pytest.mark.parametrize(
+    ("url", "source", "file"),
+    [
+        ("", "acme_{0}==1.0", False),
+        ('{"url": "file:///home/me/acme.whl", "archive_info": {}}', "", True),
+        ('{"url": "file:///home/me/acme", "dir_info": {"editable": true}}', "", False),
+        ('{"url": "https://host.example/acme", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',
+         "git+https://host.example/acme@abc", False),
+    ],
+)  # fmt: skip
+def test_a_package_from_a_file_is_no_checkout(
+    url: str, source: str, file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"acme_{len(url)}"
+    distribution(tmp_path, name, "", url=url)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module(name)
+    (package,) = describe([name]).packages
+    assert (package.source, package.file) == (source.format(len(url)), file)

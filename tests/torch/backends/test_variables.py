@@ -68,3 +68,12 @@ def test_the_lines_of_a_script() -> None:
         "",
         'os.environ["A"] = "2"',
     ]
+
+
+def test_variables_of_terminals_and_of_a_person_are_no_need_of_a_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("TERM", "USER", "NO_COLOR", "COLUMNS", "PWD", "ACME_LEVEL")
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    source = "import os\n" + "".join(f'os.environ.get("{name}")\n' for name in names)
+    spec = BackendSpec("backend", "source", {"embedded": "backend"}, source=EmbeddedSource((), source, "train.py"))
+    assert read_by(spec) == ("ACME_LEVEL",)
