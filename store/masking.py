@@ -24,8 +24,15 @@ _NUMBERED = (
     r"buf|tmp|op|arg|primals|tangents|getitem|val|var|node|ptr|input|output|in|out|loc|"
     r"kernel|seed|result|graph|fn|func|main_graph|eval_with_key"
 )
-#: A list in brackets, which may contain lists.
-_NESTED = r"[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*+[)\]}])*+[)\]}]"
+
+
+def _nested(levels: int) -> str:
+    """A list in brackets, which may contain lists of ``levels`` levels."""
+    inside = f"|{_nested(levels - 1)}" if levels else ""
+    return rf"[(\[{{](?:[^()\[\]{{}}]{inside})*+[)\]}}]"
+
+
+_NESTED = _nested(5)
 
 
 Replacement = str | Callable[[re.Match[str]], str]
@@ -95,7 +102,7 @@ BEFORE_ADAPTERS = (
     ),
     MaskingRule(
         "operand-list",
-        r"(?i)\b(users|used by|consumers|producers|args|kwargs|(?:all_)?input_nodes|operands)(['\"]?\s?[=:]?\s?)"
+        r"(?i)\b(users|used by|consumers|producers|args|kwargs|(?:all_)?input_nodes|operands)(['\"]?\s?[=:]?\s?'?)"
         + _NESTED,
         r"\1\2<nodes>",
         "used by [relu, sin]",
