@@ -21,7 +21,7 @@ from ..store.document.program_lines import comes_from
 from ..store.failure import Failure, FailureKind
 from ..store.masking import readable
 from ..store.text import count
-from .report.figures import Figures, figures, number
+from .report.figures import Figures, Values, figures, number, values
 from .report.phrases import (
     actual,
     code,
@@ -130,6 +130,7 @@ class Context:
     tentative: str
     log: str
     figures: list[Figures]
+    values: list[Values]
     first: str
     layers: tuple[tuple[str, ...], ...]
     enters: str
@@ -308,6 +309,7 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
         "tentative": one_line(header.tentative, 300),
         "log": log(failure),
         "figures": list(figures(failure)),
+        "values": list(values(failure)),
         "first": first_node(header.first),
         "layers": header.layers,
         "enters": header.enters,

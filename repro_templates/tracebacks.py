@@ -12,10 +12,11 @@ import re
 import traceback
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any
 
 from ..backends.adapters import adapters
 from ..backends.running.exceptions import failure_of, portable, text_of, type_name, unwrap
-from ..store.failure import ILL_CONDITIONED, PRECISION, Failure, FailureKind, Phase
+from ..store.failure import ILL_CONDITIONED, MEASURED, PRECISION, Failure, FailureKind, Phase
 from .source.action import (
     ALIAS_PREFIX,
     GRADIENT_PREFIX,
@@ -131,9 +132,13 @@ def _divergence(exc: BaseException, stack: list[Place], script: str) -> Failure 
     phase = Phase.BACKWARD if text.startswith((GRADIENT_PREFIX, MISSING_PREFIX)) else Phase.FORWARD
     if text.removeprefix(GRADIENT_PREFIX).startswith(ILL_CONDITIONED_PREFIX):
         kind = ILL_CONDITIONED
-    detail = {"class": kind}
+    detail: dict[str, Any] = {"class": kind}
     if short := _PRECISION.match(text):
         detail = {"class": PRECISION, "dtype": short[1], "as": short[2]}
+    if inside:  # torch is there, as a script compares with its function
+        from ..backends.comparison.mismatch import of_traceback
+
+        detail[MEASURED] = of_traceback(exc.__traceback__)
     return Failure(FailureKind.DIVERGENCE, phase, type=type_name(exc), message=text, detail=detail)
 
 

@@ -11,7 +11,9 @@ Two runs are comparable for these reasons:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +26,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten
 from ...store.live.modes import as_it_was, is_fake
 
 Mark = Callable[[str], None]
+_SUMMED = ContextVar("summed", default=False)
 #: How inputs are perturbed: the seed, and the most units in the last place.
 Perturbation = tuple[torch.Generator, int]
 
@@ -106,8 +109,23 @@ def differentiable(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad and value.layout is torch.strided
 
 
+@contextmanager
+def of_the_sum() -> Iterator[None]:
+    """Inside of this context gradients are those of the sum of all outputs, as a script may compute them."""
+    token = _SUMMED.set(True)
+    try:
+        yield
+    finally:
+        _SUMMED.reset(token)
+
+
 def cotangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """A gradient for each output: seeded multiples of 1/8 of at most 2 in absolute value, none of them 0."""
+    """A gradient for each output: seeded multiples of 1/8 of at most 2 in absolute value, none of them 0.
+
+    Inside `of_the_sum` each is 1.
+    """
+    if _SUMMED.get():
+        return [torch.ones_like(output, memory_format=torch.contiguous_format) for output in outputs]
     generator = torch.Generator().manual_seed(0)
     made = []
     for output in outputs:

@@ -7,6 +7,7 @@ that. Its storages are in the scratch directory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ...store import codec
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 ENTRIES = ("direct", "compile")
 
 
-def observe_argument(case: Case, entry: str, threads: int = 1) -> Json:
-    """The argument of the ``observe`` task. ``threads`` is what torch may use where the context does not say."""
-    return {"case": to_json(case), "entry": entry, "threads": threads}
+def observe_argument(case: Case, entry: str, threads: int = 1, *, summed: bool = False) -> Json:
+    """The argument of the ``observe`` task. ``threads`` is what torch may use where the context does not say.
+
+    ``summed``: gradients are those of the sum of the outputs.
+    """
+    return {"case": to_json(case), "entry": entry, "threads": threads, "summed": summed}
 
 
 def record_argument(case: Case) -> Json:
@@ -50,13 +54,15 @@ def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Js
     """In a worker: an `Observation` as JSON."""
     import torch
 
+    from ...backends.running.execution import of_the_sum
     from .observe import observe
 
     before = torch.get_num_threads()
     if argument["threads"] != before:
         torch.set_num_threads(argument["threads"])
     try:
-        return codec.dump(observe(case_from_json(argument["case"]), scratch, argument["entry"], mark))
+        with of_the_sum() if argument["summed"] else nullcontext():
+            return codec.dump(observe(case_from_json(argument["case"]), scratch, argument["entry"], mark))
     finally:
         if argument["threads"] != before:
             torch.set_num_threads(before)

@@ -6,21 +6,26 @@ from typing import Any
 
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
+from ...store import codec
 from ...store.document.case import Case
 from ...store.document.program_lines import comes_from
 from ...store.index import Index
 from ..oracle import first_node, rest
 from ..reducer import history
+from . import record
 from .standing import retested
 
 
 def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[str, Any]:
     """The failure, its minimal graph, its reduction, and the results of retests.
 
-    The graph is the captured one if ``captured`` is true or there was no reduction yet.
+    ``failure`` is as it was captured, ``shown`` as the script showed it. The graph is the captured one if ``captured``
+    is true or there was no reduction yet.
     """
     info = index.captures.get(capture_id)
     out: dict[str, Any] = info.to_json()
+    if info.verified and (shown := record.shown(index, info)) is not None:
+        out["shown"] = codec.dump(shown)
     told = history.stored(index, capture_id)
     if failed := {effort.pass_name: effort.problems for effort in (told.passes if told else ()) if effort.problems}:
         out["failed_passes"] = failed

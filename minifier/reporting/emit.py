@@ -22,7 +22,7 @@ from ...repro_templates.verify import Verification, verify
 from ...store.document.case import Blobs, Case
 from ...store.document.program_lines import comes_from
 from ...store.errors import StoreError
-from ...store.failure import ILL_CONDITIONED, VALUES, Failure, FailureKind, Phase
+from ...store.failure import EVIDENCE, ILL_CONDITIONED, MEASURED, VALUES, Failure, FailureKind, Phase, as_measured
 from ...store.index import CaptureInfo, Index, State, StoredCapture
 from ...store.index.bugs import COMES_FROM
 from ...store.matching import FailureMatcher
@@ -33,8 +33,16 @@ from . import record
 from .export import embedded_from, search_path, stored_repro, without_script
 from .record import make_header
 
+#: Gives the failure of the case of a script as a worker sees it; where its argument is true, with the gradients of the
+#: sum of the outputs. None where that is not known.
+Evidence = Callable[[bool], Failure | None]
 #: Seconds that a fresh process may take to import torch and a backend, besides what the failure itself takes.
 START = 120.0
+
+
+def no_evidence(summed: bool) -> Failure | None:
+    """Know nothing of the case of a script."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +88,14 @@ class Emitter:
         replays: str = "",
         installed: Installed | None = None,
         early: bool = False,
+        evidence: Evidence = no_evidence,
     ) -> Draft:
         """Render the script and run it. Safe in another thread. Raises `Unprintable` and `CannotLoad`.
 
         ``replays`` is how often the whole graph failed where that was not always, ``installed`` what a worker found.
         The run of an ``early`` script may be forked from a process that has only done the imports of the script.
+        ``failure`` may be that of a larger graph: the script states what its own run showed, and besides it the
+        ``evidence`` about this very case.
         """
         more = {"runs": f"{runs} of {runs}", "replays": replays, "installed": installed or Installed()}
         best: Draft | None = None
@@ -110,10 +121,16 @@ class Emitter:
             if done.shown == done.runs:
                 break
         assert best is not None
-        if (done := best.done).shown == done.runs:
+        done, header = best.done, best.header
+        if done.shown != done.runs:
+            header = replace(
+                header, runs=f"{done.shown} of {done.runs}", tentative=done.mismatch if not done.shown else ""
+            )
+        if seen := next((one for one in done.failures if one is not None and self.matcher.shows(one)), None):
+            known = evidence(header.summed) if failure.kind is FailureKind.DIVERGENCE else None
+            header = replace(header, failure=of_the_script(case, known or failure, seen, measured=known is not None))
+        if header == best.header:
             return best
-        seen = f"{done.shown} of {done.runs}"
-        header = replace(best.header, runs=seen, tentative=done.mismatch if not done.shown else "")
         return replace(best, header=header, rendered=render(case, blobs, header=header, embed=embed))
 
     def early_draft(
@@ -154,10 +171,39 @@ class Emitter:
             case=case, blobs=blobs, ours=self.agreed.ours,
         )  # fmt: skip
         record.keep(self.index, self.capture.id, draft.header)
+        if done.shown:
+            self.index.captures.show_as(self.capture.id, draft.header.failure)
         self.index.artifacts.save(self.capture.id, COMES_FROM, comes_from(draft.case.graph))
         if done.shown:
             return State.VERIFIED, ""
         return State.UNVERIFIED, f"the script does not show the failure: {done.mismatch}"
+
+
+def of_the_script(case: Case, failure: Failure, seen: Failure, *, measured: bool) -> Failure:
+    """``failure`` as a run of the script of ``case`` showed it, which is ``seen``.
+
+    The figures of a comparison with float64 stay where they were ``measured`` on this case.
+    """
+    if failure.kind in (FailureKind.COMPILE_ERROR, FailureKind.RUNTIME_ERROR) and failure.type == seen.type:
+        return replace(failure, message=seen.message, causes=seen.causes)
+    if failure.kind is not FailureKind.DIVERGENCE:
+        return failure
+    if not measured:
+        detail = {name: value for name, value in failure.detail.items() if name not in (*EVIDENCE, "others")}
+        failure = replace(failure, detail=detail)
+    rows = [{**row, "where": _place(case, failure, row["item"])} for row in seen.detail.get(MEASURED, ())]
+    return as_measured(failure, rows, seen.message)
+
+
+def _place(case: Case, failure: Failure, item: int) -> str:
+    """The name that a comparison in a worker gives to a result. ``item`` is its number among those of the script."""
+    if failure.detail.get("class") == "mutation":
+        return f"input {item}"
+    if failure.phase is not Phase.BACKWARD:
+        return f"output {item}"
+    specs = [(i, case.input_tensor(i)) for i in range(len(case.inputs))]
+    wanted = [i for i, spec in specs if spec is not None and spec.requires_grad]
+    return f"gradient of input {wanted[item] if item < len(wanted) else item}"
 
 
 def _ways(failure: Failure) -> tuple[bool, ...]:

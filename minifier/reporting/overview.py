@@ -15,20 +15,20 @@ from pathlib import PurePath
 
 from ...backends.adapters import Illustration
 from ...repro_templates.report.curve import curve
-from ...repro_templates.report.figures import figures
+from ...repro_templates.report.figures import figures, values
 from ...repro_templates.report.html import Detail, FailureReport, FailureRow, Group
-from ...repro_templates.report.phrases import without_paths
+from ...repro_templates.report.phrases import log, without_paths
 from ...repro_templates.report.picture import MOST_NODES, picture
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
 from ...store.document.case import Case, Json
 from ...store.errors import StoreError
-from ...store.failure import Failure, kind_in_words
+from ...store.failure import Failure, FailureKind, kind_in_words
 from ...store.index import CaptureInfo, Index, StepInfo
 from ...store.text import count
 from ..oracle import ablation, first_node
 from ..reducer import history
-from . import explanation, illustrations
+from . import explanation, illustrations, record
 from .standing import retested
 
 #: The most failures that are shown in full, and the most characters of their texts and pictures.
@@ -111,7 +111,7 @@ def _order(groups: Sequence[Group]) -> list[FailureRow]:
 
 def in_full(index: Index, capture: CaptureInfo, *, nodes: int = MOST_NODES, row: FailureRow | None = None) -> Detail:
     """All about one failure, with at most ``nodes`` of its captured graph. ``row`` is its row in a list."""
-    detail = _told(capture, row or _row(capture))
+    detail = _told(index, capture, row or _row(capture))
     try:
         detail = replace(detail, facts=(*_known(capture), *_found(index, capture)))
         detail = _graphs(index, capture, detail, nodes)
@@ -129,7 +129,7 @@ def in_full(index: Index, capture: CaptureInfo, *, nodes: int = MOST_NODES, row:
 
 def in_brief(index: Index, capture: CaptureInfo) -> Detail:
     """What a page about a bug shows of one of its failures: no script, no large picture, no difference of a step."""
-    detail = _told(capture, _row(capture))
+    detail = _told(index, capture, _row(capture))
     detail = replace(detail, frames=detail.frames[:_FEW])
     try:
         detail = replace(detail, facts=tuple(_found(index, capture)))
@@ -147,9 +147,9 @@ def in_brief(index: Index, capture: CaptureInfo) -> Detail:
     return detail
 
 
-def _told(capture: CaptureInfo, row: FailureRow) -> Detail:
-    """What the row of a capture says of its failure."""
-    failure = capture.failure
+def _told(index: Index, capture: CaptureInfo, row: FailureRow) -> Detail:
+    """The failure of a capture as its script showed it, or as it was captured."""
+    failure = record.shown(index, capture)
     return Detail(
         row,
         ": ".join(
@@ -160,6 +160,8 @@ def _told(capture: CaptureInfo, row: FailureRow) -> Detail:
         frames=tuple(f"{frame.file}:{frame.line} {frame.function}" for frame in failure.frames) if failure else (),
         stderr=without_paths(failure.diagnostics[-_LONGEST:], _LONGEST) if failure else "",
         figures=tuple(figures(failure)) if failure else (),
+        values=tuple(values(failure)) if failure else (),
+        said=log(failure) if failure and failure.kind is FailureKind.DIVERGENCE else "",
         notes=(without_paths(capture.reason, 500),) if capture.reason else (),
     )
 

@@ -18,6 +18,7 @@ from ...backends.provenance.spec import BackendSpec
 from ...repro_templates.context import Header
 from ...store import codec
 from ...store.document.case import Case
+from ...store.errors import StoreError
 from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index
 from ...store.index.documents import plain
@@ -59,6 +60,7 @@ def keep(index: Index, capture_id: int, header: Header) -> None:
     """Store the header of the script of a capture."""
     doc = {name: getattr(header, name) for name in (*_TEXTS, *_COUNTS, *_FLAGS)}
     doc |= {"failure": plain(codec.dump(header.failure)), "installed": codec.dump(header.installed)}
+    doc["signature"] = header.signature
     index.artifacts.save(capture_id, ARTIFACT, doc)
 
 
@@ -80,6 +82,17 @@ def stored(index: Index, capture: CaptureInfo) -> Header | None:
     return replace(header, first=first_node.stored(index, capture.id), steps=_steps(index, capture.id))
 
 
+def shown(index: Index, capture: CaptureInfo) -> Failure | None:
+    """The failure of a capture as its script showed it; as it was captured where no script did."""
+    if not capture.verified:
+        return capture.failure
+    try:
+        header = _read(index.artifacts.get(capture.id, ARTIFACT))
+    except StoreError:
+        return capture.failure  # the rest of the capture can still be shown
+    return capture.failure if header is None else header.failure
+
+
 def _steps(index: Index, capture_id: int) -> tuple[tuple[str, int, int], ...]:
     """The passes that made the case smaller, in order, with the nodes and inputs that were left after each."""
     reduction = index.reductions.last(capture_id)
@@ -91,7 +104,8 @@ def _steps(index: Index, capture_id: int) -> tuple[tuple[str, int, int], ...]:
 def _read(doc: Any) -> Header | None:
     try:
         failure = codec.load(doc["failure"], Failure)
-        header = Header(failure, signature(failure).named, installed=Installed.load(doc["installed"]))
+        named = str(doc.get("signature") or signature(failure).named)
+        header = Header(failure, named, installed=Installed.load(doc["installed"]))
         fields: dict[str, Any] = {name: str(doc[name]) for name in _TEXTS}
         fields |= {name: int(doc[name]) for name in _COUNTS}
         fields |= {name: doc.get(name) is True for name in _FLAGS}

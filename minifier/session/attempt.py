@@ -24,6 +24,7 @@ from ..candidate.hop_calls import with_distinct_names
 from ..candidate.trace import Trace, lacks_shapes, with_shapes
 from ..oracle import first_node, rest, tasks
 from ..oracle.hang_margin import MARGIN, HangMargin
+from ..oracle.observation import of_reply
 from ..oracle.oracle import Oracle, Votes
 from ..oracle.replay import LIMIT
 from ..oracle.scheduler import QueryScheduler
@@ -435,6 +436,7 @@ class EntryAttempt:
                 embed=self.session.options.embed_data,
                 replays=self.session.shown.seldom(),
                 installed=self.session.installed(),
+                evidence=partial(self.evidence, case, last.failure if last.same else None),
             )
             drafted = self.session.early.tell_while(draft)
             state, reason = emitter.store(drafted)
@@ -448,6 +450,15 @@ class EntryAttempt:
             return replace(done, reason=f"{error}: {command}", printable=False)
         except (Unprintable, CannotLoad) as error:
             return replace(done, reason=f"no script can be printed: {error}", printable=False)
+
+    def evidence(self, case: Case, seen: Failure | None, summed: bool) -> Failure | None:
+        """The failure of ``case`` with the figures of a comparison with float64: ``seen``, unless the script takes the
+        gradients of the sum of the outputs. Then a further run does so, too."""
+        if not summed or self.entry == SCRIPT:
+            return None if summed else seen
+        argument = tasks.observe_argument(case, self.entry, self.session.shown.threads, summed=True)
+        failure = of_reply(self.session.pool.submit("observe", argument, timeout=self.timeout).result()).failure
+        return None if failure is None else self.session.shown.matcher.find(failure)
 
     def listen(self, nodes: int, stage: str) -> None:
         self.session.early.tell()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...store.failure import NUMERIC, Failure, FailureKind
+from ...store.failure import MEASURED, NUMERIC, Failure, FailureKind
 from .phrases import one_line
 
 
@@ -20,6 +20,36 @@ class Figures:
     eager: str
     elements: str
     dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A result of a script that differs in ``elements``.
+
+    At the index ``at`` it differs most, by ``difference``: the compiled function gives ``actual``, eager ``expected``.
+    ``all_actual`` and ``all_expected`` have all values of a small result.
+    """
+
+    where: str
+    elements: str
+    difference: str
+    at: str
+    actual: str
+    expected: str
+    all_actual: str = ""
+    all_expected: str = ""
+
+
+def values(failure: Failure) -> Iterator[Values]:
+    """The results that differ in the run of the script that showed ``failure``. None for a failure without a script."""
+    rows = failure.detail.get(MEASURED, ())
+    for row in rows if isinstance(rows, list | tuple) else ():
+        if isinstance(row, dict):
+            texts = {name: one_line(str(row.get(name, "")), 200) for name in Values.__dataclass_fields__}
+            texts["elements"] = one_line(f"{row.get('elements', '?')} of {row.get('of', '?')}", 40)
+            texts["difference"] = number(row.get("error"))
+            texts["at"] = "" if row.get("at") == [] else texts["at"]
+            yield Values(**texts)
 
 
 def figures(failure: Failure) -> Iterator[Figures]:

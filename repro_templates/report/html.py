@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ... import __version__
 from ...backends.adapters import Illustration
 from ...store.index import StepInfo
-from .figures import Figures
+from .figures import Figures, Values
 from .page import environment, look
 from .picture import Picture
 
@@ -102,6 +102,8 @@ class Detail:
     frames: tuple[str, ...] = ()
     stderr: str = ""
     figures: tuple[Figures, ...] = ()
+    values: tuple[Values, ...] = ()
+    said: str = ""
     before: Picture | None = None
     after: Picture | None = None
     source: str = ""

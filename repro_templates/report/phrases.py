@@ -8,7 +8,7 @@ import signal
 
 from ...backends.running.deaths import signal_name
 from ...store.document.case import Case
-from ...store.failure import Failure, FailureKind, Frame, Phase, kind_in_words
+from ...store.failure import SAID, Failure, FailureKind, Frame, Phase, kind_in_words
 from ...store.masking import mask
 from ...store.text import without_addresses
 from ..privacy import private
@@ -136,9 +136,10 @@ def points_to(enters: str) -> str:
 
 
 def log(failure: Failure, lines: int = 20) -> str:
-    """The error: its message, the exceptions that caused it, the frames of the backend."""
+    """The error: its message, the exceptions that caused it, the frames of the backend. The text of the assertion that
+    failed in the script of a divergence."""
     if failure.kind is FailureKind.DIVERGENCE:
-        return ""
+        return one_line(str(failure.detail.get(SAID, "")), 3000, lines=lines)
     parts = []
     if frames := relevant(failure):
         told = [f'  File "{f.file}", line {f.line}, in {f.function}' for f in frames]

@@ -490,6 +490,14 @@ def reassign(session: Session, capture: CaptureRow, operators: str) -> None:
         session.execute(update(BugRow).where(BugRow.id == id).values(more))
 
 
+def retitle(session: Session, bug: int) -> None:
+    """Give a bug the headline of its first capture, which may be another one since a script of it was run."""
+    first = select(CaptureRow.headline).where(CaptureRow.bug == bug, CaptureRow.headline != "")
+    headline = session.scalar(first.order_by(CaptureRow.id).limit(1))
+    if headline:
+        session.execute(update(BugRow).where(BugRow.id == bug).values(headline=headline))
+
+
 def move_sightings(session: Session, captures: ColumnElement[bool], old: int | None, new: int | None) -> None:
     """The sightings of these captures are no longer counted for the bug ``old``, but for ``new``, if that is given.
 

@@ -354,6 +354,23 @@ class Captures:
 
         self._database.write(write)
 
+    def show_as(self, id: int, shown: Failure) -> None:
+        """List a capture, and the bug whose first capture it is, by the failure as its script showed it.
+
+        Raises `LeaseLost` if another process took the capture over.
+        """
+        headline = here().mask(shown.headline())
+
+        def write(session: Session) -> None:
+            row = self._database.need(session, CaptureRow, id, lock=True)
+            self._database.check_lease(session, id)
+            row.headline = headline
+            session.flush()
+            if row.bug is not None:
+                bugs.retitle(session, row.bug)
+
+        self._database.write(write)
+
     def needs(self, id: int) -> str:
         """The labels that a worker needs for a capture: see `fxminify.store.index.queue`."""
         found = read_stored(self._database, self._cases, id).captured()

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from ....repro_templates.report.figures import number
+from ....repro_templates.report.figures import number, values
 from ....repro_templates.report.phrases import points_to
 from ....repro_templates.report.text_graph import text_graph
 from ....repro_templates.source.layout import fitted
-from ....store.failure import kind_in_words
+from ....store import codec
+from ....store.failure import MEASURED, SAID, Failure, kind_in_words
 from ....store.index import Index, StepInfo
 from ....store.text import count, without_addresses
 from ...printable import printable
@@ -53,7 +54,7 @@ def show(
     ``found`` is from `fxminify.minifier.reporting.details`. Of a graph that is not shown ``whole`` the first lines are.
     """
     console = console or Console()
-    failure = found.get("failure") or {}
+    failure = found.get("shown") or found.get("failure") or {}
     verified = found["state"] == "verified"
     runs = f": {found['verified']} of {found.get('runs')} fresh runs of the script show it" if found.get("runs") else ""
     reason = f": {found['reason']}" if found.get("reason") else ""
@@ -67,6 +68,7 @@ def show(
     field("error", found["headline"] if more > 0 else error, console)
     if more > 0:
         field("", f"the whole text, {len(error.splitlines())} lines: minify show {this} --details", console)
+    _values(failure, console)
     field("begins at", _first_node(found.get("first_node") or {}), console)
     field("comes from", found.get("comes_from"), console)
     field("backend", found["backend"], console)
@@ -91,6 +93,17 @@ def show(
         field("more", None if details else f"minify show {this} --details", console)
     elif found["state"] == "pending":
         field("next", f"minify run {this}", console)
+
+
+def _values(failure: Mapping[str, Any], console: Console) -> None:
+    """The text of the assertion that failed in the script of a divergence, and the values of small results."""
+    detail = failure.get("detail") or {}
+    lines = printable(str(detail.get(SAID, "")), 2000).splitlines()
+    field("assert", "\n".join(line for line in lines if line.strip()), console)
+    for row in values(codec.load(failure, Failure)) if detail.get(MEASURED) else ():
+        if row.all_actual:
+            field("compiled", f"{row.all_actual} ({row.where})", console)
+            field("eager", row.all_expected, console)
 
 
 def _details(found: Mapping[str, Any], console: Console) -> None:
@@ -127,7 +140,7 @@ def _first_node(found: Mapping[str, Any]) -> str | None:
     if not found:
         return None
     error = f"off by {number(found.get('error'))}, eager by {number(found.get('eager_error'))}"
-    return f"{found.get('node')}, node {found.get('position')} of {found.get('of')} ({error})"
+    return f"{found.get('node')}, node {found.get('position')} of {found.get('of')} of the captured graph ({error})"
 
 
 #: Lines of a difference that a listing of all steps shows; one step alone is shown whole.

@@ -150,7 +150,8 @@ def test_an_error_of_eager_is_in_forward() -> None:
 def test_a_failing_comparison_names_its_class(actual: Any, expected: Any, kind: str) -> None:
     exc = raised(lambda: torch.testing.assert_close(actual, expected, check_stride=True))
     failure = failure_in_script(exc, HERE)
-    assert (failure.kind, failure.phase, failure.detail) == (FailureKind.DIVERGENCE, Phase.FORWARD, {"class": kind})
+    assert (failure.kind, failure.phase, failure.detail["class"]) == (FailureKind.DIVERGENCE, Phase.FORWARD, kind)
+    assert bool(failure.detail["measured"]) is (kind == "value")
 
 
 def test_prefixes_tell_mutation_gradients_and_aliasing() -> None:

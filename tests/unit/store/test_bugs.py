@@ -54,6 +54,21 @@ def test_a_message_that_says_enough_stays_as_it_is(index: Index) -> None:
     assert index.bugs.page()[0].headline == "RuntimeError: no sin"
 
 
+def test_a_bug_is_listed_by_what_the_script_of_its_first_capture_showed(index: Index) -> None:
+    for node in ("sin", "cos"):
+        add(index, chain([node]), failing("index 4096 is out of range"))
+    index.captures.show_as(2, failing("index 7 is out of range"))
+    assert [bug.headline for bug in index.bugs.page()] == ["RuntimeError: index 4096 is out of range"]
+    index.captures.show_as(1, failing("index 1 is out of range"))
+    assert [bug.headline for bug in index.bugs.page()] == ["RuntimeError: index 1 is out of range"]
+    assert [row.headline for row in index.captures.find()] == [
+        "RuntimeError: index 1 is out of range", "RuntimeError: index 7 is out of range"
+    ]  # fmt: skip
+    captured = index.captures.get(1).failure
+    assert captured is not None
+    assert captured.message == "index 4096 is out of range"  # what replays are compared with
+
+
 def test_failures_that_cannot_be_run_are_told_apart_by_their_text(index: Index) -> None:
     for reason in ("node a has no name", "node b has no name"):
         add(index, None, None, provenance={"backend": "x"}, reason=reason)
