@@ -29,11 +29,15 @@ _NAMED, _INDEXING = 3, "_operator.getitem"
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What ``nodes`` nodes of the captured graph do without those that call one of ``without``."""
+    """The outcome of ``nodes`` nodes of the captured graph without the nodes that call one of ``without``.
+
+    ``said`` is the headline of another failure.
+    """
 
     without: tuple[str, ...]
     nodes: int
     outcome: Outcome
+    said: str = ""
 
     def words(self, minimal: Graph) -> str:
         """What the captured graph does: ``passes without torch.lstm``. Empty where the answer says nothing.
@@ -48,14 +52,15 @@ class Rest:
         }.get(self.outcome)
         if not what:
             return ""
+        how = f": {self.said}" if self.outcome is Outcome.OTHER and self.said else ""
         shown = {_called(node): _shown(node) for node in minimal.compute}
         named = [name for name in self.without if name != _INDEXING] or list(self.without)
         if len(named) > _NAMED:
-            return f"{what} without the operators of the minimal graph"
+            return f"{what} without the operators of the minimal graph{how}"
         texts = {name: shown.get(name, name.removeprefix("_")) for name in named}
         changed = _listed([texts[name] for name in named if name not in shown])
         aside = f" (the minimal graph has {changed} in another form)" if changed else ""
-        return f"{what} without {_listed([*texts.values()])}{aside}"
+        return f"{what} without {_listed([*texts.values()])}{aside}{how}"
 
 
 def without(case: Case, trace: Trace, minimal: Graph) -> tuple[Case, tuple[str, ...]] | None:

@@ -404,6 +404,8 @@ class EntryAttempt:
             case, called = found
             self.listen(minimal.graph.count, "looking at the rest of the graph")
             verdict = self.oracle.ask(case)
+            if verdict.outcome is Outcome.PASS:  # once may be luck
+                verdict = self.oracle.ask(case, fresh=True)
             if verdict.same and done.failure is not None and verdict.failure is not None:
                 own = replace(self.session.shown.matcher, examples=(done.failure,))
                 if not own.shows(verdict.failure):  # of a list of operators it names others
@@ -413,7 +415,8 @@ class EntryAttempt:
             return
         if verdict.outcome is Outcome.OTHER:
             self.session.add_other_failure(case, verdict)
-        known = rest.Rest(called, case.graph.count, verdict.outcome)
+        said = verdict.failure.headline() if verdict.failure is not None else ""
+        known = rest.Rest(called, case.graph.count, verdict.outcome, said)
         rest.keep(self.session.index, self.session.capture.id, known)
 
     def emit(self, done: Printed, blobs: dict[str, bytes]) -> Printed:

@@ -97,7 +97,7 @@ def test_operators_are_named_as_the_minimal_graph_shows_them(without: tuple[str,
     ("outcome", "words"),
     [
         (Outcome.PASS, "passes without torch.relu"),
-        (Outcome.OTHER, "fails in another way without torch.relu"),
+        (Outcome.OTHER, "fails in another way without torch.relu: RuntimeError: no sin"),
         (Outcome.SAME, "still fails in this way without torch.relu"),
         (Outcome.INVALID, ""),
     ],
@@ -106,11 +106,11 @@ def test_the_answer_is_kept(tmp_path: Path, outcome: Outcome, words: str) -> Non
     with Index.open(str(tmp_path / "repro.db"), create=True) as index:
         id = index_tasks.add(index, *index_tasks.small_case())
         assert rest.stored(index, id) is None
-        rest.keep(index, id, Rest(("torch.relu",), 3, outcome))
+        rest.keep(index, id, Rest(("torch.relu",), 3, outcome, "RuntimeError: no sin"))
         found = rest.stored(index, id)
         assert found is not None
         assert found.words(minimal("b")) == words
-        console = Console(file=io.StringIO())
+        console = Console(file=io.StringIO(), width=200)
         detail.show({**details(index, id), "rest": words}, "repro.db", console=console)
         shown = [line for line in console.file.getvalue().splitlines() if "the rest" in line]  # type: ignore[attr-defined]
         assert shown == ([f"  the rest  of the captured graph {words}"] if words else [])

@@ -1,0 +1,13 @@
+"""Running sums; wrong where the last dimension is a multiple of 8."""
+import conditional  # registers the backends
+import torch
+
+
+@torch.compile(backend="eighths")
+def running(x):
+    x = torch.cumsum(x * 2, -1)
+    return x - x.mean()
+
+
+torch.manual_seed(0)
+running(torch.randn(3, 16))

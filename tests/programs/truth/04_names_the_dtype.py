@@ -1,0 +1,12 @@
+"""One bug whose message names the dtype: every floating dtype shows it."""
+import conditional  # registers the backends
+import torch
+
+
+@torch.compile(backend="names_the_dtype")
+def gelu(x):
+    x = x * 0.5
+    return torch.erf(x).neg()
+
+
+gelu(torch.linspace(-1, 1, 12))

@@ -1,0 +1,12 @@
+"""Two operators together: neither fails alone."""
+import conditional  # registers the backends
+import torch
+
+
+@torch.compile(backend="needs_two")
+def residual(x, y):
+    x = x.sin()
+    return torch.relu(torch.add(x, y)).exp()
+
+
+residual(torch.ones(2, 3), torch.ones(2, 3))

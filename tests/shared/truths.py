@@ -1,0 +1,135 @@
+"""Known conditions of programs, and the statements of reports that contradict them.
+
+``truth.toml`` beside the programs says what each key means. A statement is a claim about a feature of the minimal case, a
+sentence of a report, or a number in one.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: What a person reads of the answers about a minimal case.
+_TOLD = re.compile(
+    r"(?:Needs|Passes with|Does not matter \(as tested\):|Also fails with|Fails in another way with|In place of|"
+    r"Not tested, because) .*?\.(?=\s|$)"
+)
+_OFF = re.compile(r"off by ([^ ]+)")
+#: Runs the script in ``sys.argv[1]`` and says by how much and where what it compares differs.
+_DIFFERENCE = """
+import json, runpy, sys, traceback
+import torch
+from torch.utils._pytree import tree_leaves
+
+try:
+    runpy.run_path(sys.argv[1], run_name="__main__")
+except AssertionError as error:
+    frame = next(f for f, _ in traceback.walk_tb(error.__traceback__) if f.f_code.co_name == "assert_close")
+    pairs = zip(tree_leaves(frame.f_locals["actual"]), tree_leaves(frame.f_locals["expected"]))
+    found = []
+    for a, e in pairs:
+        a, e = torch.as_tensor(a).detach(), torch.as_tensor(e).detach()
+        try:
+            torch.testing.assert_close(a, e, equal_nan=True, check_stride=False, check_dtype=False)
+        except AssertionError:
+            off = (a.to(torch.complex128) - e.to(torch.complex128)).abs()
+            off[(a != a) & (e != e)] = 0
+            off[a == e] = 0
+            found.append(float("inf") if off.isnan().any() else float(off.max()))
+    print(json.dumps(found))
+else:
+    print("[]")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """So many statements were checked, and these are false."""
+
+    count: int = 0
+    false: list[str] = field(default_factory=list)
+
+    def __add__(self, other: Checked) -> Checked:
+        return Checked(self.count + other.count, [*self.false, *other.false])
+
+
+def known(folder: Path) -> dict[str, dict[str, Any]]:
+    """The conditions of the programs in ``folder``, by their names."""
+    return tomllib.loads((folder / "truth.toml").read_text())
+
+
+def about_features(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Checked:
+    """Check the claims and the answers of `minify show --json`."""
+    out = Checked()
+    for feature in (found.get("explanation") or {}).get("features", ()):
+        name, claim = f"{feature['aspect']} {feature['name']}", feature["claim"]
+        false = []
+        if claim == "does not matter" and _any(truth.get("matters", ()), name):
+            false.append(f"{name} matters, and is said not to")
+        if claim in ("matters", "fails in another way") and _any(truth.get("free", ()), name):
+            said = [f"{a['value']} {a['outcome']} {a['said']}".strip() for a in feature["answers"]]
+            false.append(f"{name} does not matter, and is said to: {'; '.join(said)}")
+        for outcome, key, verb in (("pass", "fails", "passes"), ("same", "passes", "fails")):
+            values = {v for pattern, vs in truth.get(key, {}).items() if re.search(pattern, name) for v in vs}
+            wrong = [a["value"] for a in feature["answers"] if a["outcome"] == outcome and a["value"] in values]
+            false += [f"{name}: {value} is said to be one that {verb}" for value in wrong]
+        out += Checked(1 + len(feature["answers"]), false)
+    claimed = {f"{f['aspect']} {f['name']}": f["claim"] for f in (found.get("explanation") or {}).get("features", ())}
+    missing = [p for p in truth.get("told", ()) if not any(re.search(p, n) and c == "matters" for n, c in claimed.items())]
+    return out + Checked(len(truth.get("told", ())), [f"nothing says that {pattern} matters" for pattern in missing])
+
+
+def about_the_rest(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Checked:
+    """Check what is said of the captured graph without the culprit, and of the layers."""
+    out = Checked()
+    if "rest" in found and "rest" in truth:
+        said = found["rest"].startswith(truth["rest"])
+        out += Checked(1, [] if said else [f"of the rest it says: {found['rest']}"])
+    if (ablation := found.get("ablation")) and "layer" in truth:
+        said = truth["layer"] in ablation["enters"]
+        out += Checked(1, [] if said else [f"it enters in {truth['layer']}, and is said to in {ablation['enters']}"])
+    return out
+
+
+def about_sentences(found: Mapping[str, Any], reports: Mapping[str, str]) -> Checked:
+    """Check that each report has the sentences of the explanation, and no others of their kind."""
+    explained = found.get("explanation") or {}
+    told = {" ".join(text.split()) for text in (explained.get("summary", ""), *explained.get("sentences", ()))}
+    own = {sentence for text in told for sentence in _TOLD.findall(text)}
+    out = Checked()
+    for name, report in reports.items():
+        sentences = set(_TOLD.findall(report))
+        out += Checked(len(sentences), [f"{name} says, and nothing shows: {s}" for s in sorted(sentences - own)])
+    return out
+
+
+def about_numbers(script: Path, reports: Mapping[str, str]) -> Checked:
+    """Check that all numbers about the difference are the one that the script itself shows."""
+    done = subprocess.run(
+        [sys.executable, "-c", _DIFFERENCE, str(script)], capture_output=True, text=True, check=False, cwd=script.parent
+    )
+    differences = {f"{number:.3g}" for number in json.loads(done.stdout.splitlines()[-1])}
+    out = Checked()
+    for name, report in reports.items():
+        numbers = _OFF.findall(report)
+        wrong = sorted({number for number in numbers if number not in differences})
+        false = [f"{name} says off by {number}, the script {sorted(differences)}" for number in wrong]
+        out += Checked(len(numbers), false)
+    return out
+
+
+def plain(text: str) -> str:
+    """The words of a report without its mark-up and its line breaks."""
+    return " ".join(html.unescape(re.sub(r"<[^<>]*>|\\(?=[^\w\s])", "", text)).split())
+
+
+def _any(patterns: Iterator[str] | list[str], name: str) -> bool:
+    return any(re.search(pattern, name) for pattern in patterns)
