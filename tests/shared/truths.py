@@ -1,7 +1,7 @@
 """Known conditions of programs, and the statements of reports that contradict them.
 
-``truth.toml`` beside the programs says what each key means. A statement is a claim about a feature of the minimal case, a
-sentence of a report, or a number in one.
+``truth.toml`` beside the programs says what each key means. A statement is a claim about a feature of the minimal case,
+a sentence of a report, or a number in one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ def about_features(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Checke
     """Check the claims and the answers of `minify show --json`."""
     out = Checked()
     for feature in (found.get("explanation") or {}).get("features", ()):
-        name, claim = f"{feature['aspect']} {feature['name']}", feature["claim"]
+        name, claim = named(feature), feature["claim"]
         false = []
         if claim == "does not matter" and _any(truth.get("matters", ()), name):
             false.append(f"{name} matters, and is said not to")
@@ -82,9 +82,15 @@ def about_features(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Checke
             wrong = [a["value"] for a in feature["answers"] if a["outcome"] == outcome and a["value"] in values]
             false += [f"{name}: {value} is said to be one that {verb}" for value in wrong]
         out += Checked(1 + len(feature["answers"]), false)
-    claimed = {f"{f['aspect']} {f['name']}": f["claim"] for f in (found.get("explanation") or {}).get("features", ())}
-    missing = [p for p in truth.get("told", ()) if not any(re.search(p, n) and c == "matters" for n, c in claimed.items())]
+    features = (found.get("explanation") or {}).get("features", ())
+    matter = [named(feature) for feature in features if feature["claim"] == "matters"]
+    missing = [pattern for pattern in truth.get("told", ()) if not _any([pattern], " | ".join(matter))]
     return out + Checked(len(truth.get("told", ())), [f"nothing says that {pattern} matters" for pattern in missing])
+
+
+def named(feature: Mapping[str, Any]) -> str:
+    """The aspect and the name of a feature: ``argument dim of torch.sum``, ``default stride of torch.avg_pool1d``."""
+    return f"{feature['aspect']} {feature['name'].removeprefix('argument ')}"
 
 
 def about_the_rest(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Checked:
@@ -131,5 +137,5 @@ def plain(text: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^<>]*>|\\(?=[^\w\s])", "", text)).split())
 
 
-def _any(patterns: Iterator[str] | list[str], name: str) -> bool:
+def _any(patterns: Iterable[str], name: str) -> bool:
     return any(re.search(pattern, name) for pattern in patterns)

@@ -1,5 +1,6 @@
 """An encoder; the backend has no tile for an inner dimension of 17 or more."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 torch.manual_seed(0)

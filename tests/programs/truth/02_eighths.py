@@ -1,5 +1,6 @@
 """Running sums; wrong where the last dimension is a multiple of 8."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

@@ -1,5 +1,6 @@
 """Attention in half precision; float16 and bfloat16 are refused, float32 and float64 are not."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

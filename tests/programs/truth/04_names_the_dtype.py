@@ -1,5 +1,6 @@
 """One bug whose message names the dtype: every floating dtype shows it."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

@@ -1,5 +1,6 @@
 """A product of a transposed matrix is wrong, that of a contiguous one is not."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

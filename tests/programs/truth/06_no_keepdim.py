@@ -1,5 +1,6 @@
 """A sum that keeps its dimension is refused; which dimension does not matter."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

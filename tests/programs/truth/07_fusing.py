@@ -1,5 +1,6 @@
 """The option ``fuse`` matters, ``level`` does not."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

@@ -1,5 +1,6 @@
 """Only in inference."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

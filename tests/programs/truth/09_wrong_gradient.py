@@ -1,5 +1,6 @@
 """The result is right, and the gradient is not."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

@@ -1,5 +1,6 @@
 """Wrong for numbers above 3000 alone."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

@@ -1,5 +1,6 @@
 """NaN becomes 0."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

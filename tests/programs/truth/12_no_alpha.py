@@ -1,5 +1,6 @@
 """``alpha`` of an addition is refused, whatever it is, unless it is 1."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

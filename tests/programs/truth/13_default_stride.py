@@ -1,5 +1,6 @@
 """A pooling whose stride is its window is refused; another stride is not. ``ceil_mode`` does not matter."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

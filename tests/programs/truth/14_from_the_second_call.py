@@ -1,5 +1,6 @@
 """The second call of the compiled function fails."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

@@ -1,5 +1,6 @@
 """Two operators together: neither fails alone."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

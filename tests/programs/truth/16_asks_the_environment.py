@@ -1,8 +1,9 @@
 """Only with a variable of the environment."""
+
 import os
 
 os.environ["VECTOR_WIDTH"] = "512"
-import conditional  # registers the backends
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

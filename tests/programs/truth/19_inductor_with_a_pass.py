@@ -1,5 +1,6 @@
 """A pass of Inductor computes another operator, for sizes above 4; in training and in inference."""
-import conditional  # registers the backends
+
+import conditional  # noqa: F401  registers the backends
 import torch
 
 

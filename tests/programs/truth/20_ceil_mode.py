@@ -1,4 +1,5 @@
 """Inductor's gradient of an average pooling with ``ceil_mode`` is wrong where the last window is cut off."""
+
 import torch
 
 
