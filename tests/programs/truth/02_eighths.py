@@ -6,8 +6,8 @@ import torch
 
 @torch.compile(backend="eighths")
 def running(x):
-    x = torch.cumsum(x * 2, -1)
-    return x - x.mean()
+    x = torch.cumsum(x * 0.1, -1)
+    return x.sigmoid() + 1
 
 
 torch.manual_seed(0)
