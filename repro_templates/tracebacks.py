@@ -16,7 +16,8 @@ from typing import Any
 
 from ..backends.adapters import adapters
 from ..backends.running.exceptions import failure_of, portable, text_of, type_name, unwrap
-from ..store.failure import ILL_CONDITIONED, MEASURED, PRECISION, Failure, FailureKind, Phase
+from ..store.failure import ILL_CONDITIONED, PRECISION, Failure, FailureKind, Phase
+from ..store.measured import MEASURED
 from .source.action import (
     ALIAS_PREFIX,
     GRADIENT_PREFIX,

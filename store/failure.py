@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,7 @@ from .diagnosis import (
 )
 from .masking import readable, without_places
 from .signature_rules import installed
-from .text import count, without_addresses
+from .text import without_addresses
 
 #: Classes of divergences of values; that of results which tiny changes of the inputs change as much, where eager has
 #: the float64 result; and the one that is about the backend as a whole.
@@ -48,11 +47,6 @@ UNTRACED = "untraced"
 EAGER = "eager"
 #: In the details of an exception: why the backend cannot run in the installation where it raised.
 ABSENT = "absent"
-#: In the details of a divergence that a script showed: its results that differ, as rows of
-#: `backends.comparison.mismatch.measure` with their places, and the text of its assertion.
-MEASURED, SAID = "measured", "said"
-#: In the details of a divergence: the figures of a comparison with a float64 run of the same case.
-EVIDENCE = ("error", "eager_error", "allowed", "elements", "of")
 #: Classes of divergences that a script can show alone, whatever else of its call diverges.
 ALONE = ("alias", "mutation")
 #: The most other places that the message of a divergence names.
@@ -232,34 +226,6 @@ class Failure:
 def lacking(failure: Failure, why: str) -> Failure:
     """``failure`` of a backend that cannot run in this installation, for the reason ``why``."""
     return replace(failure, detail={**failure.detail, ABSENT: why})
-def as_measured(failure: Failure, rows: Sequence[Mapping[str, Any]], said: str) -> Failure:
-    """``failure``, a divergence, with the numbers of the script that showed it.
-
-    ``rows`` has its results that differ, each with its place as ``where``; ``said`` is the text of its assertion.
-    """
-    where = str(failure.detail.get("where", ""))
-    row = next((row for row in rows if row["where"] == where), rows[0] if rows else None)
-    detail = {**failure.detail, MEASURED: [dict(row) for row in rows], SAID: said}
-    message = failure.message.partition("\n")[0]
-    if row is not None:
-        message = measured_message(row)
-        detail["where"] = row["where"]
-        if detail.get("class") == PRECISION:
-            message = precision_message(row["where"], message, str(detail.get("dtype")), str(detail.get("as")))
-    if others := [other["where"] for other in rows if other is not row]:
-        message += f"\nalso: {', '.join(others[:_MOST])}" + f", {len(others) - _MOST} more" * (len(others) > _MOST)
-    return replace(failure, message=message, detail=detail)
-
-
-def measured_message(row: Mapping[str, Any]) -> str:
-    """A result that differs, in words: ``output 0 is off by 0.5 in 1 of 4 elements: 1.5 instead of 1 at [3]``."""
-    values = f"{row['actual']} instead of {row['expected']}"
-    at = f" at {row['at']}" if row["of"] > 1 else ""
-    differ = f"{row['elements']} of {count(row['of'], 'element')}"
-    error = float(row["error"])
-    if not math.isfinite(error):
-        return f"{row['where']} is {values}{at}" + (f"; {differ} differ" if row["of"] > 1 else "")
-    return f"{row['where']} is off by {error:.3g} in {differ}: {values}{at}"
 
 
 def precision_message(where: str, message: str, dtype: str, short: str) -> str:

@@ -22,10 +22,11 @@ from ...repro_templates.verify import Verification, verify
 from ...store.document.case import Blobs, Case
 from ...store.document.program_lines import comes_from
 from ...store.errors import StoreError
-from ...store.failure import EVIDENCE, ILL_CONDITIONED, MEASURED, VALUES, Failure, FailureKind, Phase, as_measured
+from ...store.failure import ILL_CONDITIONED, VALUES, Failure, FailureKind, Phase
 from ...store.index import CaptureInfo, Index, State, StoredCapture
 from ...store.index.bugs import COMES_FROM
 from ...store.matching import FailureMatcher
+from ...store.measured import EVIDENCE, MEASURED, as_measured
 from ..consent import NOT_TRUSTED, AgreedCase, Confirm, may_run, refuse
 from ..reducer.guess import with_random_values
 from ..tracing.content_address import content_addressed

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...store.failure import MEASURED, NUMERIC, Failure, FailureKind
+from ...store.failure import NUMERIC, Failure, FailureKind
+from ...store.measured import MEASURED
 from .phrases import one_line
 
 

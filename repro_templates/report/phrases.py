@@ -8,8 +8,9 @@ import signal
 
 from ...backends.running.deaths import signal_name
 from ...store.document.case import Case
-from ...store.failure import SAID, Failure, FailureKind, Frame, Phase, kind_in_words
+from ...store.failure import Failure, FailureKind, Frame, Phase, kind_in_words
 from ...store.masking import mask
+from ...store.measured import SAID
 from ...store.text import without_addresses
 from ..privacy import private
 

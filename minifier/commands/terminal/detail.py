@@ -13,8 +13,9 @@ from ....repro_templates.report.phrases import points_to
 from ....repro_templates.report.text_graph import text_graph
 from ....repro_templates.source.layout import fitted
 from ....store import codec
-from ....store.failure import MEASURED, SAID, Failure, kind_in_words
+from ....store.failure import Failure, kind_in_words
 from ....store.index import Index, StepInfo
+from ....store.measured import MEASURED, SAID
 from ....store.text import count, without_addresses
 from ...printable import printable
 from ...reporting.differences import shorter

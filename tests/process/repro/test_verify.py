@@ -12,6 +12,7 @@ import pytest
 from fxminify.backends.provenance.variables import sentence
 from fxminify.repro_templates.verify import Verification, verify
 from fxminify.store.failure import Failure, FailureKind, Phase
+from fxminify.store.matching import FailureMatcher
 from fxminify.store.signature import signature
 
 
@@ -77,7 +78,7 @@ def test_sigalrm_and_the_timeout_are_hangs() -> None:
 
 def test_the_signature_decides_whether_it_is_the_failure() -> None:
     script = "raise ValueError('bad shape (2, 3)')"
-    wanted = signature(the(run(script)))
+    wanted = FailureMatcher((the(run(script)),)).shows
     assert run("raise ValueError('bad shape (5, 1)')", wanted).shown == 1
     other = run("raise ValueError('another thing')", wanted)
     assert (other.shown, other.mismatch) == (0, "it shows another failure: ValueError: another thing")
@@ -163,4 +164,4 @@ def test_source_that_a_script_carries_raises_in_the_file_it_is_from() -> None:
 
 def test_a_process_that_left_without_a_stack_does_not_say_in_which_phase() -> None:
     left = Failure(FailureKind.CRASH, Phase.COMPILE, "exit 77")
-    assert the(run("import os\nos._exit(77)", signature(left))).phase is Phase.COMPILE
+    assert the(run("import os\nos._exit(77)", FailureMatcher((left,)).shows)).phase is Phase.COMPILE
