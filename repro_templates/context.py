@@ -53,7 +53,8 @@ class Header:
     more versions. ``nodes`` and ``inputs`` count those of the capture before minification, ``queries`` the queries to
     the backend. ``runs`` is the result of the verification and ``replays`` that of replays of the whole capture (``3 of
     3``). ``timeout`` is the number of seconds after which a run counts as a hang. ``equal_nan`` is False if eager is
-    known to return no NaN. ``summed`` is True if the script takes gradients of the sum of the outputs. ``layers`` has
+    known to return no NaN. ``summed`` is True if the script takes gradients of the sum of the outputs, ``public`` is
+    False if it calls the operators that Dynamo records for control flow. ``layers`` has
     backend, layer and result of an ablation, ``enters`` its answer. ``matters`` has sentences about what the failure
     needs, the summary first. ``passing_variant`` says how the nearest candidate that passes differs, in words and then
     in lines that begin with ``-`` or ``+``. ``first`` is the first node of the captured graph whose value differs
@@ -74,6 +75,7 @@ class Header:
     timeout: int = 60
     equal_nan: bool = True
     summed: bool = False
+    public: bool = True
     layers: tuple[tuple[str, str, str], ...] = ()
     enters: str = ""
     matters: tuple[str, ...] = ()

@@ -84,7 +84,7 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
     setup = [*backend.setup, *setup]
     environment = variables.lines(spec.environment, spec.required)
     taken = OWN | backend.names | bound([*environment, *imports, *setup])
-    printed = print_graph(case, reserved=taken)
+    printed = print_graph(case, reserved=taken, public=header.public)
     names = {*taken, printed.name, *(c.name for c in printed.constants)}
     inputs = print_inputs(
         case,

@@ -30,6 +30,7 @@ from ...backends.running.exceptions import differentiates, failure_of, one_line
 from ...backends.running.execution import Run, copy_inputs, execute
 from ...backends.running.shared import SharedStorages
 from ...repro_templates.source.function import PrintedGraph, print_graph
+from ...repro_templates.source.higher_order import has_public_form
 from ...repro_templates.source.naming import is_operation
 from ...store.document.case import Blobs, Case, tag
 from ...store.failure import Phase
@@ -179,10 +180,20 @@ class _Observer:
             return run
 
         spec = BackendSpec.from_json(self.case.backend)
-        self.phases("trace")
-        printed, function = source_function(self.case, self.blobs)
-        compiled = torch.compile(function, backend=watched, dynamic=spec.dynamic)
-        return self.called((lambda *args: (compiled(*args),)) if printed.single else compiled, inputs)
+
+        def run(*, public: bool) -> Run:
+            self.phases("trace")
+            printed, function = source_function(self.case, self.blobs, public=public)
+            compiled = torch.compile(function, backend=watched, dynamic=spec.dynamic)
+            return self.called((lambda *args: (compiled(*args),)) if printed.single else compiled, inputs)
+
+        try:
+            return run(public=True)
+        except Exception:
+            if self.phases.now != "trace" or not has_public_form(self.case.graph):
+                raise
+        torch._dynamo.reset()
+        return run(public=False)  # Dynamo refuses the call of a program: the script has the operator, too
 
     def mark_dynamic(self, inputs: list[Any]) -> None:
         """Make the dimensions that the case names symbolic."""
@@ -235,9 +246,12 @@ def name_inputs(gm: torch.fx.GraphModule) -> None:
     gm.recompile()
 
 
-def source_function(case: Case, blobs: Blobs) -> tuple[PrintedGraph, Callable[..., Any]]:
-    """The function that the script defines for this case, with the tensors that its graph holds, and how it printed."""
-    printed = print_graph(case)
+def source_function(case: Case, blobs: Blobs, *, public: bool = True) -> tuple[PrintedGraph, Callable[..., Any]]:
+    """The function that the script defines for this case, with the tensors that its graph holds, and how it printed.
+
+    ``public``: see `print_graph`.
+    """
+    printed = print_graph(case, public=public)
     text = "\n".join(["import torch", *printed.imports, "", printed.text, ""])
     file = "<fxminify graph>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

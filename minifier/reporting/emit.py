@@ -17,6 +17,7 @@ from ...backends.running.confinement import wanted
 from ...repro_templates.context import Header
 from ...repro_templates.processes import Processes, Script
 from ...repro_templates.render import Rendered, render
+from ...repro_templates.source.higher_order import has_public_form
 from ...repro_templates.source.inputs import SIDE_FILE, NeedsData
 from ...repro_templates.verify import Verification, verify
 from ...store.document.case import Blobs, Case
@@ -100,10 +101,8 @@ class Emitter:
         """
         more = {"runs": f"{runs} of {runs}", "replays": replays, "installed": installed or Installed()}
         best: Draft | None = None
-        for summed in _ways(failure):
-            header = make_header(
-                self.capture, case, failure, queries=queries, timeout=self.timeout, summed=summed, **more
-            )
+        for way in ways(case, failure):
+            header = make_header(self.capture, case, failure, queries=queries, timeout=self.timeout, **way, **more)
             rendered = render(case, blobs, header=header, embed=embed)
             done = verify(
                 rendered.text,
@@ -207,17 +206,20 @@ def _place(case: Case, failure: Failure, item: int) -> str:
     return f"gradient of input {wanted[item] if item < len(wanted) else item}"
 
 
-def _ways(failure: Failure) -> tuple[bool, ...]:
-    """The values of ``summed`` to try, in order: whether the script takes the gradients of the sum of the outputs.
+def ways(case: Case, failure: Failure) -> list[dict[str, bool]]:
+    """Fields of the header to try in order: the script as a person would write it first.
 
-    For wrong gradients the sum is tried first, because that is how a person would write it. It shows fewer failures.
+    That shows fewer failures: the gradients of the sum of the outputs, and control flow as functions of torch.
     """
     wrong = (
         failure.kind is FailureKind.DIVERGENCE
         and failure.phase is Phase.BACKWARD
         and failure.detail.get("class") in (*VALUES, ILL_CONDITIONED)
     )
-    return (True, False) if wrong else (False,)
+    forms = (True, False) if has_public_form(case.graph) else (True,)
+    return [
+        {"summed": summed, "public": public} for public in forms for summed in ((True, False) if wrong else (False,))
+    ]
 
 
 def verify_stored(

@@ -32,7 +32,8 @@ ARTIFACT = "record"
 _TEXTS = ("torch", "python", "platform", "backend", "runs", "replays", "tentative")
 #: The most rows in the table of reduction steps.
 _MOST_STEPS = 20
-_FLAGS = ("summed",)
+#: Flags, with what they are in the record of an older version.
+_FLAGS = {"summed": False, "public": True}
 _COUNTS = ("nodes", "inputs", "queries", "timeout")
 
 
@@ -108,7 +109,7 @@ def _read(doc: Any) -> Header | None:
         header = Header(failure, named, installed=Installed.load(doc["installed"]))
         fields: dict[str, Any] = {name: str(doc[name]) for name in _TEXTS}
         fields |= {name: int(doc[name]) for name in _COUNTS}
-        fields |= {name: doc.get(name) is True for name in _FLAGS}
+        fields |= {name: doc.get(name, default) is True for name, default in _FLAGS.items()}
         return replace(header, **fields)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -18,6 +18,7 @@ from ...backends.adapters import adapter_of
 from ...store.document.case import Case, Graph, Node, Value, refs, tag, target_name
 from ..privacy import private
 from .expressions import Expressions, Unprintable, is_name
+from .higher_order import decorators, hop_call, items_of, untupled
 from .layout import PrintedCall, Statement, signature
 from .naming import Scope, input_names, is_operation, tells_nothing, unnumbered
 
@@ -82,14 +83,17 @@ def is_lowered(case: Case) -> bool:
     return backend.get("how") == "aot_autograd" or adapter_of(backend.get("target")).lowers_with_aot_autograd
 
 
-def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] = ()) -> PrintedGraph:
+def print_graph(
+    case: Case, name: str = "forward", *, reserved: Collection[str] = (), public: bool = True
+) -> PrintedGraph:
     """The graph of ``case`` as a function ``name``, or one like it where that is among the ``reserved`` names.
 
-    Raises `Unprintable`, naming the node, or for a graph that reads values more than `MOST_READS` times.
+    With ``public`` control flow is that of programs (`torch.cond`), else the operators that Dynamo records. Raises
+    `Unprintable`, naming the node, or for a graph that reads values more than `MOST_READS` times.
     """
     if (reads := _reads(case.graph)) > MOST_READS:
         raise Unprintable(f"its nodes read values {reads:,} times, and at most {MOST_READS:,} are printed")
-    module = _Module(reserved, is_lowered(case))
+    module = _Module(reserved, is_lowered(case), public=public)
     function = module.globals.fresh(name)
     parameters = module.define(case.graph, function, top=True)
     return PrintedGraph(
@@ -105,9 +109,10 @@ def print_graph(case: Case, name: str = "forward", *, reserved: Collection[str] 
 class _Module:
     """The functions printed so far and the names they share."""
 
-    def __init__(self, reserved: Collection[str], lowered: bool) -> None:
+    def __init__(self, reserved: Collection[str], lowered: bool, *, public: bool) -> None:
         self.globals = Scope(reserved)
         self.lowered = lowered
+        self.public = public
         self.definitions: list[str] = []
         self.constants: dict[int, Constant] = {}
         self.imports: set[str] = set()
@@ -117,15 +122,15 @@ class _Module:
 
         A ``single`` one returns the value in the tuple that the graph returns.
         """
-        bare, _ = _untupled(graph)
+        bare, _ = untupled(graph, public=self.public)
         attributes: dict[str, str] = {}
-        decorators = _decorators(graph)
+        decorated = decorators(graph, public=self.public)
         for path, attr in graph.attrs.items():
             base = unnumbered(path.rpartition(".")[2])
             if "graph" in attr:
                 attributes[path] = self.globals.fresh(base)
                 self.define(attr["graph"], attributes[path], single=path in bare)
-                if decorator := decorators.get(path):
+                if decorator := decorated.get(path):
                     self.definitions[-1] = f"@{decorator}\n{self.definitions[-1]}"
             elif "tensor" in attr:
                 attributes[path] = self.constant(attr["tensor"], base, attr.get("kind", "attribute"))
@@ -160,7 +165,7 @@ class _Function:
         self.last_use = {r: i for i, n in enumerate(graph.nodes) for r in n.inputs}
         self.last_read: dict[str, int] = {}
         self.depth = 1
-        _, self.single = _untupled(graph)
+        _, self.single = untupled(graph, public=module.public)
         self.contexts = _contexts(graph)
         self.comments = len(graph.compute) - len(self.contexts) > 2
 
@@ -219,15 +224,17 @@ class _Function:
         if node.name in self.contexts:
             self.context(node)
             return
-        module, _, bare = name.rpartition(".")
-        if module in ("operator", "_operator") and not node.kwargs and self.operator(position, node, bare):
+        library, _, bare = name.rpartition(".")
+        if library in ("operator", "_operator") and not node.kwargs and self.operator(position, node, bare):
             return
         if name == "builtins.getattr" and (len(node.args) != 2 or not _is_public(node.args[1])):
             raise Unprintable(f"reads the attribute {node.args[1:]!r}")
         if name == "builtins.getattr":
             self.assign(node, f"{_owner(self.expressions.value(node.args[0]))}.{node.args[1]}")
             return
-        if (call := _hop_call(node, self.expressions, self.module.definitions, self.module.globals)) is not None:
+        module = self.module
+        call = hop_call(node, self.expressions, module.definitions, module.globals, public=module.public)
+        if call is not None:
             self.assign(node, call)
             return
         self.assign(node, PrintedCall(self.expressions.target(node.target), tuple(self.arguments(node))))
@@ -306,7 +313,7 @@ class _Function:
     def result(self, output: Node, top: bool, single: bool) -> None:
         """Return the output; what was bound just before, and is read nowhere else, is returned directly."""
         value: Value = output.args[0] if output.args else None
-        items = _items(value) if top or tag(value) == "tuple" else []
+        items = items_of(value) if top or tag(value) == "tuple" else []
         if (top or single) and _single(output):
             value, items = items[0], []
         last = self.statements[-1] if self.statements else None
@@ -336,11 +343,6 @@ def shape_text(node: Node) -> str:
     return text if re.fullmatch(r"[\w\[\], +*()/.-]{1,60}", text, re.ASCII) and private(text) == text else ""
 
 
-def _items(value: Value) -> list[Value]:
-    """What a returned tuple or list holds, nothing for any other value."""
-    return list(value["tuple"]) if tag(value) == "tuple" else value if isinstance(value, list) else []
-
-
 def _reads(graph: Graph) -> int:
     """How often nodes of ``graph`` and of the graphs in it read a value."""
     within = sum(_reads(attr["graph"]) for attr in graph.attrs.values() if "graph" in attr)
@@ -348,7 +350,7 @@ def _reads(graph: Graph) -> int:
 
 
 def _single(output: Node) -> bool:
-    return bool(output.args) and len(_items(output.args[0])) == 1
+    return bool(output.args) and len(items_of(output.args[0])) == 1
 
 
 def _prefixed(text: str, expression: str | PrintedCall) -> str | PrintedCall:
@@ -385,108 +387,3 @@ def _owner(text: str) -> str:
 def _atom(text: str) -> str:
     """``text`` in parentheses unless it binds tightly by itself."""
     return text if _SIMPLE.match(text) else f"({text})"
-
-
-#: What the function of a sub-graph must be, where Dynamo traces the operator's call.
-_DECORATORS = {"scan": "torch.fx.symbolic_trace", "invoke_subgraph": "torch.compiler.nested_compile_region"}
-
-
-def _decorators(graph: Graph) -> dict[str, str]:
-    """The decorator for each sub-graph, by attribute path, whose operator wants more than a plain function."""
-    paths = {n.name: str(n.target) for n in graph.nodes if n.op == "get_attr"}
-    calls = [(n, n.target.get("hop")) for n in graph.nodes if n.op == "call_function"]
-    return {paths[r]: _DECORATORS[hop] for n, hop in calls if hop in _DECORATORS for r in n.inputs if r in paths}
-
-
-def _untupled(graph: Graph) -> tuple[set[str], set[str]]:
-    """Sub-graphs that return one value, and the calls of which that is the result: they need no tuple.
-
-    Attribute paths and names of nodes. Only where every reader of every call takes the value out of the tuple.
-    """
-    paths = {
-        n.name: str(n.target) for n in graph.nodes if n.op == "get_attr" and "graph" in graph.attrs.get(n.target, {})
-    }
-    bodies: dict[str, set[str]] = {n.name: {paths[r] for r in n.inputs if r in paths} for n in graph.compute}
-    nodes = {n.name: n for n in graph.nodes}
-    refused = {p for p in paths.values() if len(_items(graph.attrs[p]["graph"].output.args[0])) != 1}
-    readers: dict[str, list[Node]] = {name: [] for name, read in bodies.items() if read}
-    for node in graph.nodes:
-        for name in readers.keys() & set(node.inputs):
-            readers[name].append(node)
-    calls = {
-        name
-        for name, users in readers.items()
-        if nodes[name].op == "call_function"
-        and nodes[name].target.get("hop") in _SINGLE
-        and all(u.op == "call_function" and list(u.args) == [{"ref": name}, 0] and _is_getitem(u) for u in users)
-    }
-    refused |= {path for name in readers if name not in calls for path in bodies[name]}
-    callers: dict[str, list[str]] = {}
-    for name in calls:
-        for path in bodies[name]:
-            callers.setdefault(path, []).append(name)
-    waiting = list(refused)
-    while waiting:
-        for name in callers.get(waiting.pop(), ()):
-            calls.discard(name)
-            waiting += bodies[name] - refused
-            refused |= bodies[name]
-    return set(paths.values()) - refused, calls
-
-
-def _is_getitem(node: Node) -> bool:
-    return str(node.target.get("fn", "")).endswith("operator.getitem")
-
-
-def _hop_call(node: Node, expressions: Expressions, definitions: list[str], names: Scope) -> PrintedCall | None:
-    """The call of a higher-order operator in its natural form, None for every other function.
-
-    What must be defined first is appended to ``definitions`` under a name from ``names``.
-    """
-    operator = node.target.get("hop")
-    arguments = [expressions.value(a) for a in node.args] if operator in _FORMS else []
-    if operator == "tag_activation_checkpoint":
-        expressions.imports.add("import torch.utils.checkpoint")
-        keywords = [expressions.keyword(k, v) for k, v in node.kwargs.items()]
-        return PrintedCall("torch.utils.checkpoint.checkpoint", (*arguments, *keywords))
-    if operator == "invoke_subgraph" and len(arguments) >= 2:
-        region, _, *operands = arguments
-        return PrintedCall(region, tuple(operands))
-    if operator == "autograd_function_apply" and len(arguments) >= 2:
-        forward, backward, *operands = arguments
-        name = names.take(f"{forward.title().replace('_', '')}Function")
-        definitions.append(_autograd_function(name, forward, backward, node.kwargs))
-        return PrintedCall(f"{name}.apply", tuple(operands))
-    if operator == "flex_attention" and 7 <= len(node.args) <= 9 and not node.kwargs:
-        return PrintedCall(
-            "torch.ops.higher_order.flex_attention", tuple(_flex_attention(list(node.args), expressions))
-        )
-    return None
-
-
-#: Their functions may return a tensor as well as a tuple; so does the call then.
-_SINGLE = frozenset({"cond", "tag_activation_checkpoint", "invoke_subgraph"})
-_FORMS = frozenset({"tag_activation_checkpoint", "invoke_subgraph", "autograd_function_apply"})
-
-
-def _flex_attention(arguments: list[Value], expressions: Expressions) -> list[str]:
-    """Seven arguments, as users give them: what the score and mask functions read besides is closed over."""
-    texts = [expressions.value(a) for a in arguments[:7]]
-    scores, masks = ([*_items(a)] for a in (*arguments[7:9], *[None] * (9 - len(arguments))))
-    if scores:
-        texts[3] = f"lambda *args: {texts[3]}(*args, {expressions.items(scores)})"
-    if masks and (block_mask := _items(arguments[4])):
-        mask = f"lambda *args: {expressions.value(block_mask[-1])}(*args, {expressions.items(masks)})"
-        texts[4] = f"({', '.join([*(expressions.value(v) for v in block_mask[:-1]), mask])})"
-    return texts
-
-
-def _autograd_function(name: str, forward: str, backward: str, options: Mapping[str, Value]) -> str:
-    """The class whose ``apply`` does what the operator does; ``forward`` returns outputs and saved values."""
-    lines = [f"class {name}(torch.autograd.Function):", "    @staticmethod", "    def forward(ctx, *args):"]
-    lines += [f"        outputs, ctx.saved = {forward}(*args)"]
-    for key, method in (("non_differentiable_idx", "mark_non_differentiable"), ("dirty_idx", "mark_dirty")):
-        if outputs := ", ".join(f"outputs[{i}]" for i in _items(options.get(key)) if type(i) is int):
-            lines += [f"        ctx.{method}({outputs})"]
-    lines += ["        return outputs", "", "    @staticmethod", "    def backward(ctx, *gradients):"]
-    return "\n".join([*lines, f"        return {backward}(*gradients, *ctx.saved)"])

@@ -106,7 +106,7 @@ def test_sub_graphs_are_functions_before_their_user() -> None:
         "    return torch.sin(x)",
         "",
         "def forward(x, p):",
-        "    return torch.ops.higher_order.cond(p, cond_true, cond_true, (x,))",
+        "    return torch.cond(p, cond_true, cond_true, (x,))",
     ]  # fmt: skip
 
 
