@@ -80,8 +80,8 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         surroundings = ambient.to_source(case.context)
     except ValueError as error:
         raise Unprintable(str(error)) from error
-    imports, setup = split(libraries.to_source(case.imports))
-    setup = [*backend.setup, *setup]
+    imports, setup = split(libraries.to_source(case.imports, spec.source))
+    setup = [*backend.setup, *([""] if backend.setup and setup else []), *setup]
     environment = variables.lines(spec.environment, spec.required)
     taken = OWN | backend.names | bound([*environment, *imports, *setup])
     printed = print_graph(case, reserved=taken, public=header.public)

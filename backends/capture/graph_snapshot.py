@@ -17,9 +17,9 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from ...store.document.case import Case, Json, TensorSpec, Value, tag
-from ...store.live import modes
+from ...store.live import modes, subclasses
 from ...store.live.encode import Encoder, Unsupported, encode, user_line
-from ..provenance import libraries
+from ..provenance import libraries, tensor_classes
 from ..provenance.spec import BackendSpec
 from ..running import ambient, collectives
 from ..running.execution import copy_inputs, storage_of, tensors, version_of
@@ -46,7 +46,7 @@ class KeptInputs:
     def keep(cls, values: Sequence[Any], *, whole: bool = False, only: Sequence[int] | None = None) -> KeptInputs:
         """Copy the tensors among ``values`` that are no parameters, or only those at ``only``, up to the budget.
 
-        A tensor of a subclass is never copied.
+        A tensor that wraps others is never copied.
         """
         chosen: dict[int, list[int]] = {}
         held: set[int] = set()
@@ -185,8 +185,10 @@ class GraphSnapshot:
         """
         with modes.undisturbed():
             module = self.module()
+            classes = tensor_classes.imports_for(inputs, spec.source)
             encoded = encode(module, inputs, keep=keep)
             imports, problems = libraries.imports_for(operators(module))
+            imports += classes
             problems = [*filter(None, [spec.problem]), *problems, *collectives.problems(module)]
             imports += device_imports({t.device.type for t in tensors(inputs)})
             context, specs, blobs = dict(self.context), encoded.tensors, dict(encoded.blobs)
@@ -298,8 +300,9 @@ def _private(gm: torch.nn.Module, path: str) -> Any:
 
 
 def _of_a_subclass(t: torch.Tensor) -> bool:
-    """Whether a copy would lose the class of ``t``. It is then kept by reference."""
-    return type(t) not in (torch.Tensor, torch.nn.Parameter) and not modes.is_fake(t)
+    """Whether a copy would lose what ``t`` wraps. It is then kept by reference."""
+    wraps = type(t) not in (torch.Tensor, torch.nn.Parameter) and not modes.is_fake(t)
+    return wraps and not subclasses.has_own_class(t)
 
 
 def _bytes(t: torch.Tensor) -> int:

@@ -16,13 +16,14 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from ...store.document.case import Case, operators
 from ...store.document.recreation import check_import, is_dotted
 from ..running import collectives
-from . import modules, syntax
+from . import modules, syntax, tensor_classes
 from .embedded_source import EmbeddedSource, Embedder
 from .modules import CannotEmbed
 from .origin import express
@@ -78,10 +79,17 @@ def imports_for(ops: Iterable[str]) -> tuple[list[Json], list[str]]:
     return list(found.values()), problems
 
 
-def needed(imports: Iterable[Mapping[str, Any]], ops: Iterable[str]) -> list[Json]:
-    """Those ``imports`` that register one of ``ops``, or that do not say what they register."""
+def needed(imports: Iterable[Mapping[str, Any]], ops: Iterable[str], classes: Collection[str] = ()) -> list[Json]:
+    """Those ``imports`` that register one of ``ops``, have one of the ``classes`` of tensors, or do not say what they
+    register."""
     wanted = {_qualified(op) for op in ops}
-    return [dict(i) for i in imports if "ops" not in i or wanted & set(i["ops"])]
+    return [dict(i) for i in imports if "ops" not in i or wanted & set(i["ops"]) or i.get("class") in classes]
+
+
+def needed_by(case: Case) -> tuple[Json, ...]:
+    """Those imports of ``case`` that its graph or its tensors need."""
+    classes = {spec.subclass for spec in case.tensors if spec.subclass}
+    return tuple(needed(case.imports, operators(case.graph), classes))
 
 
 def check(imports: Any) -> None:
@@ -107,7 +115,8 @@ def executes(imports: Iterable[Mapping[str, Any]]) -> list[str]:
             size, rank = item["processes"]["size"], item["processes"]["rank"]
             out.append(f"starts torch's fake process group as rank {rank} of {size}")
         else:
-            out += runs(_source(item), "that register operators")
+            what = "that define a class of tensors" if "class" in item else "that register operators"
+            out += runs(_source(item), what)
     return out
 
 
@@ -128,6 +137,8 @@ def load(imports: Iterable[Mapping[str, Any]]) -> None:
                 collectives.start(item["processes"])
             elif not all(_is_registered(op) for op in item.get("ops", ())) or "ops" not in item:
                 run(_source(item))
+            if "class" in item:
+                tensor_classes.register(item, run(_source(item)) if "source" in item else {})
         except Exception as exc:
             what = item.get("module") or item.get("library") or "embedded source"
             raise CannotLoad(f"{what}: {type(exc).__name__}: {exc}") from exc
@@ -136,8 +147,11 @@ def load(imports: Iterable[Mapping[str, Any]]) -> None:
             raise CannotLoad(f"{what} does not register the operator {missing[0]}")
 
 
-def to_source(imports: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The lines of a script that do what `load` does, import lines first. Raises `ValueError` like `check`."""
+def to_source(imports: Iterable[Mapping[str, Any]], of_backend: EmbeddedSource | None = None) -> list[str]:
+    """The lines of a script that do what `load` does, import lines first. Raises `ValueError` like `check`.
+
+    The source ``of_backend`` is in the script already.
+    """
     lines: dict[str, None] = {}
     setup: list[str] = []
     imports = list(imports)
@@ -158,8 +172,10 @@ def to_source(imports: Iterable[Mapping[str, Any]]) -> list[str]:
             setup.append(call)
         else:
             source = _source(item)
+            if of_backend is not None and source.source == of_backend.source:
+                continue
             lines |= dict.fromkeys(source.imports)
-            setup += source.text.split("\n")
+            setup += ["", *source.text.split("\n"), ""] if setup else source.text.split("\n")
     return [*lines, *setup]
 
 

@@ -23,6 +23,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import TreeSpec, tree_flatten
 
+from ...store.live import subclasses
 from ...store.live.modes import as_it_was, is_fake
 
 Mark = Callable[[str], None]
@@ -65,10 +66,12 @@ def execute(
     """Call ``function`` on ``inputs`` (which it may change) as Dynamo would, then compute gradients if ``backward``.
 
     ``mark`` is called with ``"backward"`` when the backward pass begins. ``wanted`` are the inputs whose gradients are
-    computed, all if None. Raises what ``function`` raises.
+    computed, all if None. Results and inputs of a class of their own are given as tensors of torch's class. Raises what
+    ``function`` raises.
     """
     inputs = list(inputs)
-    sources = _sources(inputs, wanted) if backward else []
+    with subclasses.overrides_off(inputs):
+        sources = _sources(inputs, wanted) if backward else []
     devices = sorted({t.device.index for t in tensors(inputs) if t.device.type == "cuda"})
     with torch.random.fork_rng(devices=devices), as_it_was():
         before = torch.get_rng_state()
@@ -78,7 +81,9 @@ def execute(
         gradients = None
         if backward and any(differentiable(t) for t in outputs):
             mark("backward")
-            gradients = _gradients(outputs, sources)
+            with subclasses.overrides_off(outputs):
+                gradients = _gradients(outputs, sources)
+        outputs, inputs = (list(map(subclasses.bare, values)) for values in (outputs, inputs))
     return Run(
         tuple(outputs),
         structure,
@@ -208,8 +213,16 @@ def copy_inputs(
     The part of a storage that the tensors use is copied, or all of it if ``whole``, for ``as_strided``, which counts
     from its start. ``wide`` converts floating and complex tensors to float64 and complex128. Then the seed ``noise``
     changes every element by up to ``units`` units in the last place of its original dtype. Of ``shared`` storages
-    (`storage_of`) the tensors are new, and their memory is that of ``values``.
+    (`storage_of`) the tensors are new, and their memory is that of ``values``. A copy has the class and the attributes
+    of its tensor, unless it is ``wide``.
     """
+    own = {id(v): v for v in values if subclasses.has_own_class(v)}
+    if own:
+        plain = {key: subclasses.plain(t) for key, t in own.items()}
+        given = [plain.get(id(v), v) for v in values]
+        made = copy_inputs(given, wide=wide, noise=noise, units=units, whole=whole, shared=shared)
+        alike = {id(v): subclasses.like(v, c) for v, c in zip(values, made, strict=True) if id(v) in own}
+        return made if wide else [alike.get(id(v), c) for v, c in zip(values, made, strict=True)]
     groups: dict[int, list[torch.Tensor]] = {}
     for t in values:
         if is_plain(t):

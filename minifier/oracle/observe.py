@@ -34,6 +34,7 @@ from ...repro_templates.source.higher_order import has_public_form
 from ...repro_templates.source.naming import is_operation
 from ...store.document.case import Blobs, Case, tag
 from ...store.failure import Phase
+from ...store.live import subclasses
 from ...store.live.build import build, build_value
 from .observation import Observation, Seen
 
@@ -109,8 +110,8 @@ class _Observer:
         self.phases("eager")
         try:
             for again in self.earlier(inputs):
-                self.execute(gm, again)
-            expected = self.execute(gm, copy_inputs(inputs))
+                self.execute(gm, list(map(subclasses.bare, again)))
+            expected = self.execute(gm, list(map(subclasses.bare, copy_inputs(inputs))))
         except BaseException as exc:  # noqa: BLE001  whatever eager raises, the case is no case
             return _refused(exc)
         if any("tensor" in attr or "module" in attr for attr in self.case.graph.attrs.values()):
@@ -163,7 +164,7 @@ class _Observer:
         with self.ambient():
             compiled = backend(gm, examples)
         self.phases("forward")
-        return self.called(compiled, inputs)
+        return self.called(subclasses.without_overrides(compiled, inputs), inputs)
 
     def compiled(self, inputs: list[Any], backend: Callable[[Any, Any], Any]) -> Run:
         """The ``compile`` entry: the printed source through `torch.compile`, with the backend wrapped."""
@@ -223,7 +224,8 @@ class _Observer:
     def compare(self, expected: Run, actual: Run) -> Observation:
         """Compare the results. What cannot be compared is invalid, not a pass."""
         self.phases("compare")
-        reference = Reference(SharedStorages(*self.build()))
+        gm, inputs = self.build()
+        reference = Reference(SharedStorages(gm, list(map(subclasses.bare, inputs))))
         try:
             with self.ambient():
                 divergence = compare(

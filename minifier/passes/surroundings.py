@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ...store.document.case import Case, TensorSpec, tag
@@ -44,8 +45,11 @@ def no_gradients(case: Case, storages: Storages) -> Candidates:
 
 
 def plain_tensors(case: Case, storages: Storages) -> Candidates:
-    """Make parameters and results of earlier operations ordinary leaves, outside of inference mode."""
-    return together(case, [_each_tensor(i, _ordinary) for i in range(len(case.tensors))])
+    """Make parameters, results of earlier operations and tensors of other classes ordinary leaves, outside of inference
+    mode. Attributes of tensors that keep their class go."""
+    case = yield from together(case, [_each_tensor(i, _ordinary) for i in range(len(case.tensors))])
+    given = [(i, name) for i, spec in enumerate(case.tensors) for name in spec.attributes]
+    return (yield from together(case, [_each_tensor(i, partial(_without_attribute, name)) for i, name in given]))
 
 
 def default_context(case: Case, storages: Storages) -> Candidates:
@@ -102,7 +106,11 @@ def _without_grad(spec: TensorSpec) -> TensorSpec:
 
 
 def _ordinary(spec: TensorSpec) -> TensorSpec:
-    return replace(spec, parameter=False, leaf=True, inference=False)
+    return replace(spec, parameter=False, leaf=True, inference=False, subclass="", attributes={})
+
+
+def _without_attribute(name: str, spec: TensorSpec) -> TensorSpec:
+    return replace(spec, attributes={k: v for k, v in spec.attributes.items() if k != name})
 
 
 def _unmarked(index: int, dimension: int) -> Edit:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ...backends.provenance import libraries
 from ...repro_templates.source.elements import COMPLEX, FLOATS, is_numeric
-from ...store.document.case import Case, Json, TensorSpec, operators, tag
+from ...store.document.case import Case, Json, TensorSpec, tag
 from ...store.document.strides import contiguous
 from ...store.failure import Failure, FailureKind, Phase
 from ..candidate.graph_view import GraphView
@@ -34,8 +34,7 @@ def guess(case: Case, failure: Failure) -> Case | None:
     alone = apply(view, Patch(drop=view.computed - atom))
     if alone is None or any(tag(value) != "tensor" for value in alone.inputs):
         return None
-    imports = tuple(libraries.needed(case.imports, operators(alone.graph)))
-    return with_random_values(replace(alone, imports=imports))
+    return with_random_values(replace(alone, imports=libraries.needed_by(alone)))
 
 
 def with_random_values(case: Case) -> Case | None:

@@ -16,7 +16,7 @@ from ...backends.provenance import libraries
 from ...backends.provenance.spec import CannotLoad
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import NeedsData
-from ...store.document.case import Case, operators
+from ...store.document.case import Case
 from ...store.failure import Failure, FailureKind
 from ...store.index import State
 from ...store.signature import signature
@@ -264,7 +264,7 @@ class EntryAttempt:
 
     def self_contained(self, case: Case) -> tuple[Case, dict[str, bytes]]:
         """``case`` with the libraries and the shapes that its script needs, and its storages."""
-        case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))
+        case = replace(case, imports=libraries.needed_by(case))
         if lacks_shapes(case) and (trace := self.reduction.study(case)) is not None:
             case = with_shapes(case, trace)
         return content_addressed(case, self.session.pool.scratch)

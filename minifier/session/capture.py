@@ -17,7 +17,7 @@ from typing import Any
 from ...backends.provenance import libraries
 from ...backends.provenance.absent import is_absent
 from ...backends.provenance.spec import BackendSpec, CannotLoad
-from ...store.document.case import Case, operators, tag
+from ...store.document.case import Case, tag
 from ...store.failure import EAGER, METADATA, Failure, FailureKind
 from ...store.index import CaptureInfo, Index, State
 from ...store.masking import mask
@@ -234,7 +234,7 @@ class _CaptureWork:
         """Run a script of ``case`` beside its replays, unless another one has shown the failure."""
         if not self.early.is_wanted():
             return
-        case = replace(case, imports=tuple(libraries.needed(case.imports, operators(case.graph))))
+        case = replace(case, imports=libraries.needed_by(case))
         case, blobs = content_addressed(case, self.pool.scratch)
         emitter = self._emitter()
 

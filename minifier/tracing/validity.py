@@ -91,8 +91,9 @@ def _run(
     live: list[object] | None,
     mode: Callable[[], AbstractContextManager[Any]],
 ) -> None:
-    """Run the graph of ``case`` in ``mode``, on tensors that ``plain`` makes of the recorded ones."""
-    case = replace(case, tensors=tuple(map(plain, case.tensors)))
+    """Run the graph of ``case`` in ``mode``, on tensors of torch's class that ``plain`` makes of the recorded ones."""
+    tensors = (replace(plain(spec), subclass="", attributes={}) for spec in case.tensors)
+    case = replace(case, tensors=tuple(tensors))
     gm, inputs = build(case, {}, live=live)
     with _context(case), as_it_was(), mode():
         result = gm.forward(*inputs)  # a call of the module would print the errors of the graph

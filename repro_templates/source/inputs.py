@@ -157,6 +157,8 @@ class _Printer:
             self.statements.append(Statement("with torch.inference_mode():"))
         self.made[index] = name
         self.statements.append(Statement(expression, name, depth=int(spec.inference)))
+        for attribute, value in spec.attributes.items():
+            self.statements.append(Statement(self.literals.expressions.value(value), f"{name}.{attribute}"))
         if gradient is not None:
             made = self.expression(name, self.case.tensors[gradient])
             self.statements.append(Statement(made, f"{name}.grad"))
@@ -178,6 +180,9 @@ class _Printer:
             made = _then(made, ".conj()")
         if spec.neg:
             made = PrintedCall("torch._neg_view", (str(made),))
+        if spec.subclass:
+            made = _then(made, f".as_subclass({spec.subclass})")
+            return _then(made, ".requires_grad_()") if spec.requires_grad else made
         if spec.parameter:
             return PrintedCall(
                 "torch.nn.Parameter", (str(made), *(() if spec.requires_grad else ("requires_grad=False",)))

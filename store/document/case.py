@@ -138,7 +138,8 @@ class TensorSpec:
       ``torch.manual_seed(0)``, in the build and in the printed script alike;
     * ``parts``: indices of the component tensors of a sparse (``layout``) or quantized (``extra``) tensor.
 
-    ``dynamic`` lists dimensions that `torch._dynamo.mark_dynamic` makes symbolic.
+    ``dynamic`` lists dimensions that `torch._dynamo.mark_dynamic` makes symbolic. ``subclass`` is the dotted name of
+    a class that is not torch's own: an import of the case has it. ``attributes`` are those of the tensor.
     """
 
     dtype: str
@@ -158,6 +159,8 @@ class TensorSpec:
     parts: tuple[int, ...] = ()
     dynamic: tuple[int, ...] = ()
     extra: Json = field(default_factory=dict)
+    subclass: str = ""
+    attributes: Json = field(default_factory=dict)
 
     @property
     def numel(self) -> int:

@@ -233,7 +233,8 @@ class _Reader:
         doc = self.fields(
             doc,
             "dtype shape stride",
-            "offset storage init device requires_grad leaf parameter conj neg inference layout parts dynamic extra",
+            "offset storage init device requires_grad leaf parameter conj neg inference layout parts dynamic extra "
+            "subclass attributes",
         )
         size = self.limits.dimensions
         spec = TensorSpec(
@@ -254,7 +255,11 @@ class _Reader:
             conj=self.flag(doc.get("conj", False)),
             neg=self.flag(doc.get("neg", False)),
             inference=self.flag(doc.get("inference", False)),
+            subclass=self.text(doc.get("subclass", "")),
+            attributes=self.attributes(doc.get("attributes", {})),
         )
+        self.need(spec.subclass == "" or recreation.is_dotted(spec.subclass), "a class has a dotted name")
+        self.need(spec.subclass or not spec.attributes, "only a tensor of a class of its own has attributes")
         self.need(spec.numel <= self.limits.numel, f"more than {self.limits.numel} elements")
         self.need(not (spec.requires_grad and spec.inference), "an inference tensor needs no gradient")
         if spec.requires_grad or spec.conj or spec.neg:
@@ -269,6 +274,14 @@ class _Reader:
         sources = [spec.storage is not None, spec.init is not None, pieces > 0]
         self.need(sum(sources) == (spec.device.partition(":")[0] != "meta"), "one source of values is expected")
         return spec
+
+    def attributes(self, doc: object) -> Json:
+        """The attributes of a tensor with a class of its own: plain values under names that are not Python's own."""
+        for name, value in self.fields_of(doc):
+            self.need(name.isidentifier() and name.isascii() and not name.startswith("__"), "an attribute has a name")
+            self.value(value, frozenset())
+        assert isinstance(doc, dict)
+        return doc
 
     def init(self, init: object, spec: TensorSpec) -> None:
         init = self.fields(init, "fn", "value low high")

@@ -198,8 +198,14 @@ def check_import(item: Any) -> None:
     """Raise `ValueError` unless ``item`` is an import (`backends.provenance.libraries`)."""
     if type(item) is not dict or len(kinds := _KINDS & set(item)) != 1:
         raise ValueError("an import is one of module, library, source and processes")
-    if set(item) - {*kinds, "ops", "search_path", "imports", "file"}:
+    if set(item) - {*kinds, "ops", "search_path", "imports", "file", "class"}:
         raise ValueError("an import has an unknown field")
+    if "class" in item and not (type(item["class"]) is str and is_dotted(item["class"])):
+        raise ValueError(f"not the name of a class: {item['class']!r:.80}")
+    if "class" in item and "module" in item and not str(item["class"]).startswith(f"{item['module']}."):
+        raise ValueError(f"{item['class']!r:.80} is no class of the module {item['module']!r:.80}")
+    if "class" in item and not {"module", "source"} & set(item):
+        raise ValueError("a class is one of a module or a source")
     if "processes" in item:
         check_processes(item["processes"])
     for key in ("module", "library", "source", "file"):

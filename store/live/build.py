@@ -19,7 +19,7 @@ from torch import fx
 from ..document.case import Blobs, Case, Graph, Json, TensorSpec, Value, is_drawn_natively, tag, tensors_in
 from ..document.decode import InvalidDocument, check_storage
 from ..document.strides import memory_format, view
-from . import modes
+from . import modes, subclasses
 from .leaf_modules import construct
 from .resolve import ANNOTATION_CLASSES, enumeration, resolve
 
@@ -81,7 +81,13 @@ class Builder:
         return made
 
     def _finish(self, spec: TensorSpec, plain: torch.Tensor) -> torch.Tensor:
-        """``plain`` as the leaf, or as the result of an operation, that it was in autograd."""
+        """``plain`` as the leaf, or as the result of an operation, that it was in autograd, and in its class."""
+        if spec.subclass:
+            cls = subclasses.find(spec.subclass)
+            if cls is None:
+                raise InvalidDocument(f"no import of the case has the class {spec.subclass}")
+            attributes = {name: self.value(value) for name, value in spec.attributes.items()}
+            return subclasses.of_class(cls, plain, attributes, requires_grad=spec.requires_grad)
         if spec.parameter:
             tensor: torch.Tensor = torch.nn.Parameter(plain, requires_grad=spec.requires_grad)
         elif spec.requires_grad and not spec.leaf:

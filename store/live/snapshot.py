@@ -14,6 +14,7 @@ limit are not read: seeded numbers of the same range replace them (`store.live.s
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import torch
 
 from ..document.case import TensorSpec
-from . import modes
+from . import modes, subclasses
 from .synthesis import recipe
 
 _ALIGNMENT = 64
@@ -142,6 +143,10 @@ class Tensors:
 
     def _describe(self, tensor: torch.Tensor) -> tuple[TensorSpec, int | None]:
         fake = modes.is_fake(tensor)
+        if subclasses.has_own_class(tensor) and (name := subclasses.name_of(tensor)) is not None:
+            spec, storage = self._describe(subclasses.plain(tensor))
+            parameter = isinstance(tensor, torch.nn.Parameter)
+            return replace(spec, subclass=name, parameter=parameter, attributes=self._attributes(tensor)), storage
         if not fake and not modes.is_plain(tensor):
             kind = type(tensor)
             raise CannotSnapshot(f"tensor of class {kind.__module__}.{kind.__qualname__}, or inside a transform")
@@ -177,6 +182,14 @@ class Tensors:
         if tensor.device.type == "meta":
             return spec, None
         return spec, self._reach(tensor, spec)
+
+    def _attributes(self, tensor: torch.Tensor) -> dict[str, Any]:
+        """The attributes of a tensor with a class of its own, those of Python's and Dynamo's machinery left out."""
+        given = {name: value for name, value in vars(tensor).items() if not name.startswith(("__", "_dynamo", "_base"))}
+        if any(not _is_plain_value(value) for value in given.values()):
+            named = next(name for name, value in given.items() if not _is_plain_value(value))
+            raise CannotSnapshot(f"tensor of class {type(tensor).__qualname__} with the attribute {named!r}")
+        return {name: _plain_value(value) for name, value in given.items()}
 
     def _describe_composite(self, tensor: torch.Tensor, spec: TensorSpec) -> TensorSpec:
         extra = dict(spec.extra)
@@ -242,6 +255,20 @@ def _invented(tensor: torch.Tensor) -> dict[str, Any]:
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
         return {"init": {"fn": "randn"}}
     return {"init": {"fn": "randint", "low": 0, "high": 2}}
+
+
+def _is_plain_value(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return all(map(_is_plain_value, value))
+    return value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value))
+
+
+def _plain_value(value: Any) -> Any:
+    """A plain value as a document has it."""
+    if type(value) in (list, tuple):
+        items = list(map(_plain_value, value))
+        return items if type(value) is list else {"tuple": items}
+    return value
 
 
 def _integers(sizes: Sequence[int | torch.SymInt]) -> tuple[int, ...]:
