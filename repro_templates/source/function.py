@@ -13,13 +13,14 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ...backends.adapters import adapter_of
 from ...store.document.case import Case, Graph, Node, Value, refs, tag, target_name
 from ..privacy import private
 from .expressions import Expressions, Unprintable, is_name
-from .higher_order import decorators, hop_call, items_of, untupled
-from .layout import PrintedCall, Statement, signature
+from .higher_order import closures, decorators, hop_call, items_of, untupled
+from .layout import INDENT, PrintedCall, Statement, signature
 from .naming import Scope, input_names, is_operation, tells_nothing, unnumbered
 
 _INFIX = {
@@ -122,11 +123,21 @@ class _Module:
 
         A ``single`` one returns the value in the tuple that the graph returns.
         """
+        function = _Function(self, graph, self.attributes(graph))
+        self.definitions.append(function.print(name, top, single))
+        return list(function.parameters.values())
+
+    def attributes(self, graph: Graph) -> dict[str, str]:
+        """The names of the tensors and sub-graphs that ``graph`` holds, by path. Sub-graphs are defined, but for those
+        that are functions inside the function of ``graph``."""
         bare, _ = untupled(graph, public=self.public)
+        inside = closures(graph) if self.public else {}
         attributes: dict[str, str] = {}
         decorated = decorators(graph, public=self.public)
         for path, attr in graph.attrs.items():
             base = unnumbered(path.rpartition(".")[2])
+            if path in inside:
+                continue
             if "graph" in attr:
                 attributes[path] = self.globals.fresh(base)
                 self.define(attr["graph"], attributes[path], single=path in bare)
@@ -134,11 +145,7 @@ class _Module:
                     self.definitions[-1] = f"@{decorator}\n{self.definitions[-1]}"
             elif "tensor" in attr:
                 attributes[path] = self.constant(attr["tensor"], base, attr.get("kind", "attribute"))
-        function = _Function(self, graph, attributes)
-        text = function.print(name, top, single)
-        self.imports |= function.expressions.imports
-        self.definitions.append(text)
-        return list(function.parameters.values())
+        return attributes
 
     def constant(self, index: int, base: str = "constant", kind: str = "attribute") -> str:
         if index not in self.constants:
@@ -149,13 +156,25 @@ class _Module:
 
 
 class _Function:
-    """One graph on its way to the text of one function."""
+    """One graph on its way to the text of one function, at module level or inside the function ``outer``.
 
-    def __init__(self, module: _Module, graph: Graph, attributes: Mapping[str, str]) -> None:
+    ``given`` has what stands for those placeholders that are no parameters: names of the function around it.
+    """
+
+    def __init__(
+        self,
+        module: _Module,
+        graph: Graph,
+        attributes: Mapping[str, str],
+        outer: _Function | None = None,
+        given: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.module = module
         self.graph = graph
         self.attributes = attributes
-        self.scope = Scope(module.globals)
+        self.given = given
+        self.scope: Scope = Scope(module.globals if outer is None else outer.scope)
+        self.inside = closures(graph) if module.public else {}
         self.names: dict[str, str] = {}
         self.parameters: dict[str, str] = {}
         self.statements: list[Statement] = []
@@ -178,6 +197,9 @@ class _Function:
     def print(self, name: str, top: bool, single: bool) -> str:
         placeholders = self.graph.placeholders
         for node, base in zip(placeholders, input_names([str(n.target) for n in placeholders]), strict=True):
+            if node.name in self.given:
+                self.bind(node, self.given[node.name])
+                continue
             self.parameters[node.name] = self.scope.fresh(base)
             self.bind(node, self.parameters[node.name])
         for position, node in enumerate(self.graph.nodes):
@@ -186,6 +208,7 @@ class _Function:
             except Unprintable as e:
                 raise Unprintable(e.reason, e.node or node.name) from None
         self.result(self.graph.output, top, single)
+        self.module.imports |= self.expressions.imports
         return "\n".join([signature(name, list(self.parameters.values())), *(s.layout() for s in self.statements)])
 
     def node(self, position: int, node: Node) -> None:
@@ -202,7 +225,9 @@ class _Function:
 
     def attribute(self, node: Node) -> None:
         path = str(node.target)
-        if path in self.attributes:
+        if path in self.inside:
+            self.bind(node, self.scope.fresh(unnumbered(path.rpartition(".")[2])))
+        elif path in self.attributes:
             self.bind(node, self.attributes[path])
         elif "value" in (attr := self.graph.attrs.get(path, {})):
             self.bind(node, self.expressions.value(attr["value"]))
@@ -233,11 +258,29 @@ class _Function:
             self.assign(node, f"{_owner(self.expressions.value(node.args[0]))}.{node.args[1]}")
             return
         module = self.module
+        node = self.closing_over(node)
         call = hop_call(node, self.expressions, module.definitions, module.globals, public=module.public)
         if call is not None:
             self.assign(node, call)
             return
         self.assign(node, PrintedCall(self.expressions.target(node.target), tuple(self.arguments(node))))
+
+    def closing_over(self, node: Node) -> Node:
+        """Print the functions that ``node`` calls and that close over its last operands. Returns the call without these
+        operands, ``node`` itself if there are none."""
+        functions = [n for n in node.inputs if self.inside.get(str(self.nodes[n].target)) == node.name]
+        if not functions:
+            return node
+        more = [self.expressions.value(value) for value in items_of(node.args[-1])]
+        indent = INDENT * self.depth
+        for name in functions:
+            graph = self.graph.attrs[str(self.nodes[name].target)]["graph"]
+            last = graph.placeholders[len(graph.placeholders) - len(more) :]
+            given = {placeholder.name: text for placeholder, text in zip(last, more, strict=True)}
+            inner = _Function(self.module, graph, self.module.attributes(graph), self, given)
+            text = inner.print(self.names[name], top=False, single=False)
+            self.statements.append(Statement(text.replace("\n", f"\n{indent}"), depth=self.depth))
+        return replace(node, args=(*node.args[:-1], []))
 
     def operator(self, position: int, node: Node, name: str) -> bool:
         """Print a function of `operator` in its syntax; False where it has none."""

@@ -74,6 +74,24 @@ def _returns_single(call: Node, *, public: bool) -> bool:
     return operator in _SINGLE or (operator == "map_impl" and public and _public_form(call) is not None)
 
 
+def closures(graph: Graph) -> dict[str, str]:
+    """Sub-graphs that are functions inside the function of ``graph``, and the call that has them: they close over the
+    last operands of the call. Attribute paths and names of nodes. Only where nothing else reads the sub-graph."""
+    paths = {n.name: str(n.target) for n in graph.nodes if n.op == "get_attr"}
+    readers: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for name in node.inputs:
+            if name in paths:
+                readers.setdefault(paths[name], []).append(node)
+    found = {}
+    for path, nodes in readers.items():
+        call = nodes[0]
+        closes = call.op == "call_function" and call.target.get("hop") in _CLOSE_OVER
+        if closes and len(nodes) == 1 and _public_form(call) is not None and items_of(call.args[-1]):
+            found[path] = call.name
+    return found
+
+
 def hop_call(
     node: Node, expressions: Expressions, definitions: list[str], names: Scope, *, public: bool
 ) -> PrintedCall | None:
@@ -105,6 +123,8 @@ def hop_call(
     return None
 
 
+#: Their last argument has what their functions close over.
+_CLOSE_OVER = frozenset({"while_loop", "scan"})
 _FORMS = frozenset({"tag_activation_checkpoint", "invoke_subgraph", "autograd_function_apply"})
 #: Functions that programs call for control flow, besides `torch.cond` and `torch.while_loop`.
 _MODULE = "torch._higher_order_ops"

@@ -1,4 +1,4 @@
-"""What a failure needs is in its script: variables, and the call of a factory. From the program to the script."""
+"""Variables, factories and classes of tensors that a failure needs are in its script: from the program to the script."""
 
 from __future__ import annotations
 
@@ -55,3 +55,16 @@ def test_a_factory_of_a_package_is_called_so_that_what_its_vendor_mends_is_gone(
     vendor.write_text(vendor.read_text().replace("if level > 1 and", "if False and"))
     assert exit_code(text, desk.path, PYTHONPATH=str(desk.path)) == 0
     assert '"result": "fixed"' in desk.minify("retest", desk.db, "--json").stdout
+
+
+def test_a_tensor_keeps_its_class_where_the_failure_needs_it(desk: Desk) -> None:
+    text = script(desk, "plain_tensor_subclass.py")
+    assert "class Tagged(torch.Tensor):\n    pass\n" in text
+    assert ".as_subclass(Tagged)" in text
+    assert exit_code(text, desk.path) == 1
+    assert exit_code(text.replace(".as_subclass(Tagged)", ""), desk.path) == 0
+
+
+def test_a_check_does_not_hide_a_failure_that_needs_the_class(desk: Desk) -> None:
+    done = desk.minify("capture", "--db", desk.db, "--check", "plain_tensor_subclass.py")
+    assert "captured 1 failure" in done.stderr

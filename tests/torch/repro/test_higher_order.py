@@ -58,10 +58,10 @@ def accumulates(x: torch.Tensor, y: torch.Tensor) -> Any:
 
 WRITTEN = {
     branches: "torch.cond(gt, cond_true, cond_false, (x, y))",
-    counts: "torch.while_loop(",
+    counts: "    while_loop = torch.while_loop(cond_fn, body_fn, (zeros, x))",
     sorts: "torch._higher_order_ops.map(map_body, ",
     adds_pairs: "torch._higher_order_ops.map(lambda x, *args: map_body(*x, *args), (",
-    accumulates: "torch._higher_order_ops.scan(lambda *args: scan_combine_fn(*args, ",
+    accumulates: "scan = torch._higher_order_ops.scan(scan_combine_fn, ",
 }
 
 
@@ -93,3 +93,22 @@ def test_graphs_without_control_flow_have_one_form() -> None:
     case, _ = case_of(lambda x: x.sin(), X)
     assert not has_public_form(case.graph)
     assert print_graph(case).text == print_graph(case, public=False).text
+
+
+def test_a_function_that_closes_over_a_value_is_inside() -> None:
+    case, _ = case_of(counts, X, X + 1)
+    assert print_graph(case).text.splitlines() == [
+        "def forward(x, y):",
+        "    zeros = torch.zeros((), dtype=torch.int64)  # i64[]",
+        "    def cond_fn(x_1, x_2):",
+        "        return x_1 < 3",
+        "    def body_fn(x_1, x_2):",
+        "        add = x_1 + 1  # i64[]",
+        "        mul = x_2 * 0.5  # f32[4]",
+        "        add_1 = mul + y  # f32[4]",
+        "        return (add, add_1)",
+        "    while_loop = torch.while_loop(cond_fn, body_fn, (zeros, x))",
+        "    getitem = while_loop[0]  # i64[]",
+        "    getitem_1 = while_loop[1]  # f32[4]",
+        "    return (getitem, getitem_1)",
+    ]
