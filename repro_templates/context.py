@@ -254,7 +254,7 @@ def requirements(header: Header) -> list[str]:
 
 
 def advice(failure: Failure, hang: int, *, required: bool = False) -> str:
-    """How to run the script, and what its exit code says. ``required``: it ends where a variable is not set."""
+    """Return a sentence on how to run the script and on its exit codes. ``required``: it may lack a variable."""
     how = f"SIGALRM ends it after {hang} s" if hang else "it fails"
     if failure.signal and not hang:
         how = f"it dies of {signal_name(failure.signal)}"

@@ -80,14 +80,14 @@ def imports_for(ops: Iterable[str]) -> tuple[list[Json], list[str]]:
 
 
 def needed(imports: Iterable[Mapping[str, Any]], ops: Iterable[str], classes: Collection[str] = ()) -> list[Json]:
-    """Those ``imports`` that register one of ``ops``, have one of the ``classes`` of tensors, or do not say what they
-    register."""
+    """Return those ``imports`` that register one of ``ops``, have one of the ``classes`` of tensors, or do not say what
+    they register."""
     wanted = {_qualified(op) for op in ops}
     return [dict(i) for i in imports if "ops" not in i or wanted & set(i["ops"]) or i.get("class") in classes]
 
 
 def needed_by(case: Case) -> tuple[Json, ...]:
-    """Those imports of ``case`` that its graph or its tensors need."""
+    """Return the imports of ``case`` that its graph or its tensors need."""
     classes = {spec.subclass for spec in case.tensors if spec.subclass}
     return tuple(needed(case.imports, operators(case.graph), classes))
 

@@ -266,8 +266,8 @@ class _Function:
         self.assign(node, PrintedCall(self.expressions.target(node.target), tuple(self.arguments(node))))
 
     def closing_over(self, node: Node) -> Node:
-        """Print the functions that ``node`` calls and that close over its last operands. Returns the call without these
-        operands, ``node`` itself if there are none."""
+        """Print the functions that ``node`` calls and that close over its last operands. Return the call without these
+        operands, or ``node`` itself if it has no such functions."""
         functions = [n for n in node.inputs if self.inside.get(str(self.nodes[n].target)) == node.name]
         if not functions:
             return node

@@ -138,7 +138,7 @@ def has_public_form(graph: Graph) -> bool:
 
 
 def _public_form(node: Node) -> Callable[[Node, Expressions], PrintedCall] | None:
-    """Prints the call of the function of torch that leads to the operator ``node``; None if there is none."""
+    """Return a printer for the function of torch that leads to the operator ``node``; None if there is no such function."""
     name, args = node.target.get("hop"), node.args
     if node.kwargs or len(args) != (4 if name in ("cond", "while_loop", "scan") else 3):
         return None
@@ -209,5 +209,5 @@ def _autograd_function(name: str, forward: str, backward: str, options: Mapping[
 
 
 def items_of(value: Value) -> list[Value]:
-    """What a returned tuple or list holds, nothing for any other value."""
+    """Return the items of a tuple or list, nothing for any other value."""
     return list(value["tuple"]) if tag(value) == "tuple" else value if isinstance(value, list) else []

@@ -1,10 +1,10 @@
 """Tensors of a class of a program, such as ``class Tagged(torch.Tensor)``: data of their own, and attributes.
 
-A document has the name of the class and the attributes. Who loads what a case imports registers the class under that
-name. Classes that wrap other tensors (``__torch_dispatch__``) have no data of their own and are no such classes.
+A document has the name of the class and the attributes. Loading the imports of a case registers its classes under
+their names. A class that wraps other tensors (``__torch_dispatch__``) has no data of its own and is not one of these.
 
-Dynamo calls what a backend compiled without ``__torch_function__``, whose work is in the graph already. So does
-`without_overrides` for the graph itself.
+Dynamo turns off ``__torch_function__`` while it calls a compiled graph, because the graph has the effect already.
+`without_overrides` does the same for a function that is called without Dynamo.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Variables, factories and classes of tensors that a failure needs are in its script: from the program to the script."""
+"""Variables, factories and classes of tensors that a failure needs are in its script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """A tensor subclass that only carries a name, multiplied with itself in a compiled function."""
+
 import torch
 
 torch.manual_seed(0)
