@@ -138,7 +138,7 @@ def has_public_form(graph: Graph) -> bool:
 
 
 def _public_form(node: Node) -> Callable[[Node, Expressions], PrintedCall] | None:
-    """Return a printer for the function of torch that leads to the operator ``node``; None if there is no such function."""
+    """Return a printer for the function of torch that leads to the operator ``node``, or None."""
     name, args = node.target.get("hop"), node.args
     if node.kwargs or len(args) != (4 if name in ("cond", "while_loop", "scan") else 3):
         return None
