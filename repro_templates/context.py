@@ -52,15 +52,14 @@ class Header:
     ``Linux x86_64``). ``backend`` is the backend's name, and its version if it is no part of torch. ``installed`` has
     more versions. ``nodes`` and ``inputs`` count those of the capture before minification, ``queries`` the queries to
     the backend. ``runs`` is the result of the verification and ``replays`` that of replays of the whole capture (``3 of
-    3``). ``timeout`` is the number of seconds after which a run counts as a hang. ``equal_nan`` is False if eager is
-    known to return no NaN. ``summed`` is True if the script takes gradients of the sum of the outputs, ``public`` is
-    False if it calls the operators that Dynamo records for control flow. ``layers`` has
-    backend, layer and result of an ablation, ``enters`` its answer. ``matters`` has sentences about what the failure
-    needs, the summary first. ``passing_variant`` says how the nearest candidate that passes differs, in words and then
-    in lines that begin with ``-`` or ``+``. ``first`` is the first node of the captured graph whose value differs
-    (`minifier.oracle.first_node`). ``illustrations`` is what the compiler made of the case, with a heading. ``steps``
-    has the passes that made the case smaller, each with the numbers that were left. ``tentative`` says why the failure
-    is not certain, or is empty.
+    3``). ``timeout`` is the number of seconds after which a run counts as a hang. ``summed`` is True if the script
+    takes gradients of the sum of the outputs, ``public`` is False if it calls the operators that Dynamo records for
+    control flow. ``layers`` has backend, layer and result of an ablation, ``enters`` its answer. ``matters`` has
+    sentences about what the failure needs, the summary first. ``passing_variant`` says how the nearest candidate that
+    passes differs, in words and then in lines that begin with ``-`` or ``+``. ``first`` is the first node of the
+    captured graph whose value differs (`minifier.oracle.first_node`). ``illustrations`` is what the compiler made of
+    the case, with a heading. ``steps`` has the passes that made the case smaller, each with the numbers that were left.
+    ``tentative`` says why the failure is not certain, or is empty.
     """
 
     failure: Failure
@@ -73,7 +72,6 @@ class Header:
     queries: int = 0
     runs: str = ""
     timeout: int = 60
-    equal_nan: bool = True
     summed: bool = False
     public: bool = True
     layers: tuple[tuple[str, str, str], ...] = ()

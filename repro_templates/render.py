@@ -99,7 +99,7 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
     earlier = [print_inputs(_call_before(case, call), blobs, before, reserved=names) for call in case.earlier]
     action = make_action(
         case, printed, inputs, failure, backend.arguments, surroundings.managers, earlier=earlier,
-        equal_nan=header.equal_nan, summed=header.summed,
+        summed=header.summed,
     )  # fmt: skip
     dies = failure.signal or 0
     hang = header.timeout if failure.kind is FailureKind.HANG else 0

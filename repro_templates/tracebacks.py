@@ -8,6 +8,7 @@ calling the backend (``compile``) or building guards (``guards``), or the compil
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
 from collections.abc import Iterable
@@ -20,10 +21,10 @@ from ..store.failure import ILL_CONDITIONED, PRECISION, Failure, FailureKind, Ph
 from ..store.measured import MEASURED
 from .source.action import (
     ALIAS_PREFIX,
-    GRADIENT_PREFIX,
+    GRADS,
     ILL_CONDITIONED_PREFIX,
+    INPUTS,
     MISSING_PREFIX,
-    MUTATION_PREFIX,
     PRECISION_PREFIX,
 )
 
@@ -122,16 +123,18 @@ def _divergence(exc: BaseException, stack: list[Place], script: str) -> Failure 
     if not own or not isinstance(exc, AssertionError | TypeError):
         return None
     inside = stack[own[-1] + 1 :]
+    compared = _names(exc, script)
     if inside and inside[0][0] == _COMPARISON:
-        kind = _class(text)
+        kind = "mutation" if f"actual{INPUTS}" in compared else _class(text)
     elif not inside and isinstance(exc, AssertionError) and text.startswith(ALIAS_PREFIX):
         kind = "alias"
     elif not inside and isinstance(exc, AssertionError) and text.startswith(MISSING_PREFIX):
         kind = "gradient"
     else:
         return None
-    phase = Phase.BACKWARD if text.startswith((GRADIENT_PREFIX, MISSING_PREFIX)) else Phase.FORWARD
-    if text.removeprefix(GRADIENT_PREFIX).startswith(ILL_CONDITIONED_PREFIX):
+    backward = f"actual{GRADS}" in compared or text.startswith(MISSING_PREFIX)
+    phase = Phase.BACKWARD if backward else Phase.FORWARD
+    if text.startswith(ILL_CONDITIONED_PREFIX):
         kind = ILL_CONDITIONED
     detail: dict[str, Any] = {"class": kind}
     if short := _PRECISION.match(text):
@@ -143,10 +146,17 @@ def _divergence(exc: BaseException, stack: list[Place], script: str) -> Failure 
     return Failure(FailureKind.DIVERGENCE, phase, type=type_name(exc), message=text, detail=detail)
 
 
+def _names(exc: BaseException, script: str) -> frozenset[str]:
+    """The names that the script, whose own comparison raised ``exc``, has bound where it compares."""
+    found: frozenset[str] = frozenset()
+    for frame, _ in traceback.walk_tb(exc.__traceback__):
+        if os.path.basename(frame.f_code.co_filename) == script:
+            found = frozenset(frame.f_locals)
+    return found
+
+
 def _class(text: str) -> str:
     """The class of a divergence (`fxminify.backends.comparison.compare.CLASSES`) from the message of `assert_close`."""
-    if text.startswith(MUTATION_PREFIX):
-        return "mutation"
     if found := _ATTRIBUTE.search(text):
         return found[1] if found[1] in ("dtype", "shape", "stride") else "structure"
     values = ("Tensor-likes are not", "Scalars are not", "Booleans mismatch", "Scalars mismatch")

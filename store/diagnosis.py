@@ -123,6 +123,9 @@ _WHAT = re.compile(r"what\(\): .*")
 _WARNING = re.compile(
     r"Warning: |(?i:\bwarning: )|^\s*\[?[IWDV]\d{4} |^(?:\([\w ]+=\d+\) )?(WARNING|INFO|DEBUG)\b|\[[IWDV]\] "
 )
+#: What a C++ compiler prints of a place in a file, and the lines before it that say where it is.
+_COMPILED = re.compile(r"\S+:\d+(?::\d+)?: (fatal error|error|warning|note)\b")
+_COMPILING = re.compile(r"In file included from |\s+from \S+:\d+|\S+: (?:In |At )|\S+:\d+(?::\d+)?: +required ")
 #: Messages that Dynamo logs about its own work, which it also raises.
 _DYNAMO = re.compile(r"^\[?[EF]\d{4} .*\btorch/(_guards|_dynamo/(?!backends/)[\w/]+)\.py:\d+\]")
 #: What `faulthandler` prints; its frames become `Failure.frames`.
@@ -288,6 +291,25 @@ def first_error(text: str, *, generic: bool = False) -> tuple[str, str]:
     left = (number for number in _own_lines(lines) if lines[number].strip())
     number = next(left, None)
     return ("", "") if number is None else (lines[number].strip(), "\n".join(lines[number + 1 : number + 1 + _NOTES]))
+
+
+def without_warnings(text: str) -> str:
+    """``text`` without the warnings of a C++ compiler and the lines that belong to them; the last line counts them."""
+    out: list[str] = []
+    context: list[str] = []
+    inside, count = False, 0
+    for line in text.splitlines():
+        found = _COMPILED.match(line)
+        if found is not None and (found[1] == "warning" or (inside and found[1] == "note")):
+            context, inside, count = [], True, count + (found[1] == "warning")
+        elif found is None and _COMPILING.match(line):
+            context.append(line)
+        elif found is not None or not (inside and line[:1].isspace()):
+            out += [*context, line]
+            context, inside = [], False
+    if not count:
+        return text
+    return "\n".join([*out, *([] if inside else context), f"({count} warning{'s' * (count > 1)} left out)"])
 
 
 def is_definite(line: str) -> bool:

@@ -37,6 +37,8 @@ NUMERIC = (*VALUES, ILL_CONDITIONED, PRECISION)
 ROUNDING = "rounding"
 #: In the details of a divergence of class `NOT_FINITE`: whether eager has no finite number wherever the results differ.
 UNDEFINED = "undefined"
+#: The entry of the detail of a divergence that is True if a result of eager has NaN in it.
+EAGER_NAN = "eager_nan"
 #: In the details of a divergence of class ``gradient``: no output of what was compiled has a gradient. A backend for
 #: inference makes that of every graph, so it is the failure under reduction only where that is about gradients.
 DETACHED = "detached"

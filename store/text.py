@@ -28,6 +28,22 @@ def printable(text: str, kept: str = "", other: str = "?") -> str:
     return "".join(c if c.isprintable() or c in kept else other for c in text)
 
 
+def ascii_text(text: str) -> str:
+    """``text`` in printable ASCII: typographic quotes and dashes as a keyboard has them, ``?`` for anything else."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if " " <= c <= "~" else _KEYBOARD.get(c, "?") for c in text)
+
+
+#: What compilers print in place of ASCII.
+_KEYBOARD = {
+    "\N{LEFT SINGLE QUOTATION MARK}": "'", "\N{RIGHT SINGLE QUOTATION MARK}": "'",
+    "\N{LEFT DOUBLE QUOTATION MARK}": '"', "\N{RIGHT DOUBLE QUOTATION MARK}": '"', "\N{EN DASH}": "-",
+    "\N{EM DASH}": "-", "\N{HYPHEN}": "-", "\N{MINUS SIGN}": "-", "\N{HORIZONTAL ELLIPSIS}": "...",
+    "\N{NO-BREAK SPACE}": " ", "\N{RIGHTWARDS ARROW}": "->", "\N{MULTIPLICATION SIGN}": "x", "\N{BULLET}": "*",
+}  # fmt: skip
+
+
 def shortened(text: str, most: int) -> str:
     """The first words of ``text`` and ``...`` if it has more than ``most`` characters. A long word is cut."""
     if len(text) <= most:

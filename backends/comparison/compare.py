@@ -25,6 +25,7 @@ import torch
 
 from ...store.failure import (
     DETACHED,
+    EAGER_NAN,
     ILL_CONDITIONED,
     NOT_FINITE,
     PRECISION,
@@ -177,6 +178,7 @@ class Differences:
         if expected.gradients is not None and not any(f.kind in ("structure", "dtype", "shape") for f in found):
             found += self._backward(expected, actual)
         self._found = found
+        self._nan = bool(found) and _has_nan(expected)
 
     def _forward(self, expected: Run, actual: Run) -> Iterator[Divergence | _Open]:
         if len(expected.outputs) != len(actual.outputs) or expected.structure != actual.structure:
@@ -247,7 +249,16 @@ class Differences:
             return None
         first = min(found, key=lambda f: (f.phase is Phase.BACKWARD, _RANK[f.kind]) if f.kind != PRECISION else (2, 0))
         others = tuple(f for f in found if f is not first)
-        return Divergence(first.kind, first.where, first.message, first.phase, first.detail, others)
+        detail = {**first.detail, EAGER_NAN: True} if self._nan else first.detail
+        return Divergence(first.kind, first.where, first.message, first.phase, detail, others)
+
+
+def _has_nan(run: Run) -> bool:
+    """Whether a result, a gradient or an input after the call has NaN in it."""
+    values = (*run.outputs, *(run.gradients or ()), *run.inputs)
+    floating = (t for t in values if isinstance(t, torch.Tensor) and (t.is_floating_point() or t.is_complex()))
+    with torch.no_grad():
+        return any(t.layout is torch.strided and bool(torch.isnan(t.sum())) for t in floating)
 
 
 class _Judge:

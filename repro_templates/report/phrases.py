@@ -7,18 +7,19 @@ import re
 import signal
 
 from ...backends.running.deaths import signal_name
-from ...store.document.case import Case
+from ...store.diagnosis import without_warnings
+from ...store.document.case import Case, Node
 from ...store.failure import Failure, FailureKind, Frame, Phase, kind_in_words
 from ...store.masking import mask
 from ...store.measured import SAID
-from ...store.text import without_addresses
+from ...store.text import ascii_text, without_addresses
 from ..privacy import private
 
 
 def one_line(text: str, length: int, *, lines: int = 1) -> str:
-    """At most ``lines`` lines of ``text``, with paths as base names and ``?`` for what is not ASCII."""
+    """At most ``lines`` lines of ``text`` in ASCII, with paths as base names."""
     kept = [private(line.rstrip()) for line in text[:100_000].strip().splitlines()[:lines]]
-    safe = "\n".join("".join(c if " " <= c <= "~" else "?" for c in line) for line in kept)
+    safe = "\n".join(map(ascii_text, kept))
     return safe if len(safe) <= length else f"{safe[: length - 3]}..."
 
 
@@ -75,17 +76,27 @@ def fits(case: Case, failure: Failure) -> bool:
 
 
 def title(case: Case, failure: Failure) -> str:
-    """One line for a list of issues: ``[inductor] torch.acosh: inf where eager is finite ...``."""
-    last = case.graph.compute[-1:]
-    target = last[0].target if last else ""
-    named = next(iter(target.values()), "") if isinstance(target, dict) else target
-    what = str(named).removesuffix(".default").replace("::", ".").removeprefix("_")
+    """One line for a list of issues: ``[inductor] torch.acosh: inf where eager is finite ...``.
+
+    It has the operator of a graph of one. Few operators of a graph stand behind the error, where there is room.
+    """
+    called = list(dict.fromkeys(_called(node) for node in case.graph.compute))
+    what = called[0] if len(called) == 1 else ""  # which one of several is to blame is not known
     name = str(case.backend.get("name", "")) or "backend"
     kind = kind_in_words(failure.kind)
     short = _short(failure)
     if len(short) > _WORDY:  # what wraps its cause in so many words says the same of every bug
         short = without_addresses(failure.root_cause()) or short
-    return one_line(f"[{name}] {': '.join(filter(None, (what, kind, short)))}", 140)
+    said = f"[{name}] {': '.join(filter(None, (what, kind, short)))}"
+    others = f" ({', '.join(called)})" if 1 < len(called) <= _FEW else ""
+    return one_line(said + (others if len(said) + len(others) <= _TITLE else ""), _TITLE)
+
+
+def _called(node: Node) -> str:
+    """The name of what a node calls: ``torch.acosh``, ``aten.acosh``, ``sin``."""
+    target = node.target
+    named = next(iter(target.values()), "") if isinstance(target, dict) else target
+    return str(named).removesuffix(".default").replace("::", ".").removeprefix("_")
 
 
 def _place(case: Case, failure: Failure) -> str:
@@ -94,6 +105,8 @@ def _place(case: Case, failure: Failure) -> str:
     return f"{name}: {kind}" if (failure.kind, failure.phase) == _USUAL else f"{name}: {kind} in {failure.phase}"
 
 
+#: The most characters of a title, and the most operators in it.
+_TITLE, _FEW = 140, 3
 #: Characters of an error from which on its cause stands in a title.
 _WORDY = 100
 _USUAL = (FailureKind.COMPILE_ERROR, Phase.COMPILE)
@@ -137,8 +150,8 @@ def points_to(enters: str) -> str:
 
 
 def log(failure: Failure, lines: int = 20) -> str:
-    """The error: its message, the exceptions that caused it, the frames of the backend. The text of the assertion that
-    failed in the script of a divergence."""
+    """The error: its message, the exceptions that caused it, the frames of the backend. A compiler's warnings and the
+    ends of very long lines are left out. The text of the assertion that failed in the script of a divergence."""
     if failure.kind is FailureKind.DIVERGENCE:
         return one_line(str(failure.detail.get(SAID, "")), 3000, lines=lines)
     parts = []
@@ -147,11 +160,18 @@ def log(failure: Failure, lines: int = 20) -> str:
         parts.append(
             "\n".join(["Traceback (most recent call last):", *(["  ..."] * (len(frames) < len(failure.frames))), *told])
         )
-    parts.append(f"{failure.type}: {failure.message}" if failure.type else failure.message)
+    message = without_warnings(failure.message)
+    parts.append(f"{failure.type}: {message}" if failure.type else message)
     parts += [f"caused by {kind}: {text}" for kind, text in failure.causes if text.strip() not in failure.message]
-    if failure.diagnosis():
-        parts.append("On standard error:\n" + "\n".join(failure.diagnostics.strip().splitlines()[-lines:]))
-    return one_line("\n".join(parts), 6000, lines=4 * lines)
+    printed = without_warnings(failure.diagnostics).strip().splitlines() if failure.diagnosis() else []
+    if any(line not in message for line in printed[:-1] or printed):
+        parts.append("On standard error:\n" + "\n".join(printed[-lines:]))
+    whole = "\n".join(parts).splitlines()
+    return one_line("\n".join(f"{w[:_MOST]} ..." if len(w) > _MOST else w for w in whole), 6000, lines=4 * lines)
+
+
+#: The most characters of a line of a log: the command of a compiler has thousands.
+_MOST = 300
 
 
 def relevant(failure: Failure, most: int = 10) -> list[Frame]:

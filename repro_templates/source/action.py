@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...store.document.case import Case, Graph, Node, every_node, tag
-from ...store.failure import ILL_CONDITIONED, NUMERIC, PRECISION, Failure, FailureKind, Phase
+from ...store.failure import EAGER_NAN, ILL_CONDITIONED, NUMERIC, PRECISION, Failure, FailureKind, Phase
 from .expressions import Unprintable, string
 from .function import PrintedGraph
 from .inputs import PrintedInputs, itemsize
@@ -23,10 +23,10 @@ from .layout import INDENT, WIDTH, PrintedCall, Statement, fitted
 
 #: If there are more inputs than this, a function makes them.
 _FEW_INPUTS = 6
-#: The beginnings of messages of assertions that are not about the outputs' values. `verify` reads them.
-MUTATION_PREFIX = "inputs differ after the call: "
+#: The ends of the names of what is compared besides outputs. `fxminify.repro_templates.tracebacks` looks for them.
+GRADS, INPUTS = "_grads", "_inputs"
+#: The beginnings of messages of assertions that are not about values. `verify` reads them.
 ALIAS_PREFIX = "alias: "
-GRADIENT_PREFIX = "gradients differ: "
 MISSING_PREFIX = "gradients are missing"
 PRECISION_PREFIX = "computes "
 #: What follows such a beginning, if the failure is of this class.
@@ -56,7 +56,6 @@ def make_action(
     managers: Sequence[str],
     *,
     earlier: Sequence[PrintedInputs] = (),
-    equal_nan: bool = True,
     summed: bool = False,
 ) -> Action:
     """The end of the script for ``failure``. ``arguments`` are the arguments of `torch.compile` besides the function.
@@ -76,13 +75,13 @@ def make_action(
     if backward and maker.detached:
         body = maker.attached(maker.detached[1])
     elif backward and kind:
-        body = maker.gradients(equal_nan, summed and not maker.missing)
+        body = maker.gradients(summed and not maker.missing)
     elif kind == "alias":
         body = maker.alias(failure)
     elif kind == "mutation":
-        body = maker.mutation(equal_nan)
+        body = maker.mutation()
     elif kind:
-        body = maker.divergence(kind, equal_nan)
+        body = maker.divergence(kind)
     else:
         body = maker.exception()
     return Action(maker.inputs_text(), fitted(body, WIDTH))
@@ -131,15 +130,12 @@ class _Maker:
         self.detached = re.fullmatch(r"output (\d+)", str(detail.get("where", ""))) if self.missing else None
         tolerance = self.case.tolerance.get(str(detail.get("dtype", "")))
         self.options = "" if tolerance is None else f", rtol={tolerance!r}, atol={tolerance!r}"
-        self.precision = ""
-        self.label = ILL_CONDITIONED_PREFIX if detail.get("class") == ILL_CONDITIONED else ""
+        self.nan = detail.get(EAGER_NAN) is True
+        prefix = ILL_CONDITIONED_PREFIX if detail.get("class") == ILL_CONDITIONED else ""
         if detail.get("class") == PRECISION:
-            self.precision = f"{PRECISION_PREFIX}{detail.get('dtype', '')} as {detail.get('as', '')}: "
-
-    def message(self, prefix: str = "") -> str:
-        """The ``msg`` argument of `assert_close`, if its own text would not say what differs."""
-        prefix = self.precision or prefix + self.label
-        return f", msg=lambda text: {string(prefix)} + text" if prefix else ""
+            prefix = f"{PRECISION_PREFIX}{detail.get('dtype', '')} as {detail.get('as', '')}: "
+        #: The ``msg`` argument of `assert_close`, if its own text would not say what differs.
+        self.message = f", msg=lambda text: {string(prefix)} + text" if prefix else ""
 
     def inputs_text(self) -> str:
         """Source of the inputs: assignments, or a function that makes new ones in each call."""
@@ -204,7 +200,7 @@ class _Maker:
         loop = [f"for _ in range({self.case.calls}):", textwrap.indent(inner, INDENT)]
         return f"compiled = {self.compiled}\n" + self.within(loop)
 
-    def divergence(self, kind: str, equal_nan: bool, after: str = "") -> str:
+    def divergence(self, kind: str, after: str = "") -> str:
         """A comparison of both results, with `assert_close` or with what comes ``after`` them."""
         again = self.case.calls > 1 or bool(self.earlier)
         lines = [*(self.calls_before() if self.earlier else []), *self.seed]
@@ -215,34 +211,35 @@ class _Maker:
             actual = [f"compiled = {self.compiled}", f"for _ in range({self.case.calls}):", loop]
         lines += actual
         options = ", check_stride=True" if kind == "stride" else ""
-        options += ", equal_nan=True" if equal_nan and kind in NUMERIC else ""
-        return self.within(lines, after or self.close(options))
+        return self.within(lines, after or self.close(options, equal_nan=kind in NUMERIC))
 
     def attached(self, output: str) -> str:
         """An assertion that an output requires a gradient where that of eager does."""
         place = "" if self.printed.single else f"[{output}]"
         same = f"actual{place}.requires_grad == expected{place}.requires_grad"
-        return self.divergence("gradient", equal_nan=False, after=f"assert {same}, {string(MISSING_PREFIX)}")
+        return self.divergence("gradient", after=f"assert {same}, {string(MISSING_PREFIX)}")
 
-    def close(self, options: str, prefix: str = "") -> str:
-        """The comparison, on several lines if it is long."""
-        arguments = f"actual, expected{self.options}{options}{self.message(prefix)}"
+    def close(self, options: str = "", what: str = "", *, equal_nan: bool = True) -> str:
+        """The comparison, on several lines if it is long. ``what`` is the end of the names that are compared. NaN
+        equals NaN only where eager gives one, so that the script does not suggest it where there is none."""
+        options += ", equal_nan=True" if equal_nan and self.nan else ""
+        arguments = f"actual{what}, expected{what}{self.options}{options}{self.message}"
         line = f"torch.testing.assert_close({arguments})"
         if len(line) <= WIDTH:
             return line
         return f"torch.testing.assert_close(\n{INDENT}{arguments}\n)"
 
-    def mutation(self, equal_nan: bool) -> str:
-        options = ", equal_nan=True" if equal_nan else ""
+    def mutation(self) -> str:
+        """A comparison of the inputs after the call."""
         lines = [
             *(self.calls_before() if self.earlier else []),
-            "expected, actual = make_inputs(), make_inputs()",
+            f"expected{INPUTS}, actual{INPUTS} = make_inputs(), make_inputs()",
             *self.seed,
-            f"{self.printed.name}(*expected)",
+            f"{self.printed.name}(*expected{INPUTS})",
             *self.seed,
-            f"{'compiled' if self.earlier else self.compiled}(*actual)",
+            f"{'compiled' if self.earlier else self.compiled}(*actual{INPUTS})",
         ]
-        return self.within(lines, self.close(options, MUTATION_PREFIX))
+        return self.within(lines, self.close(what=INPUTS))
 
     def alias(self, failure: Failure) -> str:
         """An assertion that an output shares the storage of the right input or output, and of no other."""
@@ -270,7 +267,7 @@ class _Maker:
         after = f"assert storage {same} {other}.untyped_storage().data_ptr(), {string(message)}"
         return self.within(lines, after)
 
-    def gradients(self, equal_nan: bool, summed: bool) -> str:
+    def gradients(self, summed: bool) -> str:
         """A comparison of `torch.autograd.grad` of both: of the sum of the outputs, or for seeded gradients of each."""
         wanted = [a for a, value in zip(self.inputs.arguments, self.case.inputs, strict=True)
                   if tag(value) == "tensor" and self.case.tensors[value["tensor"]].requires_grad]  # fmt: skip
@@ -279,14 +276,13 @@ class _Maker:
             inner.append(f"[{', '.join(self.inputs.arguments)}] = make_inputs()")
         single = self.printed.single
         plain = ", ".join(self.inputs.arguments)
-        options = ", equal_nan=True" if equal_nan else ""
         unused = ", allow_unused=True" if len(wanted) > 1 else ""
         if summed and single and not inner and not self.earlier:
             lines = [
                 f"{name} = torch.autograd.grad({function}({plain}).sum(), [{', '.join(wanted)}]{unused})"
-                for name, function in (("expected", self.printed.name), ("actual", "compiled"))
+                for name, function in ((f"expected{GRADS}", self.printed.name), (f"actual{GRADS}", "compiled"))
             ]
-            return self.within([f"compiled = {self.compiled}", *lines], self.close(options, GRADIENT_PREFIX))
+            return self.within([f"compiled = {self.compiled}", *lines], self.close(what=GRADS))
         inner.append(f"outputs = {'[' if single else ''}function({plain}){']' if single else ''}")
         if not single:
             inner.append("outputs = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]")
@@ -296,18 +292,18 @@ class _Maker:
         else:
             inner.append(COTANGENTS)
             inner.append(f"return torch.autograd.grad(outputs, [{', '.join(wanted)}], cotangents, allow_unused=True)")
-        lines = [f"expected = gradients({self.printed.name})", f"actual = gradients({self.compiled})"]
+        lines = [f"expected{GRADS} = gradients({self.printed.name})", f"actual{GRADS} = gradients({self.compiled})"]
         given = ""
         if self.earlier:
             given = "".join(f", {name}" for name in self.inputs.arguments)
             lines = [
                 *self.calls_before(lambda arguments: [f"gradients(compiled, {arguments})"]),
-                f"expected = gradients({self.printed.name}, *make_inputs())",
-                "actual = gradients(compiled, *make_inputs())",
+                f"expected{GRADS} = gradients({self.printed.name}, *make_inputs())",
+                f"actual{GRADS} = gradients(compiled, *make_inputs())",
             ]
-        after = self.close(options, GRADIENT_PREFIX)
+        after = self.close(what=GRADS)
         if self.missing:
-            there = "[g is not None for g in {}]"
+            there = f"[g is not None for g in {{}}{GRADS}]"
             after = f"assert {there.format('actual')} == {there.format('expected')}, {string(MISSING_PREFIX)}"
         return "\n".join([
             f"def gradients(function{given}):",

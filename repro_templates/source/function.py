@@ -268,7 +268,8 @@ class _Function:
     def closing_over(self, node: Node) -> Node:
         """Print the functions that ``node`` calls and that close over its last operands. Return the call without these
         operands, or ``node`` itself if it has no such functions."""
-        functions = [n for n in node.inputs if self.inside.get(str(self.nodes[n].target)) == node.name]
+        read = [self.nodes[name] for name in node.inputs if name in self.nodes]
+        functions = [n.name for n in read if self.inside.get(str(n.target)) == node.name]
         if not functions:
             return node
         more = [self.expressions.value(value) for value in items_of(node.args[-1])]

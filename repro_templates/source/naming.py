@@ -22,9 +22,10 @@ from ...store.document.names import table
 #: Names that a printed script uses.
 OWN = frozenset(
     {
-        "actual", "compiled", "cotangents", "draw", "expected", "function", "generator", "gradients", "inf", "inputs",
-        "make_inputs", "math", "nan", "operator", "os", "output", "outputs", "pathlib", "repro", "resource",
-        "signal", "storage", "subprocess", "sys", "torch", "DEVICE",
+        "actual", "actual_grads", "actual_inputs", "compiled", "cotangents", "draw", "expected", "expected_grads",
+        "expected_inputs", "function", "generator", "gradients", "inf", "inputs", "make_inputs", "math", "nan",
+        "operator", "os", "output", "outputs", "pathlib", "repro", "resource", "signal", "storage", "subprocess",
+        "sys", "torch", "DEVICE",
     }
 )  # fmt: skip
 RESERVED = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(dir(builtins)) | OWN

@@ -22,6 +22,7 @@ from torch import fx
 
 from ..document.case import Graph, Json, Node, TensorSpec, Value
 from ..document.names import UnknownName, grow, is_argument_name, is_attribute_path, is_node_name, table
+from ..text import ascii_text
 from . import ipython, modes
 from .leaf_modules import NotALeaf, class_of, contents
 from .resolve import annotation, describe, enumeration, forget, triton_kernel
@@ -326,10 +327,7 @@ def user_line(meta: Mapping[str, Any]) -> str:
 
 def printable(text: str, length: int) -> str:
     """``text`` as printable ASCII on one line, cut to ``length``, for comments and terminals."""
-    text = text[:length]
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(c if " " <= c <= "~" else "?" for c in text)
+    return ascii_text(text[:length])
 
 
 def _meta(meta: Mapping[str, Any]) -> Json:

@@ -37,10 +37,9 @@ GRADIENT = replace(DIVERGENCE, phase=Phase.BACKWARD)
 DETACHED = replace(GRADIENT, message="output 0 requires a gradient in eager, and none compiled",
                    detail={"class": "gradient", "where": "output 0"})  # fmt: skip
 ALIAS = replace(DIVERGENCE, detail={"class": "alias", "where": "output 0", "expected": "input 0", "actual": "no input"})
+MUTATION = replace(DIVERGENCE, detail={"class": "mutation"})
 ERROR = Failure(FailureKind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "index out of bounds: 37")
-HEADER = Header(
-    ERROR, "v1:ab12cd34ef56", "2.13.0+cpu", "3.11", "Linux x86_64", nodes=214, queries=14, timeout=60, equal_nan=False
-)
+HEADER = Header(ERROR, "v1:ab12cd34ef56", "2.13.0+cpu", "3.11", "Linux x86_64", nodes=214, queries=14, timeout=60)
 
 
 def case_of(function: Callable[..., Any], *inputs: Any, backend: str = "inductor", **fields: Any) -> tuple[Case, Any]:
@@ -283,10 +282,14 @@ def test_strides_are_compared_where_they_differ() -> None:
     assert "assert_close(actual, expected, check_stride=True)" in script(lambda x: x.sin(), X, failure=failure)
 
 
-def test_nan_counts_as_nan_unless_eager_gives_none() -> None:
+@pytest.mark.parametrize("failure", [DIVERGENCE, GRADIENT, replace(DIVERGENCE, detail={"class": "mutation"})])
+def test_nan_counts_as_nan_where_eager_gives_one(failure: Failure) -> None:
     case, blobs = case_of(lambda x: x.sin(), X)
-    text = render(case, blobs, header=replace(HEADER, failure=DIVERGENCE, equal_nan=True)).text
-    assert "assert_close(actual, expected, equal_nan=True)" in text
+    text = render(case, blobs, header=replace(HEADER, failure=failure)).text
+    assert "equal_nan" not in text
+    with_nan = replace(failure, detail={**failure.detail, "eager_nan": True})
+    text = render(case, blobs, header=replace(HEADER, failure=with_nan)).text
+    assert ", equal_nan=True)" in text
 
 
 def test_a_crash_has_nothing_around_it_and_a_hang_an_alarm() -> None:
@@ -407,11 +410,11 @@ def faulty(
 @pytest.mark.parametrize(
     ("name", "function", "failure", "message"),
     [
-        ("wrong_gradient", lambda x: x.sin(), GRADIENT, "gradients differ: "),
-        ("wrong_gradient", lambda x: (x.sin(), x.cos()), GRADIENT, "gradients differ: "),
+        ("wrong_gradient", lambda x: x.sin(), GRADIENT, "Tensor-likes are not close"),
+        ("wrong_gradient", lambda x: (x.sin(), x.cos()), GRADIENT, "Tensor-likes are not close"),
         ("detaches", lambda x: x.sin(), DETACHED, "gradients are missing"),
         ("detaches", lambda x: (x.sin(), x.cos()), DETACHED, "gradients are missing"),
-        ("unwritten", lambda x: x.mul_(2), replace(DIVERGENCE, detail={"class": "mutation"}), "inputs differ after"),
+        ("unwritten", lambda x: x.mul_(2), MUTATION, "Tensor-likes are not close"),
         ("copies", lambda x: x[1:], ALIAS, "alias: output 0 should lie in input 0"),
     ],
 )  # fmt: skip
@@ -451,9 +454,9 @@ def views(x: torch.Tensor, y: torch.Tensor) -> Any:
     [
         ("stale", adds, DIVERGENCE, "Tensor-likes are not close"),
         ("stale", writes, DIVERGENCE, "Tensor-likes are not close"),
-        ("later_unwritten", writes, replace(DIVERGENCE, detail={"class": "mutation"}), "inputs differ after"),
-        ("later_gradient", adds, GRADIENT, "gradients differ: "),
-        ("later_gradient", several, GRADIENT, "gradients differ: "),
+        ("later_unwritten", writes, MUTATION, "Tensor-likes are not close"),
+        ("later_gradient", adds, GRADIENT, "Tensor-likes are not close"),
+        ("later_gradient", several, GRADIENT, "Tensor-likes are not close"),
         ("later_copies", views, ALIAS, "alias: output 0 should lie in input 0"),
         ("later_error", writes, ERROR, "pop from empty list"),
     ],
@@ -480,7 +483,7 @@ def test_where_it_shows_in_the_sum_the_gradients_are_asked_for_as_a_person_would
     text = faulty("wrong_gradient", function, x, failure=GRADIENT, summed=True)
     assert ".sum()" in text
     assert "cotangents" not in text
-    with pytest.raises(AssertionError, match=r"^gradients differ: "):
+    with pytest.raises(AssertionError, match="Tensor-likes are not close"):
         run(text)
     run(faulty("wrong_gradient", function, x, failure=GRADIENT, backend="eager", summed=True))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +14,7 @@ from torch._functorch.aot_autograd import aot_module_simplified
 from fxminify.backends.running.exceptions import failure_of
 from fxminify.repro_templates.source.action import (
     ALIAS_PREFIX,
-    GRADIENT_PREFIX,
     ILL_CONDITIONED_PREFIX,
-    MUTATION_PREFIX,
 )
 from fxminify.repro_templates.tracebacks import failure_in_script, phase_of, phase_of_crash, phase_of_places, places
 from fxminify.store.failure import FailureKind, Phase
@@ -154,22 +153,31 @@ def test_a_failing_comparison_names_its_class(actual: Any, expected: Any, kind: 
     assert bool(failure.detail["measured"]) is (kind == "value")
 
 
-def test_prefixes_tell_mutation_gradients_and_aliasing() -> None:
-    def compare(prefix: str) -> BaseException:
+def test_what_is_compared_tells_mutation_gradients_and_aliasing() -> None:
+    def compare(prefix: str) -> None:
         message = lambda text: prefix + text  # noqa: E731
-        return raised(lambda: torch.testing.assert_close(torch.zeros(2), torch.ones(2), msg=message))
+        torch.testing.assert_close(torch.zeros(2), torch.ones(2), msg=message)
+
+    def gradients(prefix: str = "") -> None:
+        actual_grads = [torch.zeros(2)]
+        torch.testing.assert_close(actual_grads, [torch.ones(2)], msg=lambda text: prefix + text)
+
+    def inputs() -> None:
+        actual_inputs = [torch.zeros(2)]
+        torch.testing.assert_close(actual_inputs, [torch.ones(2)])
 
     def alias() -> None:
         raise AssertionError(ALIAS_PREFIX + "output 0 should lie in input 0")
 
-    compared = {
-        MUTATION_PREFIX: (Phase.FORWARD, "mutation"),
-        GRADIENT_PREFIX: (Phase.BACKWARD, "value"),
-        ILL_CONDITIONED_PREFIX: (Phase.FORWARD, "ill-conditioned"),
-        GRADIENT_PREFIX + ILL_CONDITIONED_PREFIX: (Phase.BACKWARD, "ill-conditioned"),
+    expected: dict[Callable[[], None], tuple[Phase, str]] = {
+        inputs: (Phase.FORWARD, "mutation"),
+        gradients: (Phase.BACKWARD, "value"),
+        partial(compare, ILL_CONDITIONED_PREFIX): (Phase.FORWARD, "ill-conditioned"),
+        partial(gradients, ILL_CONDITIONED_PREFIX): (Phase.BACKWARD, "ill-conditioned"),
+        alias: (Phase.FORWARD, "alias"),
     }
-    seen = [failure_in_script(e, HERE) for e in (*map(compare, compared), raised(alias))]
-    assert [(f.phase, f.detail["class"]) for f in seen] == [*compared.values(), (Phase.FORWARD, "alias")]
+    seen = [failure_in_script(raised(compared), HERE) for compared in expected]
+    assert [(f.phase, f.detail["class"]) for f in seen] == [*expected.values()]
 
 
 def test_an_assertion_of_somebody_else_is_no_divergence() -> None:

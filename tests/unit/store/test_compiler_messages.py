@@ -7,6 +7,7 @@ import compiler_messages
 import pytest
 from compiler_messages import Bug
 
+from fxminify.store.diagnosis import without_warnings
 from fxminify.store.matching import FailureMatcher
 from fxminify.store.signature import signature
 
@@ -43,3 +44,43 @@ def test_a_list_shows_the_words_that_tell_a_bug_from_the_others(bug: Bug) -> Non
     """Bugs of one compiler have different headlines, unless it says no more than where it raised."""
     others = {other.runs[0].headline() for other in BUGS if other is not bug and other.compiler == bug.compiler}
     assert bug.runs[0].headline() not in others
+
+
+GCC = """\
+Output:
+a.main.cpp: In function 'void kernel(float*)':
+a.main.cpp:50:26: error: conflicting declaration 'auto x'
+   50 |   auto x = y;
+      |        ^
+a.main.cpp:48:26: note: previous declaration as 'int x'
+   48 |   int x = y;
+In file included from torch/vec512.h:15,
+                 from a.h:1:
+torch/vec512_int.h: In instantiation of 'void shift()':
+torch/vec512_int.h:2074:27:   required from here
+torch/vec512_int.h:1866:7: warning: overflow in conversion [-Woverflow]
+ 1866 |   0x80,
+      |   ^~~~
+torch/vec512_int.h:1867:7: note: in this
+ 1867 |   0x80,
+a.main.cpp:60:1: error: expected '}'
+   60 | ;
+b.cpp:1:1: warning: unused
+    1 | int x;
+"""
+
+
+def test_warnings_of_a_compiler_are_left_out_with_their_context() -> None:
+    assert without_warnings(GCC).splitlines() == [
+        "Output:",
+        "a.main.cpp: In function 'void kernel(float*)':",
+        "a.main.cpp:50:26: error: conflicting declaration 'auto x'",
+        "   50 |   auto x = y;",
+        "      |        ^",
+        "a.main.cpp:48:26: note: previous declaration as 'int x'",
+        "   48 |   int x = y;",
+        "a.main.cpp:60:1: error: expected '}'",
+        "   60 | ;",
+        "(2 warnings left out)",
+    ]
+    assert without_warnings("no warning: here\nFile a.py") == "no warning: here\nFile a.py"
