@@ -95,7 +95,7 @@ class Oracle:
         timeout: float,
         entry: str = "direct",
         votes: Votes | None = None,
-        threads: int = 1,
+        threads: int = tasks.OWN_THREADS,
         healthy: float = 0.0,
         anchor: str = "",
         longer: LongerLimit | None = None,

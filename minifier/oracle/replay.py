@@ -56,8 +56,8 @@ class Replay:
     """What the replays showed.
 
     ``matcher`` has an example for each signature that they showed of the captured failure, ``entries`` what each entry
-    showed;
-    ``threads`` is torch's number of threads; ``healthy``, for a hang, the seconds that a graph of one node takes, else
+    showed; ``threads`` is torch's number of threads (`fxminify.minifier.oracle.tasks`); ``healthy``, for a hang, the
+    seconds that a graph of one node takes, else
     0; ``reason`` says why it did not reproduce, for a person; ``passes`` that every run ended without a failure;
     ``refused`` is what eager raised, where it did so in every run, ``absent`` why the backend cannot run here.
     ``anchor`` is where a hang hangs (`fxminify.minifier.sandbox.stacks`), empty where that is not known. ``longer`` is
@@ -67,7 +67,7 @@ class Replay:
     reproduced: bool
     matcher: FailureMatcher
     entry: str = "direct"
-    threads: int = 1
+    threads: int = tasks.OWN_THREADS
     rate: float = 0.0
     timeout: float = SHORTEST
     healthy: float = 0.0
@@ -177,7 +177,7 @@ class _Runs:
         self.timeout = timeout
         self.meanwhile = meanwhile
         self.ran = ran
-        self.threads = 1
+        self.threads = tasks.OWN_THREADS
         #: Where the first run that hung did so.
         self.anchor = ""
         self.seen: dict[tuple[str, int], list[tuple[Observation, Reply]]] = {}
@@ -206,10 +206,12 @@ class _Runs:
         return self.pool.submit("observe", argument, timeout=self.timeout, fresh=fresh, sampling=sampling)
 
     def first_sight(self, *, again: int) -> dict[str, Shown]:
-        """Each entry once, with one thread and then with all: the entries that show the failure. When both do, the one
-        that ran first has ``again`` further runs: its first paid for what the other found warm."""
+        """Run each entry once, with each number of threads until the failure shows. Return the entries that show it.
+
+        If both do, the one that ran first has ``again`` further runs: its first paid for what the other found warm.
+        """
         hangs = self.captured.kind is FailureKind.HANG
-        for threads in numbers_of_threads(self.case):
+        for threads in numbers_of_threads(self.case, self.captured):
             self.threads = threads
             # Once it is known where the first run hangs, the second one need not take all of its time.
             together = [[entry] for entry in tasks.ENTRIES] if hangs else [list(tasks.ENTRIES)]
@@ -222,7 +224,7 @@ class _Runs:
 
     def second_sight(self, runs: int) -> dict[str, Shown]:
         """The failure did not show at once and may be flaky: up to ``runs`` runs of everything."""
-        for threads in numbers_of_threads(self.case):
+        for threads in numbers_of_threads(self.case, self.captured):
             self.threads = threads
             for entry in tasks.ENTRIES:
                 self.run_until(entry, runs, stop_at_match=True)
@@ -276,7 +278,7 @@ class _Runs:
         for (entry, threads), runs in self.seen.items():
             shown = dict.fromkeys(self._said(observation) for observation, _ in runs)
             times = "once" if len(runs) == 1 else f"{len(runs)} times"
-            with_threads = f" with {threads} threads" if threads != 1 else ""
+            with_threads = " with one thread" if threads == 1 else ""
             lines.append(f"{entry}{with_threads}, {times}: {'; '.join(shown)}")
         seen = (observation.failure for observation, _ in self._all())
         failures = [failure for failure in seen if failure is not None]
@@ -331,10 +333,20 @@ def fastest(entries: dict[str, Shown]) -> str:
     return quickest
 
 
-def numbers_of_threads(case: Case) -> tuple[int, ...]:
-    """Numbers of threads to try: one, and if the capture had more, all that there are."""
-    available = len(os.sched_getaffinity(0))
-    return (1,) if "threads" in case.context or available == 1 else (1, available)
+def numbers_of_threads(case: Case, captured: Failure) -> tuple[int, ...]:
+    """Return the numbers of threads to try, the one to prefer first.
+
+    A worker has as many as a script has, because a compiler may generate other code for another number. A crash is
+    tried with one thread first: with several it may show another stack and other last words each time (note 4).
+    """
+    if captured.kind is FailureKind.CRASH and may_have_more_threads(case):
+        return 1, tasks.OWN_THREADS
+    return (tasks.OWN_THREADS,)
+
+
+def may_have_more_threads(case: Case) -> bool:
+    """Return whether ``case`` runs with more than one thread, as far as it and this machine say."""
+    return "threads" not in case.context and len(os.sched_getaffinity(0)) > 1
 
 
 def _healthy_seconds(pool: Workers, case: Case, limit: float) -> float:

@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 ENTRIES = ("direct", "compile")
 
 
-def observe_argument(case: Case, entry: str, threads: int = 1, *, summed: bool = False) -> Json:
+#: As many threads of torch as a process of its own has, where a script runs.
+OWN_THREADS = 0
+
+
+def observe_argument(case: Case, entry: str, threads: int = OWN_THREADS, *, summed: bool = False) -> Json:
     """The argument of the ``observe`` task. ``threads`` is what torch may use where the context does not say.
 
+    Some compilers generate other code for another number of threads, so by default a worker has as many as a script.
     ``summed``: gradients are those of the sum of the outputs.
     """
     return {"case": to_json(case), "entry": entry, "threads": threads, "summed": summed}
@@ -55,16 +60,17 @@ def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Js
     import torch
 
     from ...backends.running.execution import of_the_sum
+    from ..sandbox import prepare
     from .observe import observe
 
-    before = torch.get_num_threads()
-    if argument["threads"] != before:
-        torch.set_num_threads(argument["threads"])
+    before, threads = torch.get_num_threads(), argument["threads"] or prepare.own_threads()
+    if threads != before:
+        torch.set_num_threads(threads)
     try:
         with of_the_sum() if argument["summed"] else nullcontext():
             return codec.dump(observe(case_from_json(argument["case"]), scratch, argument["entry"], mark))
     finally:
-        if argument["threads"] != before:
+        if threads != before:
             torch.set_num_threads(before)
 
 

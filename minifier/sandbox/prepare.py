@@ -12,6 +12,7 @@ import importlib
 import os
 import sys
 import traceback
+from functools import cache
 from typing import Any
 
 from ...backends.adapters import adapter_of, adapters
@@ -63,6 +64,7 @@ def prepare(setup: Setup) -> Ready:
         _import(name)
     import torch
 
+    own_threads()
     torch.set_num_threads(1)
     from ...backends.provenance import libraries
     from ...backends.provenance.spec import BackendSpec, extend_path
@@ -82,6 +84,14 @@ def prepare(setup: Setup) -> Ready:
     _warm()
     gc.enable()
     return Ready(os.getpid(), torch.__version__, threads(), bool(torch.cuda.is_initialized()))
+
+
+@cache
+def own_threads() -> int:
+    """Return torch's number of threads in a process of its own. `prepare` calls it first, before it sets another."""
+    import torch
+
+    return torch.get_num_threads()
 
 
 def preload(modules: list[str]) -> None:

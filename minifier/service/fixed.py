@@ -86,7 +86,7 @@ def _graph(index: Index, agreed: AgreedCase, failure: Failure, options: MinifyOp
         with SharedResources(options) as resources:
             pool = resources.workers(agreed)
             pool.scratch.put(index.blobs.view(case.storages))
-            for way in variants(case):
+            for way in variants(case, failure):
                 shown = replay(pool, way, FailureMatcher((failure,)), runs=options.replays, limit=limit)
                 if shown.reproduced:
                     return RetestResult.FAILING, ""

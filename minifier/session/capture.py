@@ -25,7 +25,7 @@ from ...store.matching import FailureMatcher
 from ...store.signature import Match, signature
 from ..consent import AgreedCase
 from ..oracle.oracle import LongerLimit
-from ..oracle.replay import LIMIT, Replay, Shown, healthy, replay
+from ..oracle.replay import LIMIT, Replay, Shown, healthy, may_have_more_threads, replay
 from ..oracle.scheduler import Budget
 from ..oracle.verdict import Outcome, Verdict
 from ..reducer.guess import guess
@@ -82,7 +82,7 @@ def reduce_capture(
         early.begin(*_first_guess(index, capture, agreed, failure, options, resources))
     try:
         case, pool = _loaded(agreed, resources)
-        ways = variants(case) if begun is None else [case]
+        ways = variants(case, failure) if begun is None else [case]
         pool.scratch.put(index.blobs.view(case.storages))
         work = _CaptureWork(index, capture, agreed, failure, options, listener, resources, pool, early, begun, budget)
         return work.from_head_start(ways[0]) or work.from_the_whole(ways)
@@ -328,14 +328,18 @@ def _head(line: str) -> tuple[str, str]:
     return kind, mask(said.splitlines()[0].partition(":")[0] if said else "")
 
 
-def variants(case: Case) -> list[Case]:
-    """Ways to replay a capture, the simplest first.
+def variants(case: Case, failure: Failure) -> list[Case]:
+    """Return the ways to replay a capture, the simplest first.
 
     A graph with symbolic sizes is first compiled with ``dynamic=True``, then as the program compiled it. The compiled
-    graph is first called once, then as often as the program called it, and at last with the inputs of earlier calls.
-    All of that is done with a backend that a factory is called for, then with its copied source.
+    graph is first called once, then as often as the program called it, and then with the inputs of earlier calls. All
+    of that is done with a backend that a factory is called for, then with its copied source. At last the graph runs
+    with one thread, which its script then sets.
     """
-    return [way for with_backend in backends(case) for way in _variants(with_backend)]
+    ways = [way for with_backend in backends(case) for way in _variants(with_backend)]
+    if failure.kind is FailureKind.CRASH or not may_have_more_threads(case):
+        return ways
+    return [*ways, replace(ways[0], context={**case.context, "threads": 1})]
 
 
 def backends(case: Case) -> list[Case]:

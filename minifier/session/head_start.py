@@ -53,7 +53,7 @@ class HeadStart:
     case: Case | None = None
     failure: Failure | None = None
     entry: str = ""
-    threads: int = 1
+    threads: int = tasks.OWN_THREADS
     certain: bool = True
     verdicts: Mapping[str, tuple[str, Verdict]] = field(default_factory=dict)
     used: frozenset[str] = frozenset()
@@ -105,7 +105,7 @@ def look(
     if captured.kind is FailureKind.DIVERGENCE and first is None:
         return HeadStart(looked_for_first=looked)
     others: list[tuple[Case, Verdict]] = []
-    for threads in numbers_of_threads(case):
+    for threads in numbers_of_threads(case, captured):
         others.clear()
         log = _Log()
         oracle = Oracle(pool, matcher, timeout=LIMIT, entry=entry, threads=threads)

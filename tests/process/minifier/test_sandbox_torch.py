@@ -9,6 +9,8 @@ import importlib.util
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,11 +89,17 @@ def test_a_parallel_region_in_the_driver_does_not_matter() -> None:
         torch.set_num_threads(1)
 
 
+def test_a_backend_has_as_many_threads_as_in_a_process_of_its_own(pool: Pool) -> None:
+    done = subprocess.run([sys.executable, "-c", "import torch; print(torch.get_num_threads())"], stdout=-1, check=True)
+    assert failure_of(observe(pool, "counts_threads")).message == f"{int(done.stdout)} threads"
+    assert run(pool, "threads").result["threads"] == 1
+
+
 def test_threads_for_one_observation_only(pool: Pool) -> None:
-    case, blobs = capture(relu, (torch.ones(4),), spec("healthy"))
+    case, blobs = capture(relu, (torch.ones(4),), spec("counts_threads"))
     pool.scratch.put(blobs)
-    argument = tasks.observe_argument(case, "direct", threads=2)
-    assert of_reply(pool.submit("observe", argument, timeout=60).result()).seen is Seen.PASS
+    argument = tasks.observe_argument(case, "direct", threads=3)
+    assert failure_of(pool.submit("observe", argument, timeout=60).result()).message == "3 threads"
     assert run(pool, "threads").result["threads"] == 1
 
 

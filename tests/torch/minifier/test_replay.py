@@ -9,6 +9,7 @@ from fxminify.minifier.oracle.oracle import Oracle, Votes
 from fxminify.minifier.oracle.replay import Shown, fastest, replay
 from fxminify.minifier.sandbox.pool import Ended, Reply
 from fxminify.minifier.sandbox.stacks import ENOUGH, StackSampling
+from fxminify.minifier.session.capture import variants
 from fxminify.store.document.case import Case, Graph, Json, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 from fxminify.store.matching import FailureMatcher
@@ -31,8 +32,7 @@ class ByEntry(Scripted):
         self.asked: list[str] = []
 
     def reply(self, argument: Json) -> Reply:
-        many = argument["threads"] != 1
-        self.asked.append(argument["entry"] + ("_many" if many else ""))
+        self.asked.append(argument["entry"] + ("_one" if argument["threads"] == 1 else ""))
         replies = self.of.get(self.asked[-1], self.of[argument["entry"]])
         return replies.pop(0) if len(replies) > 1 else replies[0]
 
@@ -114,13 +114,32 @@ def test_a_failure_that_comes_and_goes_has_a_rate_and_votes() -> None:
     assert found.oracle(pool).votes == Votes.for_rate(4 / 9)
 
 
-def test_more_threads_are_tried_where_one_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("context", [{}, {"threads": 1}])
+def test_a_replay_has_as_many_threads_as_a_script(context: Json, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
-    pool = ByEntry(direct=passes(), compile=passes(), direct_many=fails(ERROR), compile_many=fails(ERROR, seconds=9))
-    found = replay(pool, replace(CASE, context={}), SOUGHT, runs=2)
-    assert (found.reproduced, found.threads, found.entry) == (True, 8, "direct")
-    assert found.oracle(pool).threads == 8
-    assert not replay(pool, CASE, SOUGHT, runs=2).reproduced
+    pool = ByEntry(direct=fails(ERROR), compile=fails(ERROR), direct_one=passes(), compile_one=passes())
+    found = replay(pool, replace(CASE, context=context), SOUGHT, runs=2)
+    assert (found.reproduced, found.threads, found.oracle(pool).threads) == (True, 0, 0)
+
+
+def test_a_crash_is_tried_with_one_thread_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    crash, case = Failure(FailureKind.CRASH, Phase.FORWARD, signal=8), replace(CASE, context={})
+    both = ByEntry(direct=fails(crash), compile=fails(crash))
+    assert (replay(both, case, FailureMatcher((crash,))).threads, both.asked[:2]) == (1, ["direct_one", "compile_one"])
+    many = ByEntry(direct=fails(crash), compile=fails(crash), direct_one=passes(), compile_one=passes())
+    found = replay(many, case, FailureMatcher((crash,)), runs=2)
+    assert (found.reproduced, found.threads, found.oracle(many).threads) == (True, 0, 0)
+    assert many.asked[:4] == ["direct_one", "compile_one", "direct", "compile"]
+    assert not replay(both, CASE, SOUGHT, runs=2).reproduced
+
+
+def test_one_thread_is_the_last_way_to_replay_and_stands_in_the_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    ways = variants(replace(CASE, context={"grad": False}, calls=3), ERROR)
+    assert [(way.calls, way.context.get("threads")) for way in ways] == [(1, None), (3, None), (1, 1)]
+    assert len(variants(CASE, ERROR)) == 1
+    assert len(variants(replace(CASE, context={}), Failure(FailureKind.CRASH, Phase.FORWARD))) == 1
 
 
 def test_the_allowed_signatures_are_all_that_count_as_the_capture() -> None:
