@@ -31,6 +31,21 @@ class Illustration:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CompilerCache:
+    """A directory in which a compiler keeps what it compiled, named by an environment variable.
+
+    ``default`` is the user's directory where the ``variable`` is not set, empty if there is none. In it ``{tmp}`` is
+    the directory for temporary files, ``{user}`` the name of the user, ``~`` the home. ``takes`` are patterns, relative
+    to the directory, of files that another process can use as they are: `fxminify.backends.running.compiler_caches`
+    takes them over and keeps them.
+    """
+
+    variable: str
+    default: str = ""
+    takes: tuple[str, ...] = ()
+
+
 class BackendAdapter:
     """What one backend, or a family of backends, adds. Each default adds nothing: a subclass sets what it has.
 
@@ -58,8 +73,8 @@ class BackendAdapter:
     #: Beginnings of the names of environment variables that the compiler sets for itself when it first compiles.
     sets_variables: tuple[str, ...] = ()
 
-    #: Environment variables that only say where caches lie: fresh runs of a script inherit them.
-    cache_variables: tuple[str, ...] = ()
+    #: Directories in which the compiler keeps what it compiled. Workers and runs of scripts get others.
+    caches: tuple[CompilerCache, ...] = ()
 
     #: Names of backends that an ablation does not try: they need a device, print, or call other backends.
     not_tried: tuple[str, ...] = ()

@@ -30,9 +30,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ..backends.adapters import adapters
 from ..backends.provenance.variables import ORDINARY, named
-from ..backends.running.confinement import Confinement, caches
+from ..backends.running.compiler_caches import CompilerCaches
+from ..backends.running.confinement import Confinement
+from ..backends.running.confinement import caches as confined_caches
 from ..backends.running.foreign_files import open_ordinary
 from ..store.parsing import parse
 from ..store.temporary import prefix
@@ -59,10 +60,11 @@ class Script:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
-        """What a run inherits, besides the places of compilers' caches and the variables that the script says its
-        backend reads: nothing else may make a script work."""
-        caches = [name for adapter in adapters().values() for name in adapter.cache_variables]
-        inherited = {n: os.environ[n] for n in (*ORDINARY, *caches, *named(self.text)) if n in os.environ}
+        """Return what a run inherits: ordinary variables, and those that the script says its backend reads.
+
+        Nothing else may make a script work.
+        """
+        inherited = {n: os.environ[n] for n in (*ORDINARY, *named(self.text)) if n in os.environ}
         path = {"PYTHONPATH": os.pathsep.join(self.search_path)} if self.search_path else {}
         return inherited | path | {"PYTHONFAULTHANDLER": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -116,11 +118,14 @@ class _CannotFork(Exception):
 class Processes:
     """Where scripts run, confined if a ``confinement`` is given.
 
-    `stop` kills all runs, from any thread, and no other is started; `close` ends servers, too.
+    ``caches`` are those of compilers, by default these processes have caches of their own. A confined run has empty
+    ones. `stop` kills all runs, from any thread, and no other is started; `close` ends servers, too.
     """
 
-    def __init__(self, confinement: Confinement | None = None) -> None:
+    def __init__(self, confinement: Confinement | None = None, caches: CompilerCaches | None = None) -> None:
         self._confinement = confinement
+        self._caches = caches or CompilerCaches()
+        self._own_caches = caches is None
         self._running: set[int] = set()
         self._servers: dict[tuple[Any, ...], _Server | None] = {}
         self._stopped = False
@@ -139,6 +144,8 @@ class Processes:
             for server in filter(None, self._servers.values()):
                 server.close()
             self._servers.clear()
+        if self._own_caches:
+            self._caches.close()
 
     def __enter__(self) -> Self:
         return self
@@ -174,18 +181,27 @@ class Processes:
         with suppress(_CannotFork), self._server(script):
             return
 
+    def _environment(self, script: Script) -> dict[str, str]:
+        """The variables of a run that is not confined, or of a server."""
+        return script.environment() | ({} if self._confinement is not None else self._caches.environment())
+
+    def _mend_caches(self, code: int | None, started: float) -> None:
+        """Remove what a run left half written that was killed, or that its own alarm ended."""
+        if code in (None, -signal.SIGALRM, -signal.SIGKILL):
+            self._caches.mend(started)
+
     def _start(self, run: _Run) -> tuple[int | None, float]:
         """The exit code and the seconds of a fresh process."""
-        started, code = time.monotonic(), None
+        started, began, code = time.monotonic(), time.time(), None
         with (run.place / "output").open("wb") as sink:
             with self._lock:
                 if self._stopped:
                     raise Stopped
-                command, environment = run.command(), run.script.environment()
+                command, environment = run.command(), self._environment(run.script)
                 if self._confinement is not None:
                     search_path = run.script.search_path
                     command = self._confinement.command(command, writable=run.folders, search_path=search_path)
-                    environment |= caches(run.place / "cache")
+                    environment |= confined_caches(run.place / "cache")
                 process = subprocess.Popen(
                     command, cwd=run.place / "run", env=environment, stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL, stderr=sink, start_new_session=True,
@@ -199,6 +215,7 @@ class Processes:
             finally:
                 self._end(process.pid)
                 process.wait()
+                self._mend_caches(code, began)
         return code, time.monotonic() - started
 
     def _fork(self, run: _Run) -> tuple[int | None, float]:
@@ -209,7 +226,7 @@ class Processes:
             leader = answers.number(run.script.timeout, lambda: server.alive() and not self._stopped)
             if leader is None:
                 raise _CannotFork
-            started = time.monotonic()
+            started, began = time.monotonic(), time.time()
             with self._lock:
                 self._running.add(leader)
                 if self._stopped:
@@ -220,6 +237,7 @@ class Processes:
                 self._end(leader)
                 if code is None:
                     answers.number(10.0)
+                self._mend_caches(code, began)
         return code, time.monotonic() - started
 
     def _end(self, leader: int) -> None:
@@ -236,11 +254,12 @@ class Processes:
         imports, _ = split(script.text)
         if not imports or self._confinement is not None:
             raise _CannotFork
-        key = (imports, *sorted(script.environment().items()))
+        environment = self._environment(script)
+        key = (imports, *sorted(environment.items()))
         with self._starting:
             if self._stopped:
                 raise Stopped
-            found = self._servers.pop(key) if key in self._servers else _Server(imports, script.environment())
+            found = self._servers.pop(key) if key in self._servers else _Server(imports, environment)
             if found is not None and not found.alive():
                 found.close()
                 found = None

@@ -51,7 +51,7 @@ def read_by(spec: BackendSpec) -> tuple[str, ...]:
     adapter = adapter_of(spec.name)
     read = {name for text in _sources(spec) for name in _names(text)}
     read |= {n for n in os.environ for pattern in adapter.environment_variables if fnmatchcase(n, pattern)}
-    read -= {*ORDINARY, *adapter.cache_variables, *adapter.worker_environment}
+    read -= {*ORDINARY, *(cache.variable for cache in adapter.caches), *adapter.worker_environment}
     return tuple(sorted(name for name in read if name in os.environ and _is_named(name)))
 
 

@@ -25,6 +25,7 @@ from glob import glob
 from pathlib import Path
 
 from ..adapters import adapters
+from .compiler_caches import known
 
 _NAMESPACES = str(Path(__file__).with_name("namespaces.py"))
 #: Directories that several programs write to, where sockets of the user's services lie, too.
@@ -88,8 +89,11 @@ class Confinement:
 
 
 def caches(folder: Path) -> dict[str, str]:
-    """The variables of adapters that say where caches lie, for one in ``folder``."""
-    return {name: str(folder) for adapter in adapters().values() for name in adapter.cache_variables}
+    """Return the variables that make compilers keep what they compile in ``folder``.
+
+    Temporary files are in a directory that ends with the confined process.
+    """
+    return {cache.variable: str(folder) for cache in known() if cache.variable != "TMPDIR"}
 
 
 def plan(writable: Iterable[str] = (), search_path: Iterable[str] = ()) -> list[tuple[str, str]]:

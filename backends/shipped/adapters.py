@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...store.signature_rules import SignatureRules
-from ..adapters import BackendAdapter, Illustration
+from ..adapters import BackendAdapter, CompilerCache, Illustration
 
 
 class Inductor(BackendAdapter):
@@ -34,7 +34,12 @@ class Inductor(BackendAdapter):
         )
     )  # fmt: skip
     environment_variables = ("TORCHINDUCTOR_*", "TRITON_*")
-    cache_variables = ("TORCHINDUCTOR_CACHE_DIR",)
+    caches = (
+        CompilerCache("TORCHINDUCTOR_CACHE_DIR", "{tmp}/torchinductor_{user}", ("??/*.so", "triton/*/*/*")),
+        # Precompiled headers lie in the default place, wherever the cache is.
+        CompilerCache("TMPDIR", "{tmp}", ("torchinductor_{user}/precompiled_headers/*",)),
+        CompilerCache("TRITON_HOME", "~", (".triton/cache/*/*",)),
+    )
     preload = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp", "torch._inductor.cpu_vec_isa")
     worker_environment: Mapping[str, str] = {
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -115,6 +120,7 @@ class OpenVino(BackendAdapter):
 
     backends = ("openvino",)
     environment_variables = ("OPENVINO_*", "OV_*")
+    caches = (CompilerCache("OPENVINO_TORCH_CACHE_DIR"),)
     needs: Mapping[str, tuple[str, str]] = {"openvino": ("openvino", "pip install openvino")}
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...backends.provenance.spec import BackendSpec
+from ...backends.running.compiler_caches import CompilerCaches
 from ...backends.running.confinement import Confinement, wanted
 from ...store import codec
 from ...store.document.case import Blobs, Case, Json
@@ -123,14 +124,15 @@ def layers(
     names = dict.fromkeys(backends or (others(own.name) if everything else ()))
     specs += [(named(name, own), "") for name in names if name not in {s.name for s, _ in specs}]
     rows: list[AblationRow] = []
-    for spec, layer in specs:
-        known = any(r.result in (SAME, OTHER, REFUSED) for r in rows)
-        if known and layer and not everything and spec.name not in names:
-            continue
-        tried = replace(case, backend=spec.to_json())
-        row = _row(spec, layer, tried, blobs, FailureMatcher((failure,)), timeout, confinement)
-        rows.append(row)
-        done(row)
+    with CompilerCaches() as caches:
+        for spec, layer in specs:
+            known = any(r.result in (SAME, OTHER, REFUSED) for r in rows)
+            if known and layer and not everything and spec.name not in names:
+                continue
+            tried = replace(case, backend=spec.to_json())
+            row = _row(spec, layer, tried, blobs, FailureMatcher((failure,)), timeout, confinement, caches)
+            rows.append(row)
+            done(row)
     return Ablation(tuple(rows), _enters(rows))
 
 
@@ -168,11 +170,15 @@ def _row(
     matcher: FailureMatcher,
     timeout: float,
     confinement: Confinement | None,
+    caches: CompilerCaches,
 ) -> AblationRow:
     mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
     seen: list[tuple[Observation, float]] = []
     try:
-        with Pool(case.backend, case.imports, mode=mode, confinement=confinement) as pool:  # type: ignore[arg-type]
+        own = caches if confinement is None else None
+        with Pool(
+            case.backend, case.imports, mode=mode, confinement=confinement, caches=own,  # type: ignore[arg-type]
+        ) as pool:  # fmt: skip
             pool.scratch.put(blobs)
             for entry in reversed(tasks.ENTRIES):  # as the script does it first
                 reply = pool.submit("observe", tasks.observe_argument(case, entry), timeout=timeout).result()

@@ -57,11 +57,10 @@ class Replay:
 
     ``matcher`` has an example for each signature that they showed of the captured failure, ``entries`` what each entry
     showed; ``threads`` is torch's number of threads (`fxminify.minifier.oracle.tasks`); ``healthy``, for a hang, the
-    seconds that a graph of one node takes, else
-    0; ``reason`` says why it did not reproduce, for a person; ``passes`` that every run ended without a failure;
-    ``refused`` is what eager raised, where it did so in every run, ``absent`` why the backend cannot run here.
-    ``anchor`` is where a hang hangs (`fxminify.minifier.sandbox.stacks`), empty where that is not known. ``longer`` is
-    the time limit of cases that are larger than the one that was replayed.
+    seconds that a graph of one node takes, else 0; ``reason`` says why it did not reproduce, for a person; ``passes``
+    that every run ended without a failure; ``refused`` is what eager raised, where it did so in every run, ``absent``
+    why the backend cannot run here. ``anchor`` is where a hang hangs (`fxminify.minifier.sandbox.stacks`), empty where
+    that is not known. ``longer`` is the time limit of cases that are larger than the one that was replayed.
     """
 
     reproduced: bool

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from ...backends.provenance.variables import ORDINARY
+from ...backends.running.compiler_caches import CompilerCaches
 from ...backends.running.confinement import Confinement
 from ...backends.running.processor_wait import ProcessorWait, stretched
 from .messages import Broken, Channel, Exited, Fork, Forked, Message, Ready, Setup, pair
@@ -83,8 +84,10 @@ class Launcher:
         *,
         start_timeout: float = 180.0,
         confinement: Confinement | None = None,
+        caches: CompilerCaches | None = None,
     ) -> None:
         self.confinement = confinement
+        self.caches = caches
         self.setup = setup
         self.mode = mode
         self.start_timeout = start_timeout
@@ -159,6 +162,8 @@ class Launcher:
         ours, theirs = pair()
         env = {k: v for k, v in os.environ.items() if k not in UNWANTED}
         env |= {"PYTHONHASHSEED": env.get("PYTHONHASHSEED", "0"), **worker_environment()}
+        if self.caches is not None:
+            env |= self.caches.environment()
         direct = self.confinement is None or not self.confinement.in_between
         command = [sys.executable, "-P", "-m", f"{__package__}.zygote", str(theirs.fileno()), self.mode]
         command.append(str(os.getpid() if direct else 0))

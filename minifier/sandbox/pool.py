@@ -22,6 +22,7 @@ from typing import Any, Self
 
 import psutil
 
+from ...backends.running.compiler_caches import CompilerCaches
 from ...backends.running.confinement import Confinement
 from ...backends.running.processor_wait import ProcessorWait, stretched
 from . import stacks
@@ -132,7 +133,8 @@ class Pool(Workers):
     ``backend`` is a `BackendSpec` as data (None: workers without torch), ``imports`` and ``path`` what else a case
     needs, ``memory`` the cap in bytes on the resident memory of one worker and its children (default: an equal
     share of 80 % of what is available). ``mode`` is ``spawn`` where forking cannot serve, as with CUDA tensors.
-    ``confinement`` confines all processes of the pool.
+    ``confinement`` confines all processes of the pool. ``caches`` are those of its compilers, by default a pool has
+    caches of its own; confined processes have empty ones.
     """
 
     def __init__(
@@ -146,6 +148,7 @@ class Pool(Workers):
         path: Sequence[str] = (),
         start_timeout: float = 180.0,
         confinement: Confinement | None = None,
+        caches: CompilerCaches | None = None,
     ) -> None:
         self.jobs = max(1, jobs)
         #: The most bytes that a worker was seen to have resident.
@@ -154,7 +157,11 @@ class Pool(Workers):
         self.scratch = Scratch.create()
         self.counts = Counts()
         setup = Setup(str(self.scratch.root), backend, list(imports), list(path), 2 * self.memory)
-        self._launcher = Launcher(setup, mode, start_timeout=start_timeout, confinement=confinement)
+        self._own_caches = CompilerCaches() if caches is None and confinement is None else None
+        self.caches = caches or self._own_caches
+        self._launcher = Launcher(
+            setup, mode, start_timeout=start_timeout, confinement=confinement, caches=self.caches
+        )  # fmt: skip
         self._queue: queue.Queue[_Job | None] = queue.Queue()
         self._lock = threading.Lock()
         self._closing = False
@@ -172,7 +179,9 @@ class Pool(Workers):
         if ready.cuda and self._launcher.mode == "fork":  # an import initialised CUDA: a fork of it cannot be used
             self._launcher.close()
             old = self._launcher
-            self._launcher = Launcher(old.setup, "spawn", start_timeout=old.start_timeout, confinement=old.confinement)
+            self._launcher = Launcher(
+                old.setup, "spawn", start_timeout=old.start_timeout, confinement=old.confinement, caches=old.caches
+            )  # fmt: skip
             ready = self._launcher.start()
         self._slots = [_Slot(self, i) for i in range(self.jobs)]
         for slot in self._slots:
@@ -220,6 +229,8 @@ class Pool(Workers):
             slot.thread.join(10)
         self._slots = []
         self.scratch.remove()
+        if self._own_caches is not None:
+            self._own_caches.close()
 
     def _drain(self) -> None:
         with suppress(queue.Empty):
@@ -283,6 +294,7 @@ class _Slot:
             return Reply(Ended.INFRA, error="workers die before they take a request")
         self.used = True
         job.sampling = job.sampling if self.pool.sampled else None
+        began = time.time()
         watch = _Watch(worker, job, self.waits, self.pool.memory, self.pool._launcher.learn, err)
         ended = watch.until_end()
         with self.pool._lock:
@@ -294,6 +306,8 @@ class _Slot:
             with self.pool._lock:
                 self.pool.counts.dirty += bool(watch.dirty)
             self._discard()
+            if self.pool.caches is not None and ended not in (Ended.DONE, Ended.CRASH):
+                self.pool.caches.mend(began)
         reply = Reply(
             ended, watch.phase, watch.result, watch.error, watch.signal, watch.exit_code,
             read_output(out), read_output(err), watch.seconds, watch.marks, worker.pid, watch.dirty,

@@ -11,6 +11,7 @@ import psutil
 
 from ...backends.adapters import adapter_of
 from ...backends.provenance.spec import BackendSpec
+from ...backends.running.compiler_caches import CompilerCaches
 from ...backends.running.confinement import wanted
 from ...repro_templates.processes import Processes
 from ...store.document.case import Case, Json
@@ -38,7 +39,8 @@ class SharedResources:
 
     def __init__(self, options: MinifyOptions, cluster: Cluster | None = None) -> None:
         self._confinement = wanted(options.sandbox)
-        self.processes = Processes(self._confinement)
+        self._caches = None if self._confinement is not None else CompilerCaches()
+        self.processes = Processes(self._confinement, self._caches)
         self._options = options
         self._cluster = cluster
         self._workers: Workers | None = None
@@ -71,6 +73,7 @@ class SharedResources:
                 memory=memory,
                 mode=mode,
                 confinement=self._confinement,
+                caches=self._caches,
             )
         self._imports, self._backend = imports, case.backend
         try:
@@ -103,6 +106,8 @@ class SharedResources:
             self.end_workers()
         finally:
             self.processes.close()
+            if self._caches is not None:
+                self._caches.close()
 
 
 def affordable(case: Case) -> int:

@@ -42,6 +42,17 @@ def hang(argument: Json, scratch: Scratch, mark: Mark) -> None:
         time.sleep(60)
 
 
+def half_written(argument: Json, scratch: Scratch, mark: Mark) -> None:
+    """Hangs, as a compiler that writes a library."""
+    mark("compile")
+    for name in ("cpart.main.so", "cwhole.main.so"):
+        path = os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], "ab", name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(bytes.fromhex(argument["library"]) if "whole" in name else b"")
+    time.sleep(600)
+
+
 def own_signal(argument: Json, scratch: Scratch, mark: Mark) -> None:
     """Hangs, and has the signal that asks for a stack end the process."""
     mark("compile")

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -23,6 +24,8 @@ from fxminify.minifier.sandbox.stacks import StackSampling, anchor, is_doubtful
 from fxminify.store.document.case import Json
 
 SHARED = str(pathlib.Path(__file__).parents[2] / "shared")
+#: A shared library of one section header.
+LIBRARY = b"\x7fELF" + bytes(36) + struct.pack("<Q", 64) + bytes(10) + struct.pack("<HH", 64, 1) + bytes(66)
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +100,23 @@ def test_a_hang_ends_in_time_with_all_its_children(pool: Pool) -> None:
     assert (reply.ended, reply.phase) == (Ended.TIMEOUT, "compile")
     pids = [int(p) for p in (pool.scratch.root / "pids").read_text().split()]
     assert wait_until(lambda: not any(map(alive, [reply.pid, *pids])))
+
+
+def test_a_killed_compiler_leaves_half_a_library_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "users"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    (tmp_path / "users").mkdir()
+    with Pool(None, path=[SHARED], memory=512 << 20) as pool:
+        assert ask(pool, "half_written", {"library": LIBRARY.hex()}, timeout=1.0).ended is Ended.TIMEOUT
+        assert pool.caches is not None
+        place = Path(pool.caches.environment()["TORCHINDUCTOR_CACHE_DIR"])
+        assert os.listdir(place / "ab") == ["cwhole.main.so"]
+        busy = pool.submit("sandbox_tasks:half_written", {"library": LIBRARY.hex()}, timeout=60)
+        assert wait_until(lambda: (place / "ab" / "cpart.main.so").exists())
+    assert busy.done()
+    assert not place.exists()
+    assert os.listdir(tmp_path / "users") == []
+    assert [path.name for path in (tmp_path / "home").rglob("*.so")] == ["cwhole.main.so"]
 
 
 def test_samples_tell_where_a_worker_hangs_and_another_one_is_ended_there(pool: Pool) -> None:
