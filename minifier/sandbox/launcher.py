@@ -11,10 +11,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ...backends.provenance.variables import ORDINARY
 from ...backends.running.compiler_caches import CompilerCaches
@@ -26,14 +27,21 @@ from .processes import kill_group, kill_tree, resident
 from .scratch import Scratch, read_output
 
 Mode = Literal["fork", "spawn"]
+T = TypeVar("T")
 #: Modules that workers make the zygote import, at most: compilers make up names without end.
 MOST_IMPORTED = 5000
 #: Seconds between two looks at how long a process that starts has waited for a processor.
 TICK = 0.5
+#: How often a process is started that a signal ends before it is ready: it may have come from outside.
+STARTS = 3
 
 
 class SandboxError(Exception):
     """The sandbox cannot work. The message is for the user."""
+
+
+class _KilledAtStart(SandboxError):
+    """A signal ended a process before it was ready."""
 
 
 class BackendImportError(SandboxError):
@@ -119,7 +127,10 @@ class Launcher:
             return self._start()
 
     def launch(self) -> Worker:
-        """A new worker, ready for requests. Raises as `start` does."""
+        """Return a new worker, ready for requests. Raises as `start` does."""
+        return _again(self._launch)
+
+    def _launch(self) -> Worker:
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._start()
@@ -134,10 +145,10 @@ class Launcher:
                     self._preloaded += len(new)
             except OSError as exc:
                 ours.close()
-                raise SandboxError(f"the zygote is gone: {self._log()}") from exc
+                raise _KilledAtStart(f"the zygote is gone: {self._log()}") from exc
             if not worker.known.wait(60) or worker.exited.is_set():
                 ours.close()
-                raise SandboxError(f"the zygote started no worker: {self._log()}")
+                raise _KilledAtStart(f"the zygote started no worker: {self._log()}")
         if self.mode == "spawn":
             self._greeting(worker.channel, worker)
         return worker
@@ -159,6 +170,10 @@ class Launcher:
                 self._process = None
 
     def _start(self) -> Ready:
+        """Start the zygote, again if it dies. Called with the lock."""
+        return _again(self._start_once)
+
+    def _start_once(self) -> Ready:
         ours, theirs = pair()
         env = {k: v for k, v in os.environ.items() if k not in UNWANTED}
         env |= {"PYTHONHASHSEED": env.get("PYTHONHASHSEED", "0"), **worker_environment()}
@@ -194,7 +209,7 @@ class Launcher:
 
     def _greeting(self, channel: Channel, worker: Worker | None) -> Ready:
         """Tell a zygote, or a spawned worker, what to import, and wait for its first message."""
-        problem = f"importing the backend took more than {self.start_timeout:g} s"
+        problem, killed = f"importing the backend took more than {self.start_timeout:g} s", False
         try:
             channel.send(self.setup)
             message = self._first_message(channel, worker)
@@ -203,14 +218,28 @@ class Launcher:
             if isinstance(message, Broken):
                 raise BackendImportError(message.module, message.error)
         except (EOFError, OSError):
-            problem = "the process died while importing the backend"
+            problem, killed = "the process died while importing the backend", self._ended_by_signal(worker)
         if worker is not None:
             worker.kill()
         elif self._process is not None:
             kill_tree(self._process.pid)
             self._process.wait()
         channel.close()
-        raise SandboxError(f"{problem}: {self._log()}")
+        raise (_KilledAtStart if killed else SandboxError)(f"{problem}: {self._log()}")
+
+    def _ended_by_signal(self, worker: Worker | None) -> bool:
+        """Return whether a signal has ended ``worker``, or the zygote, which has closed its channel."""
+        if worker is not None:
+            code = worker.wait(2.0)
+        else:
+            assert self._process is not None
+            try:
+                code = self._process.wait(2.0)
+            except subprocess.TimeoutExpired:
+                return False
+            if self.confinement is not None:
+                code = self.confinement.exit_code(code)
+        return code is not None and code < 0
 
     def _first_message(self, channel: Channel, worker: Worker | None) -> Message | None:
         """What is sent first; None if nothing is in ``start_timeout`` seconds in which the process could run."""
@@ -257,3 +286,14 @@ class Launcher:
         time.sleep(0.05)
         text = read_output(Path(self.setup.scratch, "zygote.log")).strip()
         return "\n".join(text.splitlines()[-20:]) or "it printed nothing"
+
+
+def _again(start: Callable[[], T]) -> T:
+    """Return what ``start`` does, called again where a signal ended the process. Raises `SandboxError` in the end."""
+    for _ in range(STARTS - 1):
+        with suppress(_KilledAtStart):
+            return start()
+    try:
+        return start()
+    except _KilledAtStart as error:
+        raise SandboxError(str(error)) from error

@@ -252,6 +252,23 @@ def test_a_module_that_raises_or_dies_while_it_is_imported_is_named(tmp_path: Pa
         Pool(spec("x", "dying_backend").to_json(), path=[str(tmp_path)]).__enter__()
 
 
+@pytest.mark.parametrize(("killed", "starts"), [(1, 2), (9, 3)])
+def test_a_start_that_a_signal_ends_is_tried_again(tmp_path: Path, killed: int, starts: int) -> None:
+    (tmp_path / "team_backend.py").write_text(
+        f"import os, torch._dynamo\nwith open({str(tmp_path / 'log')!r}, 'a') as log: log.write('x')\n"
+        f"if os.path.getsize(log.name) <= {killed}: os.kill(os.getpid(), 9)\n"
+        "@torch._dynamo.register_backend\ndef team(gm, inputs): return gm.forward\n"
+    )
+    pool = Pool(spec("team", "team_backend").to_json(), path=[str(tmp_path)])
+    with contextlib.ExitStack() as stack:
+        if killed < starts:
+            stack.enter_context(pool)
+        else:
+            stack.enter_context(pytest.raises(SandboxError, match="died while importing the backend"))
+            pool.__enter__()
+    assert (tmp_path / "log").read_text() == "x" * starts
+
+
 def test_a_name_that_nobody_registers_is_named() -> None:
     with pytest.raises(BackendImportError, match="registers no backend called 'no_such_backend'"):
         Pool(spec("no_such_backend").to_json()).__enter__()
