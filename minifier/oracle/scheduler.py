@@ -23,6 +23,8 @@ from .verdict import InterestingnessTest, Outcome, Verdict
 
 #: A candidate, and the name of the pass (or other client) that asks about it.
 Query = tuple[Case, str]
+#: Ends the key of a query that a worker answers which has answered nothing else.
+FRESH = "/fresh"
 
 
 class BudgetSpent(Exception):
@@ -103,7 +105,7 @@ class QueryScheduler:
         budget: Budget | None = None,
     ) -> None:
         self._oracle = oracle
-        self._submit: Callable[[Case], Future[Verdict]] | None = getattr(oracle, "submit", None)
+        self._submit: Callable[..., Future[Verdict]] | None = getattr(oracle, "submit", None)
         self.jobs = jobs if self._submit is not None else 1
         self.log: WriteAheadLog = log if log is not None else MemoryLog()
         first = budget if budget is not None else Budget()
@@ -158,6 +160,29 @@ class QueryScheduler:
             self._collect()
         self.log.used(key, name)
         return self.log.known[key]
+
+    def confirm(self, case: Case, name: str) -> Verdict:
+        """Return the verdict of an unused worker on ``case``. It may have been asked for by `begin_to_confirm`.
+
+        Needs an oracle whose ``ask`` and ``submit`` take ``fresh``. Raises `BudgetSpent` as `ask` does.
+        """
+        key = self.key(case) + FRESH
+        while key not in self.log.known:
+            if key in self._flying:
+                self._collect()
+            else:
+                self._begin(key, name)
+                self._learn(key, case, name, self._oracle.ask(case, fresh=True))  # type: ignore[call-arg]
+        self.log.used(key, name)
+        return self.log.known[key]
+
+    def begin_to_confirm(self, case: Case, name: str) -> None:
+        """Have an unused worker asked about ``case`` beside other queries, if there are several workers."""
+        key = self.key(case) + FRESH
+        if self._submit is None or self.jobs < 2 or key in self.log.known or key in self._flying or self.spent():
+            return
+        self._begin(key, name)
+        self._flying[key] = case, name, self._submit(case, fresh=True)
 
     def ahead(self, queries: Iterable[Query]) -> None:
         """Start as many of ``queries`` as there are idle workers. What is known or under way is skipped."""

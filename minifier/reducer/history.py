@@ -20,6 +20,8 @@ from ..oracle.verdict import Outcome
 
 #: Queries under this name belong to the explanation, not to the reduction.
 EXPLAIN = "explain"
+#: The detail of a verdict that an unused worker contradicts.
+UNCONFIRMED = "an unused worker does not show it"
 #: Rows whose key has this prefix hold an error of a pass instead of a query.
 _PROBLEM = "problem/"
 
@@ -46,7 +48,8 @@ class Effort:
 class History:
     """One reduction: its number, its number of compute nodes at the start, its steps, and its passes.
 
-    The passes are in the order of their first queries.
+    The passes are in the order of their first queries. ``unconfirmed`` counts the steps that a worker showed and an
+    unused one did not.
     """
 
     reduction: int
@@ -54,6 +57,7 @@ class History:
     start_nodes: int
     steps: tuple[StepInfo, ...]
     passes: tuple[Effort, ...]
+    unconfirmed: int = 0
 
     def to_json(self) -> Json:
         return {
@@ -62,6 +66,7 @@ class History:
             "start_nodes": self.start_nodes,
             "steps": [step.to_json() for step in self.steps],
             "passes": [asdict(effort) for effort in self.passes],
+            "unconfirmed": self.unconfirmed,
         }
 
 
@@ -73,7 +78,9 @@ def stored(index: Index, capture: int) -> History | None:
     steps = index.reductions.steps(info.id)
     start = info.nodes_before or index.captures.get(capture).nodes_before or 0
     efforts: dict[str, Effort] = {}
+    unconfirmed = 0
     for verdict in index.verdicts.find(info.id).values():
+        unconfirmed += verdict.detail == UNCONFIRMED
         if verdict.pass_name == EXPLAIN:
             continue
         effort = efforts.setdefault(verdict.pass_name, Effort(verdict.pass_name))
@@ -90,7 +97,7 @@ def stored(index: Index, capture: int) -> History | None:
         effort.accepted += 1
         effort.removed += before - step.nodes
         before = step.nodes
-    return History(info.id, info.config, start, tuple(steps), tuple(efforts.values()))
+    return History(info.id, info.config, start, tuple(steps), tuple(efforts.values()), unconfirmed)
 
 
 def problem_key(pass_name: str, text: str) -> str:

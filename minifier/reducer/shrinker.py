@@ -137,8 +137,9 @@ class Shrinker:
     """One reduction.
 
     ``accepted(case, key)`` is called with every new best case, ``other(case, verdict)`` with every candidate of the
-    first two stages that failed differently, ``progress`` after every query. An exception of the oracle or a callback
-    ends `run`; `best` is valid at any time.
+    first two stages that failed differently, ``progress`` after every query. ``settled(stage)`` is called when the
+    passes of the first stage have ended, and after each later pass, if the best case is another one since. An exception
+    of the oracle or a callback ends `run`; `best` is valid at any time.
 
     ``hints`` are groups of nodes to try first, ``blamed`` are nodes that certainly cause the failure, see
     `fxminify.minifier.reducer.hints`. ``study(case)`` records the values of a case anew, before passes replace what
@@ -165,6 +166,7 @@ class Shrinker:
         progress: Callable[[Progress], None] | None = None,
         accepted: Callable[[Case, str], None] | None = None,
         other: Callable[[Case, Verdict], None] | None = None,
+        settled: Callable[[Stage], None] | None = None,
         proceed: Callable[[], bool] | None = None,
     ) -> None:
         self._scheduler = scheduler
@@ -177,6 +179,7 @@ class Shrinker:
         self._progress = progress
         self._accepted = accepted
         self._other = other
+        self._settled = settled
         self._proceed = proceed
         self._sizes = SizeCache()
         self._broken: set[str] = set()
@@ -202,6 +205,7 @@ class Shrinker:
         self._trace, self._studied = trace, ""
         self._outlook = _Outlook(self._view(case))
         self._best_key = ""
+        self._settled_best = case
         self._start_nodes = self._sizes.nodes(case)
         self._scheduler.told = self._told
         reason = ""
@@ -232,8 +236,10 @@ class Shrinker:
             rows = [p for p in self._passes if p.stage is stage and p.name not in self._exhausted]
             if stage is Stage.REPLACE and not all_of_them:
                 break
-            if stage is Stage.REPLACE and rows:
-                self._look()
+            if stage is Stage.REPLACE:
+                self._settle(Stage.REMOVE)
+                if rows:
+                    self._look()
             self._run_all(rows)
             if self.best is not before:
                 return True
@@ -258,6 +264,14 @@ class Shrinker:
     def _run_all(self, rows: Sequence[Pass]) -> None:
         for i, row in enumerate(rows):
             self._run_pass(row, rows[i + 1 :])
+            if row.stage is not Stage.REMOVE:
+                self._settle(row.stage)
+
+    def _settle(self, stage: Stage) -> None:
+        """Report the end of a pass, or of the first stage, if the best case is another one since the last report."""
+        if self._settled is not None and self.best is not self._settled_best:
+            self._settled_best = self.best
+            self._settled(stage)
 
     def _look(self) -> None:
         """Study the best case, unless that was done."""

@@ -123,6 +123,11 @@ class ClusterPool(Workers):
         _Errand(self, request, future).send(self._small(request["needs"]))
         return future
 
+    def replace_workers(self) -> None:
+        """Have new workers answer the requests that are sent from now on."""
+        before, self._session = self._session, uuid.uuid4().hex
+        self._client.run(dask_worker.end, before, on_error="ignore")
+
     def has_imported(self, module: str) -> bool:
         """Whether a worker had to import ``module`` for what it was asked."""
         answers = self._client.run(dask_worker.has_imported, self._session, module, on_error="ignore")

@@ -108,6 +108,10 @@ class Workers(ABC):
         """
 
     @abstractmethod
+    def replace_workers(self) -> None:
+        """Have new workers answer the requests that begin from now on."""
+
+    @abstractmethod
     def has_imported(self, module: str) -> bool:
         """Whether workers import ``module`` from now on."""
 
@@ -207,6 +211,11 @@ class Pool(Workers):
             self._queue.put(_Job(self.counts.requests, task, argument, timeout, fresh, sampling, future))
         return future
 
+    def replace_workers(self) -> None:
+        """Have new workers answer the requests that begin from now on."""
+        for slot in self._slots:
+            slot.suspect = True
+
     def renew(self) -> None:
         """Forget all requests: cancel what waits, end the workers, empty the scratch directory. The imports stay."""
         self._drain()
@@ -254,6 +263,8 @@ class _Slot:
         self.worker: Worker | None = None
         self.waits = ProcessorWait(0)
         self.used = False
+        #: Whether the worker is replaced before it answers again.
+        self.suspect = False
         self.thread = threading.Thread(target=self._serve, daemon=True, name=f"worker-{index}")
 
     def _serve(self) -> None:
@@ -279,7 +290,8 @@ class _Slot:
             job.future.set_result(reply)
 
     def _run(self, job: _Job) -> Reply:
-        if job.fresh and self.used:
+        if (job.fresh and self.used) or self.suspect:
+            self.suspect = False
             self._discard()
         for _ in range(2):  # a worker may have died while idle
             worker = self._worker()

@@ -1,8 +1,12 @@
-"""One reduction: runs the shrinker, and goes back where steps turn out to be flaky.
+"""One reduction: runs the shrinker, and goes back where steps turn out to be flaky or false.
 
-The shrinker is a function of the verdicts (note 3). So when steps turn out to be flaky (`minifier.oracle.flakiness`),
-their verdicts are corrected and the case is reduced again. Verdicts up to the last good step are known, so the first
-new query is the one after it.
+A worker that has answered many queries may answer differently than a new one does, because a backend keeps state. So
+the first stage and each later pass that changed the case are *confirmed* by an unused worker before the search goes
+beyond the next step. If the two disagree, the step is undone and all workers are replaced.
+
+The shrinker is a function of the verdicts (note 3). So when steps turn out to be flaky (`minifier.oracle.flakiness`) or
+are not confirmed, their verdicts are corrected and the case is reduced again. Verdicts up to the last good step are
+known, so the first new query is the one after it.
 """
 
 from __future__ import annotations
@@ -15,9 +19,10 @@ from ..candidate.trace import Trace
 from ..oracle import tasks
 from ..oracle.flakiness import Flakiness
 from ..oracle.oracle import Oracle, Votes
-from ..oracle.scheduler import QueryScheduler
+from ..oracle.scheduler import FRESH, BudgetSpent, QueryScheduler
 from ..oracle.verdict import Outcome, Verdict
-from ..passes import Pass
+from ..passes import Pass, Stage
+from ..reducer.history import UNCONFIRMED
 from ..reducer.shrinker import Progress, ReductionResult, Shrinker
 from ..sandbox.pool import Ended
 from .capture_session import CaptureSession
@@ -32,8 +37,19 @@ ROUNDS = 5
 SCRIPTS = Votes(4, 4)
 #: The name of a step back.
 BACK = "more reliable"
+#: The name of queries that an unused worker answers, and the vote of two more where it does not show the failure.
+CONFIRM = "confirm"
+OTHERS = Votes(1, 2)
 #: Tells how a reduction goes: compute nodes, and what is being done.
 Tell = Callable[[int, str], None]
+
+
+class _NotConfirmed(Exception):
+    """An unused worker does not show the failure after the first ``steps`` steps."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(steps)
+        self.steps = steps
 
 
 class Reduction:
@@ -74,9 +90,15 @@ class Reduction:
         self._told: list[str] = []
         self._rounds = 0
         self._is_small = False
+        #: How many steps of this round are confirmed, and how many are when the next answer is there.
+        self._confirmed = 0
+        self._waiting: int | None = None
+        #: Whether unused workers disagreed about a step.
+        self._doubted = False
         by_script = isinstance(oracle, ScriptOracle)
         # A script is run several times anyway, before it is shown, and a hang takes its time.
         once = by_script or any(failure.kind is FailureKind.HANG for failure in session.shown.failures)
+        self._confirms = not once and session.shown.rate >= 1.0
         self.flakiness = Flakiness(
             oracle, scheduler, rate=session.shown.rate, replays=1 if once else session.options.replays,
             least=session.options.min_rate, confirm=SCRIPTS if by_script else None,
@@ -85,7 +107,8 @@ class Reduction:
     def run(self) -> ReductionResult:
         """Reduce the case, without the steps that turn out to be flaky."""
         result = self._shrink()
-        while self._undo_flaky():
+        while self._undo_flaky(doubted=self._doubted):
+            self._doubted = False
             result = self._shrink()
         since = self.flakiness.first_flaky(self.start, self.path)
         return result if since is None else ReductionResult(self._back(since), result.complete)
@@ -118,7 +141,20 @@ class Reduction:
         return [(number, step) for number, step in reversed(numbered) if number and step is not case]
 
     def _shrink(self) -> ReductionResult:
-        """One run of the shrinker. Again where the failure comes and goes, and lucky answers misled it."""
+        """Run the shrinker. Run it again where an unused worker did not confirm a step, or lucky answers misled it."""
+        while True:
+            try:
+                result = self._shrink_once()
+                self._await_confirmation()
+            except _NotConfirmed as error:
+                self.scheduler.withdraw()
+                self._undo_false(error.steps)
+                continue
+            if result is not None:
+                return result
+
+    def _shrink_once(self) -> ReductionResult | None:
+        """Run the shrinker once. Return None where lucky answers misled it."""
         undone = False
 
         def proceed() -> bool:
@@ -131,6 +167,7 @@ class Reduction:
             return not undone
 
         self.path, self._is_small = [], False
+        self._confirmed, self._waiting = 0, None
         shrinker = Shrinker(
             self.scheduler,
             self.session.pool.scratch,
@@ -143,6 +180,7 @@ class Reduction:
             progress=self._progress,
             accepted=self._accepted,
             other=self.session.add_other_failure,
+            settled=self._settled,
             proceed=proceed,
         )
         result = shrinker.run(self.start, self.trace)
@@ -150,7 +188,7 @@ class Reduction:
             for problem in problems:
                 if self.log.problem(name, problem):
                     self.session.note(f"the pass {name} failed, and the reduction went on: {problem}")
-        return self._shrink() if undone else result
+        return None if undone else result
 
     def _undo_flaky(self, *, doubted: bool = False) -> bool:
         """Mark the verdicts of flaky steps as flaky and go back before them. True if there were any."""
@@ -160,13 +198,73 @@ class Reduction:
         if since is None:
             return False
         self._rounds += 1
-        name = self.log.passes.get(self.path[since][1], "a step")
-        self.session.note(f"since {name} it fails less often: the reduction continues without that step")
-        for _, key in self.path[since:]:
-            self.scheduler.correct(key, Verdict(Outcome.FLAKY, detail="shows less often than the case before"))
-        self._back(since)
+        step = self._pass_of(since)
+        self.session.note(f"since {step} it fails less often: the reduction continues without that step")
+        self._undo(since, "shows less often than the case before")
         self.flakiness.use_stricter_votes()
         return True
+
+    def _settled(self, stage: Stage) -> None:
+        """Begin to confirm the best case."""
+        if stage is Stage.REMOVE and self.path:
+            self._is_small = True
+            self.small(self.path[-1][0])
+        if self._confirms and self.path and self.oracle.votes.runs == 1:
+            self._await_confirmation()
+            self._waiting = len(self.path)
+            self.scheduler.begin_to_confirm(self.path[-1][0], CONFIRM)
+
+    def _await_confirmation(self) -> None:
+        """Wait until an unused worker has answered, if one was asked. Raises `_NotConfirmed`."""
+        steps, self._waiting = self._waiting, None
+        if steps is None:
+            return
+        if not self._is_confirmed(steps):
+            raise _NotConfirmed(steps)
+        self._confirmed = steps
+
+    def _is_confirmed(self, steps: int) -> bool:
+        """Return whether unused workers show the failure after so many steps. True where the budget is spent.
+
+        If the first one does not and another one does, the failure comes and goes, which is looked into at the end.
+        """
+        case, key = self.path[steps - 1]
+        try:
+            verdict = self.scheduler.confirm(case, CONFIRM)
+            if verdict.same or verdict.outcome in (Outcome.INVALID, Outcome.INFRA):  # these say nothing of it
+                return True
+            again = self.scheduler.ask_once(
+                f"{key}{FRESH}/again", CONFIRM, lambda: self.oracle.ask(case, fresh=True, votes=OTHERS)
+            )
+        except BudgetSpent:
+            return True
+        self._doubted |= again.same
+        return again.same
+
+    def _undo_false(self, steps: int) -> None:
+        """Go back to the last step that an unused worker confirms, of ``steps`` of which the last is not confirmed."""
+        low, high = self._confirmed, steps - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_confirmed(middle + 1):
+                low = middle + 1
+            else:
+                high = middle
+        self.session.note(
+            f"after {self._pass_of(low)} a worker that has answered other queries shows the failure and a new one does "
+            "not: the workers are replaced, and the reduction continues without that step"
+        )
+        self.session.pool.replace_workers()
+        self._undo(low, UNCONFIRMED)
+
+    def _pass_of(self, step: int) -> str:
+        return self.log.passes.get(self.path[step][1], "a step")
+
+    def _undo(self, since: int, why: str) -> None:
+        """Correct the verdicts of the step ``since`` and of all later ones, and go back before it."""
+        for _, key in self.path[since:]:
+            self.scheduler.correct(key, Verdict(Outcome.FLAKY, detail=why))
+        self._back(since)
 
     def _back(self, since: int) -> Case:
         """The case before the step ``since``, which is the best again."""
@@ -176,6 +274,7 @@ class Reduction:
         return case
 
     def _accepted(self, case: Case, key: str) -> None:
+        self._await_confirmation()
         told = len(self.path) < len(self._told) and self._told[len(self.path)] == key
         self.path.append((case, key))
         if not told:

@@ -61,6 +61,9 @@ class Scripted(Workers):
             future.set_result(reply)
         return future
 
+    def replace_workers(self) -> None:
+        """There are none."""
+
     def has_imported(self, module: str) -> bool:
         return False
 

@@ -167,6 +167,10 @@ def history(found: History, *, left: str = "", differences: bool = True, console
     if found.passes:
         console.print()
         passes(found.passes, console=console)
+    if found.unconfirmed:
+        console.print()
+        text = f"{count(found.unconfirmed, 'step')} undone: a used worker showed the failure, an unused one did not."
+        console.print(Text(text), soft_wrap=True)
 
 
 def step(one: StepInfo, *, limit: int | None = None, console: Console | None = None) -> None:
