@@ -27,7 +27,7 @@ from ..oracle.hang_margin import MARGIN, HangMargin
 from ..oracle.observation import of_reply
 from ..oracle.oracle import Oracle, Votes
 from ..oracle.replay import LIMIT
-from ..oracle.scheduler import QueryScheduler
+from ..oracle.scheduler import Budget, QueryScheduler
 from ..oracle.verdict import Outcome, Verdict
 from ..passes import installed
 from ..reducer.hints import blamed, named
@@ -45,7 +45,7 @@ from ..tracing.content_address import content_addressed
 from . import needed_variables
 from .capture_session import CaptureSession, again
 from .events import ScriptVerified
-from .reduction import Reduction
+from .reduction import SCRIPT, Reduction
 from .script_oracle import ScriptOracle
 from .validation import Validation
 from .verdict_log import VerdictLog
@@ -54,12 +54,13 @@ from .verdict_log import VerdictLog
 _FEW = 4
 #: How many times the limit of a query the comparison of all values may take.
 _VALUES_TIMES = 3
-#: With queries that take so many seconds, a first script is written before the minimal case is made plainer.
-SLOW = 2.0
+#: A first script is written as soon as nothing more can be removed where a query takes so many seconds, else when it
+#: has taken so many seconds to make the minimal case plainer.
+SLOW = PATIENCE = 2.0
+#: The most queries of one attempt, and how many more for each node at its start. It ends with the best case then.
+MOST_QUERIES, PER_NODE = 400, 20
 #: Seconds that a verification takes besides what the script takes, and the share of a budget that is kept for it.
 _VERIFYING, _KEPT = 8.0, 0.25
-#: The entry that is tried last: every candidate is a script in a fresh process.
-SCRIPT = "script"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class AttemptResult:
     """How an attempt ended. ``queries`` counts those of the attempts before it, too.
 
     ``complete``: the reduction came to its end, else a later run can go on with it. ``final``: another entry would not
-    help. ``next`` is the attempt that must follow where what is left of a hang only takes long.
+    help. ``next`` is the attempt that must follow: where what is left of a hang only takes long, or where the script of
+    what is left does not show the failure.
     """
 
     reduction: int
@@ -120,6 +122,8 @@ class EntryAttempt:
         self.asked_first = session.head_start.looked_for_first
         #: What was answered about environment variables.
         self.variables: tuple[Feature, ...] = ()
+        #: When nothing more could be removed.
+        self.small_since = 0.0
 
     def _oracle(self) -> Oracle | ScriptOracle:
         if self.entry == SCRIPT:
@@ -191,7 +195,8 @@ class EntryAttempt:
             self.session, self.oracle, self.scheduler, self.log, start, trace, hints, culprits, self.timeout,
             self.listen, table.passes, self.begin_first_script,
         )  # fmt: skip
-        with self.time_for_the_script():
+        most = Budget(MOST_QUERIES + PER_NODE * len(start.graph.compute))
+        with self.time_for_the_script(), self.scheduler.limited(most):
             found = self.reduction.run()
         self.begin_first_script(found.case, waiting=True)
         if not self.margin.lasts(found.case):
@@ -202,6 +207,8 @@ class EntryAttempt:
         done = self.finish(found)
         if self.seldom(done) and not self.session.spent():
             done = self.more_reliable(done)
+        if (following := self.after_the_last_shown(done)) is not None:
+            return following
         done = self.with_needed_variables(done)
         complete = done.found.complete
         if done.state is State.VERIFIED and not self.session.spent():
@@ -270,13 +277,15 @@ class EntryAttempt:
         return content_addressed(case, self.session.pool.scratch)
 
     def begin_first_script(self, case: Case, *, waiting: bool = False) -> None:
-        """Run a script of ``case`` beside what is left of the reduction, where that is going to take long, or where
-        the script of the head start did not show the failure.
+        """Run a script of ``case``, of which nothing more can be removed, beside what is left of the reduction.
 
-        That of a hang is run while the attempt is ``waiting`` to see whether the hang lasts.
+        It is left out where the final script is there soon. That of a hang is run while the attempt is ``waiting`` to
+        see whether the hang lasts.
         """
         shown, options = self.session.shown, self.session.options
-        worth = shown.entries[shown.entry].seconds >= SLOW or self.session.head_start.case is not None
+        self.small_since = self.small_since or time.monotonic()
+        slow = shown.entries[shown.entry].seconds >= SLOW or self.session.head_start.case is not None
+        worth = slow or waiting or time.monotonic() - self.small_since >= PATIENCE
         if not worth or self.hangs is not waiting or shown.rate < 1.0 or self.entry == SCRIPT:
             return
         if not self.session.early.is_wanted():
@@ -314,6 +323,37 @@ class EntryAttempt:
             return better
         self.reduction.keep(done.found.case)
         return self.finish(done.found)
+
+    def after_the_last_shown(self, done: Printed) -> AttemptResult | None:
+        """Emit the last step whose script shows the failure, where ``done`` shows it in workers only.
+
+        The attempt that follows goes on from there, through the entry that tells this step from the next one. Return
+        None where no step needs to be undone, or where not even the script of the start shows the failure.
+        """
+        wanted = done.printable and not done.share and self.session.shown.rate >= 1.0
+        if not wanted or self.hangs or self.entry == SCRIPT or self.session.spent():
+            return None
+        self.listen(done.case.graph.count, "looking for the last script that shows it")
+        number = self.reduction.last_shown(self.script_oracle())
+        if number is None:
+            return None
+        misleading = self.reduction.path[number][0]
+        found = self.reduction.back_to(number)
+        self.session.note(
+            f"workers show the failure in what is left, its script does not: the reduction goes on from step {number}, "
+            "whose script does"
+        )
+        result = self.result(self.finish(found))
+        keep(self.session, result, finished=False)
+        entry = SCRIPT
+        if self.entry != "compile":
+            following = EntryAttempt(self.session, "compile")
+            if not following.oracle.ask(misleading).same and following.oracle.ask(found.case).same:
+                entry = "compile"
+        session = replace(
+            self.session, case=found.case, begun=(self.log.reduction, number) if number else self.session.begun
+        )
+        return replace(result, next=EntryAttempt(session, entry, before=self.log.total))
 
     def with_needed_variables(self, done: Printed) -> Printed:
         """``done`` with a script that sets no environment variable that the failure does not need."""

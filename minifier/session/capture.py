@@ -33,12 +33,13 @@ from ..reporting.emit import Draft, Emitter
 from ..sandbox.launcher import BackendImportError, SandboxError
 from ..sandbox.pool import Pool, Workers
 from ..tracing.content_address import content_addressed
-from .attempt import SCRIPT, AttemptResult, EntryAttempt, keep
+from .attempt import AttemptResult, EntryAttempt, keep
 from .capture_session import CaptureSession, again
 from .early_script import EarlyScript
 from .events import HeadStartBegan, Listener, Replayed, ReplayFinished, ReplayStarted
 from .head_start import HeadStart, is_worth, look
 from .options import MinifyOptions
+from .reduction import SCRIPT
 from .resources import SharedResources
 
 #: Seconds that one operator may take.
@@ -391,9 +392,9 @@ def _attempts(session: CaptureSession) -> CaptureOutcome:
             if not attempt.shows():
                 continue
             results.append((session, attempt.run()))
-            if (follows := results[-1][1].next) is not None:
+            while (follows := results[-1][1].next) is not None:
                 results.append((follows.session, follows.run()))
-            if results[-1][1].final:
+            if results[-1][1].final or any(result.state is State.VERIFIED for _, result in results):
                 break
     finally:  # also after Ctrl-C
         children = session.store_other_failures() if session.head_start.certain else []

@@ -37,6 +37,8 @@ ROUNDS = 5
 SCRIPTS = Votes(4, 4)
 #: The name of a step back.
 BACK = "more reliable"
+#: The name of queries that a script answers.
+SCRIPT = "script"
 #: The name of queries that an unused worker answers, and the vote of two more where it does not show the failure.
 CONFIRM = "confirm"
 OTHERS = Votes(1, 2)
@@ -55,7 +57,7 @@ class _NotConfirmed(Exception):
 class Reduction:
     """The reduction of ``start``, whose values are in ``trace``. ``timeout`` is that of one query, in seconds.
 
-    ``small`` is told the case of which nothing more can be removed, and each plainer one after it.
+    ``small`` is called with the case of which nothing more can be removed, and with plainer ones after it.
     """
 
     def __init__(
@@ -124,6 +126,31 @@ class Reduction:
             return None
         since = by_script.bisect(self.path)
         return ReductionResult(self._back(since)) if since else None
+
+    def last_shown(self, script: ScriptOracle) -> int | None:
+        """Return the number of the last step whose script shows the failure, where that of the last step does not.
+
+        0 stands for the case at the start, None says that not even its script shows the failure. Uses bisection.
+        """
+
+        def shows(step: int) -> bool:
+            case, key = self.path[step - 1] if step else (self.start, "start")
+            try:
+                return self.scheduler.ask_once(f"{key}/one script", SCRIPT, lambda: script.ask(case)).same
+            except BudgetSpent:
+                return False
+
+        low, high = 0, len(self.path)
+        if not high or not shows(0):
+            return None
+        while low < high - 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if shows(middle) else (low, middle)
+        return low
+
+    def back_to(self, step: int) -> ReductionResult:
+        """Make the case after so many steps the best one again, and return it."""
+        return ReductionResult(self._back(step))
 
     def keep(self, case: Case) -> None:
         """Make ``case``, an earlier best case, the best one again."""
@@ -280,8 +307,8 @@ class Reduction:
         if not told:
             self._told = []
             self.steps.add(case, key, self.log.passes.get(key, ""), self.log.total)
-        if self._is_small:
-            self.small(case)
 
     def _progress(self, progress: Progress) -> None:
+        if self._is_small and self.path:
+            self.small(self.path[max(self._confirmed, 1) - 1][0])
         self.tell(progress.nodes, progress.pass_name)

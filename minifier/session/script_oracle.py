@@ -1,7 +1,8 @@
 """The script as an oracle: every candidate is rendered as a script and run in a fresh process.
 
 It is slow, because each query starts a process with torch and the backend. It is exact, because it sees what the
-maintainer will see. It is used where the workers and the script disagree about a case.
+maintainer will see: a run counts only if a fresh process agrees. It is used where the workers and the script disagree
+about a case.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class ScriptOracle:
             return Verdict(Outcome.INVALID, detail=str(error))
         files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
         done = verify(
-            rendered.text, self.matcher.shows, runs=votes.runs, fresh=votes.runs, timeout=self.timeout + START,
+            rendered.text, self.matcher.shows, runs=votes.runs, fresh=1, timeout=self.timeout + START,
             search_path=search_path(case), files=files, embedded=embedded_from(case), processes=self.processes,
         )  # fmt: skip
         seen = [failure for failure in done.failures if failure is not None]

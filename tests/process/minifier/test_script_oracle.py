@@ -49,6 +49,7 @@ def test_the_reduction_goes_on_with_the_script_as_the_oracle(tmp_path: Path) -> 
     done = minify("run", "--no-explain", "--json", "--runs", "2", cwd=tmp_path)
     (row,) = json.loads(done.stdout)
     assert (row["state"], row["nodes_after"]) == ("verified", 2), done.stderr
+    assert "the reduction goes on from step" in done.stderr
     script = minify("repro", "repro.db", "1", cwd=tmp_path).stdout
     assert "torch.sin" in script
     assert "torch.relu" in script

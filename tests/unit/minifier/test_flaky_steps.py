@@ -137,6 +137,23 @@ def test_where_only_scripts_are_flaky_the_last_steady_one_is_handed_out(seed: in
     assert descent(case, trace, both, 0)[0].more_reliable(always) is None
 
 
+@pytest.mark.parametrize("needs", ["atan", "no_such"])
+def test_the_last_step_whose_script_shows_the_failure(needs: str) -> None:
+    case, trace = tower(40, {10: "asinh", 30: "atan"})
+    way, _, book = descent(case, trace, lambda case: float(has("asinh")(case)), 0, passes=in_stage(Stage.REMOVE))
+    assert ops(way.run().case) == ["asinh"]
+    steps = len(book.steps)
+    script: Any = Moody(lambda case: float(has("asinh", needs)(case)), 0, Votes())
+    number = way.last_shown(script)
+    if needs == "no_such":
+        assert (number, script.asked) == (None, 1)
+        return
+    assert number is not None
+    assert "atan" in ops(way.back_to(number).case)
+    assert script.asked <= 2 + steps.bit_length()
+    assert [has("asinh", needs)(case) for case, _ in way.path] == [True] * number + [False] * (steps - number)
+
+
 @pytest.mark.parametrize(
     ("rate", "share", "printable", "kept"),
     [(1.0, 1.0, True, "earlier"), (1.0, 0.0, True, "found"), (1.0, 1.0, False, "found"), (0.5, 1.0, True, "found")],
