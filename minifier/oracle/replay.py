@@ -1,6 +1,8 @@
 """Replay a capture before its reduction: whether the failure shows again, through which entry, how often and how fast.
 
 The capture is run ``runs`` times through both entries to the backend. The faster entry that shows the failure is kept.
+A graph with subgraphs goes through ``compile`` where that shows it: Dynamo, which traces the candidate there, knows the
+rules for the subgraphs of ``cond``, ``while_loop`` and others. Eager does not.
 The failures that are seen become the examples of the oracle's *matcher*, their rate gives its *votes*, and their time
 its *timeout*: five times the slowest replay, at least 10 s. For a hang the timeout is five times what a healthy graph
 of that size should take, estimated from a graph of one node in a fresh worker. Where the failure does not show,
@@ -18,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from ...store.document.case import Case, Graph, Node, TensorSpec
 from ...store.failure import Failure, FailureKind
 from ...store.matching import FailureMatcher, known_from
+from ..candidate.hop_calls import paths
 from ..sandbox import stacks
 from ..sandbox.pool import Reply, Workers
 from ..sandbox.stacks import StackSampling
@@ -136,7 +139,7 @@ def replay(
         return Replay(
             False, matcher, entries=session.shown(), reason=why, passes=passes, refused=refused, absent=session.absent()
         )
-    entry = fastest(entries)
+    entry = fastest(entries, traced=bool(paths(case.graph)))
     if prefer in entries and entries[prefer].rate >= entries[entry].rate:
         entry = prefer
     session.run_until(entry, runs)
@@ -322,10 +325,15 @@ def missing(variables: Iterable[str], failures: Iterable[Failure], again: str) -
     return lines
 
 
-def fastest(entries: dict[str, Shown]) -> str:
-    """The entry to search with: the faster one of those that always fail, ``direct`` when it is hardly slower."""
+def fastest(entries: dict[str, Shown], *, traced: bool = False) -> str:
+    """Return the entry to search with: the faster one of those that always fail, ``direct`` when it is hardly slower.
+
+    Where candidates must be ``traced``, ``compile`` is preferred.
+    """
     best = max(shown.rate for shown in entries.values())
     times = {entry: shown.seconds for entry, shown in entries.items() if shown.rate == best}
+    if traced and "compile" in times:
+        return "compile"
     quickest = min(times, key=times.__getitem__)
     if "direct" in times and times["direct"] <= PREFERENCE * times[quickest]:
         return "direct"

@@ -2,9 +2,9 @@
 
 Dimensions of one size count as one dimension, so all of them change together. The numbers of that value in the graph
 change with them: first those in lists (``view(x, [2, 12, 32])``), then all, then none, then all together with the sizes
-that are multiples of it. If several dimensions have the same size, those that had another size in common before are
-tried together, then those at one position in all tensors, then single ones. The eager run of a candidate shows whether
-it still is a valid program.
+that are multiples of it, or products of it and others (4096 of ``view(x, [1, 16, 16, 16])``). If several dimensions
+have the same size, those that had another size in common before are tried together, then those at one position in all
+tensors, then single ones. The eager run of a candidate shows whether it still is a valid program.
 
 A recorded tensor keeps the order of its strides and a window of its elements, the first window that is not all zeros.
 If the failure needs a size, the smallest one that fails is searched for in leaps, then by bisection, so that the result
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...store.document.case import Case, Node, TensorSpec, Value, tag
 from ..candidate.graph_view import Storages
@@ -51,6 +51,8 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
         ways = [(sizes, way) for way in (follow if only is None else ("none",))]
         if only is None and (whole := multiples(case, sizes)) != sizes:
             ways.append((whole, "all"))
+        if only is None and (whole := products(case, sizes)) != sizes:
+            ways += [(whole, way) for way in _FOLLOW[:2]]
         for changed, way in ways:
             candidate = resized(case, changed, way, storages, only)
             if candidate not in (case, *asked) and left > 0:
@@ -173,6 +175,39 @@ def multiples(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:
         return dict(sizes)
     ((old, new),) = sizes.items()
     return {size: size // old * new for size in sizes_of(case) if size % old == 0} | dict(sizes)
+
+
+def products(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:
+    """``sizes``, with each size that is the product of neighbours in a shape made the product of their new sizes.
+
+    Shapes are those of tensors and results, and lists of numbers in the graph.
+    """
+    shapes = [list(case.tensors[i].shape) for i in changeable(case)]
+    for node in case.graph.nodes:
+        shapes += [shape for value in (*node.args, *node.kwargs.values()) for shape in _lists(value)]
+        if node.target in _RESHAPING:
+            shapes.append([a if type(a) is int else -1 for a in node.args[1:]])
+        if isinstance(shape := node.meta.get("shape"), list):
+            shapes.append(shape)
+    present = sizes_of(case) | made(case) | {n for shape in shapes for n in shape if type(n) is int}
+    found = dict(sizes)
+    for shape in shapes:
+        larger = [n if type(n) is int and n > 0 else 0 for n in shape]
+        for start in range(len(larger)):
+            old, new = larger[start], sizes.get(larger[start], larger[start])
+            for size in larger[start + 1 :]:
+                whole = old * size
+                if min(old, size) > 1 and whole in present and new * sizes.get(size, size) != sizes.get(whole, whole):
+                    found[whole] = new * sizes.get(size, size)
+                old, new = whole, new * sizes.get(size, size)
+    return found
+
+
+def _lists(value: Value) -> Iterator[list[Any]]:
+    """The lists of integers in a value."""
+    items = value if type(value) is list else value[kind] if (kind := tag(value)) in ("tuple", "size") else ()
+    if items and any(type(item) is int for item in items):
+        yield [item if type(item) is int else -1 for item in items]
 
 
 def changeable(case: Case) -> list[int]:

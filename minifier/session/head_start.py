@@ -19,7 +19,7 @@ from ...store.failure import Failure, FailureKind, Phase
 from ...store.index import Index
 from ...store.matching import FailureMatcher
 from ...store.signature import signature
-from ..candidate.hop_calls import with_distinct_names
+from ..candidate.hop_calls import paths, with_distinct_names
 from ..candidate.trace import Trace
 from ..oracle import first_node, tasks
 from ..oracle.oracle import Oracle
@@ -99,7 +99,7 @@ def look(
     if reply.ended is not Ended.DONE:
         return HeadStart()
     trace = Trace.from_json(reply.result)
-    entry = "compile" if captured.phase is Phase.GUARDS else "direct"
+    entry = "compile" if captured.phase is Phase.GUARDS or paths(case.graph) else "direct"
     first, looked = _first_node(index, capture_id, pool, case, trace, captured, entry)
     hints = named(start, [captured], first)
     if captured.kind is FailureKind.DIVERGENCE and first is None:

@@ -225,6 +225,32 @@ def test_multiples_of_a_size_follow_it() -> None:
     assert shapes(found) == [(12, 4), (1, 4)]
 
 
+@pytest.mark.parametrize(
+    ("shape", "literal", "least"),
+    [
+        ((1, 4096), [1, 16, 16, 16], (1, 8)),
+        ((1, 512), [1, 16, 8, 4], (1, 8)),
+        ((1, 16, 256), [1, 16, 16, 16], (1, 2, 4)),
+    ],
+)
+def test_a_size_shrinks_with_the_literal_shape_that_it_is_the_product_of(
+    shape: tuple[int, ...], literal: list[int], least: tuple[int, ...]
+) -> None:
+    start = case(shape, out=("torch.reshape", [{"ref": "x0"}, literal]))
+    found, asked = smallest(start, lambda c: all(n >= 2 for n in c.graph.nodes[1].args[1][1:]))
+    assert shapes(found) == [least]
+    assert asked <= 12
+
+
+def test_a_literal_shape_shrinks_to_the_least_of_each_size() -> None:
+    start = case((1, 4096), out=("torch.reshape", [{"ref": "x0"}, [1, 16, 16, 16]]))
+    found, _ = smallest(start, lambda c: c.graph.nodes[1].args[1][2] >= 5)
+    assert shapes(found) == [(1, 125)]
+    flat = case((1, 16, 16, 16), out=("torch.reshape", [{"ref": "x0"}, [1, 4096]]))
+    found, _ = smallest(flat, lambda c: c.tensors[0].shape[1] >= 3)
+    assert shapes(found) == [(1, 3, 3, 3)]
+
+
 def test_dimensions_at_one_place_shrink_together_where_others_of_their_size_stay() -> None:
     start = case((2, 9, 2), (2, 2, 9), out=("torch.bmm", [{"ref": "x0"}, {"ref": "x1"}]))
     found, _ = smallest(start, lambda c: c.tensors[0].shape[2] == 2)
