@@ -35,10 +35,10 @@ class Illustration:
 class CompilerCache:
     """A directory in which a compiler keeps what it compiled, named by an environment variable.
 
-    ``default`` is the user's directory where the ``variable`` is not set, empty if there is none. In it ``{tmp}`` is
-    the directory for temporary files, ``{user}`` the name of the user, ``~`` the home. ``takes`` are patterns, relative
-    to the directory, of files that another process can use as they are: `fxminify.backends.running.compiler_caches`
-    takes them over and keeps them.
+    ``default`` is the user's directory if the ``variable`` is not set, empty if the compiler has no default. In it
+    ``{tmp}`` is the directory for temporary files, ``{user}`` the name of the user, ``~`` the home. ``takes`` are
+    patterns, relative to the directory, of files that another process can use as they are:
+    `fxminify.backends.running.compiler_caches` takes them over and keeps them.
     """
 
     variable: str

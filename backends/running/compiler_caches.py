@@ -1,7 +1,7 @@
 """Caches of compilers for the processes that fxminify starts: filled from the user's, which are only read.
 
-A process that is killed while its compiler writes leaves half a file, and whoever finds that file later fails. So
-workers and runs of scripts never see the caches of the user. They share a directory that lasts as long as the command:
+A process that is killed while its compiler writes leaves half a file, and later processes that load it fail. So workers
+and runs of scripts never see the caches of the user. They share a directory that lasts as long as the command:
 
 * At its start it has links to the newest files of the user's caches, so that nothing is compiled twice. A compiler does
   not write to a file that is there. What is empty or cut off is left out.
@@ -47,7 +47,7 @@ _WRITING = 2.0
 
 
 def known() -> tuple[CompilerCache, ...]:
-    """Return the caches that adapters name, and that of torch itself. No two have the same variable."""
+    """Return the caches of all adapters, and the one of torch itself. No two have the same variable."""
     found: dict[str, CompilerCache] = {}
     for cache in (EXTENSIONS, *(cache for adapter in adapters().values() for cache in adapter.caches)):
         takes = found[cache.variable].takes if cache.variable in found else ()

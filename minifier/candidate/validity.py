@@ -39,3 +39,6 @@ class Validator(Protocol):
     def way(self, base: Case, /) -> Way | None: ...
 
     def valid(self, way: Way, candidates: Sequence[Case], /) -> Sequence[bool] | None: ...
+
+    def obeys_rules(self, cases: Sequence[Case], /) -> Sequence[bool] | None:
+        """Tell which cases with subgraphs obey torch's own rules. None if it cannot."""

@@ -11,7 +11,6 @@ This runs code of the case and of the backend: call it in a worker. The driver r
 
 from __future__ import annotations
 
-import linecache
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,13 +28,13 @@ from ...backends.running import ambient
 from ...backends.running.exceptions import differentiates, failure_of, one_line
 from ...backends.running.execution import Run, copy_inputs, execute
 from ...backends.running.shared import SharedStorages
-from ...repro_templates.source.function import PrintedGraph, print_graph
 from ...repro_templates.source.higher_order import has_public_form
 from ...repro_templates.source.naming import is_operation
 from ...store.document.case import Blobs, Case, tag
 from ...store.failure import Phase
 from ...store.live import subclasses
 from ...store.live.build import build, build_value
+from ..tracing.source_function import source_function
 from .observation import Observation, Seen
 
 Mark = Callable[[str], None]
@@ -246,23 +245,6 @@ def name_inputs(gm: torch.fx.GraphModule) -> None:
         if is_operation(node.name):
             node.name = node.target = next(free)
     gm.recompile()
-
-
-def source_function(case: Case, blobs: Blobs, *, public: bool = True) -> tuple[PrintedGraph, Callable[..., Any]]:
-    """The function that the script defines for this case, with the tensors that its graph holds, and how it printed.
-
-    ``public``: see `print_graph`.
-    """
-    printed = print_graph(case, public=public)
-    text = "\n".join(["import torch", *printed.imports, "", printed.text, ""])
-    file = "<fxminify graph>"
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    namespace: dict[str, Any] = {"__name__": "fxminify_graph"}
-    for constant in printed.constants:
-        namespace[constant.name] = build_value({"tensor": constant.tensor}, case.tensors, blobs)
-    exec(compile(text, file, "exec", dont_inherit=True), namespace)  # noqa: S102  printed from a validated case
-    function: Callable[..., Any] = namespace[printed.name]
-    return printed, function
 
 
 def _refused(exc: BaseException) -> Observation:

@@ -55,6 +55,11 @@ def validity_argument(way: Way, candidates: Sequence[Case]) -> Json:
     return {"way": way, "candidates": [to_json(case) for case in candidates]}
 
 
+def rules_argument(cases: Sequence[Case]) -> Json:
+    """The argument of the ``rules`` task."""
+    return {"cases": [to_json(case) for case in cases]}
+
+
 def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """In a worker: an `Observation` as JSON."""
     import torch
@@ -105,6 +110,14 @@ def validity(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> J
 
     mark("eager")
     return {"valid": validity(Way(argument["way"]), list(map(case_from_json, argument["candidates"])))}
+
+
+def rules(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: which cases with subgraphs obey torch's own rules."""
+    from ..tracing.rules import obeyed
+
+    mark("eager")
+    return {"obeyed": obeyed(list(map(case_from_json, argument["cases"])))}
 
 
 def describe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:

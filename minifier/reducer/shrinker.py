@@ -18,6 +18,7 @@ from typing import Any
 
 from ...store.document.case import Case
 from ..candidate.graph_view import GraphView, Storages
+from ..candidate.hop_calls import paths
 from ..candidate.lint import flaw
 from ..candidate.order import SizeCache
 from ..candidate.trace import Trace
@@ -356,7 +357,8 @@ class Shrinker:
         """The answer if it is known without a query, else None.
 
         It is known if ``case`` is None, invalid, the best case itself or not smaller, or if it was asked about before.
-        Candidates of the first stage have recorded values, so nearly all of them are valid.
+        Candidates of the first stage have recorded values, so nearly all of them run in eager mode. Whether their
+        subgraphs obey torch's rules is another question.
         """
         if case is None:
             return False
@@ -371,16 +373,17 @@ class Shrinker:
             if problem is not None:
                 problem(ValueError(wrong), search.row.name)
             return False
-        if known is None and search.row.stage is not Stage.REMOVE and not self._is_valid(case):
+        if known is None and not self._is_valid(case, search):
             return False
         return known
 
-    def _is_valid(self, case: Case) -> bool:
-        """Whether eager accepts ``case``, as far as that is known."""
+    def _is_valid(self, case: Case, search: _RunningSearch) -> bool:
+        """Whether ``case`` is a valid program, as far as that is known."""
+        removes = search.row.stage is Stage.REMOVE
         try:
-            return all(self._validity(self.best, [case]))
+            return all((self._validity.obeys_rules if removes else self._validity)(self.best, [case]))
         except NotKnown:
-            return True
+            return not paths(case.graph)
 
     def _is_worth(self, case: Case, search: _RunningSearch) -> bool:
         return search.proposal.may_grow or self._sizes.is_smaller(case, self.best)

@@ -39,6 +39,7 @@ TASKS = {
     "study": "fxminify.minifier.oracle.tasks:study",
     "way": "fxminify.minifier.oracle.tasks:way",
     "validity": "fxminify.minifier.oracle.tasks:validity",
+    "rules": "fxminify.minifier.oracle.tasks:rules",
     "describe": "fxminify.minifier.oracle.tasks:describe",
     "load": "fxminify.minifier.oracle.tasks:load",
 }

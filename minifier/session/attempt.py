@@ -279,7 +279,7 @@ class EntryAttempt:
     def begin_first_script(self, case: Case, *, waiting: bool = False) -> None:
         """Run a script of ``case``, of which nothing more can be removed, beside what is left of the reduction.
 
-        It is left out where the final script is there soon. That of a hang is run while the attempt is ``waiting`` to
+        It is left out where the final script is there soon. For a hang it is run while the attempt is ``waiting`` to
         see whether the hang lasts.
         """
         shown, options = self.session.shown, self.session.options
@@ -327,7 +327,7 @@ class EntryAttempt:
     def after_the_last_shown(self, done: Printed) -> AttemptResult | None:
         """Emit the last step whose script shows the failure, where ``done`` shows it in workers only.
 
-        The attempt that follows goes on from there, through the entry that tells this step from the next one. Return
+        The following attempt begins there, through the entry that tells this step from the next one. Return
         None where no step needs to be undone, or where not even the script of the start shows the failure.
         """
         wanted = done.printable and not done.share and self.session.shown.rate >= 1.0
@@ -340,8 +340,7 @@ class EntryAttempt:
         misleading = self.reduction.path[number][0]
         found = self.reduction.back_to(number)
         self.session.note(
-            f"workers show the failure in what is left, its script does not: the reduction goes on from step {number}, "
-            "whose script does"
+            f"workers show the failure in what is left, its script does not: the reduction continues with step {number}"
         )
         result = self.result(self.finish(found))
         keep(self.session, result, finished=False)
@@ -393,8 +392,7 @@ class EntryAttempt:
             self.oracle.timeout_factor = 1.0
         case = done.found.case
         self.listen(case.graph.count, "finding out what matters")
-        scratch, validator = self.session.pool.scratch, Validation(self.session.pool, self.timeout)
-        validity = KnownValidity(validator, self.scheduler.key)
+        scratch, validity = self.session.pool.scratch, self.validity()
         try:
             luck = self.luck(done)
             in_fresh_workers = isinstance(self.oracle, Oracle) or luck is not None
@@ -431,6 +429,10 @@ class EntryAttempt:
         verdict = self.scheduler.ask_once(key, EXPLAIN, lambda: oracle.ask(done.found.case, votes=votes))
         return Luck(*verdict.counted)
 
+    def validity(self) -> KnownValidity:
+        """What workers know about the validity of candidates."""
+        return KnownValidity(Validation(self.session.pool, self.timeout), self.scheduler.key)
+
     def ask_about_the_rest(self, start: Case, trace: Trace, done: Printed) -> None:
         """Find out what ``start`` does without the operations that the minimal case has. This is asked at the end of
         each complete attempt and, like the replays, not counted as a query."""
@@ -442,6 +444,8 @@ class EntryAttempt:
             if found is None:
                 return
             case, called = found
+            if not all(self.validity().obeys_rules(start, [case])):
+                return
             self.listen(minimal.graph.count, "looking at the rest of the graph")
             verdict = self.oracle.ask(case)
             if verdict.outcome is Outcome.PASS:  # once may be luck

@@ -128,7 +128,7 @@ class Reduction:
         return ReductionResult(self._back(since)) if since else None
 
     def last_shown(self, script: ScriptOracle) -> int | None:
-        """Return the number of the last step whose script shows the failure, where that of the last step does not.
+        """Return the number of the last step whose script shows the failure. The script of the final step does not.
 
         0 stands for the case at the start, None says that not even its script shows the failure. Uses bisection.
         """

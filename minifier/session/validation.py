@@ -27,3 +27,8 @@ class Validation:
         """Which candidates eager accepts; None if the worker fails."""
         reply = self.pool.submit("validity", tasks.validity_argument(way, candidates), timeout=self.timeout).result()
         return list(reply.result["valid"]) if reply.ended is Ended.DONE else None
+
+    def obeys_rules(self, cases: Sequence[Case]) -> Sequence[bool] | None:
+        """Which cases with subgraphs obey torch's own rules; None if the worker fails."""
+        reply = self.pool.submit("rules", tasks.rules_argument(cases), timeout=self.timeout).result()
+        return list(reply.result["obeyed"]) if reply.ended is Ended.DONE else None

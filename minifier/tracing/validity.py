@@ -95,19 +95,20 @@ def _run(
     tensors = (replace(plain(spec), subclass="", attributes={}) for spec in case.tensors)
     case = replace(case, tensors=tuple(tensors))
     gm, inputs = build(case, {}, live=live)
-    with _context(case), as_it_was(), mode():
+    with context(case), as_it_was(), mode():
         result = gm.forward(*inputs)  # a call of the module would print the errors of the graph
         if case.backward and (roots := [t for t in tree_leaves(result) if differentiable(t)]):
             torch.autograd.backward(roots, list(map(torch.ones_like, roots)))
 
 
-def _context(case: Case) -> AbstractContextManager[Any]:
+def context(case: Case) -> AbstractContextManager[Any]:
+    """The ambient state of ``case``, without its random state."""
     if not case.context:
         return nullcontext()
     from ...backends.running import ambient
 
-    context = {name: value for name, value in case.context.items() if name != "rng"}
-    applied: AbstractContextManager[Any] = ambient.applied(context, case.tensors, {})
+    state = {name: value for name, value in case.context.items() if name != "rng"}
+    applied: AbstractContextManager[Any] = ambient.applied(state, case.tensors, {})
     return applied
 
 

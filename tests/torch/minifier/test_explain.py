@@ -24,7 +24,7 @@ from fxminify.minifier.reporting.explain import Background, explain
 from fxminify.minifier.reporting.explanation import Explanation
 from fxminify.minifier.reporting.features import Aspect, Claim
 from fxminify.minifier.reporting.luck import Luck
-from fxminify.minifier.tracing import validity
+from fxminify.minifier.tracing import rules, validity
 from fxminify.minifier.tracing.study import study
 from fxminify.store.document.case import Blobs, Case, Graph, Node, TensorSpec
 from fxminify.store.document.strides import contiguous
@@ -321,6 +321,9 @@ class InThisProcess:
 
     def valid(self, way: Way, candidates: Sequence[Case]) -> list[bool]:
         return validity.validity(way, candidates)
+
+    def obeys_rules(self, cases: Sequence[Case]) -> list[bool]:
+        return rules.obeyed(cases)
 
 
 class Counted(Eager):

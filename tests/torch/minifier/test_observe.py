@@ -14,7 +14,8 @@ from torch import fx
 
 from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.minifier.oracle.observation import Observation, Seen
-from fxminify.minifier.oracle.observe import observe, source_function
+from fxminify.minifier.oracle.observe import observe
+from fxminify.minifier.tracing.source_function import source_function
 from fxminify.store import codec
 from fxminify.store.document.case import Case, Graph, Node
 from fxminify.store.failure import Failure, FailureKind, Phase

@@ -10,7 +10,7 @@ import torch
 from torch._higher_order_ops import map as map_over
 from torch._higher_order_ops import scan
 
-from fxminify.minifier.oracle.observe import source_function
+from fxminify.minifier.tracing.source_function import source_function
 from fxminify.repro_templates.source.function import print_graph
 from fxminify.repro_templates.source.higher_order import has_public_form
 from fxminify.store.document.case import Case
