@@ -17,7 +17,7 @@ FILES = sorted(
 )
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
 CALLS = {"torch.load", "torch.save", "eval", "exec", "sympy.sympify", "yaml.load", "builtins.eval", "builtins.exec"}
-SPEC, OBSERVE = "backends/provenance/spec.py", "minifier/oracle/observe.py"
+SPEC, OBSERVE = "backends/provenance/spec.py", "minifier/tracing/source_function.py"
 FOREIGN = "backends/capture/foreign_run.py"
 SERVER, PROCESSES = "repro_templates/fork_server.py", "repro_templates/processes.py"
 #: Where source is rendered and run, or embedded source is run, in a process made for it, and what such a process is
