@@ -20,6 +20,7 @@ from ..store.document.case import Case
 from ..store.document.program_lines import comes_from
 from ..store.failure import Failure, FailureKind
 from ..store.masking import readable
+from ..store.rates import GONE, runs_that_tell
 from ..store.text import count
 from .report.figures import Figures, Values, figures, number, values
 from .report.phrases import (
@@ -99,6 +100,7 @@ class Context:
     headline: str
     about: list[str]
     advice: str
+    passes: int
     environment: list[str]
     sets: dict[str, str]
     required: list[str]
@@ -251,12 +253,28 @@ def requirements(header: Header) -> list[str]:
     return [pinned, *(p.source for p in header.installed.packages if p.source and p.direct)]
 
 
-def advice(failure: Failure, hang: int, *, required: bool = False) -> str:
+def passes(header: Header) -> int:
+    """The number of passing runs of the script that mean that the bug is gone: 1 where it failed in every run.
+
+    0 where no run of it failed.
+    """
+    shown, _, runs = header.runs.partition(" of ")
+    always = not _RATIO.fullmatch(header.runs) or shown == runs
+    if always and not _RATIO.fullmatch(header.replays):
+        return 1
+    return runs_that_tell(int(shown), int(runs), GONE) if _RATIO.fullmatch(header.runs) and int(shown) else 0
+
+
+def advice(header: Header, hang: int, *, required: bool = False) -> str:
     """Return a sentence on how to run the script and on its exit codes. ``required``: it may lack a variable."""
+    failure, needed = header.failure, passes(header)
     how = f"SIGALRM ends it after {hang} s" if hang else "it fails"
     if failure.signal and not hang:
         how = f"it dies of {signal_name(failure.signal)}"
     cannot = f", {variables.CODE} that it cannot run here" if required else ""
+    if needed != 1:
+        gone = f"{needed} runs in a row with exit code 0 mean it is gone" if needed else "exit code 0 says nothing"
+        return f"Run it often: {how} now and then while the bug is there; {gone}{cannot}."
     return f"Run it: {how} while the bug is there; exit code 0 means the bug is gone{cannot}."
 
 

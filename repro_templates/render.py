@@ -21,7 +21,7 @@ from ..backends.provenance.spec import BackendSpec
 from ..backends.running import ambient
 from ..store.document.case import Blobs, Case, Json
 from ..store.failure import Failure, FailureKind
-from .context import Context, Header, about, advice, requirements, sentences
+from .context import Context, Header, about, advice, passes, requirements, sentences
 from .formats import OURS, PACKAGE, Format, find
 from .notebook import cells
 from .report import phrases
@@ -118,7 +118,7 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         ]
         functions = with_device(functions, only)
         action = Action(with_device(action.inputs, only), with_device(action.body, only))
-    lines, how = about(case, header), advice(failure, hang, required=bool(spec.required))
+    lines, how = about(case, header), advice(header, hang, required=bool(spec.required))
     alarm = [f"signal.alarm({hang})"] if hang else []
     head = [*environment, "", *(line for line in imports if line not in environment), "", *alarm]
     code = ["\n".join([*head, *setup, *surroundings.setup]).strip("\n"), functions, action.inputs, action.body]
@@ -127,6 +127,7 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
         headline=first,
         about=lines,
         advice=how,
+        passes=passes(header),
         environment=environment,
         sets=dict(spec.environment),
         required=list(spec.required),

@@ -49,6 +49,14 @@ class Verification:
     blocked_reason: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
 
+    def with_more(self, other: Verification) -> Verification:
+        """These runs and those of ``other``, of the same script, as one."""
+        return Verification(
+            self.shown + other.shown, self.runs + other.runs, (*self.failures, *other.failures),
+            self.mismatch or other.mismatch, f"{self.log}\n{other.log}", self.passed + other.passed,
+            self.blocked_reason or other.blocked_reason, {**other.versions, **self.versions},
+        )  # fmt: skip
+
 
 def verify(
     script: str,

@@ -8,7 +8,6 @@ Each result is stored at once, so an interrupted retest can be resumed.
 
 from __future__ import annotations
 
-import math
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +28,7 @@ from ...store.failure import FailureKind
 from ...store.index import CaptureInfo, Index, Retest, RetestResult, StoredCapture
 from ...store.index.database import now
 from ...store.matching import FailureMatcher
+from ...store.rates import GONE, runs_that_tell
 from ...store.signature import signature
 from ..consent import NOT_TRUSTED, AgreedCase, Confirm, may_run, refuse
 from ..oracle.ablation import named
@@ -37,8 +37,8 @@ from ..reporting.record import make_header
 from ..reporting.script_file import python_path
 from ..reporting.standing import NOT_MINIFIED, UNRECORDED, Expect, Standing, as_expected, history, standing
 
-#: The accepted chance to call a flaky failure fixed by mistake, and the most runs spent to stay below it.
-CHANCE, MOST_RUNS = 0.05, 20
+#: The most runs of one case.
+MOST_RUNS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,9 @@ class RetestCase:
     search_path: tuple[str, ...] = ()
     embedded: str = ""
     runs: int = 2
+    #: It failed in so many runs of so many when its script was verified.
+    shown: int = 1
+    of: int = 1
     #: How many runs are fresh processes at least, as `verify` counts them.
     fresh: int = 1
     #: Why there is no script to run.
@@ -214,8 +217,9 @@ def retest_case(
     assert stored.script is not None
     repro, own = stored.script.repro, name in ("", capture.backend)
     case = RetestCase(
-        capture, capture.backend if own else name, own, runs=enough(repro.verified, repro.runs, options.runs)
-    )
+        capture, capture.backend if own else name, own, shown=repro.verified, of=repro.runs,
+        runs=min(enough(repro.verified, repro.runs, options.runs), max(MOST_RUNS, options.runs)),
+    )  # fmt: skip
     failure = capture.to_show()
     if own:
         captured = stored.captured()
@@ -254,12 +258,8 @@ def retest_case(
 
 
 def enough(verified: int, of: int, runs: int) -> int:
-    """How many passing runs make a script fixed whose failure showed in ``verified`` of ``of`` runs before."""
-    runs = max(runs, 2)
-    if verified >= of:
-        return runs
-    needed = math.ceil(math.log(CHANCE) / math.log(1 - verified / of))
-    return max(runs, min(needed, MOST_RUNS))
+    """The number of passing runs that make a script fixed whose failure showed in ``verified`` of ``of`` runs."""
+    return max(runs, 2, 1 if verified >= of else runs_that_tell(verified, of, GONE))
 
 
 def _run_all(
@@ -302,6 +302,11 @@ def run(case: RetestCase, timeout: float, processes: Processes) -> tuple[Retest,
             processes=processes,
         )
     result, message, other = classify(found)
+    needed = enough(case.shown, case.of, case.runs)
+    if result is RetestResult.FIXED and case.runs < needed:
+        result = RetestResult.CANNOT_RUN
+        before = f"it failed in {case.shown} of {case.of} before"
+        message = f"it passes in all of {case.runs} runs, but {needed} would tell: {before}"
     versions = installation(case.distribution) | dict(found.versions)
     seconds = round(time.monotonic() - started, 1)
     retest = Retest(

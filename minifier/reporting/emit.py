@@ -7,6 +7,7 @@ showed the failure.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +29,7 @@ from ...store.index import CaptureInfo, Index, State, StoredCapture
 from ...store.index.bugs import COMES_FROM
 from ...store.matching import FailureMatcher
 from ...store.measured import EVIDENCE, MEASURED, as_measured
+from ...store.rates import GONE, runs_that_tell
 from ..consent import NOT_TRUSTED, AgreedCase, Confirm, may_run, refuse
 from ..reducer.guess import with_random_values
 from ..tracing.content_address import content_addressed
@@ -38,6 +40,9 @@ from .record import make_header
 #: Gives the failure of the case of a script as a worker sees it; where its argument is true, with the gradients of the
 #: sum of the outputs. None where that is not known.
 Evidence = Callable[[bool], Failure | None]
+#: Runs of a script that measure how often a flaky failure shows, the most where it does not show, and how many are made
+#: before it is looked whether `RATE_SECONDS` are over.
+RATE_RUNS, MOST_RUNS, BATCH, RATE_SECONDS = 20, 40, 6, 120.0
 #: Seconds that a fresh process may take to import torch and a backend, besides what the failure itself takes.
 START = 120.0
 
@@ -104,23 +109,15 @@ class Emitter:
         for way in ways(case, failure):
             header = make_header(self.capture, case, failure, queries=queries, timeout=self.timeout, **way, **more)
             rendered = render(case, blobs, header=header, embed=embed)
-            done = verify(
-                rendered.text,
-                self.matcher.shows,
-                runs=runs,
-                fresh=0 if early else runs if replays else 1,
-                again=not early,
-                timeout=self.timeout + START,
-                search_path=search_path(case),
-                files={} if rendered.data is None else {SIDE_FILE: rendered.data},
-                embedded=embedded_from(case),
-                processes=self.processes,
-            )
+            fresh = 0 if early else runs if replays else 1
+            done = self._verified(rendered, case, runs=runs, fresh=fresh, again=not early)
             if best is None or done.shown > best.done.shown:
                 best = Draft(done, header, rendered, case, blobs)
             if done.shown == done.runs:
                 break
         assert best is not None
+        if not early and (replays or 0 < best.done.shown < best.done.runs):
+            best = replace(best, done=self._more_runs(best, replays))
         done, header = best.done, best.header
         if done.shown != done.runs:
             header = replace(
@@ -132,6 +129,35 @@ class Emitter:
         if header == best.header:
             return best
         return replace(best, header=header, rendered=render(case, blobs, header=header, embed=embed))
+
+    def _more_runs(self, draft: Draft, replays: str) -> Verification:
+        """Run the script of a failure that comes and goes until its rate is known, or it should have shown.
+
+        ``replays`` says how often the whole graph failed.
+        """
+        done, began = draft.done, time.monotonic()
+        shown, _, of = replays.partition(" of ")
+        least = runs_that_tell(int(shown), int(of), GONE) if replays and int(shown) else 0
+        while (missing := (RATE_RUNS if done.shown else max(RATE_RUNS, min(least, MOST_RUNS))) - done.runs) > 0:
+            if time.monotonic() - began > RATE_SECONDS:
+                break
+            batch = self._verified(draft.rendered, draft.case, runs=min(missing, BATCH), fresh=min(missing, BATCH))
+            done = done.with_more(batch)
+        return done
+
+    def _verified(self, rendered: Rendered, case: Case, *, runs: int, fresh: int, again: bool = True) -> Verification:
+        return verify(
+            rendered.text,
+            self.matcher.shows,
+            runs=runs,
+            fresh=fresh,
+            again=again,
+            timeout=self.timeout + START,
+            search_path=search_path(case),
+            files={} if rendered.data is None else {SIDE_FILE: rendered.data},
+            embedded=embedded_from(case),
+            processes=self.processes,
+        )
 
     def early_draft(
         self, case: Case, blobs: Blobs, *, failure: Failure, queries: int = 0, embed: bool = False

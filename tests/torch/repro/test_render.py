@@ -612,3 +612,30 @@ def test_an_embedded_script_comes_with_its_file() -> None:
     rendered = render(case, blobs, header=HEADER, embed=True)
     assert rendered.data is not None
     assert 'data = load_file(pathlib.Path(__file__).with_name("repro.safetensors"))\n' in rendered.text
+
+
+def flaky(format: str, runs: str = "6 of 20", replays: str = "2 of 9") -> str:
+    case, blobs = case_of(lambda x: x.neg(), torch.ones(2))
+    return render(case, blobs, format=format, header=replace(HEADER, runs=runs, replays=replays)).text
+
+
+def test_a_failure_that_comes_and_goes_says_how_many_runs_mean_that_it_is_gone() -> None:
+    text = flaky("script")
+    assert (
+        "Run it often: it fails now and then while the bug is there; 31 runs in a row with exit code 0 mean it is gone."
+    ) in text
+    assert "It failed in 6 of 20 fresh runs, and in 2 of 9 replays of the whole graph." in " ".join(text.split())
+    assert "31 runs in a row with exit code 0 mean it is gone" in flaky("issue")
+    assert "exit code 0 says nothing." in flaky("script", runs="0 of 20")
+    assert "11 runs in a row with exit code 0 mean" in flaky("script", runs="3 of 3")
+    assert "exit code 0 means the bug is gone." in flaky("script", runs="3 of 3", replays="")
+
+
+def test_tests_and_bisections_of_a_failure_that_comes_and_goes_run_it_often() -> None:
+    text = flaky("pytest")
+    assert "    strict=False,\n" in text
+    assert "31 runs in a row that pass (xpass)\nmean the bug is gone.\n" in text
+    assert "    strict=True,\n" in flaky("pytest", "3 of 3", "")
+    text = flaky("bisect")
+    assert "    return next(filter(None, (run(python) for _ in range(31))), 0)\n" in text
+    assert "range(" not in flaky("bisect", "3 of 3", "")

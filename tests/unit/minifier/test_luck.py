@@ -4,7 +4,8 @@ import pytest
 
 from fxminify.minifier.oracle.oracle import Votes, tally
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
-from fxminify.minifier.reporting.luck import Luck, least_rate, measuring, runs_that_tell
+from fxminify.minifier.reporting.luck import Luck, measuring
+from fxminify.store.rates import least_rate, runs_that_tell
 
 
 @pytest.mark.parametrize(
