@@ -27,6 +27,7 @@ from sqlalchemy.pool import NullPool, Pool, QueuePool
 
 from ..errors import ForeignValue, LeaseLost, StoreError, UnknownRow, UnreadableRow, explained
 from . import sqlite
+from .logs import ENGINE, alembic_unheard, unheard
 from .tables import SCHEMA, Base, BugRow, CaptureRow, LeaseRow, ReductionRow, RoundRow, TokenRow
 
 if TYPE_CHECKING:
@@ -214,6 +215,9 @@ class Database:
             self._engine.dispose(close=os.getpid() == self._pid)
 
 
+_LOGGED: dict[str, Any] = {"logging_name": ENGINE, "pool_logging_name": ENGINE}
+
+
 def open_database(name: str, *, create: bool, readonly: bool, timeout: float) -> Database:
     """Open or make the index called ``name``. Raises `StoreError`, also for a file of an older schema."""
     given = name
@@ -260,9 +264,9 @@ def check_place(name: str, *, timeout: float) -> None:
 
 
 def sqlite_engine(connect: sqlite.Connect, pool: type[Pool], **options: Any) -> Engine:
-    engine = create_engine("sqlite://", creator=connect, poolclass=pool, **options)
+    engine = create_engine("sqlite://", creator=connect, poolclass=pool, **_LOGGED, **options)
     sqlite.listen(engine)
-    return engine
+    return unheard(engine)
 
 
 def open_server_engine(url: URL, *, readonly: bool) -> Database:
@@ -270,7 +274,7 @@ def open_server_engine(url: URL, *, readonly: bool) -> Database:
     name = url.render_as_string(hide_password=True)
     try:
         connect = dict(_CONNECT.get(url.get_driver_name(), {}))
-        engine = create_engine(url, pool_pre_ping=True, connect_args=connect)
+        engine = unheard(create_engine(url, pool_pre_ping=True, connect_args=connect, **_LOGGED))
     except (ArgumentError, NoSuchModuleError, ImportError) as exc:
         install = "pip install 'fxminify[postgres]'" if url.get_backend_name() == "postgresql" else "install its driver"
         raise StoreError(f"{name} cannot be opened here ({exc}): {install}") from exc
@@ -385,10 +389,11 @@ def make_tables(connection: Connection) -> None:
 
     This is how Alembic's cookbook makes a database from scratch; revisions are for databases that exist already.
     """
-    from alembic import command  # heavy, and needed only for a new file
-
     Base.metadata.create_all(connection)
-    command.stamp(migrations(connection), "head")
+    with alembic_unheard():
+        from alembic import command  # heavy, and needed only for a new file
+
+        command.stamp(migrations(connection), "head")
 
 
 def migrations(connection: Connection) -> Config:

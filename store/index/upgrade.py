@@ -15,6 +15,7 @@ from sqlalchemy.pool import NullPool
 from ..errors import StoreError
 from . import sqlite
 from .database import Database, lock, migrations, open_server_engine, parse_url, server_revision, sqlite_engine
+from .logs import alembic_unheard
 from .tables import SCHEMA, Base
 
 #: The schema of the first edition.
@@ -77,11 +78,12 @@ def _needed(revision: str | None, name: str) -> bool:
 
 def _apply(connection: Connection, revision: str | None) -> None:
     """From an older ``revision`` to `SCHEMA`, in the transaction of ``connection``."""
-    from alembic import command
-
     if revision == FIRST:
         _from_first_edition(connection)
-    command.upgrade(migrations(connection), "head")
+    with alembic_unheard():
+        from alembic import command
+
+        command.upgrade(migrations(connection), "head")
 
 
 def _from_first_edition(connection: Connection) -> None:

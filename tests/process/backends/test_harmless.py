@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import signal
 import sys
 import threading
@@ -339,6 +340,16 @@ def test_a_program_that_hides_what_we_stand_on_goes_on(db: str, monkeypatch: pyt
         assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2)).tolist() == [2, 2]
     finally:
         hook._usable.cache_clear()
+
+
+def test_nothing_of_ours_reaches_the_logging_handlers_of_the_program(db: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="sqlalchemy.engine")  # the program's own statements are of interest
+    with caplog.at_level(logging.DEBUG), fxminify.capturing(db), pytest.raises(Exception, match="cannot lower sin"):
+        graph_breaks(refuses_sin)
+    assert len(captures(db)) == 1
+    assert {record.name for record in caplog.records if not record.name.startswith("torch")} == set()
+    logging.getLogger("alembic").warning("a line of the program's own migrations")
+    assert [record.name for record in caplog.records if record.name.startswith("alembic")] == ["alembic"]
 
 
 def test_a_captured_graph_is_the_one_between_two_breaks(db: str) -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +72,21 @@ def snapshot(path: str) -> dict[str, bytes]:
 def test_missing(tmp_path: Path, readonly: bool) -> None:
     path = str(tmp_path / "my repro.db")
     assert f"`minify capture --db '{path}' SCRIPT`" in refusal(path, readonly=readonly)
+
+
+def test_a_new_file_logs_nothing_into_the_handlers_of_the_program(tmp_path: Path) -> None:
+    program = """
+        import logging
+        logging.basicConfig(level=logging.DEBUG)
+        from fxminify.store.index import Index
+        Index.open("repro.db", create=True).close()
+        import alembic.runtime.migration
+        logging.getLogger("alembic.runtime.migration").info("of the program")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "INFO:alembic.runtime.migration:of the program\n"
 
 
 def test_missing_directory(tmp_path: Path) -> None:
