@@ -16,9 +16,9 @@ from ..backends.provenance import variables
 from ..backends.provenance.installed import Installed
 from ..backends.provenance.spec import BackendSpec
 from ..backends.running.deaths import signal_name
-from ..store.document.case import Case
+from ..store.document.case import Case, called_names
 from ..store.document.program_lines import comes_from
-from ..store.failure import Failure, FailureKind
+from ..store.failure import Failure, FailureKind, identity_in_words
 from ..store.masking import readable
 from ..store.rates import GONE, runs_that_tell
 from ..store.text import count
@@ -189,7 +189,10 @@ def minified(case: Case, header: Header) -> str:
     elif header.nodes:
         text += f"; {'its only node is needed' if header.nodes == 1 else f'none of its {after} can go'}"
     text += f" ({count(header.queries, 'query')})." if header.queries else "."
-    return text + (f" Signature {header.signature}." if _SIGNATURE.fullmatch(header.signature) else "")
+    if not _SIGNATURE.fullmatch(header.signature):
+        return text
+    said = identity_in_words(header.signature, header.failure.kind, one_line(called_names(case), 100))
+    return f"{text} Signature {said}."
 
 
 def sure(header: Header) -> str:

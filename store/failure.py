@@ -66,6 +66,16 @@ class FailureKind(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"  #: it asked for more memory than there is, or than was allowed
 
 
+#: Kinds of failures with few signatures: reduced ones are one bug if their smallest graphs call the same operators.
+ALIKE = (FailureKind.DIVERGENCE, FailureKind.HANG, FailureKind.OUT_OF_MEMORY)
+
+
+def identity_in_words(signature: str, kind: str, operators: str) -> str:
+    """The digest ``signature``, with the ``operators`` of the smallest graph where they tell such failures apart:
+    ``v2:0123456789ab of acosh``."""
+    return f"{signature} of {operators}" if signature and operators and kind in ALIKE else signature
+
+
 def kind_in_words(kind: str) -> str:
     """A `FailureKind` as a person reads it: ``compile error``. An index may hold any text."""
     return kind.replace("_", " ")

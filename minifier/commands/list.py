@@ -19,22 +19,31 @@ PAGE = 200
 @click.option("--after", type=click.IntRange(0), default=0, metavar="N", help="Go on where a listing before ended.")
 @as_json
 def list_(db: str, each: bool, limit: int | None, after: int, json_: bool) -> None:
-    """List the failures of DB, a row for each bug: failures of one backend with one signature."""
+    """List the failures of DB, a row for each bug: failures of one backend with one signature.
+
+    The state is *fixed* where the last `minify retest` that could run did not show the failure any more.
+    """
     from ...store.index import Index
     from ..reporting import groups
+    from ..reporting.standing import last_results
     from .terminal import listings
 
     with Index.open(db, readonly=True) as index:
         if json_:
-            dump([row.to_json() for row in index.captures.find(after=after, limit=limit)])
+            captures = index.captures.find(after=after, limit=limit)
+            where = last_results(index, captures)
+            dump([row.to_json() | {"standing": where[row.id].text() if row.id in where else ""} for row in captures])
             return
         most = limit or PAGE
         if each:
             rows = [groups.alone(row) for row in index.captures.find(after=after, limit=most + 1)]
         else:
             rows = index.bugs.page(after=after, limit=most + 1)
+        ids = [id for row in rows[:most] for id in row.ids]
+        captures = index.captures.find(ids) if ids else []
+        results = {id: where.result for id, where in last_results(index, captures).items()}
     more = ""
     if len(rows) > most:
         last = rows[most - 1].ids[0] if each else rows[most - 1].id
         more = " ".join(["--each"] * each + [f"--limit {limit}"] * (limit is not None) + [f"--after {last}"])
-    listings.table(rows[:most], db, more=more)
+    listings.table(rows[:most], db, results=results, more=more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...store.index import BugInfo, CaptureInfo, State
+from ...store.index import BugInfo, BugStatus, CaptureInfo, RetestResult, State
 
 
 def alone(capture: CaptureInfo) -> BugInfo:
@@ -40,6 +40,19 @@ def ids(found: Sequence[int], *, more: bool = False) -> str:
             runs.append([id])
     shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
     return ",".join([*shown, "…"] if more else shown)
+
+
+def standing(bug: BugInfo, results: Mapping[int, RetestResult]) -> str:
+    """What people or retests said about a bug: ``fixed``, ``ignored``, ``changed``; empty if it is open and failing.
+
+    ``results`` are the last results of its captures that were retested.
+    """
+    if bug.status is not BugStatus.OPEN:
+        return str(bug.status)
+    found = {results[id] for id in bug.ids if id in results}
+    if not found or RetestResult.FAILING in found:
+        return ""
+    return str(RetestResult.FIXED if RetestResult.FIXED in found else RetestResult.CHANGED)
 
 
 def state(states: Mapping[State, int]) -> tuple[State, str]:

@@ -23,7 +23,7 @@ from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
 from ...store.document.case import Case, Json
 from ...store.errors import StoreError
-from ...store.failure import Failure, FailureKind, kind_in_words
+from ...store.failure import Failure, FailureKind, identity_in_words, kind_in_words
 from ...store.index import CaptureInfo, Index, StepInfo
 from ...store.text import count
 from ..oracle import ablation, first_node
@@ -87,9 +87,9 @@ def short_name(index: Index) -> str:
 def _group(rows: Sequence[CaptureInfo]) -> Group:
     first = rows[0]
     headline = without_paths(first.headline or first.reason, 300)
-    return Group(
-        first.signature or "none", headline, first.kind or "nothing", first.phase or "capture", tuple(map(_row, rows))
-    )
+    operators = next((row.operators for row in rows if row.operators), "")
+    identity = identity_in_words(first.signature, first.kind, operators) or "none"
+    return Group(identity, headline, first.kind or "nothing", first.phase or "capture", tuple(map(_row, rows)))
 
 
 def _row(capture: CaptureInfo) -> FailureRow:
@@ -188,7 +188,8 @@ def _known(capture: CaptureInfo) -> list[tuple[str, str]]:
         ("State", str(capture.state)),
         ("Failure", f"{kind_in_words(capture.kind)} in {capture.phase}" if capture.kind else "none seen"),
         ("Backend", capture.backend),
-        ("Signature", capture.signature),
+        ("Bug", str(capture.bug) if capture.bug > 0 else ""),
+        ("Signature", identity_in_words(capture.signature, capture.kind, capture.operators)),
         ("Size", sizes),
         ("Seen", f"{count(capture.occurrences, 'time')}, first {capture.created}, last {capture.last_seen}"),
     ]

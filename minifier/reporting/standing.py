@@ -98,6 +98,15 @@ def retested(index: Index, capture: CaptureInfo) -> list[str]:
     return [f"{where.since.backend}: {where.text()}" for where in places if where is not None]
 
 
+def last_results(index: Index, captures: Iterable[CaptureInfo]) -> dict[int, Standing]:
+    """The standing under its own backend of each of ``captures`` that was retested there, by its id."""
+    by_id = {capture.id: capture for capture in captures}
+    rows = index.retests.find(list(by_id)) if by_id else []
+    own = {row.capture for row in rows if row.capture in by_id and row.backend == by_id[row.capture].backend}
+    found = {id: standing(by_id[id], by_id[id].backend, rows) for id in sorted(own)}
+    return {id: where for id, where in found.items() if where is not None}
+
+
 def matrix(index: Index, ids: Sequence[int] = ()) -> dict[str, Any]:
     """The last result of each case for each backend and version of torch, as data: columns, and a row for each case."""
     captures = index.captures.find(ids)

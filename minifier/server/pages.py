@@ -22,7 +22,7 @@ from ...repro_templates.report.html import Detail
 from ...repro_templates.report.page import minute
 from ...repro_templates.report.phrases import without_paths
 from ...store.errors import StoreError, UnreadableRow
-from ...store.failure import FailureKind, kind_in_words
+from ...store.failure import FailureKind, identity_in_words, kind_in_words
 from ...store.index import BugInfo, BugStatus, CaptureInfo, Index, State, TaskState
 from ...store.index.bugs import BugFilter, BugOrder, Sighting
 from ...store.index.tasks import OPEN as OPEN_TASKS
@@ -287,7 +287,7 @@ def _facts(bug: BugInfo, shown: int | None, detail: Detail | None) -> Sequence[t
     facts = [
         ("Failure", f"{kind_in_words(bug.kind) or 'nothing'} in {bug.phase or 'capture'}"),
         ("Backend", bug.backend),
-        ("Signature", bug.signature),
+        ("Signature", identity_in_words(bug.signature, bug.kind, bug.operators)),
         ("Nodes", sizes),
         ("Captures", f"{count(bug.captures, 'capture')}: {groups.state(bug.states)[1]}" if bug.states else ""),
         ("Seen", f"{count(bug.occurrences, 'time')}, first {minute(bug.created)}, last {minute(bug.last_seen)}"),

@@ -293,6 +293,11 @@ def target_name(node: Node) -> str:
     return target
 
 
+def called_names(case: Case) -> str:
+    """The last parts of what the graph calls, sorted, each once: ``relu, sum``."""
+    return ", ".join(sorted({target_name(node) for node in case.graph.compute}))
+
+
 def operators(graph: Graph) -> Iterator[str]:
     """``ns::name`` or ``ns::name.overload`` of every operator a graph and its sub-graphs mention, repeats included."""
     for node in every_node(graph):

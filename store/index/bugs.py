@@ -40,7 +40,7 @@ from .. import codec
 from ..document.case import Json
 from ..document.decode import InvalidDocument, parse_value
 from ..errors import ForeignValue, UnreadableRow
-from ..failure import Failure, FailureKind
+from ..failure import ALIKE, Failure
 from ..signature import signature
 from ..text import printable
 from ..versions import at_least
@@ -291,13 +291,9 @@ class Bugs:
             return [Sighting(day, versions_of(versions), int(count)) for day, versions, count in session.execute(query)]
 
 
-#: Kinds of failures with few signatures: reduced ones are one bug if their smallest graphs call the same operators.
-_ALIKE = (FailureKind.DIVERGENCE, FailureKind.HANG, FailureKind.OUT_OF_MEMORY)
-
-
 def columns(capture: Mapping[str, Any], operators: str = "") -> dict[str, Any]:
     """The columns of the bug of a capture with these columns, but for the counters."""
-    own = operators if capture["kind"] in _ALIKE else ""
+    own = operators if capture["kind"] in ALIKE else ""
     headline = capture["headline"] or capture["reason"]
     text = "" if capture["signature"] else headline
     same = [capture["backend"], capture["signature"], capture["kind"], text, own]

@@ -19,7 +19,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from .. import codec
-from ..document.case import Blobs, Case, Json, target_name
+from ..document.case import Blobs, Case, Json, called_names
 from ..private_values import here
 from . import bugs
 from .cases import CaseStore
@@ -178,8 +178,7 @@ class Reductions:
                 identity = self._database.need(session, CaptureRow, row.capture).identity
                 row.best, row.origin = key, origin_tag(key, identity) if reduction_id in self._ours else ""
                 row.nodes_after, row.inputs_after = case.graph.count, len(case.inputs)
-                names = sorted({target_name(node) for node in case.graph.compute})
-                row.operators = ", ".join(names)[:LONGEST_OPERATORS]
+                row.operators = called_names(case)[:LONGEST_OPERATORS]
                 if step is not None and (kept := session.get(StepRow, (reduction_id, step))) is not None:
                     kept.document, kept.origin = key, row.origin
                 session.flush()

@@ -13,7 +13,7 @@ from ....repro_templates.report.phrases import points_to
 from ....repro_templates.report.text_graph import text_graph
 from ....repro_templates.source.layout import fitted
 from ....store import codec
-from ....store.failure import Failure, kind_in_words
+from ....store.failure import Failure, identity_in_words, kind_in_words
 from ....store.index import Index, StepInfo
 from ....store.measured import MEASURED, SAID
 from ....store.text import count, without_addresses
@@ -113,7 +113,8 @@ def _details(found: Mapping[str, Any], console: Console) -> None:
     frames = [f"{frame['file']}:{frame['line']} {frame['function']}" for frame in failure.get("frames", ())[-6:]]
     failed = [f"{name}: {text}" for name, texts in found.get("failed_passes", {}).items() for text in texts]
     known = (found.get("provenance") or {}).items()
-    field("signature", found["signature"], console)
+    field("bug", found["bug"] if found["bug"] > 0 else None, console)
+    field("signature", identity_in_words(found["signature"], found["kind"], found["operators"]), console)
     field("seen", f"{count(found['occurrences'], 'time')}, first {found['created']}", console)
     field("failed", "\n".join(failed), console)
     field("queries", found.get("queries") or None, console)

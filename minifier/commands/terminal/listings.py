@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from ....store.errors import without_password
 from ....store.failure import kind_in_words
-from ....store.index import BugInfo, DeliveryInfo, TaskInfo, TaskState, TokenInfo, WorkerInfo
+from ....store.index import BugInfo, DeliveryInfo, RetestResult, TaskInfo, TaskState, TokenInfo, WorkerInfo
 from ...printable import printable
 from ...reporting import groups
 from .parts import rows
@@ -25,18 +26,32 @@ STATES = {
     "unsupported": "red",
     "blocked": "red",
     "reducing": "cyan",
+    "fixed": "cyan",
+    "changed": "yellow",
 }
 
 
-def table(bugs: Sequence[BugInfo], db: str, *, more: str = "", console: Console | None = None) -> None:
-    """Bugs of a database, two lines for each. ``more`` has the options that list others, empty where these are all."""
+def table(
+    bugs: Sequence[BugInfo],
+    db: str,
+    *,
+    results: Mapping[int, RetestResult] = MappingProxyType({}),
+    more: str = "",
+    console: Console | None = None,
+) -> None:
+    """Print bugs of a database, two lines for each.
+
+    ``results`` are the last results of captures that were retested. ``more`` has the options that list other bugs,
+    empty where these are all.
+    """
     console = console or Console()
     name = printable(without_password(db))
     if not bugs:
         console.print(Text(f"No failures in {name}. Capture some: minify capture --db {name} SCRIPT"))
         return
     found = sorted(bugs, key=lambda bug: bug.ids)
-    states = [groups.state(bug.states) for bug in found]
+    said = [groups.standing(bug, results) for bug in found]
+    states = [(one, one) if one else groups.state(bug.states) for one, bug in zip(said, found, strict=True)]
     cells = [("id", "state", "failure", "backend", "nodes", "seen")]
     cells += [
         (groups.ids(bug.ids, more=len(bug.ids) < bug.captures), state, printable(kind_in_words(bug.kind) or "-"),

@@ -78,7 +78,7 @@ def test_a_minimal_divergence_reads_as_a_person_would_write_it() -> None:
 """inductor: divergence in forward: output 0 is off by 0.159 (eager by 3.1e-08) in 1 of 2 elements
 
 From model.py:16 forward of the program.
-Minified by fxminify 0.1.0 from 214 nodes to 1 (14 queries). Signature v1:ab12cd34ef56.
+Minified by fxminify 0.1.0 from 214 nodes to 1 (14 queries). Signature v1:ab12cd34ef56 of acosh.
 torch 2.13.0+cpu, Python 3.11, Linux x86_64.
 Run it: it fails while the bug is there; exit code 0 means the bug is gone.
 """

@@ -23,7 +23,7 @@ from fxminify.minifier.reporting.overview import overview
 from fxminify.minifier.session import events
 from fxminify.store.document.case import Graph, Node
 from fxminify.store.failure import Failure, FailureKind, Phase
-from fxminify.store.index import Index
+from fxminify.store.index import Index, RetestResult
 
 
 def terminal(width: int = 80, **more: Any) -> Console:
@@ -60,6 +60,36 @@ def test_divergences_are_one_bug_where_their_smallest_graphs_call_the_same(desk:
         assert [c.operators for c in index.captures.find()] == ["sin", "exp", "sin", "", ""]
     rows = desk.invoke("list", "repro.db").stdout.splitlines()
     assert [line.split()[0] for line in rows[1::2]] == ["1,3", "2", "4-5"]
+
+
+def test_a_listing_says_fixed_where_the_last_retest_passed(desk: Desk) -> None:
+    indexes.small(desk.db)
+    found: dict[str, Any] = {"shown": 0, "runs": 3, "seconds": 1.0, "versions": {"torch": "2.14.0"}}
+    with Index.open(str(desk.db)) as index:
+        index.retests.add(1, "planted", RetestResult.FIXED, **found)
+        index.retests.add(3, "planted", RetestResult.FIXED, **found)  # not its own backend
+    states = [line.split()[1] for line in desk.invoke("list", "repro.db").stdout.splitlines()[1::2]]
+    assert states == ["fixed", "pending", "unsupported"]
+    standing = [row["standing"] for row in json.loads(desk.invoke("list", "repro.db", "--json").stdout)]
+    assert standing[0].startswith("fixed in torch 2.14.0 (failed with 2.13.0), first seen ")
+    assert standing[1:] == ["", "", ""]
+    with Index.open(str(desk.db)) as index:
+        index.retests.add(1, "planted", RetestResult.FAILING, **found)
+    assert "1/2 verified" in desk.invoke("list", "repro.db").stdout
+
+
+def test_signatures_of_wrong_values_name_the_operators_that_tell_them_apart(desk: Desk) -> None:
+    wrong = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, message="output 0 is off by 1", detail={"class": "value"})
+    with Index.open(str(desk.db), create=True) as index:
+        for name in ("sin", "exp"):
+            indexes.minify(index, indexes.add(index, indexes.chain([name]), wrong), indexes.chain([name]))
+        digest = index.captures.get(1).signature
+        bugs = [row.bug for row in index.captures.find()]
+    for id, (name, bug) in enumerate(zip(("sin", "exp"), bugs, strict=True), 1):
+        lines = desk.invoke("show", "repro.db", id, "--details").stdout.splitlines()
+        rows = [line.split(maxsplit=1) for line in lines if line.strip().startswith(("bug ", "signature "))]
+        assert rows == [["bug", str(bug)], ["signature", f"{digest} of {name}"]]
+    assert len(set(bugs)) == 2
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
