@@ -30,6 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ..backends.provenance import access
 from ..backends.provenance.variables import ORDINARY, named
 from ..backends.running.compiler_caches import CompilerCaches
 from ..backends.running.confinement import Confinement
@@ -199,7 +200,7 @@ class Processes:
                     raise Stopped
                 command, environment = run.command(), self._environment(run.script)
                 if self._confinement is not None:
-                    search_path = run.script.search_path
+                    search_path = access.of_script(run.script.text, run.script.search_path)
                     command = self._confinement.command(command, writable=run.folders, search_path=search_path)
                     environment |= confined_caches(run.place / "cache")
                 process = subprocess.Popen(

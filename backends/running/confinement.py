@@ -18,13 +18,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
 
-from ..adapters import adapters
 from .compiler_caches import known
 
 _NAMESPACES = str(Path(__file__).with_name("namespaces.py"))
@@ -32,8 +30,6 @@ _NAMESPACES = str(Path(__file__).with_name("namespaces.py"))
 _SHARED = ("/home", "/root", "/tmp", "/var/tmp", "/run")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _ACCELERATORS = ("/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/accel")
-#: Variables that a confined worker gets besides ordinary ones and those of adapters.
-_VARIABLES = ("PYTHON*", "TORCH*", "LC_*", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM")
 _PROBE_SECONDS = 20.0
 
 
@@ -61,8 +57,8 @@ class Confinement:
     ) -> list[str]:
         """The command line that runs ``command`` confined, in a directory that it sees.
 
-        ``writable`` are directories of the driver. ``search_path`` is what a capture says: what it names comes back
-        read-only, but never a directory with a part that begins with a dot, where programs keep keys.
+        ``writable`` are directories of the driver. Those of ``search_path``, in which modules of a capture lie
+        (`fxminify.backends.provenance.access`), come back read-only.
         """
         steps = plan([os.path.realpath(path) for path in writable], search_path)
         if not self.bubblewrap:
@@ -78,15 +74,6 @@ class Confinement:
         """The exit code of the command, negative for a signal, given that of the process that was started."""
         return 128 - code if self.bubblewrap and code > 128 else code
 
-    def environment(self, variables: Mapping[str, str], ordinary: Iterable[str], cache: Path) -> dict[str, str]:
-        """Of ``variables`` those that a worker needs, ``ordinary`` ones with them.
-
-        Compilers keep what they cache in the directory ``cache``.
-        """
-        patterns = [*_VARIABLES, *ordinary, *(name for a in adapters().values() for name in a.environment_variables)]
-        needed = {n: value for n, value in variables.items() if any(fnmatchcase(n, p) for p in patterns)}
-        return needed | caches(cache)
-
 
 def caches(folder: Path) -> dict[str, str]:
     """Return the variables that make compilers keep what they compile in ``folder``.
@@ -100,8 +87,8 @@ def plan(writable: Iterable[str] = (), search_path: Iterable[str] = ()) -> list[
     """What to hide and what to bring back, as `namespaces` reads it: a path comes after those that contain it."""
     hidden = _hidden()
     trusted = _installation()
-    named = [path for path in search_path if not any(part.startswith(".") for part in Path(path).parts)]
-    visible = {path for path in map(os.path.realpath, filter(None, [*trusted, *named])) if _comes_back(path, hidden)}
+    named = [path for path in map(os.path.realpath, search_path) if not _is_secret(path)]
+    visible = {path for path in [*map(os.path.realpath, filter(None, trusted)), *named] if _comes_back(path, hidden)}
     steps = dict.fromkeys(visible, "show") | dict.fromkeys(hidden, "hide") | dict.fromkeys(writable, "write")
     devices = [*_DEVICES, *(one for pattern in _ACCELERATORS for one in glob(pattern))]
     ordered = sorted(steps.items(), key=lambda step: (len(Path(step[0]).parts), step))
@@ -137,6 +124,11 @@ def _installation() -> list[str]:
     ]
     own += [path for path in sys.path if path and os.path.realpath(path) != here]
     return own + [p for name in ("PYTHONPATH", "LD_LIBRARY_PATH") for p in os.environ.get(name, "").split(os.pathsep)]
+
+
+def _is_secret(path: str) -> bool:
+    """Whether a part of a path without links begins with a dot, where programs keep keys."""
+    return any(part.startswith(".") for part in Path(path).parts)
 
 
 def _comes_back(path: str, hidden: set[str]) -> bool:

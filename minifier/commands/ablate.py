@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from .verbs import IndexCommand, as_json, ask, dump, index_argument, sandboxed
+from .verbs import IndexCommand, as_json, ask, dump, index_argument, note, sandboxed
 
 
 @click.command(cls=IndexCommand)
@@ -29,7 +29,7 @@ def ablate(db: str, id_: int, names: tuple[str, ...], timeout: float, json_: boo
     def done(row: Any) -> None:
         click.echo(f"{row.backend}: {row.result}", err=True)
 
-    found = ablate(db, id_, backends=names, timeout=timeout, confirm=ask, done=done, **asked)
+    found = ablate(db, id_, backends=names, timeout=timeout, confirm=ask, tell=note, done=done, **asked)
     if json_:
         dump(found.to_json())
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .verbs import IndexCommand, Problem, as_json, dump, index_argument, sandboxed, write
+from .verbs import IndexCommand, Problem, as_json, dump, index_argument, note, sandboxed, write
 
 
 @click.command(cls=IndexCommand)
@@ -98,8 +98,8 @@ def _page(db: str, ids: tuple[int, ...], output: Path | None, force: bool, json_
         f"{path}: {count(made.count, 'failure')}, {count(len(made.groups), 'bug')}, {len(made.details)} in full, "
         f"{len(content):,} bytes"
     )
-    for note in made.notes:
-        click.echo(note)
+    for line in made.notes:
+        click.echo(line)
     return path
 
 
@@ -134,7 +134,7 @@ def _hand_on(
     if bundle is None and case is None:
         return
     formats = None if bundle is not None else ("script", "issue")
-    made = bundles.collect(db, id_, request, formats=formats, trust=trust, sandbox=sandbox)
+    made = bundles.collect(db, id_, request, formats=formats, trust=trust, sandbox=sandbox, tell=note)
     out: dict[str, Any] = {"bundle": str(bundle), **made.document()} if bundle is not None else {}
     if case is not None:
         out["what_is_inside"] = listing(case, capture.failure, made.contents, origin, renamed=rename, captured=captured)

@@ -10,7 +10,18 @@ from pathlib import Path
 
 import click
 
-from .verbs import FormatName, IndexCommand, Problem, as_json, at_terminal, dump, index_argument, sandboxed, write
+from .verbs import (
+    FormatName,
+    IndexCommand,
+    Problem,
+    as_json,
+    at_terminal,
+    dump,
+    index_argument,
+    note,
+    sandboxed,
+    write,
+)
 
 
 @click.command(cls=IndexCommand)
@@ -60,12 +71,12 @@ def repro(
 
     request = ExportRequest(format_, template_text(template), rename, force)
     try:
-        made = export(db, id_, request, trust=trust, sandbox=sandbox)
+        made = export(db, id_, request, trust=trust, sandbox=sandbox, tell=note)
     except NotMinified as error:
         if not at_terminal() or not click.confirm(f"{error}\nMinify it now?", err=True):
             raise
         minify_with_progress(db, [id_], MinifyOptions(trust=trust, sandbox=sandbox))
-        made = export(db, id_, request, trust=trust, sandbox=sandbox)
+        made = export(db, id_, request, trust=trust, sandbox=sandbox, tell=note)
     text, files, info = made.text, made.files, made.info
     name = str(output) if output is not None else f"the {'text' if template else format_}"
     for line in warnings({name: text.encode()}):

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument, quietly, sandboxed
+from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument, note, quietly, sandboxed
 
 
 @click.command(cls=IndexCommand)
@@ -71,7 +71,7 @@ def retest(
             raise Problem(f"cannot write {junit}: {error.strerror}.") from error
     progress = RetestProgress(quiet=quiet or json_)
     chosen = RetestOptions(expect=Expect(expect), **options)
-    answers = retest(db, ids, chosen, confirm=ask, begin=progress.begin, done=progress.done)
+    answers = retest(db, ids, chosen, confirm=ask, tell=note, begin=progress.begin, done=progress.done)
     if junit is not None:
         try:
             junit.write_bytes(document(answers, f"minify retest {Path(db).name}"))

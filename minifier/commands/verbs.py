@@ -216,6 +216,11 @@ def ask(question: str) -> bool:
     return click.confirm(question, err=True)
 
 
+def note(sentence: str) -> None:
+    """Print a sentence for the person at the terminal."""
+    click.echo(f"minify: {sentence}", err=True)
+
+
 def write(contents: Mapping[Path, bytes], *, force: bool = False) -> None:
     """Write files that a person asked for; the first is the one that was named.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument, sandboxed
+from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument, note, sandboxed
 
 
 @click.command(cls=IndexCommand)
@@ -34,7 +34,9 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
             raise Problem(f"{db} is one script, it has no failure {ids[0]}.")
         answers = [verify_file(Path(db), runs=runs, timeout=timeout, sandbox=sandbox)]
     else:
-        answers = verify_stored(db, ids, runs=runs, timeout=timeout, trust=trust, sandbox=sandbox, confirm=ask)
+        answers = verify_stored(
+            db, ids, runs=runs, timeout=timeout, trust=trust, sandbox=sandbox, confirm=ask, tell=note
+        )
     if json_:
         dump(answers)
     else:

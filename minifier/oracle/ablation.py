@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...backends.provenance.access import Access
 from ...backends.provenance.spec import BackendSpec
 from ...backends.running.compiler_caches import CompilerCaches
 from ...backends.running.confinement import Confinement, wanted
@@ -19,7 +20,7 @@ from ...store.document.case import Blobs, Case, Json
 from ...store.errors import StoreError
 from ...store.index import Index, queue
 from ...store.matching import FailureMatcher
-from ..consent import NOT_TRUSTED, AgreedCase, Confirm, may_run, refuse
+from ..consent import NOT_TRUSTED, AgreedCase, Confirm, Tell, may_run, refuse, silent
 from ..sandbox.launcher import BackendImportError, SandboxError
 from ..sandbox.pool import Pool
 from . import tasks
@@ -80,6 +81,7 @@ def ablate(
     trust: bool = False,
     sandbox: bool = False,
     confirm: Confirm = refuse,
+    tell: Tell = silent,
     done: Callable[[AblationRow], None] = lambda row: None,
 ) -> Ablation:
     """Run capture ``id`` under torch's layers and its own backend, up to the first that fails, and under ``backends``.
@@ -91,7 +93,8 @@ def ablate(
     """
     confinement = wanted(sandbox)
     with Index.open(db, readonly=True) as index:
-        agreed = may_run(id, index.stored(id).minimal(), trust=trust, confirm=confirm)
+        minimal = index.stored(id).minimal()
+        agreed = may_run(id, minimal, trust=trust, confirm=confirm, sandbox=sandbox, tell=tell)
         if agreed is None:
             raise StoreError(f"capture {id} was {NOT_TRUSTED}")
         found = layers(
@@ -130,7 +133,9 @@ def layers(
             if known and layer and not everything and spec.name not in names:
                 continue
             tried = replace(case, backend=spec.to_json())
-            row = _row(spec, layer, tried, blobs, FailureMatcher((failure,)), timeout, confinement, caches)
+            row = _row(
+                spec, layer, tried, blobs, FailureMatcher((failure,)), timeout, confinement, caches, agreed.access
+            )  # fmt: skip
             rows.append(row)
             done(row)
     return Ablation(tuple(rows), _enters(rows))
@@ -171,13 +176,14 @@ def _row(
     timeout: float,
     confinement: Confinement | None,
     caches: CompilerCaches,
+    access: Access,
 ) -> AblationRow:
     mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
     seen: list[tuple[Observation, float]] = []
     try:
         own = caches if confinement is None else None
         with Pool(
-            case.backend, case.imports, mode=mode, confinement=confinement, caches=own,  # type: ignore[arg-type]
+            case.backend, case.imports, mode=mode, confinement=confinement, caches=own, access=access,  # type: ignore[arg-type]
         ) as pool:  # fmt: skip
             pool.scratch.put(blobs)
             for entry in reversed(tasks.ENTRIES):  # as the script does it first

@@ -30,7 +30,7 @@ from ...store.index.database import now
 from ...store.matching import FailureMatcher
 from ...store.rates import GONE, runs_that_tell
 from ...store.signature import signature
-from ..consent import NOT_TRUSTED, AgreedCase, Confirm, may_run, refuse
+from ..consent import NOT_TRUSTED, AgreedCase, Confirm, Tell, may_run, refuse, silent
 from ..oracle.ablation import named
 from ..reporting.export import alarm, embedded_from, search_path, stored_repro
 from ..reporting.record import make_header
@@ -127,6 +127,7 @@ def retest(
     options: RetestOptions,
     *,
     confirm: Confirm = refuse,
+    tell: Tell = silent,
     begin: Callable[[list[RetestCase]], None] = lambda cases: None,
     done: Callable[[RetestAnswer], None] = lambda answer: None,
 ) -> list[RetestAnswer]:
@@ -139,7 +140,7 @@ def retest(
     with Index.open(db, readonly=not options.record) as index:
         if options.record:
             index.settle()
-        cases, skipped = collect(index, ids, options, confirm)
+        cases, skipped = collect(index, ids, options, confirm, tell)
         begin(cases)
         known = index.retests.find([c.id for c in index.captures.find(ids)] if ids else [])
         round_id: int | None = None
@@ -167,7 +168,7 @@ def retest(
 
 
 def collect(
-    index: Index, ids: Sequence[int], options: RetestOptions, confirm: Confirm
+    index: Index, ids: Sequence[int], options: RetestOptions, confirm: Confirm, tell: Tell = silent
 ) -> tuple[list[RetestCase], list[RetestAnswer]]:
     """The cases to run, and an answer for each capture that has none."""
     cases, skipped = [], []
@@ -188,7 +189,7 @@ def collect(
             continue
         for name in options.backends or ("",):
             try:
-                case = retest_case(index, capture, stored, name, options, confirm)
+                case = retest_case(index, capture, stored, name, options, confirm, tell)
             except (StoreError, InvalidSpec) as error:  # the others are run
                 own = name in ("", capture.backend)
                 case = RetestCase(capture, capture.backend if own else name, own, blocked_reason=str(error))
@@ -211,6 +212,7 @@ def retest_case(
     name: str,
     options: RetestOptions,
     confirm: Confirm,
+    tell: Tell = silent,
 ) -> RetestCase:
     """The verified script of a capture, or its minimal case under the backend ``name``, as far as it may run. Raises
     `StoreError` and `InvalidSpec`."""
@@ -223,7 +225,10 @@ def retest_case(
     failure = capture.to_show()
     if own:
         captured = stored.captured()
-        agreed = may_run(capture.id, captured, script=stored.script, trust=options.trust, confirm=confirm)
+        agreed = may_run(
+            capture.id, captured, script=stored.script, trust=options.trust, confirm=confirm, sandbox=options.sandbox,
+            tell=tell,
+        )  # fmt: skip
         if agreed is None:
             return case
         _, files, _ = stored_repro(index, capture.id, "script", stored=stored)
@@ -241,7 +246,9 @@ def retest_case(
     minimal = stored.minimal()
     spec = named(name, BackendSpec.from_json(minimal.case.backend))
     minimal = replace(minimal, case=replace(minimal.case, backend=spec.to_json()))
-    agreed = may_run(capture.id, minimal, trust=options.trust, confirm=confirm)
+    agreed = may_run(
+        capture.id, minimal, trust=options.trust, confirm=confirm, sandbox=options.sandbox, tell=tell
+    )  # fmt: skip
     if agreed is None:
         return case
     best = agreed.case

@@ -27,6 +27,7 @@ from ...repro_templates.processes import Processes
 from ...repro_templates.report.phrases import one_line, title
 from ...store.errors import StoreError
 from ...store.index import Index
+from ..consent import Tell, silent
 from . import record
 from .export import ExportRequest, export, prepared
 
@@ -91,22 +92,31 @@ def collect(
     *,
     formats: Sequence[str] | None = None,
     sandbox: bool = False,
+    tell: Tell = silent,
     **options: Any,
 ) -> Bundle:
     """Capture ``capture_id`` in these formats, by default in all there are, and what lies beside them.
 
-    ``options`` are those of `export`, ``sandbox`` confines what is run. A format of another package that cannot be made
-    is left out, and said to be.
+    ``options`` are those of `export`, ``sandbox`` confines what is run, ``tell`` gets each sentence once. A format of
+    another package that cannot be made is left out, and said to be.
 
     Raises `StoreError` where there is no verified script, or where it all is larger than `MOST_BYTES`.
     """
     entries: list[Entry] = []
     contents: dict[str, bytes] = {}
     left_out: dict[str, str] = {}
+    told: set[str] = set()
+
+    def once(sentence: str) -> None:
+        if sentence not in told:
+            told.add(sentence)
+            tell(sentence)
+
     with Processes(wanted(sandbox)) as processes:
         for format in every_format() if formats is None else formats:
             try:
-                made = export(db, capture_id, replace(request, format=format), processes=processes, **options)
+                asked = replace(request, format=format)
+                made = export(db, capture_id, asked, processes=processes, sandbox=sandbox, tell=once, **options)
             except StoreError as error:
                 if format in OURS:
                     raise

@@ -30,7 +30,7 @@ from ...store.index.bugs import COMES_FROM
 from ...store.matching import FailureMatcher
 from ...store.measured import EVIDENCE, MEASURED, as_measured
 from ...store.rates import GONE, runs_that_tell
-from ..consent import NOT_TRUSTED, AgreedCase, Confirm, may_run, refuse
+from ..consent import NOT_TRUSTED, AgreedCase, Confirm, Tell, may_run, refuse, silent
 from ..reducer.guess import with_random_values
 from ..tracing.content_address import content_addressed
 from . import record
@@ -257,6 +257,7 @@ def verify_stored(
     trust: bool = False,
     sandbox: bool = False,
     confirm: Confirm = refuse,
+    tell: Tell = silent,
 ) -> list[dict[str, Any]]:
     """Run the stored scripts again, those of ``ids`` or all; one row each, in order.
 
@@ -282,7 +283,10 @@ def verify_stored(
                     raise without_script(index, capture)
                 continue
             try:
-                agreed = may_run(capture.id, stored.captured(), script=stored.script, trust=trust, confirm=confirm)
+                agreed = may_run(
+                    capture.id, stored.captured(), script=stored.script, trust=trust, confirm=confirm,
+                    sandbox=sandbox, tell=tell,
+                )  # fmt: skip
                 if agreed is None:
                     raise StoreError(NOT_TRUSTED)
                 done = _again(index, capture, agreed, stored, runs, timeout, processes)

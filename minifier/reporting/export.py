@@ -28,7 +28,7 @@ from ...store.errors import StoreError
 from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index, State, StoredCapture
 from ...store.matching import FailureMatcher
-from ..consent import AgreedCase, may_run
+from ..consent import AgreedCase, Tell, may_run, silent
 from . import record
 
 
@@ -196,6 +196,7 @@ def export(
     trust: bool = False,
     sandbox: bool = False,
     processes: Processes | None = None,
+    tell: Tell = silent,
 ) -> Export:
     """The requested text, after it was run as its receiver would run it, in ``processes`` if they are given, else in
     their own, confined with ``sandbox``. A text that was run before is not run again.
@@ -211,7 +212,7 @@ def export(
             return ready.draw()
         name = f"{request.format}, renamed" if request.rename else request.format
         known = index.repros.get(capture_id, name)
-        agreed = may_run(capture_id, stored.minimal(), trust=trust)
+        agreed = may_run(capture_id, stored.minimal(), trust=trust, sandbox=sandbox, tell=tell)
         made = ready.draw() if agreed is not None or known is not None else None
         if made is not None and known is not None and known.text == made.text and known.verified:
             return replace(made, info={**made.info, "verified": known.verified, "runs": known.runs})

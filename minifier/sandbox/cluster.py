@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ... import __version__
+from ...backends.provenance.access import ALL, Access
 from . import dask_worker
 from .launcher import BackendImportError, Mode, SandboxError
 from .messages import Json
@@ -54,12 +55,12 @@ class Cluster:
 
     def pool(
         self, backend: Json | None, imports: Sequence[Any] = (), *, memory: int | None = None, mode: Mode = "fork",
-        path: Sequence[str] = (),
+        path: Sequence[str] = (), access: Access = ALL,
     ) -> ClusterPool:  # fmt: skip
         """Workers for one reduction, as `fxminify.minifier.sandbox.pool.Pool` has them."""
         jobs = max(self.client.nthreads().values(), default=1)
         setup = {"backend": backend, "imports": list(imports), "path": list(path), "memory": memory, "mode": mode}
-        return ClusterPool(self.client, {**setup, "jobs": jobs})
+        return ClusterPool(self.client, {**setup, "jobs": jobs, "variables": access.variables})
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ... import __version__
+from ...backends.provenance.access import Access
 from .launcher import BackendImportError, SandboxError
 from .messages import Json
 from .pool import Ended, Pool, Reply
@@ -118,6 +119,7 @@ class _Sessions:
             memory=setup["memory"],
             mode=setup["mode"],
             path=setup["path"],
+            access=Access(None if setup["variables"] is None else tuple(setup["variables"])),
         )
         self._pools[session] = pool.__enter__()
         return pool

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from ...backends.provenance.variables import ORDINARY
+from ...backends.provenance.access import ALL, Access
 from ...backends.running.compiler_caches import CompilerCaches
 from ...backends.running.confinement import Confinement
+from ...backends.running.confinement import caches as confined_caches
 from ...backends.running.processor_wait import ProcessorWait, stretched
 from .messages import Broken, Channel, Exited, Fork, Forked, Message, Ready, Setup, pair
 from .prepare import UNWANTED, worker_environment
@@ -93,9 +94,11 @@ class Launcher:
         start_timeout: float = 180.0,
         confinement: Confinement | None = None,
         caches: CompilerCaches | None = None,
+        access: Access = ALL,
     ) -> None:
         self.confinement = confinement
         self.caches = caches
+        self.access = access
         self.setup = setup
         self.mode = mode
         self.start_timeout = start_timeout
@@ -175,7 +178,7 @@ class Launcher:
 
     def _start_once(self) -> Ready:
         ours, theirs = pair()
-        env = {k: v for k, v in os.environ.items() if k not in UNWANTED}
+        env = {k: v for k, v in self.access.environment(os.environ).items() if k not in UNWANTED}
         env |= {"PYTHONHASHSEED": env.get("PYTHONHASHSEED", "0"), **worker_environment()}
         if self.caches is not None:
             env |= self.caches.environment()
@@ -185,8 +188,9 @@ class Launcher:
         directory = None
         if self.confinement is not None:
             scratch = Scratch(self.setup.scratch)
-            command = self.confinement.command(command, writable=scratch.folders, search_path=self._search_path())
-            env = self.confinement.environment(env, ORDINARY, scratch.cache)
+            search_path = [*self.setup.path, *self.access.directories]
+            command = self.confinement.command(command, writable=scratch.folders, search_path=search_path)
+            env |= confined_caches(scratch.cache)
             directory = scratch.work
         log = os.path.join(self.setup.scratch, "zygote.log")
         with open(log, "ab") as output, theirs:
@@ -201,11 +205,6 @@ class Launcher:
         self._channel = channel
         threading.Thread(target=self._listen, args=(channel,), daemon=True, name="zygote").start()
         return self.ready
-
-    def _search_path(self) -> list[str]:
-        """Where the modules of the backend and of the case are, as the case says."""
-        named = [self.setup.backend or {}, *(one for one in self.setup.imports if isinstance(one, dict))]
-        return [*self.setup.path, *(str(path) for item in named for path in item.get("search_path") or ())]
 
     def _greeting(self, channel: Channel, worker: Worker | None) -> Ready:
         """Tell a zygote, or a spawned worker, what to import, and wait for its first message."""

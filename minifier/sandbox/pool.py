@@ -22,6 +22,7 @@ from typing import Any, Self
 
 import psutil
 
+from ...backends.provenance.access import ALL, Access
 from ...backends.running.compiler_caches import CompilerCaches
 from ...backends.running.confinement import Confinement
 from ...backends.running.processor_wait import ProcessorWait, stretched
@@ -137,8 +138,8 @@ class Pool(Workers):
     ``backend`` is a `BackendSpec` as data (None: workers without torch), ``imports`` and ``path`` what else a case
     needs, ``memory`` the cap in bytes on the resident memory of one worker and its children (default: an equal
     share of 80 % of what is available). ``mode`` is ``spawn`` where forking cannot serve, as with CUDA tensors.
-    ``confinement`` confines all processes of the pool. ``caches`` are those of its compilers, by default a pool has
-    caches of its own; confined processes have empty ones.
+    ``confinement`` confines all processes of the pool, ``access`` is what they get of this user. ``caches`` are those of
+    its compilers, by default a pool has caches of its own; confined processes have empty ones.
     """
 
     def __init__(
@@ -153,6 +154,7 @@ class Pool(Workers):
         start_timeout: float = 180.0,
         confinement: Confinement | None = None,
         caches: CompilerCaches | None = None,
+        access: Access = ALL,
     ) -> None:
         self.jobs = max(1, jobs)
         #: The most bytes that a worker was seen to have resident.
@@ -164,7 +166,7 @@ class Pool(Workers):
         self._own_caches = CompilerCaches() if caches is None and confinement is None else None
         self.caches = caches or self._own_caches
         self._launcher = Launcher(
-            setup, mode, start_timeout=start_timeout, confinement=confinement, caches=self.caches
+            setup, mode, start_timeout=start_timeout, confinement=confinement, caches=self.caches, access=access
         )  # fmt: skip
         self._queue: queue.Queue[_Job | None] = queue.Queue()
         self._lock = threading.Lock()
@@ -184,7 +186,8 @@ class Pool(Workers):
             self._launcher.close()
             old = self._launcher
             self._launcher = Launcher(
-                old.setup, "spawn", start_timeout=old.start_timeout, confinement=old.confinement, caches=old.caches
+                old.setup, "spawn", start_timeout=old.start_timeout, confinement=old.confinement, caches=old.caches,
+                access=old.access,
             )  # fmt: skip
             ready = self._launcher.start()
         self._slots = [_Slot(self, i) for i in range(self.jobs)]

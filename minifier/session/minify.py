@@ -16,7 +16,7 @@ from ..reducer.history import begin_at
 from ..sandbox.cluster import connect
 from . import notebook_progress
 from .capture import CaptureOutcome, reduce_capture
-from .events import CaptureFinished, CaptureStarted, Listener
+from .events import CaptureFinished, CaptureStarted, Listener, Noted
 from .options import MinifyOptions
 from .resources import SharedResources
 from .results import MinifyResult, MinifyResults
@@ -119,7 +119,10 @@ def _one(
         else:
             reduction, stored = begin_at(index, capture.id, options.from_step)
             begun = reduction, options.from_step
-        agreed = may_run(capture.id, stored, trust=options.trust, confirm=confirm)
+        agreed = may_run(
+            capture.id, stored, trust=options.trust, confirm=confirm, sandbox=options.sandbox,
+            tell=lambda text: listener(Noted(capture.id, text)),
+        )  # fmt: skip
     except (StoreError, InvalidSpec) as error:  # the others still get their turn
         index.captures.set_state(capture.id, State.BLOCKED, str(error))
         return CaptureOutcome(State.BLOCKED, str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
@@ -55,13 +56,15 @@ class SharedResources:
         """
         case = agreed.case if way is None else way
         mode: Mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
-        imports = json.dumps([mode, *_imports(case)], sort_keys=True)
+        imports = json.dumps([mode, asdict(agreed.access), *_imports(case)], sort_keys=True)
         if isinstance(self._workers, Pool) and imports == self._imports and self._serves(self._workers, case.backend):
             return self._workers
         self.end_workers()
         memory = None if self._options.memory is None else int(self._options.memory * 2**30)
         if self._cluster is not None:
-            self._workers = self._cluster.pool(case.backend, case.imports, memory=memory, mode=mode)
+            self._workers = self._cluster.pool(
+                case.backend, case.imports, memory=memory, mode=mode, access=agreed.access
+            )  # fmt: skip
         else:
             jobs = self._options.jobs or (affordable(case) if mode == "fork" else 1)
             # One more tells which candidates eager accepts while the others answer queries.
@@ -74,6 +77,7 @@ class SharedResources:
                 mode=mode,
                 confinement=self._confinement,
                 caches=self._caches,
+                access=agreed.access,
             )
         self._imports, self._backend = imports, case.backend
         try:

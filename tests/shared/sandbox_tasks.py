@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Never
 
 from fxminify.minifier.sandbox.scratch import Scratch
@@ -144,6 +145,12 @@ def orphan(argument: Json, scratch: Scratch, mark: Mark) -> Json:
 
 def threads(argument: Json, scratch: Scratch, mark: Mark) -> Json:
     return {"threads": len(os.listdir("/proc/self/task")), "handlers": str(os.environ.get("PYTHONHASHSEED"))}
+
+
+def environment(argument: Json, scratch: Scratch, mark: Mark) -> Json:
+    """The environment as foreign code finds it: also that with which the process of its parent began."""
+    inherited = Path("/proc/self/environ").read_bytes() + Path(f"/proc/{os.getppid()}/environ").read_bytes()
+    return {"now": dict(os.environ), "began": inherited.decode("latin-1")}
 
 
 def imports(argument: Json, scratch: Scratch, mark: Mark) -> Json:

@@ -233,14 +233,44 @@ def test_a_confined_script_cannot_leave_its_namespaces(confined: Confinement, na
     assert code == 0 or (code == 1 and ("PermissionError" in output or "Read-only" in output)), output
 
 
-def test_only_what_a_capture_names_comes_back_and_no_keys(confined: Confinement, tmp_path: Path) -> None:
-    for name in ("modules", ".ssh", "other"):
+def test_a_confined_script_reads_no_variable_of_another_process(confined: Confinement) -> None:
+    """That of the process which began it, say, which has all of them."""
+    text = """
+import os, sys
+found = []
+for name in filter(str.isdecimal, os.listdir("/proc")):
+    try:
+        with open(f"/proc/{name}/environ", "rb") as file:
+            found += [name] if b"SECRET_OF_A_TEST=s3cret" in file.read() else []
+    except OSError:
+        pass
+print(found, file=sys.stderr)
+"""
+    environment = {**os.environ, "SECRET_OF_A_TEST": "s3cret"}
+    with subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE) as other:
+        try:
+            with Processes() as processes:
+                ended = processes.run(Script(text, 60.0), plain=True)
+            assert str(other.pid) in ended.output  # so it can be found
+            assert run(confined, text) == (0, "[]\n")
+        finally:
+            other.kill()
+
+
+def test_only_where_a_needed_module_lies_comes_back_and_no_keys(confined: Confinement, tmp_path: Path) -> None:
+    """Links are resolved first: a harmless name that leads to keys is none."""
+    for name in ("modules", ".ssh", "documents", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()
-    text = f"import os, sys\nprint(sorted(os.listdir({str(tmp_path)!r})), file=sys.stderr)"
-    named = [str(tmp_path / name) for name in ("modules", ".ssh")]
+    for name in ("modules", ".ssh"):
+        (tmp_path / name / "team.py").touch()
+    (tmp_path / "link").symlink_to(tmp_path / ".ssh")
+    text = f"import os, sys\nprint(sorted(os.listdir({str(tmp_path)!r})), file=sys.stderr)\nimport team"
+    named = [str(tmp_path / name) for name in ("link", ".ssh", "documents", "modules")]
     assert run(confined, text, search_path=named) == (0, "['modules']\n")
+    assert confinement.plan([], named[:2]) == confinement.plan()
     read = f"open({str(tmp_path / 'modules' / 'file')!r}).close()\nopen({str(tmp_path / 'modules' / 'new')!r}, 'w')"
+    read = f"import team\n{read}"
     code, output = run(confined, read, search_path=named)
     assert (code, "Read-only file system" in output) == (1, True)
 

@@ -11,12 +11,15 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from alive import alive
 
-from fxminify.backends.running import deaths
+from fxminify.backends.provenance.access import Access
+from fxminify.backends.running import confinement, deaths
+from fxminify.backends.running.confinement import Confinement
 from fxminify.backends.running.processor_wait import ProcessorWait
 from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
@@ -55,6 +58,25 @@ def test_a_worker_answers_many_requests(pool: Pool) -> None:
     assert first.result["argument"] == {"n": 1}
     assert second.result["pid"] == first.result["pid"] == first.pid != os.getpid()
     assert list(first.marks) == ["eager"]
+
+
+@pytest.mark.parametrize("confined", [False, True])
+def test_workers_get_no_variables_but_those_that_the_question_named(
+    confined: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
+    monkeypatch.setenv("TEAM_LEVEL", "2")
+    how: dict[str, Any] = {"access": Access(("TEAM_LEVEL",))}
+    if confined:
+        if confinement._problem(Confinement()):
+            pytest.skip("this system has no namespaces")
+        how["confinement"] = Confinement()
+    with Pool(None, path=[SHARED], memory=512 << 20, **how) as pool:
+        found = ask(pool, "environment").result
+    assert found["now"]["TEAM_LEVEL"] == "2"
+    assert "AWS_SECRET_ACCESS_KEY" not in found["now"]
+    assert "s3cret" not in found["began"]
+    assert found["now"]["PATH"] == os.environ["PATH"]
 
 
 def test_renewed_workers_know_nothing_of_what_was_before() -> None:

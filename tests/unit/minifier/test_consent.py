@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hostile_documents import document
 
 import fxminify
+from fxminify.backends.provenance.access import ALL, Access
 from fxminify.backends.provenance.variables import sentence
 from fxminify.minifier.consent import AgreedCase, Confirm, may_run, question
 from fxminify.store.document.case import Case, Json
@@ -19,6 +21,13 @@ from fxminify.store.index import ReproInfo, StoredCase, StoredScript
 
 REPRO = ReproInfo(1, "script", "", verified=3, runs=3, log="", created="", origin=None, document=None)
 EVIL = "x\n  - imports nothing\nRun it? \x1b[2K\u202e"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is set that torch reads."""
+    for name in [name for name in os.environ if name.startswith(("TORCH", "PYTORCH_", "TRITON_"))]:
+        monkeypatch.delenv(name)
 
 
 def call(module: str, path: str, *args: Any) -> Json:
@@ -222,3 +231,38 @@ def test_what_runs_takes_what_the_gate_made() -> None:
     assert {module for module, name in called if name in ("trust.is_ours", "trust.is_our_script")} == {
         "store/index/stored.py"
     }
+
+
+def test_access_is_what_the_question_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of a worker, and in a sandbox the directories; both are said with --trust, too."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "team.py").touch()
+    monkeypatch.setenv("TORCHINDUCTOR_DEBUG", "1")
+    backend = {"name": "inductor", "target": "inductor", "module": "team", "variables": ["TEAM_LEVEL"],
+               "search_path": [str(tmp_path / "lib"), str(tmp_path)]}  # fmt: skip
+    mine, theirs = (StoredCase(case(backend=backend), ours=ours) for ours in (True, False))
+    asked: list[str] = []
+    told: list[str] = []
+
+    def confirm(question: str) -> bool:
+        asked.append(question)
+        return True
+
+    def access_of(stored: StoredCase, *, sandbox: bool = False, trust: bool = False) -> Access:
+        made = may_run(1, stored, trust=trust, confirm=confirm, sandbox=sandbox, tell=told.append)
+        assert made is not None
+        return made.access
+
+    assert access_of(mine) == ALL
+    names = access_of(theirs).variables
+    assert names is not None
+    assert {"TEAM_LEVEL", "TORCHINDUCTOR_DEBUG"} <= set(names)
+    assert f"as far as they are set: {', '.join(names)}\n" in asked[0]
+    assert "sandbox" not in asked[0]
+    confined = Access(names, (str(tmp_path / "lib"),))
+    assert access_of(theirs, sandbox=True) == confined
+    line = f"reads in the sandbox: {tmp_path / 'lib'} (for team)"
+    assert f"\n  - {line}\n" in asked[1]
+    assert told == []
+    assert access_of(theirs, sandbox=True, trust=True) == access_of(mine, sandbox=True) == confined
+    assert (len(asked), told) == (2, [f"capture 1 {line}"] * 2)
