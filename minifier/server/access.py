@@ -30,9 +30,10 @@ from .together import Together
 
 #: The tag of routes that say nothing of the index, for whoever asks.
 OPEN = "open"
-#: The route that limits its body itself, and the most bytes of all other bodies.
+#: The route that limits its body itself.
 UPLOAD = "submit_capture"
-MAX_BODY = 1 << 20
+#: The most bytes of all other bodies, those of callers who are not known, and the seconds in which they must have come.
+MAX_BODY, UNKNOWN_BODY, SLOWEST = 1 << 20, 16 << 10, 30.0
 _READING = ("GET", "HEAD", "OPTIONS")
 #: Headers of proxies: the program that asks is not known then.
 _PROXIES = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
@@ -81,7 +82,8 @@ class Admission:
             await refusal(self._service, caller, Request(scope), refused)(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = caller
-        await self._app(scope, receive if name == UPLOAD else _limited(scope, receive), send)
+        most = UNKNOWN_BODY if OPEN in needed else MAX_BODY
+        await self._app(scope, receive if name == UPLOAD else _limited(scope, receive, most), send)
 
     def _route(self, scope: Scope) -> tuple[str, list[str]]:
         """The name of the route that will answer, and the scopes of which it needs one."""
@@ -144,17 +146,25 @@ def _is_direct(headers: Mapping[str, str]) -> bool:
     return is_loopback(host) and not any(name in headers for name in _PROXIES)
 
 
-def _limited(scope: Scope, receive: Receive) -> Receive:
-    """``receive``, which ends a body that is too long while it is read."""
+def _limited(scope: Scope, receive: Receive, most: int) -> Receive:
+    """``receive``, which ends a body that is too long or too slow while it is read."""
     length = Headers(scope=scope).get("content-length", "0")
-    left = MAX_BODY if length.isdecimal() and int(length) <= MAX_BODY else -1
+    left = most if length.isdecimal() and int(length[:20]) <= most else -1
+    begun: float | None = None
+    is_whole = False
 
     async def limited() -> Message:
-        nonlocal left
-        message = await receive()
+        nonlocal left, begun, is_whole
+        begun = begun or time.monotonic()
+        try:
+            async with asyncio.timeout(None if is_whole else begun + SLOWEST - time.monotonic()):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, f"the request did not come within {SLOWEST:.0f} s") from None
+        is_whole = is_whole or not message.get("more_body", False)  # what follows is that the caller leaves
         left -= len(message.get("body", b""))
         if left < 0 and message["type"] == "http.request":
-            raise HTTPException(413, f"the request is longer than {MAX_BODY:,} bytes")
+            raise HTTPException(413, f"the request is longer than {most:,} bytes")
         return message
 
     return limited

@@ -22,6 +22,7 @@ from ...store.spool.spool import is_loopback
 from ..service.local import LocalWorker
 from ..service.notify import Notifier
 from .app import application
+from .connections import LimitedProtocol
 from .disk import Disk, DiskState
 from .service import ServeOptions, Service
 
@@ -49,7 +50,8 @@ def serve(store: str, options: ServeOptions, tell: Callable[[str], None]) -> Non
     ):
         service = prepared(index, options, Path(folder), store)
         config = uvicorn.Config(
-            application(service), ssl_certfile=options.certificate or None, ssl_keyfile=options.key or None,
+            application(service), http=LimitedProtocol,
+            ssl_certfile=options.certificate or None, ssl_keyfile=options.key or None,
             access_log=False, log_level="warning", proxy_headers=False, server_header=False, ws="none", lifespan="off",
             timeout_graceful_shutdown=_GRACE, log_config=None if options.as_json else uvicorn.config.LOGGING_CONFIG,
         )  # fmt: skip

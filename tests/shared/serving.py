@@ -18,6 +18,7 @@ import pytest
 import uvicorn
 
 from fxminify.minifier.server.app import application
+from fxminify.minifier.server.connections import LimitedProtocol
 from fxminify.minifier.server.serve import EndingServer, prepared
 from fxminify.minifier.server.service import ServeOptions, Service
 from fxminify.store.document.case import Case, TensorSpec
@@ -102,7 +103,8 @@ def serving(place: str, folder: Path, options: ServeOptions = OPTIONS) -> Iterat
     folder.mkdir(parents=True, exist_ok=True)
     with Index.open(place, create=True) as index, socket.create_server(("127.0.0.1", 0)) as listener:
         service = prepared(index, options, folder, place)
-        config = uvicorn.Config(application(service), log_level="warning", access_log=False, lifespan="off", ws="none",
+        config = uvicorn.Config(application(service), http=LimitedProtocol, log_level="warning",
+                                access_log=False, lifespan="off", ws="none",
                                 proxy_headers=False, timeout_graceful_shutdown=1)  # fmt: skip
         server = EndingServer(config, service)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
