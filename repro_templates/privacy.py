@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import io
+import ipaddress
 import re
 import tokenize
 from collections.abc import Callable, Iterator
@@ -34,27 +35,86 @@ _PACKAGES = re.compile(r"^.*?[/\\](?:site|dist)-packages[/\\](.+)$")
 _SINGLE = re.compile(r"^/(?:home|root|tmp|usr|var|opt|mnt|etc|data|srv)/?$")
 _SETTING = re.compile(r"(?m)^os\.environ\[.*$")
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>()\[\]{}]+")
-#: Each begins only where a word does, and gives nothing back: the time must grow as the text does.
-_SECRETS = (
-    (re.compile(r"(?i)(?<![\w-])((?=[\w-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credential))[\w-]++[\"']?+\s*+[=:]"
-                r"\s*+[\"']?+)[A-Za-z0-9+/_.-]{12,}+"), r"\1<masked>"),
-    (re.compile(r"\b(?:hf_|ghp_|gho_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|ASIA)[A-Za-z0-9_-]{12,}"), "<masked>"),
-    (re.compile(r"(?<![\w-])eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]++"), "<masked>"),
-    (re.compile(r"(?<=://)[^/\s@]+@"), ""),
-    (re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++"), "<address>"),
-    (re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"), "<address>"),
-)  # fmt: skip
+#: Keys whose value is a secret however short it is, and keys that mean many things.
+_TELLING = (
+    r"passw(?:or)?d|passphrase|passcode|(?<![a-z])pwd|secret|credential|(?:api|access|private|secret|signing|encryption|auth)"
+    r"[_-]?key|auth[_-]?token|access[_-]?token|refresh[_-]?token|id[_-]?token|client[_-]?secret"
+)
+_ANY = rf"{_TELLING}|token|key|signature|sig|auth|session|sas|pat|jwt|code"
+#: Words that stand where a secret would, in code and in prose.
+_NO_SECRET = r"(?:None|null|true|false|not|str|bytes|int|self|required|missing|empty|unset|undefined|invalid|<\w+>)\b"
+#: The beginning of an alternative: a quoted value, or what follows. And a value that ends at a blank or a delimiter.
+_QUOTED_OR = r"""(?:(["'])[^"'\n]{4,}+(?=["'])|"""
+_BARE = r"""[^\s"'`,;&<>()\[\]{}]"""
+#: What begins a token of a service.
+_PREFIXES = (
+    r"hf_|gh[opsru]_|github_pat_|gl[a-z]{2,6}-|sk-|sk_live_|rk_live_|pk_live_|xox[abeprs]-|xapp-|AKIA|ASIA|AIza|ya29\.|npm_|"
+    r"pypi-|dop_v1_|shpat_|nvapi-|r8_|SG\.|lin_api_|dckr_pat_|fxm_\d{1,18}_|fxs_\d{1,18}_"
+)
+#: The last part of the name of a host, besides two letters, and endings of files among those.
+_DOMAINS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    com net org edu gov mil int info biz io ai dev app cloud tech local localdomain internal intern lan corp home
+    intra intranet private example test invalid cluster svc compute node consul arpa onion
+""",
+    )
+)
+_ENDINGS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    py cc so js rs md sh go td ll cu hh ml pl rb ts pt cl kt db gz xz ex hs el vb fs mm bc pb st tf op in
+""",
+    )
+)
+#: Each is looked for only where one of these texts is. It begins only where a word does, and gives nothing back: the
+#: time must grow as the text does.
+_SECRETS = tuple((tuple(needles.split()), re.compile(pattern), masked) for needles, pattern, masked in (
+    ("-----begin", r"-----BEGIN [A-Z0-9 ]{1,60}+-----(?:(?!-----END)[\s\S])*+(?:-----END [A-Z0-9 ]{1,60}+-----)?",
+     "<masked>"),
+    ("-----end", r"(?<![A-Za-z0-9+/=\s])[A-Za-z0-9+/=\s]{16,}+-----END [A-Z0-9 ]{1,60}+-----", "<masked>"),
+    ("authorization", r"(?i)\b((?:proxy-)?authorization[\"']?+\s*+[:=]\s*+[\"']?+(?:[a-z]{3,12}+[ \t]++)?+)"
+                      rf"{_BARE}{{4,}}+", r"\1<masked>"),
+    ("bearer basic", r"(?i)\b((?:bearer|basic)[ \t]++)(?=[\w.~+/-]{0,200}[\d=])[A-Za-z0-9._~+/-]{8,}+=*+",
+     r"\1<masked>"),
+    ("cookie", r"(?i)\b((?:set-)?cookie[\"']?+:[ \t]*+)[^\r\n]++", r"\1<masked>"),
+    ("=", rf"(?i)([?&;#](?=[\w.-]*(?:{_ANY}))[\w.-]{{1,60}}+=)[^\s&;#\"'<>]{{4,}}+", r"\1<masked>"),
+    ("-", rf"(?i)(?<![\w-])(--?(?=[\w-]*(?:{_ANY})[=\s])[\w-]{{1,60}}+(?:=|[ \t]++(?!-)))(?!{_NO_SECRET})"
+          rf"{_QUOTED_OR}(?=\S{{0,200}}\d){_BARE}{{4,}}+)", r"\1\2<masked>"),
+    ("pass pwd secret credential key token",
+     rf"(?i)(?<![\w$-])((?=[\w-]*(?:{_TELLING}))[\w-]{{1,80}}+[\"']?+\s*+(?:=>|[=:])\s*+)(?!{_NO_SECRET})"
+     rf"{_QUOTED_OR}(?=\S{{0,200}}[\d!@#$%^*+/]){_BARE}{{4,}}+|{_BARE}{{12,}}+)", r"\1\2<masked>"),
+    ("token", r"(?i)(?<![\w-])((?=[\w-]*token\b)[\w-]{1,80}+[\"']?+\s*+[=:]\s*+[\"']?+)[A-Za-z0-9+/_.-]{12,}+",
+     r"\1<masked>"),
+    ("_ - akia asia aiza ya29 sg.", rf"\b(?:{_PREFIXES})[A-Za-z0-9_-]{{12,}}+", "<masked>"),
+    ("eyj", r"(?<![\w-])eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]++", "<masked>"),
+))  # fmt: skip
+#: What names a machine or a person.
+_ADDRESSES = tuple((tuple(needles.split()), re.compile(pattern), masked) for needles, pattern, masked in (
+    ("://", r"(?<=://)[^/\s@]+@", ""),
+    ("@", r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++", "<address>"),
+    (".", r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])", "<address>"),
+    (": -", r"(?<![\w:-])(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}(?![\w:-])", "<address>"),
+))  # fmt: skip
+#: What may be the name of a host with its port; `_is_host` decides.
+_HOST = re.compile(r"(?<![\w.@-])[A-Za-z0-9][A-Za-z0-9.-]*+(?=:\d{2,5}(?!\w))")
+#: What may be an address of IPv6; `_is_address` decides.
+_IPV6 = re.compile(
+    r"(?<![\w:.])(?=[0-9A-Fa-f:]*\d)(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?:(?:\.\d{1,3}){3})?(?:%\w{1,16})?(?![\w:])"
+)
 
 
 def private(text: str) -> str:
     """``text`` with the last parts of paths only, and without secrets, addresses, home directories and the values of
     this machine."""
-    return _without_paths(without_addresses(_without_secrets(text)), _shortened)
+    return _without_paths(without_addresses(without_secrets(text)), _shortened)
 
 
 def shareable(text: str) -> str:
     """``text`` without what `private` leaves out. A path remains one, so that messages keep their signature."""
-    return _without_paths(_without_secrets(text), _still_a_path)
+    return _without_paths(without_secrets(text), _still_a_path)
 
 
 def shareable_script(source: str) -> str:
@@ -85,11 +145,46 @@ def _bare(source: str) -> ast.Module:
     return tree
 
 
-def _without_secrets(text: str) -> str:
+def without_secrets(text: str) -> str:
+    """``text`` without the values of this machine, without secrets and without addresses. Its paths stay."""
     text = here().mask(text)
-    for pattern, masked in _SECRETS:
-        text = pattern.sub(masked, text)
-    return text
+    lower = text.lower()
+    for needles, pattern, masked in (*_SECRETS, *_ADDRESSES):
+        if any(needle in lower for needle in needles):
+            text = pattern.sub(masked, text)
+    if ":" not in text:
+        return text
+    text = _IPV6.sub(lambda match: "<address>" if _is_address(match[0]) else match[0], text)
+    return _HOST.sub(lambda match: "<host>" if _is_host(match) else match[0], text)
+
+
+#: The first group of an address that is in use: global, local to a site or to a link. Others are slices, times, names.
+_GROUP = re.compile(r"(?:[23][0-9a-f]|f[cd])[0-9a-f]{2}|fe[89ab][0-9a-f]", re.IGNORECASE)
+
+
+def _is_address(text: str) -> bool:
+    """Whether a text is an address of IPv6."""
+    first = text.partition(":")[0]
+    if not _GROUP.fullmatch(first) and not text.lower().startswith("::ffff:"):
+        return False
+    try:
+        ipaddress.IPv6Address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return not re.fullmatch(r"\d+::\d*", text)
+
+
+def _is_host(match: re.Match[str]) -> bool:
+    """Whether a word before a colon and a number is the name of a host, and not that of a file or a module."""
+    labels = match[0].lower().split(".")
+    if match.string.endswith("://", 0, match.start()):
+        return labels != ["localhost"]
+    if match.string.endswith("/", 0, match.start()) or len(labels) < 2 or "" in labels:
+        return False
+    last = labels[-1]
+    if len(last) == 2 and last.isalpha() and last not in _ENDINGS:
+        return len(labels) > 2 or any(not c.isalpha() for c in labels[0])
+    return last in _DOMAINS
 
 
 def _without_paths(text: str, short: Callable[[str], str]) -> str:
@@ -112,9 +207,13 @@ def revealing(text: str) -> Iterator[str]:
     bare = _ADDRESS.sub("", text)
     if any(_shortened(m[0]) != m[0] and not _NEUTRAL.match(m[0]) for m in _PATH.finditer(bare)):
         yield "an absolute path"
-    if any(pattern.search(text) for pattern, masked in _SECRETS[:3] if masked):
+    if any(pattern.search(text) for _, pattern, _ in _SECRETS):
         yield "what looks like a secret"
-    if any(pattern.search(text) for pattern, _ in _SECRETS[4:]):
+    if (
+        any(pattern.search(text) for _, pattern, masked in _ADDRESSES if masked)
+        or any(_is_address(match[0]) for match in _IPV6.finditer(text))
+        or any(map(_is_host, _HOST.finditer(text)))
+    ):
         yield "an address"
 
 

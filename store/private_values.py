@@ -236,7 +236,7 @@ def of(
     users += [os.path.basename(home) for home in homes if home.startswith(("/home/", "/Users/"))]
     names = [part for host in hosts for part in (host, *host.split(".", 1))]
     found = [PrivateValue(home, "the home directory", HOME) for home in homes if _is_own_folder(home)]
-    found += [PrivateValue(user, "the user name", USER) for user in users if _is_rare_name(user)]
+    found += [PrivateValue(user, "the user name", USER, any_case=True) for user in users if _is_rare_name(user)]
     found += [PrivateValue(name, "the host name", HOST, any_case=True) for name in names if _is_rare_name(name)]
     known = {value.text.lower() for value in found}
     for env in environments:

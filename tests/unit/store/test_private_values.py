@@ -24,8 +24,9 @@ def of(environment: Mapping[str, str]) -> PrivateValues:
     ("environment", "text", "masked"),
     [
         # The user, the host with and without its domain, the home directory.
-        ({"USER": "alice"}, "alice's, Alice, malice, alice2, alice_x", "<user>'s, Alice, malice, alice2, <user>_x"),
+        ({"USER": "alice"}, "alice's, Alice, malice, alice2, ALICE_x", "<user>'s, <user>, malice, alice2, <user>_x"),
         ({"USER": "alice"}, "in /tmp/torchinductor_alice/ab.py", "in /tmp/torchinductor_user/ab.py"),
+        ({"USER": "Zbigniew"}, "zbigniew, ZBIGNIEW, Zbigniew2", "<user>, <user>, Zbigniew2"),
         ({"HOSTNAME": "box7.lab.example"}, "BOX7, box7.lab.example of lab.example", "<host>, <host> of <host>"),
         ({"HOME": "/home/alice"}, "/home/alice/a.py and /home/alice.", "~/a.py and /home/user."),
         ({"HOME": "/home/alice"}, "/home/alicex/a.py of alice", "/home/alicex/a.py of <user>"),
